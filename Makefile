@@ -3,8 +3,8 @@
 GO ?= go
 # Packages that start goroutines of their own and whose tests are cheap enough for the race detector on two cores, and
 # the tests of larger ones where goroutines meet.
-RACE = ./engine ./attn/... ./kv/... ./server ./server/batch ./hub ./weight ./kernel/cpu/pool ./kernel/group \
-	./kernel/offload ./kernel/cuda
+RACE = ./engine ./internal/attn/... ./internal/kv/... ./server ./internal/batch ./hub \
+	./weight ./internal/pool ./internal/device/group ./internal/device/offload ./kernel/cuda
 MEET = AtOnce|Cancel|Clos|Stream|Sleep|TakeTurns|InFlight|Usage
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time. The limit of a
 # package is for hangs: the longest takes two minutes on two cores of its own, and half an hour beside twenty other
@@ -15,7 +15,7 @@ RUN = @$(GO) run ./internal/tree/testrun
 # Checkers, and the compiler that they call, collect garbage less often. Tests do not see it.
 LAZY = GOGC=400
 # The packages whose tests take longest: started first, they do not run alone at the end.
-FIRST = ./verify ./engine ./step
+FIRST = ./verify ./engine ./internal/step
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
@@ -29,7 +29,7 @@ test: format width
 # What can be said about the sources without running them.
 check: format width
 	$(LAZY) $(GO) vet ./...
-	$(GO) -C kernel/cpu/vec/_asm vet .
+	$(GO) -C internal/vec/_asm vet .
 	$(LAZY) $(GO) tool staticcheck ./...
 	$(GO) run ./internal/tree/platforms $(PLATFORMS)
 
@@ -43,7 +43,7 @@ width:
 	$(GO) run ./internal/tree/width
 
 # The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
-UNIT = "$(TESTFLAGS) $(FIRST) ./..." "-C kernel/cpu/vec/_asm $(TESTFLAGS) ."
+UNIT = "$(TESTFLAGS) $(FIRST) ./..." "-C internal/vec/_asm $(TESTFLAGS) ."
 unit:
 	$(RUN) $(UNIT)
 
@@ -58,8 +58,8 @@ ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTh
 # on two ranks, and tests under the race detector.
 .PHONY: long
 long:
-	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 ./builtin -args -long' \
-	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' \
+	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
+	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED) $(RACES)
 ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
@@ -75,7 +75,7 @@ ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
 	$(GO) test -count=1 ./engine -args -ranks 2 -attention dp
 	$(GO) test -count=1 ./engine -run TestARankByADevicesRules -args -every-fault
-	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"
+	$(GO) test -count=1 ./verify ./internal/model/shard ./internal/device/group -run "Rank|Collective"
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.
 schemas:
@@ -114,9 +114,9 @@ screenshots:
 # for DURATION. A broken rule prints the command that repeats it.
 DURATION ?= 1m
 torture:
-	$(GO) run ./sim/torture -duration $(DURATION)
+	$(GO) run ./internal/sim/torture -duration $(DURATION)
 	$(GO) run ./server/hostile -duration $(DURATION)
-	$(GO) test ./sim -count=1 -timeout 30m -run TestFirstTokensBesideMixes -v -args -mixes 1000
+	$(GO) test ./internal/sim -count=1 -timeout 30m -run TestFirstTokensBesideMixes -v -args -mixes 1000
 	$(GO) test ./cmd/sparrow -count=1 -timeout 30m -run TestAnswersUnderFire -v -args -fire-answers 2000
 
 # Long runs of the tiers of the prefix cache: 10,000 requests that evict, restore and cancel at random, and 500 through
@@ -131,7 +131,7 @@ page-store:
 	@redis=$$(REDIS="$(REDIS)" sh internal/testkit/redis.sh .build/redis) || exit 0; \
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
-RACES = "$(TESTFLAGS) -race -short $(RACE)" "$(TESTFLAGS) -race -run $(MEET) . ./step"
+RACES = "$(TESTFLAGS) -race -short $(RACE)" "$(TESTFLAGS) -race -run $(MEET) . ./internal/step"
 race:
 	$(RUN) $(RACES)
 

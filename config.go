@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"sparrow/internal/device"
-	"sparrow/kernel/group"
-	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
-	"sparrow/model"
-	"sparrow/model/family"
-	"sparrow/model/usage"
+	"sparrow/internal/device/group"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // Config is everything Open needs. The zero value opens the built-in model with defaults.
@@ -136,7 +136,7 @@ type Config struct {
 	// OnLoad is called as weights load, with how many of their bytes are done.
 	OnLoad func(done, total int64)
 	// Substitute, when set, gives the model that runs in place of the loaded one, over the same tokenizer and chat
-	// format: one that plays replies, for tests of clients (sim/script).
+	// format: one that plays replies, for tests of clients (internal/sim/script).
 	Substitute func(loaded model.Model) (model.Model, error)
 
 	defaults []string // values that the device chose, as flags

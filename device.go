@@ -4,10 +4,10 @@ import (
 	"errors"
 
 	"sparrow/internal/device"
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

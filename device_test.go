@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/device"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 )

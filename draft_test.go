@@ -5,8 +5,8 @@ import (
 	"maps"
 	"testing"
 
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 func drafts(t *testing.T, n int) spec.Setting {

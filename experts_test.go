@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 	"sparrow/internal/device"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/synth"
 	"sparrow/internal/testkit/kept"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/model/placement"
-	"sparrow/model/synth"
 	"sparrow/plan"
 )
 

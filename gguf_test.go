@@ -11,9 +11,9 @@ import (
 	"sparrow/builtin"
 	"sparrow/chat"
 	"sparrow/internal/device"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/kernel"
-	"sparrow/model/family"
-	"sparrow/model/llamacpp"
 	"sparrow/weight"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"sparrow/internal/background"
 	"sparrow/internal/device"
-	"sparrow/kv/tier"
+	"sparrow/internal/kv/tier"
 	"sparrow/weight"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/respserver"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/weight"

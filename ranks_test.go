@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"sparrow/internal/device"
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 // An engine on two ranks answers, says that it has two, and sleeps and wakes as any other.

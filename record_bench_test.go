@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"sparrow/spec"
+	"sparrow/internal/spec"
 )
 
 // BenchmarkRecording measures what recording costs at batch 16 on the built-in model: 16 answers of 100 tokens after

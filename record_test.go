@@ -13,9 +13,9 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/spec"
 	"sparrow/plan"
 	"sparrow/record"
-	"sparrow/spec"
 )
 
 // everyRow records everything of every row.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"sparrow/internal/device"
-	"sparrow/model"
-	"sparrow/model/family"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/plan"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"sparrow/kv/tier"
-	"sparrow/model/synth"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/synth"
 )
 
 // Sizes of the sessions below. docs/benchmarks.md has those of a whole day: 150 turns up to 200,000 tokens.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/synth"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
-	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/sample"
 )

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"sparrow/model/config"
-	"sparrow/model/usage"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/usage"
 )
 
 // usageSaved is how often counts of experts are saved while the engine runs.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/model/usage"
+	"sparrow/internal/model/usage"
 )
 
 // Choices of experts are counted exactly, over sleep and over engines that follow each other, and saved when the engine

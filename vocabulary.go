@@ -11,7 +11,7 @@ import (
 	"sparrow/chat"
 	"sparrow/engine"
 	"sparrow/grammar"
-	"sparrow/model/config"
+	"sparrow/internal/model/config"
 	"sparrow/tokenizer"
 )
 

@@ -5,8 +5,8 @@ package builtin
 import (
 	_ "embed"
 
-	"sparrow/model/config"
-	"sparrow/model/family"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
 	"sparrow/tokenizer"
 	"sparrow/weight"
 )

@@ -6,15 +6,15 @@ import (
 	"os"
 	"testing"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/step"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/kernel/group"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 var long = flag.Bool("long", false, "every golden output from every cache (make long)")

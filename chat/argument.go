@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 // value is the argument value being read: how to read it, the marker that ends it, and the state after it.

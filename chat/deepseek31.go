@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 	"sparrow/internal/mark"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 	"sparrow/internal/mark"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 	"sparrow/internal/mark"
 )
 

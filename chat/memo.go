@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 // Memo remembers tools as prompts show them, so that a list that comes again, as that of an agent does with every turn,

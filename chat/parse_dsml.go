@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 // dsmlParser reads replies with calls in DeepSeek's markup (see dialect.calls). Beyond what the encoder writes it

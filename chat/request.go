@@ -9,7 +9,7 @@ import (
 	"sort"
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 	"sparrow/internal/mark"
 )
 

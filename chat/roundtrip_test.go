@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 // drawCall makes a call of a tool that allows anything. No value contains the family's closing marker: the formats have

@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 // valueKind says how the text of an argument becomes JSON, for formats that write strings without quotes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 	"sparrow/internal/mark"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 func newTemplate(t *testing.T, c TemplateConfig) *Template {

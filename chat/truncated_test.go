@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/chat/jinja"
+	"sparrow/internal/jinja"
 )
 
 func TestTruncatedArgumentsAreCompleted(t *testing.T) {

@@ -3,8 +3,8 @@ package engine
 import (
 	"time"
 
+	"sparrow/internal/sched"
 	"sparrow/plan"
-	"sparrow/sched"
 )
 
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds the lock.

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
-	"sparrow/model/family"
-	"sparrow/model/usage"
-	"sparrow/sched"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Invariants of this file: what a request takes is given back when it ends or is refused, and what is counted is what

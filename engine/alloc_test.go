@@ -6,10 +6,10 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/sample"
-	"sparrow/spec"
 )
 
 // After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model,

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"sparrow/sched"
-	"sparrow/step"
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
 )
 
 // stage is how far a batch has come. What is committed when:

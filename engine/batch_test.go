@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/sched"
+	"sparrow/internal/sched"
 )
 
 // Every stage leads to the end, and only along the table.

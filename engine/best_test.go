@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
-	"sparrow/step"
 )
 
 // bestRuns counts passes by how their logits came back.

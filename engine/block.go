@@ -3,8 +3,8 @@ package engine
 import (
 	"errors"
 
+	"sparrow/internal/spec"
 	"sparrow/kernel"
-	"sparrow/spec"
 )
 
 // block is how many tokens the drafting layers propose in one pass, 0 where they propose one.

@@ -3,12 +3,12 @@ package engine
 import (
 	"fmt"
 
+	"sparrow/internal/kv"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/kv"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/sched"
-	"sparrow/step"
 )
 
 // defaultContexts is how many full contexts the cache holds, memory permitting.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/spec"
 )
 
 // The largest size that a refusal names fits, and one page more does not.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testmodel"
-	"sparrow/step"
 )
 
 // Invariants of this file: a job can be cancelled at any moment; it then ends before the next batch with

@@ -4,12 +4,12 @@ import (
 	"math"
 	"time"
 
-	"sparrow/kv"
-	"sparrow/model"
+	"sparrow/internal/kv"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/sample"
-	"sparrow/sched"
-	"sparrow/spec"
-	"sparrow/step"
 	"sparrow/tokenizer"
 )
 

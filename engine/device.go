@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sparrow/model"
+	"sparrow/internal/model"
 )
 
 // lose ends every request after an error that the device does not recover from. The process goes on: it answers that

@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/step"
 )
 
 // Where the device computes while the host waits, a batch of prompts need not hold up sequences that decode until it

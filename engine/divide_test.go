@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
-	"sparrow/step"
 )
 
 // holdsAt holds up the n-th batch until what it returns is closed: requests that are to meet do, on a machine of any

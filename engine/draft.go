@@ -4,11 +4,11 @@ import (
 	"errors"
 	"time"
 
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/kernel"
 	"sparrow/plan"
-	"sparrow/sched"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts

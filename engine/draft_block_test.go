@@ -9,11 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
 	"sparrow/plan"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Invariants of this file: blocks of drafts change no bit of any answer, at any length, with any number of accepted

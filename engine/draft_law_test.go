@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Sampled answers follow the target's distribution whatever is drafted: over many seeds, the first three tokens occur

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/plan"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Invariants of this file: whatever is drafted, right or wrong, by a trained, a random or a failing drafting layer,

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model/synth"
 	"sparrow/internal/num"
+	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
-	"sparrow/model/synth"
 	"sparrow/plan"
-	"sparrow/spec"
 	"sparrow/weight"
 )
 

@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
-	"sparrow/model/placement"
-	"sparrow/model/usage"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // Config is what New needs beside a model. Every size is set; package sparrow has the defaults.

@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"sparrow/kv"
+	"sparrow/internal/kv"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/sample"

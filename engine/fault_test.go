@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
-	"sparrow/step"
 	"sparrow/weight"
 )
 

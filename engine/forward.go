@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"sparrow/model"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
 	"sparrow/plan"
 	"sparrow/sample"
-	"sparrow/sched"
-	"sparrow/step"
 )
 
 // runner carries out passes; a step.Runner does.

@@ -3,11 +3,11 @@ package engine
 import (
 	"testing"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
 )
 
 // standIn, where set, makes the device that the engines of the tests run on in place of the CPU's, which is closed at

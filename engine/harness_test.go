@@ -11,17 +11,17 @@ import (
 	"testing"
 
 	"sparrow/builtin"
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/group"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/sample"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Random checkpoints of the reference outputs: three layers, vocabulary 640, index_topk 128, no tokenizer.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
 	"sparrow/sample"
-	"sparrow/sched"
-	"sparrow/spec"
 )
 
 // intake turns requests into jobs, or refuses them with the field's name. Any goroutine may use it.

@@ -3,8 +3,8 @@ package engine
 import (
 	"errors"
 
+	"sparrow/internal/sched"
 	"sparrow/kernel"
-	"sparrow/sched"
 )
 
 // turn is one turn of the loop: the next batch is launched behind the last one, the last one is processed while the

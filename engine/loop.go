@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"sparrow/kv"
-	"sparrow/sched"
+	"sparrow/internal/kv"
+	"sparrow/internal/sched"
 )
 
 // loop runs batches. One goroutine owns it from Run on.

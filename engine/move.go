@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"sparrow/internal/model"
+	"sparrow/internal/model/usage"
 	"sparrow/kernel"
-	"sparrow/model"
-	"sparrow/model/usage"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"unsafe"
 
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/kv/tier"
 )
 
 // mover is a device in host memory with the rules of one that copies pages without waiting: what is written from

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 // Need is the memory that a model takes of a device with memory of its own, in bytes.

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"sparrow/internal/kv"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
 	"sparrow/kernel"
-	"sparrow/kv"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/sched"
-	"sparrow/spec"
 )
 
 // Info describes an open engine; it does not change.

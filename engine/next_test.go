@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
-	"sparrow/spec"
 )
 
 // Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others.

@@ -10,18 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sparrow/internal/device/offload"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/spec"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testmodel"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/offload"
-	"sparrow/model"
-	"sparrow/model/family"
-	"sparrow/model/placement"
-	"sparrow/model/usage"
-	"sparrow/spec"
 )
 
 // Invariants of this file: with experts in two memories every request gets the logits of a lone run on one device, on a

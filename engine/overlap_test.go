@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/step"
 )
 
 // Invariants of this file: forming and enqueueing a batch while the one before runs changes no answer, whatever ends,

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"sparrow/kv"
-	"sparrow/kv/prefix"
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/prefix"
 	"sparrow/plan"
 )
 

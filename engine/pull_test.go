@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
 )
 
 // Invariants of this file: a prompt that one engine computed and another continues has the tokens of one engine, and

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/step"
 )
 
 // Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sparrow/internal/device/group"
+	"sparrow/internal/model/family"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/group"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

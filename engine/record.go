@@ -8,11 +8,11 @@ import (
 	"slices"
 	"sort"
 
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
 	"sparrow/internal/unit"
 	"sparrow/plan"
 	"sparrow/record"
-	"sparrow/sched"
-	"sparrow/step"
 )
 
 // RecordTokens says of which tokens of a sequence rows are recorded.

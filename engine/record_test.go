@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/strict"
 	"sparrow/kernel"
 	"sparrow/plan"
 	"sparrow/record"
-	"sparrow/step"
 )
 
 // What requests are refused by is a bound of what they send, and not far above it; passes record the rows that are

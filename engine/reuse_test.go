@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/prefix"
-	"sparrow/step"
 )
 
 // Invariants of this file: what is in the cache under the same tenant is not computed again, usage and trace say so,

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/plan"
 	"sparrow/sample"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Invariants of this file: tokens that the device draws are those that the host samples, and drafts that are made

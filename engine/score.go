@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"sparrow/internal/sched"
 	"sparrow/sample"
-	"sparrow/sched"
 )
 
 // promptLogitBytes is the memory of a pass for logits of a prompt's own tokens. Longer prompts are computed in chunks

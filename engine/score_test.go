@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
-	"sparrow/step"
 )
 
 // Invariants of this file: the log probabilities of given tokens are the log-softmax of the rows before them, with the

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"sparrow/model"
+	"sparrow/internal/model"
 	"sparrow/plan"
 )
 

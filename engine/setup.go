@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
+	"sparrow/internal/model"
+	"sparrow/internal/spec"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
-	"sparrow/spec"
 )
 
 // setup is how an engine runs, as far as it does not change once the engine is open.

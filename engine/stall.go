@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"sparrow/sched"
+	"sparrow/internal/sched"
 )
 
 // noteTime tells the scheduler how long a batch took, so that it can bound what prompts add, and keeps the longest

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/sched"
 	"sparrow/internal/testmodel"
-	"sparrow/sched"
 )
 
 // A bound that nothing can keep cuts prompts to the smallest chunk while a stream runs, the log says what is kept, and

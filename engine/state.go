@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"sparrow/sched"
+	"sparrow/internal/sched"
 )
 
 // A stateful model keeps something of a sequence beside its pages. The engine makes that state when a sequence first

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/step"
 )
 
 // Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks,
@@ -71,7 +71,7 @@ func servesACrowd(t *testing.T, of func(testing.TB) string) {
 				t.Skip("cancelled requests show the same races in less time")
 			}
 			if kv == "f32" {
-				repeats(t, "crowds are the same whatever the rows, which package model/v4 tests")
+				repeats(t, "crowds are the same whatever the rows, which package internal/model/v4 tests")
 			}
 			list := long(8)
 			dir, cfg := of(t), Config{Policy: deterministic(kv)}

@@ -3,9 +3,9 @@ package engine
 import (
 	"time"
 
-	"sparrow/kv"
+	"sparrow/internal/kv"
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // Stats is a snapshot of an engine. Counters only grow.

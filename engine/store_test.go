@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/respserver"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
 )
 
 // Invariants of this file: engines that share a store give the answers of lone runs, whatever the store does, and no

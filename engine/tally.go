@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"sparrow/internal/step"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 // tally is what the engine has counted. Its lock guards it; the loop changes it, any goroutine may read.

@@ -9,9 +9,9 @@ import (
 	"sparrow/builtin"
 	"sparrow/chat"
 	"sparrow/grammar"
+	"sparrow/internal/spec"
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
-	"sparrow/spec"
 	"sparrow/tokenizer"
 )
 

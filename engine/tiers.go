@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/sched"
 	"sparrow/kernel"
-	"sparrow/kv"
-	"sparrow/kv/tier"
-	"sparrow/model"
-	"sparrow/sched"
 )
 
 // Pages leave the device in two ways: when the cache gives them up they go to host memory, and when they become

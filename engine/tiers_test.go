@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/tier"
 )
 
 // Invariants of this file: a prompt whose beginning was evicted from the device and comes back from a tier gets the

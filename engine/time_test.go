@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/kv/tier"
-	"sparrow/model"
-	"sparrow/model/placement"
-	"sparrow/model/usage"
 	"sparrow/plan"
 )
 

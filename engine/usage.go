@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"sparrow/model"
-	"sparrow/model/placement"
-	"sparrow/model/usage"
+	"sparrow/internal/model"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
 )
 
 // How often counts of experts are read at most, while batches run, and before the loop waits or where experts move:

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/spec"
+	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
-	"sparrow/spec"
-	"sparrow/step"
 )
 
 // Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted behind

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/kv/prefix"
 	"sparrow/internal/testmodel"
-	"sparrow/kv/prefix"
 )
 
 // Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt

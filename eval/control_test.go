@@ -12,10 +12,10 @@ import (
 	"sparrow"
 	"sparrow/builtin"
 	"sparrow/internal/device"
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 var controlItems = flag.Int("control-items", 2,

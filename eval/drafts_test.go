@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"sparrow"
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // The built-in model's drafting layer predicts the next token of its answers nearly always and the three after it

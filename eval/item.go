@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 )
 
 // Item is one question with its expected answer.

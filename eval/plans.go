@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // Plan is one way of running the model in a comparison.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 	"sparrow/layout"
 )

@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 )
 
 // costs are times that were measured on one device of an architecture.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 )
 
 // contests are sizes, each with the times of two ways.

@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 )
 
 // Defaults is a policy with the defaults of hardware, and those defaults as

@@ -64,7 +64,7 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 // places that depend on the widest list there can be and on Config.SplitKeys
 // alone, and keeps a part for each until they are combined. Launches are cut so
 // that at most partWaves units for each multiprocessor have parts at a time.
-// Package kernel/cuda/op compares these figures with what it takes.
+// Package internal/cuda/op compares these figures with what it takes.
 const (
 	partBlock      = 64  // keys of a block
 	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows

@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 )
 
 // KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, so that

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 )
 
 // Rows are cut where the measured times say, for the number of rows that a server is set up for, or as asked.

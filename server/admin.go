@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // adminAPI is for administrators, and for trainers that take turns with a server on one device: they ask it to give its

@@ -9,7 +9,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // collector is a sink that keeps everything; what it makes of it is for later.

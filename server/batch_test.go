@@ -16,8 +16,8 @@ import (
 	"sparrow"
 	"sparrow/api/anthropic"
 	"sparrow/api/openai"
+	"sparrow/internal/batch"
 	"sparrow/internal/testkit/await"
-	"sparrow/server/batch"
 )
 
 func batchStore(t *testing.T, o batch.Options) *batch.Store {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sparrow/api/openai"
-	"sparrow/server/batch"
+	"sparrow/internal/batch"
 )
 
 // batchWindow is in which batches are to end.

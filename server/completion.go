@@ -6,7 +6,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/record"
 )
 

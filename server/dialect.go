@@ -10,7 +10,7 @@ import (
 	"sparrow/api/anthropic"
 	"sparrow/api/ollama"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // dialect is how one of the interfaces shapes what all of them have.

@@ -1,5 +1,6 @@
 // Package server is the HTTP interface of an engine: completions and responses as OpenAI has them, Anthropic's
-// messages, Ollama's chats, the model list, tokenizing, health, metrics, recent plans and the page (server/page).
+// messages, Ollama's chats, the model list, tokenizing, health, metrics, recent plans and the page
+// (server/internal/page).
 //
 // HTTP requests flow in and are decoded by the packages below api, authorised, and turned into engine requests by pure
 // functions, one file for each endpoint. Every interface describes a chat as an openai.ChatRequest, and its reply comes

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/plan/public"

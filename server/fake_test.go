@@ -15,7 +15,7 @@ import (
 
 	"sparrow"
 	"sparrow/chat"
-	"sparrow/kv"
+	"sparrow/internal/kv"
 	"sparrow/plan"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
-	"sparrow/server/batch"
+	"sparrow/internal/batch"
+	"sparrow/internal/wire"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // sink takes the events of a request and makes a response of them.

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"sparrow"
-	"sparrow/kv/event"
-	"sparrow/kv/tier"
+	"sparrow/internal/batch"
+	"sparrow/internal/kv/event"
+	"sparrow/internal/kv/tier"
 	"sparrow/plan"
-	"sparrow/server/batch"
 )
 
 type publisher struct{}

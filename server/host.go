@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // checkHost refuses requests that were sent to a name which is not the server's. A web page of an attacker can have its

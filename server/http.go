@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it

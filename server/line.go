@@ -10,8 +10,8 @@ import (
 
 	"sparrow/api/anthropic"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
-	"sparrow/server/batch"
+	"sparrow/internal/batch"
+	"sparrow/internal/wire"
 )
 
 // lineRunner sends the lines of batches to the endpoints of their server, in the background.

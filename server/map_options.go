@@ -5,7 +5,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/record"
 	"sparrow/sample"
 )

@@ -10,8 +10,8 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 	"sparrow/sample"
 )
 

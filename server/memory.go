@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"sparrow/api/wire"
 	"sparrow/internal/unit"
+	"sparrow/internal/wire"
 )
 
 // What a request takes, at most, for each byte of its body while it is read, decoded, rendered and encoded, what it

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // Large requests wait for each other in order; small ones pass them. What is taken comes back.

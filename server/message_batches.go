@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"sparrow/api/anthropic"
-	"sparrow/api/wire"
-	"sparrow/server/batch"
+	"sparrow/internal/batch"
+	"sparrow/internal/wire"
 )
 
 const (

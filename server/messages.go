@@ -8,8 +8,8 @@ import (
 	"sparrow"
 	"sparrow/api/anthropic"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 )
 
 const messagesPath = "/v1/messages"

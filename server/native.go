@@ -9,7 +9,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/sglang"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/record"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sparrow"
 	"sparrow/api/ollama"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 )
 
 // ollamaPrefix is what all paths of Ollama's interface begin with.

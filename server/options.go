@@ -12,8 +12,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"sparrow/server/batch"
-	"sparrow/server/metric"
+	"sparrow/internal/batch"
+	"sparrow/server/internal/metric"
 )
 
 // The defaults of Options.

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"sparrow"
-	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/grammar"
+	"sparrow/internal/wire"
 	"sparrow/sample"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/grammar"
 	"sparrow/internal/testkit/await"
+	"sparrow/internal/wire"
 	"sparrow/sample"
 )
 

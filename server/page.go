@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"sparrow/api/wire"
-	"sparrow/server/page"
+	"sparrow/internal/wire"
+	"sparrow/server/internal/page"
 )
 
 // website is the page for browsers; its files are nil without a page.

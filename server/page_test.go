@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/server/page"
+	"sparrow/server/internal/page"
 )
 
 // Browsers get the page at /, everybody else the line that clients of Ollama ask for.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/plan"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // quotas hold tenants to their limits. A tenant's tokens are a store that fills with so many a minute and holds those

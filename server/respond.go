@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // respond writes a JSON answer.

@@ -9,8 +9,8 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // inputItemsSuffix follows the id of a stored response.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/chat"
+	"sparrow/internal/wire"
 )
 
 func TestAResponseIsContinued(t *testing.T) {

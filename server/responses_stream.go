@@ -5,7 +5,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // responseStream writes a response as it is generated: two events about the response, events about each item, and one

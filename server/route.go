@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
-	"sparrow/server/page"
+	"sparrow/internal/wire"
+	"sparrow/server/internal/page"
 )
 
 // route is an endpoint. A pattern that ends with a slash takes every longer path, but for the root.

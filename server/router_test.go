@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/kv"
+	"sparrow/internal/kv"
 )
 
 func TestPromptsAreRenderedAsTheyWouldBeComputed(t *testing.T) {

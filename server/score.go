@@ -7,7 +7,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // score answers POST /v1/score: the log probabilities of continuations of a prompt.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"sparrow/server/page"
+	"sparrow/server/internal/page"
 )
 
 // Server answers HTTP for one engine: it finds the endpoint of a request, checks who sent it, and accounts for it.

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sparrow"
-	"sparrow/server/metric"
+	"sparrow/server/internal/metric"
 )
 
 // service is what all interfaces share: it reads requests within the limits on memory and time, runs them within the

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // tokenize answers POST /tokenize.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/plan"
 )
 

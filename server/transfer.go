@@ -8,7 +8,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // Prompts can be computed by one server and continued by another. A router sends the request to the first with

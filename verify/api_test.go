@@ -13,9 +13,9 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/server"

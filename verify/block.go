@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"sparrow/model"
-	"sparrow/model/config"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/step"
 	"sparrow/plan"
-	"sparrow/step"
 	"sparrow/weight"
 )
 

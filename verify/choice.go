@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // choices are what two runs of a model can only agree or disagree about: which keys a row attends to, and which

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/step"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/plan"
-	"sparrow/step"
 	"sparrow/verify"
 	"sparrow/weight"
 )

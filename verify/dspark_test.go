@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sparrow/internal/model/family"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

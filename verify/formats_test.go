@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model/family"
 	"sparrow/internal/num"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/weight"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
 	"sparrow/plan"
 )
 

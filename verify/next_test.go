@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/step"
 	"sparrow/verify"
 	"sparrow/weight"
 )

@@ -3,15 +3,15 @@ package verify_test
 import (
 	"testing"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testkit/strict"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

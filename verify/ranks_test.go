@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/internal/testkit/strict"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/group"
 	"sparrow/kernel/ref"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

@@ -3,7 +3,7 @@ package verify
 import (
 	"slices"
 
-	"sparrow/step"
+	"sparrow/internal/step"
 )
 
 // recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last

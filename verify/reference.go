@@ -8,12 +8,12 @@ import (
 	"slices"
 	"sync"
 
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/rounded"
+	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
-	"sparrow/kernel/rounded"
-	"sparrow/kernel/twin"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

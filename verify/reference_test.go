@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/rounded"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
-	"sparrow/kernel/rounded"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

@@ -3,7 +3,7 @@ package verify
 import (
 	"slices"
 
-	"sparrow/model"
+	"sparrow/internal/model"
 	"sparrow/record"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"sparrow/model"
+	"sparrow/internal/model"
 	"sparrow/plan"
 )
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"sparrow/model"
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/plan"
 	"sparrow/record"
-	"sparrow/step"
 )
 
 // outcome is what a model gave for one case.

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/step"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/model"
-	"sparrow/model/family"
-	"sparrow/model/synth"
 	"sparrow/plan"
-	"sparrow/step"
 )
 
 // slice is DeepSeek-V3.2 at its full width with three layers and 16 experts, drawn by the device.

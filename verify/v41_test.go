@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/step"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/step"
 	"sparrow/verify"
 	"sparrow/weight"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/kernel"
-	"sparrow/model/family"
-	"sparrow/model/llamacpp"
 	"sparrow/plan"
 	"sparrow/verify"
 )

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // MessageBatch is a batch of messages. Times are RFC 3339.

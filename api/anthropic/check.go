@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 func (r *Request) check(p *wire.Problems) {

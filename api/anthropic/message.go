@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // The roles of a message.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Request is the body of POST /v1/messages, and without the limit on tokens that of count_tokens. Nil and zero mean

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // Response answers POST /v1/messages.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // The functions below append the events of a stream to dst: a start with the empty message, for each block a start,

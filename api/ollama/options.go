@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // optionFields are the members of options. Those about loading have no effect: the model is loaded.

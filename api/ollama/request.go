@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Request is the body of POST /api/chat or of POST /api/generate. Nil and zero mean that the request leaves the choice

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 func TestLimitsAndFormats(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // Version is the version of Ollama whose interface this is. Clients compare it with what they need.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // fieldNote documents one field of a request that has no effect on the answer.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // FileObject is a stored file.

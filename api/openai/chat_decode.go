@@ -3,8 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"slices"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 var chatFields = wire.Join(

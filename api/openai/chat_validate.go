@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Validate reports every problem of the request, or nil. [Decoder.Chat] has already called it.

@@ -3,8 +3,8 @@ package openai
 import (
 	"fmt"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // CompletionRequest is the body of POST /v1/completions.

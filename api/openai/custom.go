@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // customMember is the one argument under which the model gives the input of a custom tool: it knows functions only.

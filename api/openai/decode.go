@@ -1,6 +1,6 @@
 package openai
 
-import "sparrow/api/wire"
+import "sparrow/internal/wire"
 
 // DecodeChat reads and validates the body of a chat completion.
 func DecodeChat(d *wire.Decoder, body []byte) (*ChatRequest, *wire.Error) {

@@ -3,7 +3,7 @@ package openai
 import (
 	"fmt"
 	"slices"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strings"
 	"testing"
 )

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Efforts are the words for how much to think, the least first. They are the same in all interfaces.

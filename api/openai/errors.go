@@ -3,7 +3,7 @@ package openai
 import (
 	"net/http"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // Error types, as clients switch on them.

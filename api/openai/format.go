@@ -3,8 +3,8 @@ package openai
 import (
 	"encoding/json"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // The types of a response format.

@@ -3,8 +3,8 @@ package openai
 import (
 	"fmt"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is read

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Structured output as the clients of vLLM spell it: guided_json, guided_regex, guided_choice, and structured_outputs

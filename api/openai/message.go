@@ -1,7 +1,7 @@
 package openai
 
 import (
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strings"
 )
 

@@ -1,8 +1,8 @@
 package openai
 
 import (
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 func readMessages(c *wire.Reader) []Message {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strconv"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 	"sparrow/record"
 )
 

@@ -2,7 +2,7 @@ package openai
 
 import (
 	"fmt"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strconv"
 )
 

@@ -3,8 +3,8 @@ package openai
 import (
 	"fmt"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // The types of items in a conversation of the Responses API.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // ResponsesRequest is the body of POST /v1/responses. Of Options it has those that are not about several choices, the

@@ -2,7 +2,7 @@ package openai
 
 import (
 	"encoding/json"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strings"
 	"testing"
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // ResponseTool is a tool of /v1/responses: a function, a custom tool, a namespace of such tools, or a hosted tool.

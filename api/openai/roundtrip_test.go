@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"sparrow/record"
 )
 

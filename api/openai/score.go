@@ -3,8 +3,8 @@ package openai
 import (
 	"fmt"
 
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // ScoreRequest is the body of POST /v1/score: how likely given continuations of a prompt are. Nothing is generated.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strconv"
 )
 

@@ -3,7 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 	"strings"
 	"testing"
 	"unicode/utf8"

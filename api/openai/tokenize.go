@@ -2,7 +2,7 @@ package openai
 
 import (
 	"encoding/json"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 // TokenizeRequest is the body of POST /tokenize in vLLM's shape: either a prompt or messages.

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/internal/wire"
 )
 
 // Request is the body of POST /generate. Of Text and InputIDs one is there.

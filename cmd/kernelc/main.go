@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow/kernel/cuda/compile"
+	"sparrow/internal/cuda/compile"
 )
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 		RunE:          func(*cobra.Command, []string) error { return compile.Build(cfg) },
 	}
 	cmd.Flags().StringVar(&cfg.Source, "src", "kernel/cuda/src", "root of the CUDA sources")
-	cmd.Flags().StringVar(&cfg.Out, "out", "kernel/cuda/image", "folder of the images")
+	cmd.Flags().StringVar(&cfg.Out, "out", "internal/cuda/image", "folder of the images")
 	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder that holds libnvrtc.so, or a Python environment with "+
 		"the nvidia-cuda-nvrtc wheel; default: the usual places")
 	cmd.Flags().BoolVar(&cfg.Force, "force", false, "compile every image, changed or not")

@@ -1,5 +1,5 @@
-// Simulate plans with simulated replicas of a server behind a router (package sim/fleet). Its commands write traces,
-// measure the costs of real servers, and have the same conversations with those.
+// Simulate plans with simulated replicas of a server behind a router (package internal/sim/fleet). Its commands write
+// traces, measure the costs of real servers, and have the same conversations with those.
 package main
 
 import (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow/sim/fleet"
+	"sparrow/internal/sim/fleet"
 )
 
 func costsCommand() *cobra.Command {

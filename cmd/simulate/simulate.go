@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow/internal/sim/fleet"
 	"sparrow/internal/textfile"
-	"sparrow/sim/fleet"
 )
 
 // simulateFlags is everything that the program can be told.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/sim/fleet"
+	"sparrow/internal/sim/fleet"
 )
 
 // invoke runs the program in-process.

@@ -14,8 +14,8 @@ import (
 
 	"sparrow"
 	"sparrow/chat"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/internal/testkit/await"
-	"sparrow/model/llamacpp"
 	"sparrow/sample"
 )
 

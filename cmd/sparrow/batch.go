@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow"
+	"sparrow/internal/batch"
 	"sparrow/internal/unit"
 	"sparrow/server"
-	"sparrow/server/batch"
 )
 
 // batchFlags say where files and batches are kept.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sparrow/bench/load"
+	"sparrow/internal/bench/load"
 	"sparrow/server"
 )
 

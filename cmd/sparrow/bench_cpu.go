@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow/bench/harness"
-	"sparrow/bench/kernels"
+	"sparrow/internal/bench/harness"
+	"sparrow/internal/bench/kernels"
 	"sparrow/kernel"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow/bench/harness"
+	"sparrow/internal/bench/cuda"
+	"sparrow/internal/bench/harness"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/bench"
 )
 
 // runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/bench/model"
 	"sparrow/engine"
 	"sparrow/eval"
+	"sparrow/internal/bench/model"
 	"sparrow/sample"
 )
 

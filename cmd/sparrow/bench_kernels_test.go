@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/bench/cuda"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/bench"
 )
 
 func TestBenchKernelsFailsWithAReason(t *testing.T) {

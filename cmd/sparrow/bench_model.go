@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/bench/model"
 	"sparrow/internal/device"
+	"sparrow/internal/device/group"
+	"sparrow/internal/device/host"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
 	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/kernel/host"
-	"sparrow/model/family"
-	"sparrow/model/synth"
 )
 
 // benchModelFlags is everything `sparrow bench model` can be told.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/bench/kernels"
-	"sparrow/bench/model"
+	"sparrow/internal/bench/kernels"
+	"sparrow/internal/bench/model"
 )
 
 func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {

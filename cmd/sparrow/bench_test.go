@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/bench/load"
+	"sparrow/internal/bench/load"
 )
 
 func TestBenchServeMeasuresTheBuiltInModel(t *testing.T) {

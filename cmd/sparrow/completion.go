@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sparrow/model/synth"
+	"sparrow/internal/model/synth"
 	"sparrow/plan"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"sparrow"
 	"sparrow/internal/device"
-	"sparrow/kernel/group"
+	"sparrow/internal/device/group"
 	"sparrow/plan"
 )
 

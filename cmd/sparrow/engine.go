@@ -15,10 +15,10 @@ import (
 	"sparrow"
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/device/group"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/model/family"
 	"sparrow/internal/unit"
-	"sparrow/kernel/group"
-	"sparrow/kv/prefix"
-	"sparrow/model/family"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens

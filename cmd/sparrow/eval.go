@@ -16,8 +16,8 @@ import (
 
 	"sparrow"
 	"sparrow/eval"
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // evalFlags is everything `sparrow eval` can be told.

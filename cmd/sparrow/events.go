@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/engine"
-	"sparrow/kv/event"
+	"sparrow/internal/kv/event"
 )
 
 // eventFlags are what a server tells routers, and what they may ask of it.

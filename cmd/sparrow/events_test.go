@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/event/zmtp"
 	"sparrow/internal/testkit/await"
-	"sparrow/kv/event/zmtp"
 )
 
 // A subscriber hears of the pages that a prompt fills, and of their end when an administrator flushes the cache.

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow"
-	bench "sparrow/bench/model"
 	"sparrow/engine"
+	bench "sparrow/internal/bench/model"
 	"sparrow/internal/device"
+	"sparrow/internal/model"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/internal/device"
-	"sparrow/model/config"
-	"sparrow/model/family"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/weight"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/model/estimate"
+	"sparrow/internal/model/estimate"
 	"sparrow/plan"
 )
 

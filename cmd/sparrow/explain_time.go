@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"sparrow/model/config"
-	"sparrow/model/estimate"
-	"sparrow/model/synth"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/estimate"
+	"sparrow/internal/model/synth"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 )

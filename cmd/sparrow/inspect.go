@@ -13,14 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/estimate"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/inspect"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/model/usage"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
-	"sparrow/model/config"
-	"sparrow/model/estimate"
-	"sparrow/model/family"
-	"sparrow/model/inspect"
-	"sparrow/model/synth"
-	"sparrow/model/usage"
 )
 
 // inspectFlags is everything `sparrow inspect` can be told.

@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"sparrow/builtin"
-	"sparrow/model/estimate"
-	"sparrow/model/family"
-	"sparrow/model/inspect"
-	"sparrow/model/llamacpp"
-	"sparrow/model/synth"
-	"sparrow/model/usage"
+	"sparrow/internal/model/estimate"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/inspect"
+	"sparrow/internal/model/llamacpp"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/model/usage"
 	"sparrow/weight"
 )
 

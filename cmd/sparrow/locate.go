@@ -12,9 +12,9 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/hub"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
 	"sparrow/internal/textfile"
-	"sparrow/model/family"
-	"sparrow/model/synth"
 )
 
 // hubCache is the folder where Hugging Face's tools and 'sparrow pull' keep models.

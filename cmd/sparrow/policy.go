@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sparrow/internal/spec"
 	"sparrow/plan"
-	"sparrow/spec"
 )
 
 // policyFlags are the flags that say how attention should run, shared by every command that plans.

@@ -16,11 +16,11 @@ import (
 
 	"sparrow"
 	"sparrow/hub"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
 	"sparrow/kernel/cuda"
-	"sparrow/model/config"
-	"sparrow/model/llamacpp"
 )
 
 // pullFlags is everything `sparrow pull` can be told.

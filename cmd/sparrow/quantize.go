@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/inspect"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
-	"sparrow/model/config"
-	"sparrow/model/family"
-	"sparrow/model/inspect"
-	"sparrow/model/llamacpp"
 )
 
 func quantizeCommand() *cobra.Command {

@@ -22,9 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/kv/tier/resp"
 	"sparrow/internal/process"
 	"sparrow/internal/testkit/await"
-	"sparrow/kv/tier/resp"
 )
 
 // Invariants of this file: servers that are processes of their own and share pages give the answers of one that is

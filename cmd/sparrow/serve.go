@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/api/wire"
+	"sparrow/internal/kv/event"
 	"sparrow/internal/unit"
-	"sparrow/kv/event"
+	"sparrow/internal/wire"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/server"

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
-	"sparrow/server/otlp"
+	"sparrow/internal/otlp"
 )
 
 // spanFlags say where spans go.

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
 	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
-	"sparrow/model/family"
-	"sparrow/model/synth"
 )
 
 // synthFlags is everything `sparrow synth` can be told.

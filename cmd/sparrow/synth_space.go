@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sparrow/internal/model/synth"
 	"sparrow/internal/unit"
-	"sparrow/model/synth"
 )
 
 // announce says what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours

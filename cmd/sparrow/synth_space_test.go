@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/model/synth"
 	"sparrow/internal/testkit/await"
-	"sparrow/model/synth"
 )
 
 // A checkpoint of more bytes than any file system has is refused before anything is written, with both numbers and

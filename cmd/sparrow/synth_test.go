@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/model/synth"
+	"sparrow/internal/model/synth"
 )
 
 func TestSynthWritesWhatRunCanRun(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/engine"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/kv/tier/resp"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
-	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
-	"sparrow/kv/tier/resp"
 )
 
 // tierFlags say where pages of the prefix cache are kept outside the device.

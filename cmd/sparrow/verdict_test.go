@@ -11,7 +11,7 @@ import (
 // Inspecting a folder, a dry run of a download and serving say the same of every released checkpoint: what one of them
 // refuses, all refuse with the same words, and none of them needs a weight for it.
 func TestCommandsAgreeOnReleases(t *testing.T) {
-	files, err := filepath.Glob("../../model/config/testdata/released/*.json")
+	files, err := filepath.Glob("../../internal/model/config/testdata/released/*.json")
 	if err != nil || len(files) < 31 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}

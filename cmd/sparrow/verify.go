@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/internal/device"
+	"sparrow/internal/device/group"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/model"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"sparrow/engine"
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/sample"

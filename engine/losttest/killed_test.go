@@ -10,14 +10,14 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/device/offload"
+	"sparrow/internal/model/family"
 	"sparrow/internal/testkit/placed"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/kernel/offload"
-	"sparrow/model/family"
 )
 
 // killedLoad names the device of a process that loads a model until it is killed.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"sparrow/engine"
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/model/family"
 	"sparrow/sample"
 )
 

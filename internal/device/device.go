@@ -7,16 +7,16 @@ import (
 	"fmt"
 
 	"sparrow/engine"
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/ref"
-	"sparrow/model"
-	"sparrow/model/config"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

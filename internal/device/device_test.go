@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"sparrow/builtin"
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/model/family"
 	"sparrow/weight"
 )
 

@@ -6,14 +6,14 @@ import (
 	"runtime"
 	"time"
 
-	"sparrow/cost"
 	"sparrow/engine"
+	"sparrow/internal/cost"
+	"sparrow/internal/device/offload"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
 	"sparrow/kernel"
-	"sparrow/kernel/offload"
-	"sparrow/model"
-	"sparrow/model/family"
-	"sparrow/model/placement"
-	"sparrow/model/usage"
 )
 
 // ExpertHomes says in which memories the experts of a model may be.

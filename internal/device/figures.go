@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"sparrow/cost"
-	"sparrow/cost/probe"
+	"sparrow/internal/cost"
+	"sparrow/internal/cost/probe"
+	"sparrow/internal/kv/tier"
 	computer "sparrow/internal/machine"
+	"sparrow/internal/model/placement"
 	"sparrow/kernel"
-	"sparrow/kv/tier"
-	"sparrow/model/placement"
 )
 
 // FiguresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table

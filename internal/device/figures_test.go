@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/device"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
 	"sparrow/internal/testkit/kept"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/kv/tier"
-	"sparrow/model/family"
-	"sparrow/model/placement"
 )
 
 // A machine that is not in the table has the figures that are kept of it, and says in which file; where it cannot be

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"runtime"
 
+	"sparrow/internal/device/group"
+	"sparrow/internal/model/family"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/model/family"
 	"sparrow/plan"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"sparrow/model/synth"
+	"sparrow/internal/model/synth"
 )
 
 // v32 is DeepSeek-V3.2 with one layer and two heads, which two ranks can share: an indexer whose top-k is shorter than

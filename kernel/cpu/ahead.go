@@ -3,9 +3,9 @@ package cpu
 import (
 	"sync/atomic"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that

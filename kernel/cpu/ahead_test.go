@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // What workers prefetch is the stage that came next the last time, piece by piece and once; before it is known, and

@@ -15,13 +15,13 @@ if [ -z "$qemu" ]; then
 	exit 0
 fi
 mkdir -p "$out"
-GOARCH=arm64 $go test -vet=off -ldflags=-w -c -o "$out/vec.test" ./kernel/cpu/vec
+GOARCH=arm64 $go test -vet=off -ldflags=-w -c -o "$out/vec.test" ./internal/vec
 GOARCH=arm64 $go build -o "$out/sparrow-arm64" ./cmd/sparrow
 $go build -o "$out/sparrow-here" ./cmd/sparrow
 tests='MatMul|HalfPrecision|Accumulate|Axpy|Dot|Block|Tiers|Outside|Fma32'
 for cpu in cortex-a57 max; do
 	echo "arm64: kernels on qemu's processor $cpu"
-	(cd kernel/cpu/vec && "$qemu" -cpu $cpu "$out/vec.test" -test.run "$tests" -test.timeout 20m)
+	(cd internal/vec && "$qemu" -cpu $cpu "$out/vec.test" -test.run "$tests" -test.timeout 20m)
 done
 question='Rolf plants 3 rows of 4 trees. How many trees are there?'
 answer() { "$@" run --temperature 0 --kernels cpu --max-tokens 48 "$question" 2>/dev/null; }

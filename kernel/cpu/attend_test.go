@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 	"sparrow/layout"
 )

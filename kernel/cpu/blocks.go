@@ -2,9 +2,9 @@ package cpu
 
 import (
 	"sparrow/internal/block"
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Products with block formats quantise x once to eight bits; see package vec. The rows a product takes are shared by

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"sparrow/internal/block"
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 )
 

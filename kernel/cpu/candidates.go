@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Candidates reduces each row in two passes: one keeps the best n in a sorted list, which few values of a long row

@@ -13,10 +13,10 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/pool"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/pool"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Device runs operations on the cores of this machine. One goroutine uses it at a time.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

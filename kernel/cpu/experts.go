@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // expertTokens bounds how many tokens are grouped at once, and with it the memory for their intermediate rows.

@@ -1,9 +1,9 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // fp4Pairs holds the two values of every packed byte.

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

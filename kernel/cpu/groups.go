@@ -1,9 +1,9 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Weights of whole numbers, and NVFP4, are multiplied as packed: x is quantised to eight bits (package vec), as for

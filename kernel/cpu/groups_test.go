@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // grouped is a kind of weights whose scales belong to blocks, groups or rows.

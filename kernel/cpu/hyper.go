@@ -3,8 +3,8 @@ package cpu
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // hyperWork is one row-wise operation of V4: the arguments of exactly one of them, and what its rows run.

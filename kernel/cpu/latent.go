@@ -1,9 +1,9 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Absorb projects queries into latent space, one head and a tile of rows at a time.

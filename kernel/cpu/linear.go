@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // convBlock is the channels of one item of a convolution.

@@ -3,8 +3,8 @@ package cpu
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Route chooses experts.

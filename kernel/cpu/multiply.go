@@ -1,9 +1,9 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Tiles of a product: a worker takes a band of rows of the weight and a tile of rows of x at a time. Sizes change

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/internal/numa"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // nodes is a system that keeps what it was told.

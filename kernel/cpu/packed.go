@@ -1,9 +1,9 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // packWork packs rows of x, all of them in order or those that index names, a piece at a time.

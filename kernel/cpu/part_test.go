@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Prepare keeps a weight as it is stored: products widen it in registers. Up-projections of latent rows that the

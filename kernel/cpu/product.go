@@ -1,10 +1,10 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // product is the left side and the result of a product: y [m, n] and x [m, k].

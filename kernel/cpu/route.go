@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // rootScore is sqrt(softplus(z)) in float64, rounded once: log1p keeps what a plain logarithm loses far below zero.

@@ -3,9 +3,9 @@ package cpu
 import (
 	"fmt"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

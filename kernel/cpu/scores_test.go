@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
 	"sparrow/layout"
 )
 

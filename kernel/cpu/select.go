@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Selection finds the lowest score that is kept without sorting: from a sample it estimates a floor that slightly more

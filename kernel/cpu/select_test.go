@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // chosen sorts: what Select must give, without its -1.

@@ -1,6 +1,6 @@
 package cpu
 
-import "sparrow/kernel/host"
+import "sparrow/internal/device/host"
 
 // The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
 // therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and

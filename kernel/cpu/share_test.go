@@ -3,9 +3,9 @@ package cpu
 import (
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 )
 
 // Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.

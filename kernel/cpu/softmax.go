@@ -3,7 +3,7 @@ package cpu
 import (
 	"math"
 
-	"sparrow/kernel/cpu/vec"
+	"sparrow/internal/vec"
 	"sparrow/layout"
 )
 

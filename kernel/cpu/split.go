@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Experts in two memories, on a device that has one: what is resident or fetched is computed here, the rest by the
-// workers of another device (kernel/offload). It is how the exchange with these workers is tested without a GPU.
+// workers of another device (internal/device/offload). It is how the exchange with these workers is tested without a
+// GPU.
 
 // mailRows and mailPairs bound an exchange: results of 4096 rows of 7168 columns are 112 MiB.
 const (

@@ -3,10 +3,10 @@ package cpu
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"testing"
 
+	"sparrow/internal/device/host"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

@@ -1,8 +1,8 @@
 package cpu
 
 import (
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

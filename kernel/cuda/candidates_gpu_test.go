@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 )
 
 // logits are rows of different kinds: spread, full of ties, with NaN, with infinities, all equal, none finite, NaN

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 )
 
 // request is a run of query rows that see the same keys: the last row sees all of them, each row before it one less.

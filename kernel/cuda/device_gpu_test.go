@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/image"
 	"sparrow/layout"
 )
 

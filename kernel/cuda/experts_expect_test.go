@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 )
 
 // blockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values, or values

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 )
 
 // expertRig is a layer of random experts on the device and on the host.

@@ -9,8 +9,8 @@
 # the worst. LIMIT is the most seconds of a suite, 600 unless set.
 set -u
 
-packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
-    verify"
+packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4
+    engine engine/gputest engine/losttest builtin verify"
 suites="version run kernels operations steps records engine v4 offload builtin lost verify ranks eval soak
     memcheck racecheck attention flash"
 
@@ -78,13 +78,13 @@ suite() {
             "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
         ;;
     kernels) tests kernel/cuda GPU ;;
-    operations) tests kernel/cuda/op GPU ;;
-    steps) tests step GPU ;;
+    operations) tests internal/cuda/op GPU ;;
+    steps) tests internal/step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
-    v4) tests model/v4 GPU && tests engine GPUStateful ;;
+    v4) tests internal/model/v4 GPU && tests engine GPUStateful ;;
     offload)
-        tests kernel/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests model/v4 GPUOffloaded &&
+        tests internal/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests internal/model/v4 GPUOffloaded &&
             tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
@@ -97,7 +97,7 @@ suite() {
         crowds="GPUEngine/^($crowds|prefix_that_comes_back|evictions|scores|close)\$"
         failed=0
         tests kernel/cuda 'AllReduce|GatherRanks|ReduceScatter|PartIDs' || failed=1
-        tests kernel/cuda/op GPURanks || failed=1
+        tests internal/cuda/op GPURanks || failed=1
         tests builtin 'Golden/2_ranks_on_a_GPU' || failed=1
         tests verify GPURanks || failed=1
         tests engine "$crowds" -ranks 2 -attention tp || failed=1
@@ -116,7 +116,8 @@ suite() {
         checked memcheck kernel/cuda \
             'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise|TopKOfAFewRows)' &&
             checked memcheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter' &&
-            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
+            checked memcheck internal/cuda/op \
+                'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&

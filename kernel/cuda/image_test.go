@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sparrow/kernel/cuda/cubin"
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/cubin"
+	"sparrow/internal/cuda/image"
 )
 
 // loadManifest is the embedded manifest.

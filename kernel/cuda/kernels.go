@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/image"
 )
 
 // Kernels are the embedded kernels, loaded into one device. After loading nothing changes, so any goroutine may use it.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/image"
 	"sparrow/layout"
 )
 

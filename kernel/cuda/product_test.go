@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/image"
 )
 
 // someProduct has addresses that no launch reaches.

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 )
 
 // quantised is what the host makes of bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride],

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 	"sparrow/layout"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/num"
-	"sparrow/kernel/cuda/expect"
 	"sparrow/layout"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"sparrow/kernel/cuda/image"
+	"sparrow/internal/cuda/image"
 	"sparrow/layout"
 )
 

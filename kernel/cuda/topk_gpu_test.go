@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"sparrow/kernel/cuda/expect"
+	"sparrow/internal/cuda/expect"
 )
 
 // distributions are scores of very different kinds, by name: those that occur in practice, and those for which

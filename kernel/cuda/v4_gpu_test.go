@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"sparrow/kernel/cuda/expect"
+	"sparrow/internal/cuda/expect"
 )
 
 func TestV4PageSizes(t *testing.T) {

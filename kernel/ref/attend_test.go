@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

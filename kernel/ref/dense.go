@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Embed looks up embeddings.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

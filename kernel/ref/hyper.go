@@ -3,8 +3,8 @@ package ref
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // HyperPre reads the mixture of one site.

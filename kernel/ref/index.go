@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

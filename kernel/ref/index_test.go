@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

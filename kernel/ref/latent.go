@@ -1,8 +1,8 @@
 package ref
 
 import (
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Absorb projects queries into latent space.

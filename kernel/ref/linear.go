@@ -3,8 +3,8 @@ package ref
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Convolve computes causal convolutions over the rows of each sequence.

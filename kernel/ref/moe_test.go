@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

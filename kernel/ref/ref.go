@@ -6,9 +6,9 @@ package ref
 import (
 	"fmt"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Device is the reference implementation. It keeps no state.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 	"sparrow/layout"
 )

@@ -3,8 +3,8 @@ package ref
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Angles computes the rotation of every row. The product of position and frequency is rounded to float32, as every

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Where products of a GPU round, besides activations, which are bf16 there:

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // Rows that multiply FP8 blocks are quantised for each 128 columns, with the scale the weight asks for; rows of other

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps digits that a

@@ -3,9 +3,9 @@ package ref
 import (
 	"math"
 
+	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
-	"sparrow/kernel/host"
 )
 
 // BlockMax finds the largest score of every block.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
+	"sparrow/internal/wire"
 )
 
 const (

@@ -4,7 +4,7 @@ package kept
 import (
 	"testing"
 
-	"sparrow/cost"
+	"sparrow/internal/cost"
 	"sparrow/internal/device"
 	"sparrow/kernel"
 )

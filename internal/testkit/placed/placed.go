@@ -5,13 +5,13 @@ package placed
 import (
 	"testing"
 
+	"sparrow/internal/device/offload"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cpu/vec"
-	"sparrow/kernel/offload"
-	"sparrow/model"
-	"sparrow/model/family"
-	"sparrow/model/placement"
 )
 
 // Rule makes the placement of a model with that many layers and experts.

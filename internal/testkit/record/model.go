@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/internal/model"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 )
 

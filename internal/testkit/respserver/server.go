@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"sparrow/kv/tier/resp"
+	"sparrow/internal/kv/tier/resp"
 )
 
 // Mode is what the store does.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"sparrow/internal/device/group"
+	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
-	"sparrow/kernel/group"
-	"sparrow/kernel/twin"
 )
 
 var _ kernel.Peer = (*Device)(nil)

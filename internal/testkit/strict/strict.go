@@ -3,7 +3,7 @@
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
 // calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
-// the activations (kernel/rounded).
+// the activations (internal/testkit/rounded).
 //
 // It is imported by tests only and never registered.
 package strict
@@ -11,11 +11,11 @@ package strict
 import (
 	"fmt"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/testkit/rounded"
+	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
-	"sparrow/kernel/rounded"
-	"sparrow/kernel/twin"
 )
 
 // Device is the strict device.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda/op"
 	"sparrow/layout"
 )
 

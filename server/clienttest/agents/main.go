@@ -1,5 +1,6 @@
 // Command agents lets coding agents, installed from their packages, carry out a small task in front of a server whose
-// model plays a script (sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
+// model plays a script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again,
+// finish.
 //
 // Each agent runs once in each of several chat formats, without a terminal and without a network. Agents are installed
 // once, pinned, below a cache folder: that of the user, or the one that SPARROW_CLIENTS names. One that cannot be
@@ -25,8 +26,8 @@ import (
 
 	"sparrow"
 	"sparrow/internal/pinned"
+	"sparrow/internal/sim/script"
 	"sparrow/server"
-	"sparrow/sim/script"
 )
 
 // files are what npm needs to install the agents, a folder each.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"sparrow/chat"
-	"sparrow/sim/script"
+	"sparrow/internal/sim/script"
 )
 
 // The task: a script that adds has the wrong sign.

@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"time"
 
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/event"
 	"sparrow/internal/process"
-	"sparrow/kv"
-	"sparrow/kv/event"
 )
 
 // pageTokens and pages are the size of the cache that is indexed.

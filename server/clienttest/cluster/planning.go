@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sparrow/sim/fleet"
+	"sparrow/internal/sim/fleet"
 )
 
 // planning: a simulation with costs that were measured here predicts what three servers do under load.

@@ -1,0 +1,404 @@
+// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and beside it in most layers
+// a stream of compressed entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups
+// of 128 are read whole.
+package dual
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Ratios of the compressed streams: tokens of an entry.
+const (
+	IndexRatio = 4   // of the stream the indexer selects from
+	HeavyRatio = 128 // of the stream that every query reads whole
+)
+
+// Params are the properties of a model that attention uses.
+type Params struct {
+	Heads, Dim, Rope      int
+	QLora, OLora, OGroups int
+	Window                int
+	IndexHeads, TopK      int
+	MostHeavy             int // indices of the heavy stream of the longest sequence
+	Eps                   float32
+	PlainHeads            bool // heads of queries are not normalised
+	// V4.1: entries of a candidate block, and most of them; 0 where selections have one level.
+	BlockKeys, Blocks int
+	MainFreq, FarFreq []float32 // angles per position: of layers without a compressed stream, and of the others
+}
+
+// Weights are the matrices of one layer.
+type Weights struct {
+	Ratio         int // tokens of a compressed entry, 0 for none
+	QA, QB, KV    kernel.Matrix
+	OA            []kernel.Matrix // one for each group of heads
+	OB            kernel.Matrix
+	QNorm, KVNorm kernel.Tensor
+	Sinks         kernel.Tensor // f32 [1, heads]
+	Compress      *Compressor   // nil where the layer has no compressed stream
+	Index         *Index        // nil for ratios other than 4
+}
+
+// Compressor holds the matrices that make entries of Dim values.
+type Compressor struct {
+	Dim, Ratio    int
+	Values, Gates kernel.Matrix // [halves*Dim, hidden]
+	APE, Norm     kernel.Tensor
+}
+
+// width is the size of a raw row's values, and of its gates.
+func (c *Compressor) width() int { return c.Values.Out() }
+
+// Overlapped reports whether groups of a ratio also read the group before them (v4 spec, 2.4).
+func Overlapped(ratio int) bool { return ratio == IndexRatio }
+
+// Index holds the matrices that score entries.
+type Index struct {
+	Q, Weights kernel.Matrix
+	Compress   Compressor // of keys; V4.1 derives them from entries instead:
+	Key        kernel.Matrix
+	KeyNorm    kernel.Tensor // f32 [1, 128]
+}
+
+// Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys;
+// window entries and the raw rows a page ends with have window pages.
+type Cache struct {
+	Window kernel.Pool // an entry for each token
+	Extra  kernel.Pool // an entry for each group; not given for ratio 0
+	Index  kernel.Pool // an indexer key for each group; given for ratio 4
+	Tails  Rings       // raw rows that window pages end with, TailRows for each; given for ratio 4
+}
+
+// TailRows is the number of raw rows at the end of a page that the first group of the next page reads: a group of
+// ratio 4 also reads the group before it. Groups of ratio 128 read only their own tokens and do not cross a page's end.
+const TailRows = IndexRatio
+
+// Layouts are the byte layouts of a cache.
+type Layouts struct{ Entry, Index layout.Kind }
+
+// Attention is the attention of one model on one device. One goroutine uses it at a time.
+type Attention struct {
+	list       *kernel.Builder
+	act        kernel.DType
+	params     Params
+	scale      float32
+	index      attn.Indexer
+	main, far  kernel.Tensor // f32 [1, rope/2]
+	used       map[int]bool  // ratios that some layer has
+	States     *States
+	rawWidth   map[int]int // of a ratio's compressor
+	indexWidth int
+}
+
+// New prepares attention for a model whose passes are made by the builder.
+func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (*Attention, error) {
+	a := &Attention{list: list, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
+		// Heads are normalised, and YaRN changes nothing here.
+		scale: float32(1 / math.Sqrt(float64(p.Dim))),
+		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
+		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim,
+			Pairing: kernel.Interleaved, Scales: num.ScaleF32, Plain: p.BlockKeys > 0, Block: p.BlockKeys}}
+	for _, w := range layers {
+		a.used[w.Ratio] = true
+		if w.Compress != nil {
+			a.rawWidth[w.Ratio] = w.Compress.width()
+		}
+		if w.Index != nil && w.Index.Compress.Values != nil {
+			a.indexWidth = w.Index.Compress.width()
+		}
+	}
+	for _, f := range []struct {
+		to   *kernel.Tensor
+		from []float32
+	}{{&a.main, p.MainFreq}, {&a.far, p.FarFreq}} {
+		t, err := kernel.New(dev, kernel.F32, 1, len(f.from))
+		if err == nil {
+			err = kernel.WriteF32(dev, t, f.from)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dual: %w", err)
+		}
+		*f.to = t
+	}
+	a.States = newStates(dev, layers)
+	return a, nil
+}
+
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
+// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
+type Pass struct {
+	*Attention
+	plan *plan.Plan
+	own  plan.Share
+
+	inputArrays[kernel.Tensor]
+	closing map[int]*closing
+
+	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
+	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
+	scores                kernel.Tensor // f32 [T, K]: their scores, where they are recorded
+	all                   selection     // of all rows of the pass; the rank's are the two above
+	tap                   attn.Tap      // of the layer in progress
+	projected             projected
+	raw                   map[int]rawRows // of a ratio's compressor
+	key                   rawRows         // of the indexer's
+	launches              []launch
+	// Kept is the arena's mark behind what later layers read. Other parts of a layer may use the memory from there on.
+	Kept int64
+
+	fill filler
+}
+
+// selection is groups i32 [rows of the pass, K] and their scores f32, where they are recorded.
+type selection struct{ groups, scores kernel.Tensor }
+
+// closing are the groups of one ratio that close in a pass, of the rank's sequences.
+type closing struct {
+	closingArrays[kernel.Tensor]
+	angles  kernel.Tensor // f32 [n, 64]
+	entries kernel.Tensor // [n, dim]
+	keys    kernel.Tensor // [n, 128]: of the indexer
+}
+
+// rawRows are the rows that compressed entries are made of, f32 [T, 2*halves*dim]: values, then gates, as rings hold
+// them.
+type rawRows struct{ kernel.Tensor }
+
+func (r rawRows) values() kernel.Tensor { return r.Columns(0, r.Cols/2) }
+func (r rawRows) gates() kernel.Tensor  { return r.Columns(r.Cols/2, r.Cols) }
+
+// projected is what attention of a layer reads and writes, all rows of the pass.
+type projected struct {
+	q   kernel.Tensor // [T, heads*dim], rotated
+	qr  kernel.Tensor // [T, q_lora]
+	kv  kernel.Tensor // [T, dim]
+	out kernel.Tensor // [T, heads*dim]
+	z   kernel.Tensor // [T, groups*o_lora]
+	// Raw indexer queries and head weights of all rows, where the plan computes them at once.
+	joint attn.Queries
+}
+
+// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in.
+type launch struct {
+	segment               *plan.Segment
+	stage                 string // what its operations belong to, for errors
+	first, last           int
+	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots it gathers
+	space                 attn.IndexSpace
+	indices               kernel.Tensor         // i32 [n, K]: places of selected groups
+	workspace             kernel.Tensor         // gathered entries, of the window and then of a stream
+	combined              map[int]kernel.Tensor // i32 [n, width]: rows of the workspace, by ratio
+	lengths               kernel.Tensor         // i32 [n, 1]
+}
+
+// Arrange lays out the tensors of a pass on an arena.
+func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
+	own := p.Share(a.list.Ranks().Rank)
+	t := own.Rows
+	s := &Pass{Attention: a, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
+		closing: map[int]*closing{}, raw: map[int]rawRows{}}
+	for _, x := range []*kernel.Tensor{&s.request, &s.position, &s.slots, &s.windowLen, &s.groups, &s.kept, &s.heavyLen,
+		&s.windowBase, &s.groupBase, &s.heavyBase, &s.groupStart, &s.window, &s.heavy} {
+		*x = s.rows(*x)
+	}
+	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
+	s.all.groups = mem.Take(kernel.I32, p.Rows, a.params.TopK)
+	s.selected = s.rows(s.all.groups)
+	if p.Record.Scores {
+		s.all.scores = mem.Take(kernel.F32, p.Rows, a.params.TopK)
+		s.scores = s.rows(s.all.scores)
+	}
+	for _, ratio := range []int{IndexRatio, HeavyRatio} {
+		if a.used[ratio] {
+			s.arrangeClosing(ratio, in, mem)
+		}
+	}
+	s.Kept = mem.Mark()
+	s.projected.arrange(a, mem, t)
+	if p.JointQueries {
+		s.projected.joint = a.index.TakeQueries(mem, a.act, t)
+	}
+	s.key = takeRaw(mem, t, a.indexWidth)
+	mark, high := mem.Mark(), mem.Mark()
+	for ratio, width := range a.rawWidth {
+		mem.Reset(mark)
+		s.raw[ratio] = takeRaw(mem, t, width)
+		high = max(high, mem.Mark())
+	}
+	for i := range p.Segments {
+		g := &p.Segments[i]
+		if g.Layout.String() != l.Entry.String() {
+			return nil, plan.ErrLayout(g.Layout.String(), l.Entry.String())
+		}
+		if p.Shares != nil && g.Rank != a.list.Ranks().Rank {
+			continue
+		}
+		for j := range g.Launches {
+			mem.Reset(high)
+			x, err := s.arrangeLaunch(g, &g.Launches[j], mem, l)
+			if err != nil {
+				return nil, err
+			}
+			if x.first < x.last { // no kernel runs for padding alone
+				s.launches = append(s.launches, x)
+			}
+		}
+	}
+	return s, nil
+}
+
+// rows are the rank's rows of a tensor over all rows of the pass.
+func (s *Pass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
+}
+
+func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
+	return rawRows{mem.Take(kernel.F32, rows, 2*width)}
+}
+
+func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
+	p := &a.params
+	x.qr, x.q, x.kv = mem.Take(a.act, rows, p.QLora), mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.Dim)
+	x.out, x.z = mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.OGroups*p.OLora)
+}
+
+func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
+	c, closes := &closing{closingArrays: closingOf(ratio, in.Array)}, s.own.Heavy
+	if ratio == IndexRatio {
+		closes = s.own.Light
+	}
+	for _, x := range []*kernel.Tensor{&c.sources, &c.slots, &c.place} {
+		*x = attn.OwnRows(*x, closes.First, closes.Count)
+	}
+	c.keep, c.tail = s.rows(c.keep), s.rows(c.tail)
+	if ratio == IndexRatio {
+		c.keys = mem.Take(s.act, c.slots.Rows, layout.IndexDim)
+	}
+	c.angles, c.entries = mem.Take(kernel.F32, c.slots.Rows, 2*s.far.Cols), mem.Take(s.act, c.slots.Rows, s.params.Dim)
+	s.closing[ratio] = c
+}
+
+// arrangeLaunch lays out one launch. Selection ends before attention begins, so both use the same memory.
+func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch,
+	err error) {
+	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
+	x.first, x.last = attn.LaunchRows(g, l)
+	x.first, x.last = x.first-s.own.FirstRow, x.last-s.own.FirstRow
+	n := x.last - x.first
+	x.window = s.gatherWindow.Slice(l.Gather.First, l.Gather.End())
+	x.groups = s.gatherGroups.Slice(l.Groups.First, l.Groups.End())
+	x.heavy = s.gatherHeavy.Slice(l.Heavy.First, l.Heavy.End())
+	mark := mem.Mark()
+	if s.used[IndexRatio] {
+		if x.space, err = s.index.Arrange(mem, s.plan, g, l, kinds.Index, s.act); err != nil {
+			return x, err
+		}
+	}
+	mem.Reset(mark)
+	switch g.Form {
+	case plan.FormV4Paged:
+		x.indices = mem.Take(kernel.I32, n, s.params.TopK)
+	case plan.FormV4SparsePrefill:
+		kind := kernel.BF16 // 584-byte entries are exact in bf16
+		if kinds.Entry == layout.V4F32Row2048 {
+			kind = kernel.F32
+		}
+		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
+		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
+		// The order is fixed, because places must depend on the plan alone.
+		for _, c := range [...]struct {
+			ratio, width int
+		}{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
+			x.combined[c.ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+c.width, kernel.CombineWidth))
+		}
+	default:
+		err = fmt.Errorf("dual: this attention does not support form %v", g.Form)
+	}
+	return x, err
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// Begin adds what every layer reads: the rotations of rows and of closing groups.
+func (s *Pass) Begin() {
+	if s.own.Rows == 0 {
+		return
+	}
+	s.list.Add(kernel.AngleArgs{Out: s.mainAngles, Positions: s.position, InvFreq: s.main, Scale: 1})
+	s.list.Add(kernel.AngleArgs{Out: s.farAngles, Positions: s.position, InvFreq: s.far, Scale: 1})
+	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
+		if c := s.closing[ratio]; c != nil && c.slots.Rows > 0 {
+			s.list.Add(kernel.AngleArgs{Out: c.angles, Positions: c.place, InvFreq: s.far, Scale: 1})
+		}
+	}
+}
+
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
+func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
+	s.tap = tap
+	if s.own.Rows > 0 {
+		s.attendOwn(layer, w, c, s.rows(out), s.rows(x))
+	}
+	if w.Index != nil {
+		s.tap.Record(s.list, s.all.groups, s.all.scores, s.plan.RowBounds)
+	}
+	attn.Join(s.list, out, s.plan.RowBounds)
+}
+
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
+// row attends: a query that closes a group sees the new entry.
+func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
+	angles := s.farAngles
+	if w.Ratio == 0 {
+		angles = s.mainAngles
+	}
+	p := &s.projected
+	var to []kernel.Projection
+	if w.Compress != nil {
+		to = rawProducts(to, s.raw[w.Ratio], w.Compress)
+	}
+	if w.Index != nil {
+		to = rawProducts(to, s.key, &w.Index.Compress)
+	}
+	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, to: to,
+		joint: w.Index != nil && s.plan.JointQueries})
+	s.compress(layer, w, c)
+	for i := range s.launches {
+		l := &s.launches[i]
+		s.list.At(l.stage, layer)
+		if w.Index != nil {
+			s.choose(l, w.Index, c, x, angles)
+		}
+		if l.segment.Form == plan.FormV4Paged {
+			s.paged(l, w, c)
+		} else {
+			s.flat(l, w, c)
+		}
+	}
+	s.list.At("attention", layer)
+	s.output(p, w, out, angles)
+}
+
+func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Projection {
+	return append(to, kernel.Projection{Out: r.values(), W: c.Values}, kernel.Projection{Out: r.gates(), W: c.Gates})
+}
+
+// choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in
+// the sequence; keys lie where their groups' entries lie.
+func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
+	s.index.Select(s.list, &attn.Selection{
+		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
+		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
+		Out: s.selected, Values: s.scores, Lens: s.groups, Cache: c.Index,
+		Table: s.table, Request: s.request, Gather: l.groups, Start: s.groupStart,
+	})
+	s.tap.Replace(s.list, s.all.groups)
+}

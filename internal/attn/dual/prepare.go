@@ -1,0 +1,358 @@
+package dual
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/plan"
+)
+
+// Batch is a planned batch with the window pages of its sequences and their states.
+type Batch struct {
+	*attn.Batch
+	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
+	Pages   int       // window pages of the cache
+	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
+}
+
+// windows are the window pages of request r, one for each of its pages.
+func (b *Batch) windows(r int) []int32 {
+	if len(b.Windows) == 0 || b.Windows[r] == nil {
+		return b.Tables[r]
+	}
+	return b.Windows[r]
+}
+
+// inputArrays are the input arrays of a pass, in host memory or on the device.
+type inputArrays[T any] struct {
+	request, position, slots                T // [T, 1]
+	windowLen, groups, kept, heavyLen       T // [T, 1]
+	windowBase, groupBase, heavyBase        T // [T, 1]
+	groupStart                              T // [T, 1]
+	window, heavy                           T // [T, width]
+	table                                   T // [requests, width]
+	gatherWindow, gatherGroups, gatherHeavy T // slots, launch after launch
+}
+
+func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
+	return inputArrays[T]{request: array(plan.RowRequests), position: array(plan.Positions), slots: array(plan.Slots),
+		windowLen: array(plan.WindowLengths), groups: array(plan.Groups), kept: array(plan.Kept),
+		heavyLen: array(plan.HeavyLengths), windowBase: array(plan.WindowStart), groupBase: array(plan.GroupBase),
+		heavyBase: array(plan.HeavyBase), groupStart: array(plan.GroupStart), window: array(plan.WindowIndices),
+		heavy: array(plan.HeavyIndices), table: array(plan.PageTable), gatherWindow: array(plan.GatherSlots),
+		gatherGroups: array(plan.GroupSlots), gatherHeavy: array(plan.HeavySlots)}
+}
+
+// closingArrays are the input arrays of the groups of one ratio that close in a pass.
+type closingArrays[T any] struct {
+	sources T // [n, slots of an entry]
+	slots   T // [n, 1]
+	place   T // [n, 1]: first position of the group
+	keep    T // [T, 1]
+	tail    T // [T, 1]; without rows for ratio 128
+}
+
+func closingOf[T any](ratio int, array func(plan.ArrayName) T) closingArrays[T] {
+	if ratio == IndexRatio {
+		return closingArrays[T]{array(plan.CloseSources), array(plan.CloseSlots), array(plan.ClosePositions),
+			array(plan.KeepRows), array(plan.TailRows)}
+	}
+	var none T
+	return closingArrays[T]{array(plan.HeavySources), array(plan.HeavyCloses), array(plan.HeavyPositions),
+		array(plan.HeavyKeeps), none}
+}
+
+// filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
+// adjacent, and a request's rows may be in two segments.
+type filler struct {
+	inputArrays[[]int32]
+	batch                   *Batch
+	width                   int
+	windows                 []int32 // [requests, width]: window pages
+	windowWidth, heavyWidth int
+
+	rowAt   []int32 // row of each new token, request after request
+	rowBase []int   // where each request's part of rowAt begins
+	tables  [][]int32
+}
+
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+func (s *Pass) Prepare(b *Batch, block attn.Block) error {
+	f := &s.fill
+	keep := *f
+	*f = filler{inputArrays: inputArraysOf(block.Array), batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0],
+		rowBase: keep.rowBase[:0], windows: keep.windows, tables: keep.tables[:0],
+		windowWidth: s.plan.Input(plan.WindowIndices).Cols, heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
+	for _, v := range [...][]int32{f.windowBase, f.groupBase, f.heavyBase, f.groupStart} {
+		clear(v)
+	}
+	if err := f.fillTables(); err != nil {
+		return err
+	}
+	if err := b.Rows(func(r attn.Row) error { return f.row(s, r) }); err != nil {
+		return err
+	}
+	for i := range s.plan.Segments {
+		g := &s.plan.Segments[i]
+		for j := range g.Launches {
+			f.launch(s, g, &g.Launches[j])
+		}
+	}
+	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
+		if s.used[ratio] {
+			f.closing(s, block, ratio)
+		}
+	}
+	return nil
+}
+
+// fillTables writes the page tables and checks that every position that new rows see has a window page.
+func (f *filler) fillTables() error {
+	b := f.batch
+	b.FillTable(f.table, b.Tables, 0)
+	for r := range b.Tables {
+		f.tables = append(f.tables, b.windows(r))
+	}
+	if n := len(b.Tables) * f.width; cap(f.windows) < n {
+		f.windows = make([]int32, n)
+	} else {
+		f.windows = f.windows[:n]
+	}
+	b.FillTable(f.windows, f.tables, -1)
+	for r := range b.Batch.Batch.Requests {
+		f.rowBase = append(f.rowBase, len(f.rowAt))
+		for range b.Batch.Batch.Rows(b.Config, r) {
+			f.rowAt = append(f.rowAt, -1)
+		}
+	}
+	return nil
+}
+
+// checkWindows: every position that the row at position p sees has a window page.
+func (f *filler) checkWindows(r, p, window int) error {
+	b := f.batch
+	tables := b.windows(r)
+	if len(tables) != len(b.Tables[r]) {
+		return &plan.Error{Code: plan.E22,
+			Asked:     fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(b.Tables[r])),
+			Supported: "a window page, or none, for each page"}
+	}
+	for i := max(p-window+1, 0) / b.PageTokens; i*b.PageTokens <= p; i++ {
+		if tables[i] < 0 {
+			return &plan.Error{Code: plan.E22,
+				Asked: fmt.Sprintf(
+					"request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
+				Supported: "sequences that hold the window pages their new tokens see"}
+		}
+		if int(tables[i]) >= b.Pages {
+			return plan.ErrTableRange(r, tables[i], b.Pages)
+		}
+	}
+	return nil
+}
+
+// row writes the arrays of one row. A row of padding has no slot and sees no token.
+func (f *filler) row(s *Pass, r attn.Row) error {
+	i, p, seen := r.Index, r.Position, 0
+	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
+	f.request[i], f.position[i], f.slots[i] = int32(r.Request), int32(max(p, 0)), -1
+	if f.batch.States[r.Request] != nil {
+		if p < 0 {
+			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
+				Supported: "sequences without padding in front"}
+		}
+		if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
+			return err
+		}
+		f.slots[i], seen = f.windowPlace(r.Request, p), p+1
+	}
+	f.windowLen[i] = int32(min(seen, s.params.Window))
+	if len(f.groups) > 0 {
+		f.groups[i] = int32(seen / IndexRatio)
+		f.kept[i] = min(f.groups[i], int32(s.params.TopK))
+	}
+	if len(f.heavyLen) > 0 {
+		f.heavyLen[i] = int32(seen / HeavyRatio)
+	}
+	return nil
+}
+
+// place is the slot of position p of request r in a pool with an entry for every ratio tokens.
+func (f *filler) place(r, p, ratio int) int32 {
+	n := f.batch.PageTokens
+	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
+}
+
+// windowPlace is the slot of position p of request r in the pool of window entries.
+func (f *filler) windowPlace(r, p int) int32 {
+	n := f.batch.PageTokens
+	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
+}
+
+// launch lists what one launch reads: indices of the window and of the heavy stream for every row and, where it
+// gathers a workspace or keys, their slots.
+func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
+	first, last := attn.LaunchRows(g, l)
+	flat := g.Form == plan.FormV4SparsePrefill
+	if flat {
+		f.gather(f.gatherWindow[l.Gather.First:l.Gather.End()], first, last)
+	}
+	if l.Groups.Count > 0 {
+		attn.Gather{Request: f.request, Lens: f.groups, Start: f.groupStart}.Fill(
+			f.gatherGroups[l.Groups.First:l.Groups.End()], first, last,
+			func(r, i int) int32 { return f.place(r, i*IndexRatio, IndexRatio) })
+	}
+	if l.Heavy.Count > 0 {
+		attn.Gather{Request: f.request, Lens: f.heavyLen, Start: f.heavyBase}.Fill(
+			f.gatherHeavy[l.Heavy.First:l.Heavy.End()], first, last,
+			func(r, i int) int32 { return f.place(r, i*HeavyRatio, HeavyRatio) })
+	}
+	rows := int32(l.Gather.Count)
+	for r := first; r < last; r++ {
+		if len(f.groupBase) > 0 {
+			f.groupBase[r] = f.groupStart[r] + rows
+		}
+		if len(f.heavyBase) > 0 {
+			f.heavyBase[r] += rows
+		}
+		f.indices(r, flat)
+	}
+}
+
+// indices writes a row's window and heavy indices: slots of the pools, or for a workspace what was gathered for the
+// row's request, counted from the start of its part.
+func (f *filler) indices(r int, flat bool) {
+	q, p, n := int(f.request[r]), int(f.position[r]), int(f.windowLen[r])
+	window := f.window[r*f.windowWidth : (r+1)*f.windowWidth]
+	for i := range window {
+		switch {
+		case i >= n:
+			window[i] = -1
+		case flat:
+			window[i] = int32(p - n + 1 + i) // windowBase subtracts the positions that were not gathered
+		default:
+			window[i] = f.windowPlace(q, p-n+1+i)
+		}
+	}
+	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
+	for g := range heavy {
+		switch {
+		case g >= int(f.heavyLen[r]):
+			heavy[g] = -1
+		case flat:
+			heavy[g] = int32(g)
+		default:
+			heavy[g] = f.place(q, g*HeavyRatio, HeavyRatio)
+		}
+	}
+}
+
+// gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request
+// are adjacent, in ascending order.
+func (f *filler) gather(to []int32, first, last int) {
+	at := 0
+	for r := first; r < last; {
+		end := attn.RequestEnd(f.request, r, last)
+		from := int(f.position[r]) + 1 - int(f.windowLen[r])
+		for i := r; i < end; i++ {
+			f.windowBase[i] = int32(at - from)
+		}
+		for p := from; p <= int(f.position[end-1]); p++ {
+			to[at] = f.windowPlace(int(f.request[r]), p)
+			at++
+		}
+		r = end
+	}
+}
+
+// closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close
+// later. A token that ends a group closes it; requests whose rows could close more are padded with entries without
+// source and slot.
+func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
+	c := closingOf(ratio, block.Array)
+	width := s.closing[ratio].sources.Cols
+	fill(c.keep, -1)
+	ring, n, b := ringOf(ratio), 0, f.batch
+	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
+		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
+		n = f.closed(c, closer{request: r, ratio: ratio, ring: ring, width: width,
+			own: int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)}, n)
+		for ; n < last; n++ {
+			c.slots[n], c.place[n] = -1, 0
+			fill(c.sources[n*width:(n+1)*width], -1)
+		}
+		return nil
+	})
+	if ratio == IndexRatio {
+		f.tails(c.tail)
+	}
+}
+
+// closer is a request whose groups of a ratio close.
+type closer struct {
+	request, ratio int
+	ring           int   // rows that are kept for the ratio
+	width          int   // sources of an entry
+	own            int32 // first row of its rank: sources are counted from there
+}
+
+// closed lists the groups that one request closes, from entry n on, and returns the entry behind them.
+func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
+	b, r, st := f.batch, x.request, f.batch.States[x.request]
+	if st == nil {
+		return n
+	}
+	first := st.len
+	end := first + b.Batch.Batch.Rows(b.Config, r)
+	for p := max(first, end-x.ring); p < end; p++ {
+		c.keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*x.ring + p%x.ring)
+	}
+	for p := first/x.ratio*x.ratio + x.ratio - 1; p < end; p += x.ratio {
+		c.slots[n], c.place[n] = f.place(r, p, x.ratio), int32(p+1-x.ratio)
+		for i := range x.width {
+			at := f.source(r, p+1-x.width+i, st, x.ring)
+			if at >= 0 {
+				at -= x.own
+			}
+			c.sources[n*x.width+i] = at
+		}
+		n++
+	}
+	return n
+}
+
+func fill(to []int32, v int32) {
+	for i := range to {
+		to[i] = v
+	}
+}
+
+// tails lists the rows at the end of pages, which other sequences need to continue after the page.
+func (f *filler) tails(to []int32) {
+	fill(to, -1)
+	b, page := f.batch, f.batch.PageTokens
+	for r := range b.Batch.Batch.Requests {
+		if b.States[r] == nil {
+			continue
+		}
+		first := b.States[r].len
+		end := first + b.Batch.Batch.Rows(b.Config, r)
+		for boundary := first/page*page + page; boundary-TailRows < end; boundary += page {
+			for p := max(boundary-TailRows, first); p < min(boundary, end); p++ {
+				to[f.rowAt[f.rowBase[r]+p-first]] = f.windows[r*f.width+p/page]*TailRows + int32(p+TailRows-boundary)
+			}
+		}
+	}
+}
+
+// source is the raw row of position q of request r: a row of this pass, one of the rings, or none before the
+// sequence begins.
+func (f *filler) source(r, q int, st *State, ring int) int32 {
+	switch {
+	case q < 0:
+		return -1
+	case q < st.len:
+		return int32(-2 - (st.slot*ring + q%ring))
+	}
+	return f.rowAt[f.rowBase[r]+q-st.len]
+}

@@ -1,0 +1,243 @@
+package dual
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4): a window of each layer's own beside entries of one or two tokens,
+// which a few layers make and all later ones read, up to the next that makes some. Fewer layers still select; the
+// others use the latest selection. One layer keeps the best blocks of entries, inside which later ones select.
+
+// SharedLayer is what a layer reads of others.
+type SharedLayer struct {
+	*Weights             // Compress is given where the layer makes entries, Index where it selects
+	Entries  kernel.Pool // of the layer it shares with, or its own
+	Keys     kernel.Pool // the same, for indexer keys
+	Window   kernel.Pool
+	Publish  bool // keeps candidates
+	Within   bool // selects inside them
+}
+
+// SharedPass is the attention of every layer in one forward pass. T are the rows that the rank attends for.
+type SharedPass struct {
+	*Attention
+	plan *plan.Plan
+	own  plan.Share
+
+	sharedArrays[kernel.Tensor]
+	main, far kernel.Tensor // f32 [T, 64]: angles
+	closing   struct {
+		angles  kernel.Tensor // f32 [n, 64]
+		entries kernel.Tensor // [n, dim]
+		latents kernel.Tensor // [n, dim]: entries, normalised
+		keys    kernel.Tensor // [n, 128]
+	}
+	single struct { // the same of entries of one token, [T, ...]
+		entries, latents, keys kernel.Tensor
+	}
+	selected, scores kernel.Tensor // i32 and f32 [T, K]: entries, as the latest indexer chose them
+	all              selection     // of all rows of the pass
+	blocks           kernel.Tensor // i32 [rows of the pass, most blocks]: those that the layer of candidates keeps
+	candidates       attn.Candidates
+	projected        projected
+	raw              rawRows // of entries of two tokens
+	launches         []launch
+	// Kept is the arena's mark behind what later layers read.
+	Kept int64
+
+	fill sharedFiller
+}
+
+// ArrangeShared lays out the tensors of a pass of DeepSeek-V4.1 on an arena.
+func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*SharedPass, error) {
+	own := p.Share(a.list.Ranks().Rank)
+	t, k := own.Rows, a.params.TopK
+	s := &SharedPass{Attention: a, plan: p, own: own, sharedArrays: sharedArraysOf(in.Array)}
+	s.eachRow(func(x *kernel.Tensor) { *x = s.rows(*x) })
+	for _, x := range []*kernel.Tensor{&s.sources, &s.closeSlots, &s.place} {
+		*x = attn.OwnRows(*x, own.Light.First, own.Light.Count)
+	}
+	s.main, s.far = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
+	s.all.groups = mem.Take(kernel.I32, p.Rows, k)
+	s.selected = s.rows(s.all.groups)
+	if p.Record.Scores {
+		s.all.scores = mem.Take(kernel.F32, p.Rows, k)
+		s.scores = s.rows(s.all.scores)
+	}
+	s.blocks = mem.Take(kernel.I32, p.Rows, a.params.Blocks)
+	s.candidates = attn.Candidates{Blocks: s.rows(s.blocks), Counts: s.blockCounts,
+		Keys: s.candidateKeys, Rows: s.rowNumbers}
+	n := s.closeSlots.Rows
+	s.closing.angles = mem.Take(kernel.F32, n, 2*a.far.Cols)
+	s.Kept = mem.Mark()
+	c := &s.closing
+	c.entries, c.latents, c.keys = mem.Take(a.act, n, a.params.Dim), mem.Take(a.act, n, a.params.Dim),
+		mem.Take(a.act, n, layout.IndexDim)
+	x := &s.single
+	x.entries, x.latents, x.keys = mem.Take(a.act, t, a.params.Dim), mem.Take(a.act, t, a.params.Dim),
+		mem.Take(a.act, t, layout.IndexDim)
+	s.projected.arrange(a, mem, t)
+	if p.JointQueries {
+		s.projected.joint = a.index.TakeQueries(mem, a.act, t)
+	}
+	s.raw = takeRaw(mem, t, a.params.Dim)
+	mark := mem.Mark()
+	for i := range p.Segments {
+		g := &p.Segments[i]
+		if g.Layout.String() != l.Entry.String() {
+			return nil, plan.ErrLayout(g.Layout.String(), l.Entry.String())
+		}
+		if g.Form != plan.FormV4Paged {
+			return nil, fmt.Errorf("dual: attention over shared entries does not support form %v", g.Form)
+		}
+		if p.Shares != nil && g.Rank != a.list.Ranks().Rank {
+			continue
+		}
+		for j := range g.Launches {
+			mem.Reset(mark)
+			x := launch{segment: g, stage: fmt.Sprintf("attention of %v rows", g.Row)}
+			x.first, x.last = attn.LaunchRows(g, &g.Launches[j])
+			x.first, x.last = x.first-own.FirstRow, x.last-own.FirstRow
+			var err error
+			if x.space, err = s.index.Arrange(mem, p, g, &g.Launches[j], l.Index, s.act); err != nil {
+				return nil, err
+			}
+			mem.Reset(mark) // selection ends before attention begins
+			x.indices = mem.Take(kernel.I32, x.last-x.first, k)
+			if x.first < x.last {
+				s.launches = append(s.launches, x)
+			}
+		}
+	}
+	return s, nil
+}
+
+// rows are the rank's rows of a tensor over all rows of the pass.
+func (s *SharedPass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
+}
+
+// Begin adds what every layer reads: the rotations of rows and of closing groups.
+func (s *SharedPass) Begin() {
+	if s.own.Rows == 0 {
+		return
+	}
+	s.list.Add(kernel.AngleArgs{Out: s.main, Positions: s.position, InvFreq: s.Attention.main, Scale: 1})
+	s.list.Add(kernel.AngleArgs{Out: s.far, Positions: s.position, InvFreq: s.Attention.far, Scale: 1})
+	if s.place.Rows > 0 {
+		s.list.Add(kernel.AngleArgs{Out: s.closing.angles, Positions: s.place, InvFreq: s.Attention.far, Scale: 1})
+	}
+}
+
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
+func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
+	if s.own.Rows > 0 {
+		s.attendOwn(layer, w, s.rows(out), s.rows(x), tap)
+	}
+	if w.Index != nil {
+		tap.Record(s.list, s.all.groups, s.all.scores, s.plan.RowBounds)
+		tap.RecordBlocks(s.list, s.blocks, s.plan.RowBounds)
+	}
+	attn.Join(s.list, out, s.plan.RowBounds)
+}
+
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
+// row attends: a query that closes a pair sees its entry.
+func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
+	angles := s.far
+	if w.Ratio == 0 {
+		angles = s.main
+	}
+	p := &s.projected
+	var to []kernel.Projection
+	switch {
+	case w.Compress == nil:
+	case w.Ratio == 1:
+		to = append(to, kernel.Projection{Out: s.single.entries, W: w.Compress.Values})
+	default:
+		to = rawProducts(to, s.raw, w.Compress)
+	}
+	s.project(p, w.Weights, projection{window: w.Window, x: x, angles: angles, slots: s.slots, to: to,
+		joint: w.Index != nil && s.plan.JointQueries})
+	s.compress(layer, w)
+	for i := range s.launches {
+		l := &s.launches[i]
+		s.list.At(l.stage, layer)
+		if w.Index != nil {
+			s.choose(l, w, x, angles)
+			tap.Replace(s.list, s.all.groups)
+		}
+		s.attend(l, w)
+	}
+	s.list.At("attention", layer)
+	s.output(p, w.Weights, out, angles)
+}
+
+// compress stores the entries of the pass and their indexer keys, which are made of the entries before rotation.
+func (s *SharedPass) compress(layer int, w *SharedLayer) {
+	if w.Compress == nil {
+		return
+	}
+	s.list.At("compressor", layer)
+	entries, latents, keys, angles, slots := s.single.entries, s.single.latents, s.single.keys, s.far, s.entrySlots
+	if w.Ratio > 1 {
+		c, ring := &s.closing, s.States.rings[layer].Main
+		entries, latents, keys, angles, slots = c.entries, c.latents, c.keys, c.angles, s.closeSlots
+		if slots.Rows > 0 {
+			s.list.Add(kernel.CompressArgs{Out: entries, Values: s.raw.values(), Gates: s.raw.gates(), State: ring,
+				APE: w.Compress.APE, Sources: s.sources, Ratio: w.Ratio})
+		}
+		s.list.Add(kernel.PutArgs{Out: ring, X: s.raw.Tensor, Rows: s.keep})
+	}
+	if slots.Rows == 0 {
+		return
+	}
+	s.list.Add(kernel.EntryStoreArgs{Rows: entries, Norm: w.Compress.Norm, Eps: s.params.Eps, Angles: angles,
+		Slots: slots,
+		Pool:  w.Entries})
+	s.list.Add(kernel.NormArgs{Out: latents, X: entries, Weight: w.Compress.Norm, Eps: s.params.Eps})
+	s.list.Add(kernel.MultiplyArgs{Out: keys, X: latents, W: w.Index.Key})
+	s.list.Add(kernel.KeyStoreArgs{Keys: keys, Norm: w.Index.KeyNorm, Eps: s.params.Eps, Angles: angles, Slots: slots,
+		Pool: w.Keys})
+}
+
+// choose fills a launch's part of the selection: entries, counted in the sequence.
+func (s *SharedPass) choose(l *launch, w *SharedLayer, hidden, angles kernel.Tensor) {
+	x := attn.Selection{Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
+		Q: w.Index.Q, W: w.Index.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint,
+		Angles: angles, Out: s.selected, Values: s.scores, Lens: s.groups, Cache: w.Keys, Table: s.table,
+		Request: s.request}
+	if w.Ratio == 1 {
+		x.Lens = s.entries
+	}
+	switch {
+	case w.Publish:
+		x.Publish = &s.candidates
+	case w.Within:
+		x.Within = &s.candidates
+	}
+	s.index.Select(s.list, &x)
+}
+
+// attend reads the window and the selected entries in place.
+func (s *SharedPass) attend(l *launch, w *SharedLayer) {
+	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
+	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,
+		Scale: s.scale, Window: kernel.Stream{Pool: w.Window, Indices: rows(s.window), Lens: rows(s.windowLen)}}
+	if w.Ratio > 0 {
+		kept := s.kept
+		if w.Ratio == 1 {
+			kept = s.entriesKept
+		}
+		s.list.Add(kernel.LocateArgs{Out: l.indices, Positions: rows(s.selected), Table: s.table,
+			TableRow: rows(s.request), PageTokens: w.Entries.PageTokens})
+		a.Extra = kernel.Stream{Pool: w.Entries, Indices: l.indices, Lens: rows(kept)}
+	}
+	s.list.Add(a)
+}

@@ -1,0 +1,160 @@
+package dual
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// DraftRing is the number of entries the drafting block keeps of a sequence: a window, and as many more as can be
+// drafted and then rejected.
+const DraftRing = 256
+
+// draftMark is the range of valid entries of a sequence's ring: positions low to high.
+type draftMark struct{ epoch, low, high int }
+
+// DraftCache holds the entries of the drafting block, one ring for each state. The entries are not stored in pages: a
+// sequence that begins after cached pages drafts with a shorter window at first.
+type DraftCache struct {
+	dev   kernel.Device
+	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given without drafts
+	epoch int         // counts the pool's allocations: entries marked with another epoch are lost
+	entry layout.V4   // nil without drafts
+}
+
+// NewDraftCache makes an empty cache.
+func NewDraftCache(dev kernel.Device) *DraftCache { return &DraftCache{dev: dev} }
+
+// Use sets the layout of entries, nil without drafting, and allocates rings for that many states.
+func (c *DraftCache) Use(entry layout.V4, slots int) error {
+	c.entry = entry
+	return c.Grow(slots)
+}
+
+// Given reports whether there is a cache.
+func (c *DraftCache) Given() bool { return c.entry != nil }
+
+// Grow allocates the rings of that many slots. Their entries are lost: drafts have a shorter window at first, output
+// is unchanged.
+func (c *DraftCache) Grow(slots int) error {
+	if c.pool.Mem.Given() {
+		c.dev.Free(c.pool.Mem.Buf)
+		c.pool = kernel.Pool{}
+	}
+	c.epoch++
+	if c.entry == nil || slots == 0 {
+		return nil
+	}
+	mem, err := kernel.New(c.dev, kernel.U8, slots, c.entry.PageBytes(DraftRing))
+	c.pool = kernel.Pool{Mem: mem, Layout: c.entry.Kind(), PageTokens: DraftRing}
+	return err
+}
+
+// WindowPass is attention over a window only, in one pass of the drafting block. Of each request only the last rows
+// are computed, which later rows see: R of them, request by request.
+type WindowPass struct {
+	*Attention
+	plan                       *plan.Plan
+	own                        plan.Run // the rank's rows among them; all of them unless ranks share by requests
+	cache                      *DraftCache
+	place, slots, lens, window kernel.Tensor
+	angles                     kernel.Tensor // f32 [R, 64]
+	projected                  projected
+	// Kept is the arena's mark behind what the pass reads until its end.
+	Kept int64
+}
+
+// ArrangeWindow lays out a pass of the drafting block.
+func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, c *DraftCache) *WindowPass {
+	s := &WindowPass{Attention: a, plan: p, own: p.Share(a.list.Ranks().Rank).Drafted, cache: c}
+	rows := func(name plan.ArrayName) kernel.Tensor { return s.rows(in.Array(name)) }
+	s.place, s.slots, s.lens, s.window = rows(plan.Positions), rows(plan.Slots), rows(plan.WindowLengths),
+		rows(plan.WindowIndices)
+	s.angles = mem.Take(kernel.F32, s.place.Rows, 2*a.main.Cols)
+	s.Kept = mem.Mark()
+	s.projected.arrange(a, mem, s.place.Rows)
+	return s
+}
+
+// rows are the rank's rows of a tensor over all computed rows.
+func (s *WindowPass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, s.own.First, s.own.Count)
+}
+
+// Attend stores the rows' entries in their rings and attends to them.
+func (s *WindowPass) Attend(w *Weights, out, x kernel.Tensor) {
+	if s.own.Count > 0 {
+		s.attendOwn(w, s.rows(out), s.rows(x))
+	}
+	attn.Join(s.list, out, s.plan.DraftBounds)
+}
+
+func (s *WindowPass) attendOwn(w *Weights, out, x kernel.Tensor) {
+	p := &s.projected
+	s.list.Add(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
+	s.project(p, w, projection{window: s.cache.pool, x: x, angles: s.angles, slots: s.slots})
+	s.list.Add(kernel.DualArgs{Out: p.out, Q: p.q, Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale,
+		Window: kernel.Stream{Pool: s.cache.pool, Indices: s.window, Lens: s.lens}})
+	s.output(p, w, out, s.angles)
+}
+
+// WindowRow is one computed row of the drafting block.
+type WindowRow struct {
+	Index   int // among the computed rows
+	Request int
+	Token   int // index among the request's rows
+	Last    bool
+}
+
+// Prepare chooses the rows, lays out what they attend to, and calls visit for each.
+func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, visit func(WindowRow) error) error {
+	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
+	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols
+	draftRows, i := block.Array(plan.DraftRows), 0
+	return b.Batch.ByRank(b.Config, func(r int) error {
+		st := states[r] // nil: padding, whose rows store nothing and see nothing
+		first, n := b.Batch.FirstPosition(b.Config, r), b.Batch.Rows(b.Config, r)
+		skip := max(n-s.params.Window, 0)
+		if st != nil {
+			st.mark(s.cache.epoch, first, first+skip, first+n)
+		}
+		for t := skip; t < n; t++ {
+			row, err := attn.RowOf(s.plan, r, t)
+			if err != nil {
+				return err
+			}
+			position[i], slots[i], lens[i], draftRows[i] = 0, -1, 0, row
+			places := window[i*width : (i+1)*width]
+			fill(places, -1)
+			if st != nil {
+				p, base := first+t, int32(st.slot*DraftRing)
+				from := max(p-s.params.Window+1, st.draft.low)
+				position[i], slots[i], lens[i] = int32(p), base+int32(p%DraftRing), int32(p-from+1)
+				for q := from; q <= p; q++ {
+					places[q-from] = base + int32(q%DraftRing)
+				}
+			}
+			if err := visit(WindowRow{Index: i, Request: r, Token: t, Last: t == n-1}); err != nil {
+				return fmt.Errorf("request %d: %w", r, err)
+			}
+			i++
+		}
+		return nil
+	})
+}
+
+// ForgetDrafts marks every entry of the ring as invalid, after a pass of the drafting block failed.
+func (s *State) ForgetDrafts() { s.draft = draftMark{} }
+
+// mark records that entries from kept to end are about to be written, of rows that begin at first. Entries before a
+// gap become invalid.
+func (s *State) mark(epoch, first, kept, end int) {
+	d := &s.draft
+	if d.epoch != epoch || first > d.high || kept > first {
+		*d = draftMark{epoch: epoch, low: kept}
+	}
+	d.low, d.high = min(d.low, kept), end
+}

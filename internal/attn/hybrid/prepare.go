@@ -1,0 +1,193 @@
+package hybrid
+
+import (
+	"sparrow/internal/attn"
+	"sparrow/plan"
+)
+
+// Batch is a planned batch with the window pages of its sequences, which hold snapshots, and their states.
+type Batch struct {
+	*attn.Batch
+	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
+	Pages   int       // window pages of the cache
+	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
+}
+
+// windows are the window pages of request r, one for each of its pages.
+func (b *Batch) windows(r int) []int32 {
+	if len(b.Windows) == 0 || b.Windows[r] == nil {
+		return b.Tables[r]
+	}
+	return b.Windows[r]
+}
+
+// Holds reports whether the rows of request r are held back: they are drafts that are verified.
+func (b *Batch) Holds(r int) bool {
+	return b.States[r] != nil && b.States[r].of.held > 0 && b.Batch.Batch.KindOf(r) == plan.ModeVerify
+}
+
+// inputArrays are the input arrays of a pass, in host memory or on the device.
+type inputArrays[T any] struct {
+	request, position, slots, lens T // [T, 1]
+	groups, kept, groupStart       T // [T, 1]: whole pools, how many of them are kept, where the gathered ones begin
+	groupSlots                     T // slots of gathered keys, launch after launch
+	table                          T // [requests, width]
+	closeSources                   T // [n, 4]
+	closeSlots                     T // [n, 1]
+	keep                           T // [T, 1]
+	stateRows, snapshots           T // [T, 1]
+	spans                          T // [requests, 6]
+}
+
+func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
+	return inputArrays[T]{request: array(plan.RowRequests), position: array(plan.Positions), slots: array(plan.Slots),
+		lens: array(plan.Lengths), groups: array(plan.Groups), kept: array(plan.Kept),
+		groupStart: array(plan.GroupStart), groupSlots: array(plan.GroupSlots), table: array(plan.PageTable),
+		closeSources: array(plan.CloseSources), closeSlots: array(plan.CloseSlots), keep: array(plan.KeepRows),
+		stateRows: array(plan.StateRows), snapshots: array(plan.Snapshots), spans: array(plan.StateSpans)}
+}
+
+// filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
+// adjacent, and a request's rows may be in two segments.
+type filler struct {
+	inputArrays[[]int32]
+	batch   *Batch
+	width   int
+	rowAt   []int32 // row of each new token, request after request
+	rowBase []int   // where each request's part of rowAt begins
+}
+
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+func (s *Pass) Prepare(b *Batch, block attn.Block) error {
+	f := &s.fill
+	*f = filler{inputArrays: inputArraysOf(block.Array), batch: b, width: s.plan.TablePages, rowAt: f.rowAt[:0],
+		rowBase: f.rowBase[:0]}
+	clear(f.groupStart)
+	b.FillTable(f.table, b.Tables, 0)
+	for r := range b.Batch.Batch.Requests {
+		f.rowBase = append(f.rowBase, len(f.rowAt))
+		for range b.Batch.Batch.Rows(b.Config, r) {
+			f.rowAt = append(f.rowAt, -1)
+		}
+	}
+	if err := b.Rows(func(r attn.Row) error { return f.row(s, r) }); err != nil {
+		return err
+	}
+	for i := range s.plan.Segments {
+		g := &s.plan.Segments[i]
+		for j := range g.Launches {
+			f.launch(g, &g.Launches[j])
+		}
+	}
+	f.closing()
+	if len(f.spans) > 0 {
+		f.sequences()
+	}
+	return nil
+}
+
+// row writes the arrays of one row. A row of padding has no slot and sees no token.
+func (f *filler) row(s *Pass, r attn.Row) error {
+	i, p, seen := r.Index, r.Position, 0
+	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
+	f.request[i], f.position[i], f.slots[i] = int32(r.Request), int32(max(p, 0)), -1
+	if len(f.snapshots) > 0 {
+		f.snapshots[i] = -1
+	}
+	if f.batch.States[r.Request] != nil {
+		if p < 0 {
+			return plan.ErrLengths("request %d from position %d, sequences have no padding in front", r.Request, p)
+		}
+		f.slots[i], seen = f.place(r.Request, p, 1), p+1
+		if page := f.batch.PageTokens; seen%page == 0 && len(f.snapshots) > 0 {
+			w := f.batch.windows(r.Request)[p/page]
+			if int(w) >= f.batch.Pages {
+				return plan.ErrTableRange(r.Request, w, f.batch.Pages)
+			}
+			f.snapshots[i] = w // negative where the page has no window page
+		}
+	}
+	f.lens[i], f.groups[i] = int32(seen), int32(seen/Pool)
+	f.kept[i] = min(f.groups[i], int32(s.params.TopK))
+	return nil
+}
+
+// place is the slot of position p of request r in a pool with an entry for every ratio tokens.
+func (f *filler) place(r, p, ratio int) int32 {
+	n := f.batch.PageTokens
+	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
+}
+
+// launch lists the keys that one launch gathers.
+func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
+	if l.Index.Count == 0 {
+		return
+	}
+	first, last := attn.LaunchRows(g, l)
+	attn.Gather{Request: f.request, Lens: f.groups, Start: f.groupStart}.Fill(
+		f.groupSlots[l.Index.First:l.Index.End()], first, last,
+		func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
+}
+
+// closing lists the pools that close in the pass, and where raw rows are kept for pools that close later. A token that
+// ends a pool closes it; requests whose rows could close more are padded with entries without source and slot.
+func (f *filler) closing() {
+	fill(f.keep, -1)
+	n, b := 0, f.batch
+	for r := range b.Batch.Batch.Requests {
+		last := n + b.Batch.Batch.Closing(b.Config, r, Pool)
+		if st := b.States[r]; st != nil {
+			n = f.closed(r, st, n)
+		}
+		for ; n < last; n++ {
+			f.closeSlots[n] = -1
+			fill(f.closeSources[n*Pool:(n+1)*Pool], -1)
+		}
+	}
+}
+
+// closed lists the pools that one request closes, from entry n on, and returns the entry behind them.
+func (f *filler) closed(r int, st *State, n int) int {
+	first := f.batch.Batch.Batch.FirstPosition(f.batch.Config, r)
+	end := first + f.batch.Batch.Batch.Rows(f.batch.Config, r)
+	row := func(p int) int32 { return f.rowAt[f.rowBase[r]+p-first] }
+	for p := max(first, end-ringRows); p < end; p++ {
+		f.keep[row(p)] = int32(st.slot*ringRows + p%ringRows)
+	}
+	for p := first/Pool*Pool + Pool - 1; p < end; p += Pool {
+		f.closeSlots[n] = f.place(r, p, Pool)
+		for i := range Pool {
+			if q := p + 1 - Pool + i; q >= first {
+				f.closeSources[n*Pool+i] = row(q)
+			} else {
+				f.closeSources[n*Pool+i] = int32(-2 - (st.slot*ringRows + q%ringRows))
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// sequences lists the rows of each sequence by position, with its slot.
+func (f *filler) sequences() {
+	copy(f.stateRows, f.rowAt)
+	for r := range f.batch.Batch.Batch.Requests {
+		span := f.spans[r*plan.StateSpanWords : (r+1)*plan.StateSpanWords]
+		span[0], span[1] = int32(f.rowBase[r]), int32(f.batch.Batch.Batch.Rows(f.batch.Config, r))
+		span[2], span[3], span[4], span[5] = -1, 0, 0, 0
+		if st := f.batch.States[r]; st != nil {
+			if span[2], span[4] = int32(st.slot), int32(st.len-st.base); st.len == 0 {
+				span[3] = 1
+			}
+			if f.batch.Holds(r) {
+				span[5] = 1
+			}
+		}
+	}
+}
+
+func fill(to []int32, v int32) {
+	for i := range to {
+		to[i] = v
+	}
+}

@@ -1,0 +1,318 @@
+// Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a
+// dense form for short prompts. Models without an indexer, such as DeepSeek-V3, attend to all latent rows.
+package mla
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Params are the properties of a model that attention uses.
+type Params struct {
+	Dims         kernel.LatentDims
+	QLora        int // 0 where queries are projected at once
+	IndexHeads   int // 0 where the model has no indexer
+	TopK         int // keys each query may attend to; 0 without an indexer
+	Scale        float32
+	LatentEps    float32
+	IndexPairing kernel.Pairing
+	InvFreq      []float32
+	CosScale     float32
+}
+
+// indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
+const indexEps = 1e-6
+
+// Weights are the matrices of one layer. Where queries are projected at once, QB does it, and QA and QNorm are nil.
+type Weights struct {
+	QA, QB, KVA, KVB, O kernel.Matrix
+	QNorm, KVNorm       kernel.Tensor
+	Index               *IndexWeights // nil where the layer shares the selection of a layer before it, or none selects
+}
+
+// IndexWeights are the matrices of one layer's indexer.
+type IndexWeights struct {
+	Q, K, Weights kernel.Matrix
+	KNorm, KBias  kernel.Tensor
+}
+
+// Cache is the paged memory of one layer. Index is not given for layers that share a selection.
+type Cache struct{ Main, Index kernel.Pool }
+
+// Attention is the attention of one model on one device. One goroutine uses it at a time.
+type Attention struct {
+	list   *kernel.Builder
+	act    kernel.DType
+	params Params
+	freq   kernel.Tensor // f32 [1, rope/2]
+	index  attn.Indexer
+	joins  bool // the device multiplies by joined matrices
+}
+
+// New prepares attention for a model whose passes are made by the builder.
+func New(dev kernel.Device, list *kernel.Builder, p Params) (*Attention, error) {
+	freq, err := kernel.New(dev, kernel.F32, 1, len(p.InvFreq))
+	if err != nil {
+		return nil, err
+	}
+	if err := kernel.WriteF32(dev, freq, p.InvFreq); err != nil {
+		return nil, err
+	}
+	index := attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing}
+	_, joins := dev.(kernel.Joiner)
+	return &Attention{list: list, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
+}
+
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
+// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
+type Pass struct {
+	*Attention
+	cfg  *plan.Config
+	plan *plan.Plan
+	own  plan.Share
+	inputArrays[kernel.Tensor]
+
+	angles    kernel.Tensor // f32 [T, rope]
+	positions kernel.Tensor // i32 [T, K]: the latest selection
+	scores    kernel.Tensor // f32 [T, K]: its scores, where they are recorded
+	all       selection     // of all rows of the pass; the rank's are the two above
+	tap       attn.Tap      // of the layer in progress
+	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
+	qr        kernel.Tensor // [T, q_lora], normalised
+	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
+	kv        kernel.Tensor // [T, latent+rope], raw
+	key       kernel.Tensor // [T, 128], raw
+	joint     attn.Queries  // raw indexer queries of all rows; not given where they are computed in chunks
+	out       kernel.Tensor // [T, heads*v]
+	launches  []launch
+
+	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may
+	// use the memory from there on.
+	Kept int64
+
+	selected bool // positions hold a selection of this pass
+	fill     filler
+}
+
+// selection is positions i32 [rows of the pass, K] and their scores f32, where they are recorded.
+type selection struct{ positions, scores kernel.Tensor }
+
+// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in. Launches follow each
+// other and share memory.
+type launch struct {
+	segment     *plan.Segment
+	first, last int
+	gather      kernel.Tensor // i32 [keys, 1]: slots of the rows gathered for it
+	pages       kernel.Tensor // i32 [pages, 1]: cache pages converted for it
+	table       kernel.Tensor // i32 [requests, pages]: page table over the converted pages
+	indexSlots  kernel.Tensor // i32 [keys, 1]: slots of the indexer keys gathered for it
+
+	space            attn.IndexSpace
+	rows, up         kernel.Tensor // dense: gathered rows, expanded keys and values
+	absorbed, latent kernel.Tensor // queries and outputs in latent space
+	indices          kernel.Tensor // i32 [n, K]: places of the selected positions
+	workspace        kernel.Pool   // converted pages or gathered rows
+}
+
+// Layouts are the byte layouts of a cache.
+type Layouts struct{ Main, Index layout.Kind }
+
+// Arrange lays out the tensors of a pass on an arena.
+func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
+	error) {
+	own, d := p.Share(a.list.Ranks().Rank), a.params.Dims
+	rows := func(t kernel.Tensor) kernel.Tensor { return attn.OwnRows(t, own.FirstRow, own.Rows) }
+	t := own.Rows
+	out := &Pass{Attention: a, cfg: cfg, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
+		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
+	for _, x := range []*kernel.Tensor{&out.request, &out.position, &out.slots, &out.lens, &out.kept, &out.start,
+		&out.indexStart} {
+		*x = rows(*x)
+	}
+	if p.Selects() {
+		out.all.positions = mem.Take(kernel.I32, p.Rows, a.params.TopK)
+		out.positions = rows(out.all.positions)
+	}
+	if p.Record.Scores {
+		out.all.scores = mem.Take(kernel.F32, p.Rows, a.params.TopK)
+		out.scores = rows(out.all.scores)
+	}
+	out.Kept = mem.Mark()
+	out.takeProducts(mem)
+	out.out = mem.Take(a.act, t, d.Heads*d.V)
+	mark := mem.Mark()
+	for i := range p.Segments {
+		s := &p.Segments[i]
+		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
+			return nil, plan.ErrLayout(s.Layout.String(), l.Main.String())
+		}
+		if p.Shares != nil && s.Rank != a.list.Ranks().Rank {
+			continue
+		}
+		for j := range s.Launches {
+			mem.Reset(mark)
+			x, err := out.launch(s, &s.Launches[j], mem, l)
+			if err != nil {
+				return nil, err
+			}
+			if x.first < x.last { // no kernel runs for padding alone
+				out.launches = append(out.launches, x)
+			}
+		}
+	}
+	mem.Reset(mark)
+	return out, nil
+}
+
+// takeProducts takes the memory of the products of all rows.
+func (p *Pass) takeProducts(mem *kernel.Arena) {
+	t, d, query := p.own.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
+	if !p.joins {
+		p.qr, p.query, p.kv = mem.Take(p.act, t, p.params.QLora), mem.Take(p.act, t, query), mem.Take(p.act, t, d.Row())
+		p.key = mem.Take(p.act, t, p.params.keyDim())
+		if p.plan.JointQueries {
+			p.joint = p.index.TakeQueries(mem, p.act, t)
+		}
+		return
+	}
+	p.first = mem.Take(p.act, t, p.params.QLora+p.params.keyDim()+d.Row())
+	index := p.params.IndexHeads * layout.IndexDim
+	if !p.plan.JointQueries {
+		index = 0
+	}
+	both := mem.Take(p.act, t, query+index)
+	if p.query = both.Columns(0, query); index > 0 {
+		p.joint = attn.Queries{Q: both.Columns(query, query+index),
+			Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
+	}
+}
+
+// keyDim is the width of an indexer key.
+func (p *Params) keyDim() int {
+	if p.IndexHeads == 0 {
+		return 0
+	}
+	return layout.IndexDim
+}
+
+// launch lays out one launch. Selection ends before attention begins, so both use the same memory.
+func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
+	d := p.params.Dims
+	x.segment = s
+	x.first, x.last = attn.LaunchRows(s, l)
+	x.first, x.last = x.first-p.own.FirstRow, x.last-p.own.FirstRow
+	n := x.last - x.first
+	x.gather = p.gather.Slice(l.Gather.First, l.Gather.End())
+	x.pages = p.pages.Slice(l.Pages.First, l.Pages.End())
+	x.indexSlots = p.indexSlots.Slice(l.Index.First, l.Index.End())
+	if l.Tables.Count > 0 {
+		x.table = p.tables.Slice(l.Tables.First, l.Tables.End())
+	}
+	switch s.Form {
+	case plan.FormDenseMHA:
+		x.rows, x.up = mem.Take(p.act, l.Gather.Count, d.Row()), mem.Take(p.act, l.Gather.Count, d.KVB())
+		return x, nil
+	case plan.FormEmpty:
+		x.last = x.first
+		return x, nil
+	case plan.FormDenseMLA:
+		x.absorbed, x.latent = mem.Take(p.act, n, d.Heads*d.Row()), mem.Take(p.act, n, d.Heads*d.Latent)
+		return x, nil
+	case plan.FormSparseMLA:
+	default:
+		return x, fmt.Errorf("mla: this attention does not support form %v", s.Form)
+	}
+	mark := mem.Mark()
+	if x.space, err = p.index.Arrange(mem, p.plan, s, l, kinds.Index, p.act); err != nil {
+		return x, err
+	}
+	mem.Reset(mark)
+	x.absorbed, x.latent = mem.Take(p.act, n, d.Heads*d.Row()), mem.Take(p.act, n, d.Heads*d.Latent)
+	x.indices = mem.Take(kernel.I32, n, p.params.TopK)
+	switch s.Convert {
+	case plan.ConvertNone:
+	case plan.ConvertRawToBlock:
+		x.workspace, err = workspace(mem, layout.FP8Row656, l.Pages.Count, p.cfg.Page)
+	case plan.ConvertGatherBF16:
+		x.workspace, err = workspace(mem, layout.BF16Row1152, 1, l.Gather.Count)
+	default:
+		err = fmt.Errorf("mla: sparse attention does not support conversion %v", s.Convert)
+	}
+	return x, err
+}
+
+// workspace takes memory for pages of a main layout.
+func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool, error) {
+	l, err := layout.MainOf(k)
+	if err != nil {
+		return kernel.Pool{}, err
+	}
+	return kernel.Pool{Mem: mem.Take(kernel.U8, pages, l.PageBytes(tokens)), Layout: k, PageTokens: tokens}, nil
+}
+
+// Begin adds what every layer reads: the rotation of each row.
+func (p *Pass) Begin() {
+	p.selected = false
+	if p.own.Rows == 0 {
+		return
+	}
+	p.list.Add(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
+}
+
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
+func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
+	p.list.At("attention", layer)
+	if w.Index != nil && !c.Index.Mem.Given() {
+		p.list.Fail(fmt.Errorf("the layer computes a selection but has no index cache"))
+		return
+	}
+	p.tap = tap
+	if p.own.Rows > 0 {
+		p.attendOwn(layer, w, c, p.rows(h), p.rows(x))
+	}
+	if w.Index != nil {
+		p.selected = true
+		p.tap.Record(p.list, p.all.positions, p.all.scores, p.plan.RowBounds)
+	}
+	attn.Join(p.list, h, p.plan.RowBounds)
+}
+
+// rows are the rank's rows of a tensor over all rows of the pass.
+func (p *Pass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, p.own.FirstRow, p.own.Rows)
+}
+
+// attendOwn adds the attention output of the rank's rows x to h. Of ranks that share attention by heads the first adds
+// its part to h and the others write theirs over it.
+func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
+	p.project(w, x)
+	p.store(w, c)
+	for i := range p.launches {
+		switch l := &p.launches[i]; l.segment.Form {
+		case plan.FormDenseMHA:
+			p.dense(l, w, c)
+		case plan.FormDenseMLA:
+			p.whole(l, w, c)
+		default:
+			p.sparse(layer, l, w, c, x)
+		}
+	}
+	p.list.Add(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.plan.Shares != nil || p.list.First()})
+}
+
+// Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
+// for rows whose outputs are not used.
+func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
+	if p.own.Rows == 0 {
+		return
+	}
+	p.list.At("keys", layer)
+	p.view(w)
+	p.list.Add(kernel.ProjectArgs{X: p.rows(x), To: p.keys(nil, w)})
+	p.store(w, c)
+}

@@ -1,0 +1,336 @@
+// Package bench times CUDA kernels and compares them with the peak rates of the device.
+//
+// In flow cases: a kernel at a shape, its least bytes and operations; peers.tsv has other engines' times. Out flow
+// results that marshal to JSON. Every case is checked against the host before it is timed, with its outputs poisoned
+// first; timing replays captured graphs whose launches rotate over several sets of inputs, together larger than the L2
+// cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they draw less power and
+// run faster than real data.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"sparrow/internal/bench/harness"
+	"sparrow/kernel/cuda"
+)
+
+// Rate is the kind of arithmetic that bounds a case.
+type Rate int
+
+// The kinds. Memory cases have next to no arithmetic.
+const (
+	Memory Rate = iota
+	BF16
+	FP8
+)
+
+// Roofs are the ceilings results are measured against.
+type Roofs struct {
+	BytesPerSecond float64 `json:"bytes_per_second"` // read and written together
+	BF16           float64 `json:"bf16_flops"`       // per second
+	FP8            float64 `json:"fp8_flops"`
+}
+
+// H200 are the ceilings measured on an H200: a large copy, a large bf16 matrix product on random data, the issue rate
+// of FP8 instructions.
+func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
+
+// Case is one kernel at one shape.
+type Case struct {
+	harness.Case
+	FLOPs    float64 // operations of one run
+	Bytes    float64 // fewest bytes through device memory in one run
+	Rate     Rate
+	SetBytes float64 // device memory of one set; 0 means Bytes
+	// New makes one set of inputs and outputs in memory of the holder. Different sets hold different memory.
+	New func(*holder) Set
+}
+
+// titled is a case's name, and its shape from a format.
+func titled(name, shape string, args ...any) harness.Case {
+	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
+}
+
+// setBytes is the device memory of one set.
+func (c *Case) setBytes() float64 {
+	if c.SetBytes > 0 {
+		return c.SetBytes
+	}
+	return c.Bytes
+}
+
+// Set is what a case does with one set of its inputs and outputs.
+type Set struct {
+	// Launch enqueues one run.
+	Launch func(*cuda.Stream) error
+	// Check compares the outputs of a finished run with the host's.
+	Check func(*reader) error
+}
+
+// launching is a set that launches a kernel with its arguments.
+func launching[A any](h *holder, kernel func(*cuda.Kernels, *cuda.Stream, *A) error, args *A,
+	check func(*reader) error) Set {
+	return Set{func(s *cuda.Stream) error { return kernel(h.rig.Kernels, s, args) }, check}
+}
+
+// heldSet is a set and its device memory.
+type heldSet struct {
+	Set
+	*holder
+}
+
+// Rig holds the device, the kernels and the settings with which sets are made.
+type Rig struct {
+	Device  *cuda.Device
+	Kernels *cuda.Kernels
+	Stream  *cuda.Stream
+	Seed    uint64 // different for every set
+}
+
+// Options set how long to measure.
+type Options struct {
+	Replays int // timed graph replays; 0 means 20
+	// idle time before each timed replay: without it the power limit lowers the clock during the heavy cases
+	Pause time.Duration
+	// Check compares results with the host's and times nothing: for tools that count or check each launch.
+	Check    bool
+	Progress harness.Progress
+}
+
+const (
+	warm    = 3 // replays before the timed ones
+	l2Times = 3 // how many times the L2 the sets together hold
+)
+
+// Result is the result of one case.
+type Result struct {
+	Name      string  `json:"name"`
+	Shape     string  `json:"shape"`
+	Micros    float64 `json:"us"`     // median
+	MinMicros float64 `json:"us_min"` // fastest replay
+	MaxMicros float64 `json:"us_max"` // slowest replay
+	Spread    float64 `json:"spread"` // (90th - 10th percentile) / median
+	TFLOPs    float64 `json:"tflops,omitempty"`
+	GBs       float64 `json:"gb_per_s"`
+	RoofUS    float64 `json:"roof_us"`    // time at the ceiling
+	RoofShare float64 `json:"roof_share"` // roof_us / us
+	Peer      string  `json:"peer,omitempty"`
+	PeerUS    float64 `json:"peer_us,omitempty"`
+	PeerShare float64 `json:"peer_share,omitempty"` // peer_us / us: above 1 is faster than the peer
+	Sets      int     `json:"sets"`
+	Launches  int     `json:"launches"` // per replay
+	Checked   bool    `json:"checked"`
+}
+
+// Report is a whole run.
+type Report struct {
+	Device  cuda.Properties `json:"device"`
+	Date    time.Time       `json:"date"`
+	Commit  string          `json:"commit,omitempty"` // of the program that measured
+	Pause   string          `json:"pause,omitempty"`  // idle time before each replay
+	Roofs   Roofs           `json:"roofs"`
+	Results []Result        `json:"results"`
+}
+
+// Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until
+// the context ends.
+func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
+	if o.Replays == 0 {
+		o.Replays = 20
+	}
+	known, err := peers()
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	rep := &Report{Device: d.Properties(), Date: time.Now().UTC(), Roofs: H200()}
+	if o.Pause > 0 {
+		rep.Pause = o.Pause.String()
+	}
+	err = harness.Each(ctx, cases, o.Progress, func(c Case) error {
+		r, err := one(&Rig{Device: d, Kernels: k, Stream: s}, &c, o)
+		if err != nil {
+			return fmt.Errorf("bench: %s: %w", c.Title(), err)
+		}
+		if p, ok := known[c.peerKey()]; ok && !o.Check {
+			r.Peer, r.PeerUS, r.PeerShare = p.Name, p.Micros, p.Micros/r.Micros
+		}
+		rep.Results = append(rep.Results, *r)
+		return nil
+	})
+	return rep, errors.Join(err, s.Close())
+}
+
+// maxSets bounds the number of sets of small cases: their launches rotate through this many at least.
+const maxSets = 64
+
+// setCount is how many sets make the inputs larger than the cache.
+func setCount(setBytes, l2 float64) int {
+	return int(max(1, min(maxSets, math.Ceil(l2/setBytes))))
+}
+
+// one checks and times one case.
+func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
+	n := setCount(c.setBytes(), l2Times*float64(rig.Device.Properties().L2Bytes))
+	var sets []heldSet
+	defer func() {
+		for _, s := range sets {
+			err = errors.Join(err, s.free())
+		}
+	}()
+	for i := range n {
+		rig.Seed = uint64(i + 1)
+		h := newHolder(rig)
+		sets = append(sets, heldSet{c.New(h), h})
+		if err := h.ready(); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range []heldSet{sets[0], sets[n-1]} {
+		if err := checkOnce(rig.Stream, s); err != nil {
+			return nil, err
+		}
+	}
+	if o.Check {
+		return &Result{Name: c.Name, Shape: c.Shape, Sets: n, Checked: true}, nil
+	}
+	launches := n
+	if want := 20; n < want { // short cases need several launches because of the events' resolution
+		launches = n * ((want + n - 1) / n)
+		if c.setBytes() > 1<<28 {
+			launches = max(n, 4)
+		}
+	}
+	times, err := replay(rig, sets, launches, o)
+	if err != nil {
+		return nil, err
+	}
+	r := summarise(c, times, H200())
+	r.Sets, r.Launches, r.Checked = n, launches, true
+	return r, nil
+}
+
+func checkOnce(stream *cuda.Stream, s heldSet) error {
+	if err := s.poison(stream); err != nil {
+		return err
+	}
+	if err := s.Launch(stream); err != nil {
+		return err
+	}
+	if err := stream.Sync(); err != nil {
+		return err
+	}
+	r := &reader{stream: stream}
+	if err := s.Check(r); r.err == nil && err != nil {
+		return fmt.Errorf("wrong result: %w", err)
+	}
+	return r.err
+}
+
+// replay captures the launches, rotating over the sets, and times replays of the graph. Times are microseconds per
+// launch.
+func replay(rig *Rig, sets []heldSet, launches int, o Options) (times []float64, err error) {
+	s := rig.Stream
+	g, err := s.Capture(func() error {
+		for i := range launches {
+			if err := sets[i%len(sets)].Launch(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	var ev [2]*cuda.Event
+	for i := range ev {
+		if ev[i], err = rig.Device.NewEvent(); err != nil {
+			return nil, err
+		}
+		defer func(e *cuda.Event) { err = errors.Join(err, e.Close()) }(ev[i])
+	}
+	for i := range warm + o.Replays {
+		if i >= warm {
+			time.Sleep(o.Pause)
+		}
+		d, err := timed(s, g, ev)
+		if err != nil {
+			return nil, err
+		}
+		if i >= warm {
+			times = append(times, float64(d.Nanoseconds())/1000/float64(launches))
+		}
+	}
+	return times, nil
+}
+
+// timed is the device time of one replay.
+func timed(s *cuda.Stream, g *cuda.Graph, ev [2]*cuda.Event) (time.Duration, error) {
+	if err := ev[0].Record(s); err != nil {
+		return 0, err
+	}
+	if err := g.Launch(s); err != nil {
+		return 0, err
+	}
+	if err := ev[1].Record(s); err != nil {
+		return 0, err
+	}
+	if err := ev[1].Sync(); err != nil {
+		return 0, err
+	}
+	return ev[1].Since(ev[0])
+}
+
+// summarise turns times into a result.
+func summarise(c *Case, times []float64, roofs Roofs) *Result {
+	t := harness.Summarise(times)
+	us := t.Median
+	r := &Result{Name: c.Name, Shape: c.Shape, Micros: us, MinMicros: t.Min, MaxMicros: t.Max, Spread: t.Spread}
+	r.GBs = c.Bytes / us / 1e3
+	r.RoofUS = c.Bytes / roofs.BytesPerSecond * 1e6
+	switch c.Rate {
+	case BF16:
+		r.RoofUS = max(r.RoofUS, c.FLOPs/roofs.BF16*1e6)
+	case FP8:
+		r.RoofUS = max(r.RoofUS, c.FLOPs/roofs.FP8*1e6)
+	}
+	if c.FLOPs > 0 {
+		r.TFLOPs = c.FLOPs / us / 1e6
+	}
+	r.RoofShare = r.RoofUS / us
+	return r
+}
+
+// Print writes the report as aligned text.
+func (r *Report) Print(w io.Writer) error {
+	head := fmt.Sprintf("%s, %s", r.Device, r.Date.Format(time.DateOnly))
+	if r.Commit != "" {
+		head += ", commit " + r.Commit
+	}
+	if r.Pause != "" {
+		head += ", " + r.Pause + " of rest before each replay"
+	}
+	_, err := fmt.Fprintf(w, "%s\n%-26s %-34s %10s %7s %9s %8s %6s %9s\n", head, "kernel", "shape", "us", "spread",
+		"TFLOP/s", "GB/s", "roof", "x peer")
+	number := func(format string, v float64) string {
+		if v == 0 {
+			return ""
+		}
+		return fmt.Sprintf(format, v)
+	}
+	for _, x := range r.Results {
+		_, e := fmt.Fprintf(w, "%-26s %-34s %10.2f %6.1f%% %9s %8.0f %5.0f%% %9s\n", x.Name, x.Shape, x.Micros,
+			100*x.Spread, number("%.1f", x.TFLOPs), x.GBs, 100*x.RoofShare, number("%.2f", x.PeerShare))
+		err = errors.Join(err, e)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/bench/harness"
+	"sparrow/internal/cuda/expect"
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// decodeSplits are the ways that plans cut rows over FP8 pages: keys of a part, 0 for whole rows.
+var decodeSplits = []int{512, 256, 0}
+
+// sparseCases are the anchor shapes of sparse attention.
+func sparseCases() []Case {
+	var list []Case
+	for _, split := range decodeSplits {
+		for _, c := range [][3]int{{1, 1, 128}, {4, 1, 128}, {8, 1, 128}, {16, 1, 128}, {32, 1, 128}, {48, 1, 128},
+			{64, 1, 128}, {96, 1, 128}, {128, 1, 128}, {64, 2, 128}, {128, 2, 128}, {64, 1, 64}} {
+			list = append(list, decodeCase(layout.FP8Row656, c[0], c[1], c[2], 2048, 0, split))
+		}
+		list = append(list, decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, split))
+	}
+	for _, c := range [][2]int{{1, 512}, {16, 512}, {64, 512}, {64, 0}} {
+		list = append(list, decodeCase(layout.BF16Row1152, c[0], 1, 128, 2048, 0, c[1]))
+	}
+	for _, batch := range []int{64, 128} {
+		list = append(list, decodeCase(layout.V4Row584, batch, 2, 64, 128, 512, cuda.V4SplitKeys))
+	}
+	for _, keys := range []int{8192, 32768, 131072} {
+		list = append(list, prefillCase(layout.BF16Row1152, keys, 128, 2048))
+	}
+	return append(list, prefillCase(layout.BF16Row1152, 32768, 64, 2048), prefillCase(0, 32768, 64, 512),
+		prefillCase(0, 32768, 128, 1024))
+}
+
+// sparse is one set of sparse attention. kind 0 means V4 rows gathered for the batch: 512 bf16 values.
+type sparse struct {
+	*holder
+	kind    layout.Kind
+	dim     int
+	args    cuda.SparseAttendArgs
+	streams [2]sparseStream
+}
+
+// sparseStream is a pool and the host's copy of what rows select of it.
+type sparseStream struct {
+	pool    cuda.PoolView
+	indices []int32
+	width   int
+}
+
+const sparseScale = 0.0417 // 576^-0.5
+
+// rowDim is the number of values of a row and of a head's query.
+func rowDim(kind layout.Kind) int {
+	if kind == 0 || kind == layout.V4Row584 {
+		return cuda.V4Dim
+	}
+	return layout.RowDim
+}
+
+// sparsePage is a page of random rows.
+func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
+	dim := rowDim(kind)
+	rows := make([]float32, tokens*dim)
+	for i, v := range h.bf16s(len(rows)) {
+		rows[i] = num.FromBF16(v)
+	}
+	switch kind {
+	case 0:
+		b := make([]byte, 0, 2*len(rows))
+		for _, v := range rows {
+			b = binary.LittleEndian.AppendUint16(b, num.BF16(v))
+		}
+		return b
+	case layout.V4Row584:
+		page := make([]byte, cuda.V4PageBytes(tokens))
+		for t := range tokens {
+			expect.EncodeV4(page, tokens, t, rows[t*dim:(t+1)*dim])
+		}
+		return page
+	}
+	main, err := layout.MainOf(kind)
+	if err != nil {
+		h.err = err
+		return nil
+	}
+	page := make([]byte, main.PageBytes(tokens))
+	layout.EncodeRows(main, page, 0, rows)
+	return page
+}
+
+// stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's
+// share of it, which belongs to rows/shares adjacent rows.
+func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
+	h := x.holder
+	var pattern []byte
+	for range max(1, 256/tokens) {
+		pattern = append(pattern, sparsePage(h, x.kind, min(tokens, 4096))...)
+	}
+	page := int64(len(pattern)) / int64(max(1, 256/tokens))
+	slots := shares * keys
+	v := sparseStream{width: width, indices: make([]int32, 0, rows*width)}
+	v.pool = cuda.PoolView{PageBytes: page, PageTokens: int32(tokens), Slots: int32(slots)}
+	bytes := int64(slots/tokens) * page
+	if tokens > 4096 { // one long page: the pattern repeats by rows
+		v.pool.PageBytes = page / 4096 * int64(tokens)
+		bytes = v.pool.PageBytes
+	}
+	v.pool.Base = h.repeat(pattern, int(bytes))
+	for r := range rows { // one key of each of width stretches
+		first := r * shares / rows * keys
+		for i := range width {
+			from, to := i*keys/width, (i+1)*keys/width
+			v.indices = append(v.indices, int32(first+from+h.rng.IntN(to-from)))
+		}
+	}
+	sel, err := v.pool.Select(putAll(h, v.indices), int64(width), int32(width),
+		h.ints(width, rows), 1)
+	if h.err == nil {
+		h.err = err
+	}
+	return v, sel
+}
+
+// finish makes queries and outputs.
+func (x *sparse) finish(rows, heads int, segments, blocks int32) {
+	h := x.holder
+	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
+	a := &x.args
+	a.Q, a.QStride = h.repeat(raw(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), rows*heads*x.dim*2),
+		int64(heads*x.dim)
+	a.Out, a.OutStride = h.output(rows*heads*1024), int64(heads)*512
+	a.LSE, a.LSEStride = h.output(rows*heads*4), int64(heads)
+	if partial > 0 {
+		a.Partial, a.Stats = h.output(int(partial)), h.output(int(stats))
+	}
+	if x.dim == cuda.V4Dim {
+		a.Sinks = putAll(h, h.floats(heads, 1, 0))
+	}
+	a.Rows, a.Heads, a.Segments, a.SegmentBlocks = int32(rows), int32(heads), segments, blocks
+	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
+}
+
+// decodeCase is rows of a batch over width keys each, extra of them in a second stream, cut after split keys.
+func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
+	rows, keys, dim := batch*queries, 4096, rowDim(kind)
+	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
+		layout.V4Row584: 584}[kind]
+	shape := fmt.Sprintf("%v, %d x %d, %d heads, %d keys", kind, batch, queries, heads, width)
+	if extra > 0 {
+		shape += fmt.Sprintf(" and %d", extra)
+	}
+	segments, blocks := cuda.SparseSegments(int32((width+63)/64*64+(extra+63)/64*64), int32(split))
+	if segments > 1 {
+		shape += fmt.Sprintf(" cut after %d", split)
+	} else if extra == 0 {
+		shape += ", whole"
+	}
+	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
+	return Case{
+		Case: harness.Case{Name: "sparse_decode", Shape: shape}, Rate: BF16, Bytes: touched,
+		FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
+		New: func(h *holder) Set {
+			x := &sparse{holder: h, kind: kind, dim: dim}
+			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
+			if extra > 0 {
+				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
+			}
+			x.finish(rows, heads, segments, blocks)
+			return Set{overlapping(x.launch), x.check}
+		},
+	}
+}
+
+func prefillCase(kind layout.Kind, keys, heads, width int) Case {
+	const rows = 4096
+	dim := rowDim(kind)
+	name := "bf16 rows"
+	if kind == 0 {
+		name = "V4 rows"
+	}
+	fewest := float64(rows*heads*(dim+512)*2) + float64(keys*dim*2) + float64(rows*width*4)
+	return Case{
+		Case: titled("sparse_prefill", "%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads,
+			width), Rate: BF16, Bytes: fewest, FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
+		New: func(h *holder) Set {
+			x := &sparse{holder: h, kind: kind, dim: dim}
+			x.streams[0], x.args.Streams[0] = x.stream(rows, 1, keys, keys, width)
+			x.finish(rows, heads, 1, int32(width+63)/64)
+			return Set{overlapping(x.launch), x.check}
+		},
+	}
+}
+
+func (x *sparse) launch(s *cuda.Stream) error {
+	if x.kind == 0 {
+		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
+	}
+	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
+}
+
+// check computes some heads of some rows on the host.
+func (x *sparse) check(r *reader) error {
+	for _, row := range []int{0, int(x.args.Rows) / 2, int(x.args.Rows) - 1} {
+		var rows [][]float32
+		for i := range x.streams {
+			list, err := x.selected(r, &x.streams[i], row)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, list...)
+		}
+		for _, head := range []int{0, int(x.args.Heads) - 1} {
+			if err := x.checkHead(r, row, head, rows); err != nil {
+				return fmt.Errorf("row %d head %d: %w", row, head, err)
+			}
+		}
+	}
+	return nil
+}
+
+// selected reads back the rows that a row attends to.
+func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, error) {
+	if v.width == 0 {
+		return nil, nil
+	}
+	var rows [][]float32
+	pages := map[int64][]byte{}
+	for _, slot := range v.indices[row*v.width:][:v.width] {
+		page, at := int64(slot/v.pool.PageTokens), int(slot%v.pool.PageTokens)
+		if pages[page] == nil {
+			pages[page] = r.bytes(v.pool.Base.Add(page*v.pool.PageBytes), int(v.pool.PageBytes))
+		}
+		b, values := pages[page], make([]float32, x.dim)
+		switch x.kind {
+		case 0:
+			widen(values, b[at*2*x.dim:])
+		case layout.V4Row584:
+			widen(values, expect.DecodeV4(b, int(v.pool.PageTokens), at))
+		default:
+			main, err := layout.MainOf(x.kind)
+			if err != nil {
+				return nil, err
+			}
+			main.Decode(values, b, at)
+		}
+		rows = append(rows, values)
+	}
+	return rows, nil
+}
+
+func (x *sparse) checkHead(r *reader, row, head int, rows [][]float32) error {
+	a := &x.args
+	query := r.bf16s(a.Q.Add((int64(row)*a.QStride+int64(head*x.dim))*2), x.dim)
+	out := r.bf16s(a.Out.Add((int64(row)*a.OutStride+int64(head)*512)*2), 512)
+	sink := math.Inf(-1)
+	if a.Sinks != 0 {
+		sink = r.f32(a.Sinks.Add(int64(head) * 4))
+	}
+	want, lse, _ := expect.Attend(query, rows, sparseScale, sink)
+	return attended(out, want, r.f32(a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4)), lse)
+}
+
+// widen turns bf16 bytes into float32.
+func widen(dst []float32, b []byte) {
+	for i := range dst {
+		dst[i] = num.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))
+	}
+}

@@ -1,0 +1,72 @@
+package kernels
+
+import (
+	"math"
+
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+)
+
+// packing is a format of weights whose scales belong to groups or rows.
+type packing struct {
+	name  string
+	data  kernel.DType
+	scale kernel.DType
+	group int // 0: the whole row
+}
+
+var packings = []packing{{"nvfp4", kernel.E2M1x2, kernel.E4M3, 16}, {"int4 g32", kernel.U4x2, kernel.BF16, 32},
+	{"int4 g128", kernel.U4x2, kernel.BF16, 128}, {"int8 g128", kernel.U8, kernel.BF16, 128},
+	{"e4m3 by rows", kernel.E4M3, kernel.F32, 0}}
+
+// groupCases are products with such weights out of DRAM, and with many rows.
+func groupCases() []Case {
+	var out []Case
+	for _, p := range packings {
+		out = append(out, Case{Name: "multiply " + p.name, Shape: gemmShape, Group: "gemm", OfPeak: true,
+			Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.pack(p, r.weight(p.like(), gemmOut, gemmIn))) }})
+		for _, rows := range []int{1, 16} {
+			out = append(out, Case{Name: "multiply " + p.name, Shape: dramShape(rows), OfPeak: true,
+				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.pack(p, r.dram(p.like(), dramIn))) }})
+		}
+	}
+	return out
+}
+
+// like is a type whose random bytes are those of the packing.
+func (p packing) like() kernel.DType {
+	if p.data == kernel.U4x2 {
+		return kernel.E2M1x2
+	}
+	if p.data == kernel.U8 {
+		return kernel.E4M3
+	}
+	return p.data
+}
+
+// pack gives the bytes of a weight the type and the scales of a packing.
+func (r *Rig) pack(p packing, w kernel.Weight) kernel.Weight {
+	w.Data.DType = p.data
+	out, in := w.Out(), w.In()
+	w.BlockRows, w.BlockCols = 1, p.group
+	if p.group == 0 {
+		w.BlockCols = in
+	}
+	w.Scale = r.empty(p.scale, out, in/w.BlockCols)
+	size := 1 / math.Sqrt(float64(in)) / 8
+	if p.data == kernel.E4M3 || p.data == kernel.U8 {
+		size /= 16
+	}
+	draw := func() float32 { return float32((1 + r.rng.Float64()) * size) }
+	switch p.scale {
+	case kernel.E4M3:
+		repeat(host.Bytes(w.Scale), func() byte { return num.E4M3(float32(64 * (1 + r.rng.Float64()))) })
+		w.Factor = float32(size / 64)
+	case kernel.BF16:
+		repeat(host.U16(w.Scale), func() uint16 { return num.BF16(draw()) })
+	default:
+		repeat(host.F32(w.Scale), draw)
+	}
+	return w
+}

@@ -1,0 +1,258 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"sparrow/internal/block"
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// Rig makes tensors in host memory. It keeps the first error, which is returned when a group has been prepared.
+type Rig struct {
+	mem      host.Memory
+	rng      *rand.Rand
+	bigBytes int
+	big      []byte
+	bigType  kernel.DType // of what it holds
+	err      error
+}
+
+func newRig(bigBytes int) *Rig { return &Rig{rng: rand.New(rand.NewPCG(5, 1)), bigBytes: bigBytes} }
+
+// failed is the first error since the last call.
+func (r *Rig) failed() error {
+	err := r.err
+	r.err = nil
+	return err
+}
+
+func (r *Rig) keep(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// empty is a tensor of zeros.
+func (r *Rig) empty(d kernel.DType, rows, cols int) kernel.Tensor {
+	t, err := kernel.New(r.mem, d, rows, cols)
+	r.keep(err)
+	return t
+}
+
+// normal is a float32 tensor of normal values.
+func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
+	t := r.empty(kernel.F32, rows, cols)
+	repeat(host.F32(t), func() float32 { return float32(r.rng.NormFloat64() * size) })
+	return t
+}
+
+// period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
+const period = 1<<16 + 1
+
+// repeat fills a slice.
+func repeat[T any](v []T, draw func() T) {
+	n := min(period, len(v))
+	for i := range n {
+		v[i] = draw()
+	}
+	for ; n < len(v); n *= 2 {
+		copy(v[n:], v[:n])
+	}
+}
+
+// ints is an int32 tensor of f(i).
+func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
+	t := r.empty(kernel.I32, rows, cols)
+	for i, v := 0, host.I32(t); i < len(v); i++ {
+		v[i] = f(i)
+	}
+	return t
+}
+
+// constant is a column of one number.
+func (r *Rig) constant(rows, v int) kernel.Tensor {
+	return r.ints(rows, 1, func(int) int32 { return int32(v) })
+}
+
+// angles are cosines and sines of arbitrary angles, [rows, 64].
+func (r *Rig) angles(rows int) kernel.Tensor {
+	t := r.empty(kernel.F32, rows, layout.RopeDim)
+	for i := range rows {
+		row := host.RowF32(t, i)
+		for j := range layout.RopeDim / 2 {
+			s, c := math.Sincos(r.rng.Float64() * 6)
+			row[j], row[j+layout.RopeDim/2] = float32(c), float32(s)
+		}
+	}
+	return t
+}
+
+// weight is a random matrix in a stored type, with scales where the type has them.
+func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
+	if f, ok := d.Block(); ok {
+		t := r.empty(d, out, in/f.Values())
+		r.fillBlocks(host.Bytes(t), f)
+		return kernel.Weight{Data: t}
+	}
+	switch d {
+	case kernel.F32:
+		return kernel.Weight{Data: r.normal(out, in, 1/math.Sqrt(float64(in)))}
+	case kernel.BF16:
+		t := r.empty(d, out, in)
+		repeat(host.U16(t), func() uint16 { return num.BF16(float32(r.rng.NormFloat64() / math.Sqrt(float64(in)))) })
+		return kernel.Weight{Data: t}
+	case kernel.E4M3:
+		t := r.empty(d, out, in)
+		repeat(host.Bytes(t), r.code)
+		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		t := r.empty(d, out, in/2)
+		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
+		return r.groups(t, out, in)
+	}
+	r.keep(fmt.Errorf("no random weights of type %v", d))
+	return kernel.Weight{}
+}
+
+// codeSize is the standard deviation of e4m3 codes in checkpoints: blocks of 128 x 128 are scaled so that the largest
+// of them is 448.
+const codeSize = 448 / 4.1
+
+// code is such a code. One in ten thousand is zero or subnormal, and kernels may take more time for these than for
+// others.
+func (r *Rig) code() byte {
+	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
+}
+
+// blocks gives e4m3 data its scales.
+func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
+	for i, v := 0, host.F32(s); i < len(v); i++ {
+		v[i] = (1 + r.rng.Float32()) / codeSize / float32(math.Sqrt(float64(in)))
+	}
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
+}
+
+// groups gives e2m1 data its scales.
+func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.E8M0, out, in/32)
+	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+}
+
+// dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
+// memory, one after the other.
+func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
+	if r.big == nil {
+		r.big = make([]byte, r.bigBytes)
+	}
+	if d != r.bigType {
+		r.fillBig(d)
+	}
+	cols := in / d.Values()
+	out := len(r.big) / d.Size() / cols / 128 * 128
+	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: cols, Stride: cols}
+	switch d {
+	case kernel.E4M3:
+		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		return r.groups(t, out, in)
+	}
+	return kernel.Weight{Data: t}
+}
+
+// fillBig makes the big memory numbers of a type.
+func (r *Rig) fillBig(d kernel.DType) {
+	r.bigType = d
+	if f, ok := d.Block(); ok {
+		r.fillBlocks(r.big, f)
+		return
+	}
+	switch d {
+	case kernel.E4M3:
+		repeat(r.big, r.code)
+	case kernel.E2M1x2:
+		repeat(r.big, func() byte { return byte(r.rng.Uint32()) })
+	case kernel.BF16:
+		t := make([]byte, 2*period)
+		for i := 0; i < len(t); i += 2 {
+			binary.LittleEndian.PutUint16(t[i:], num.BF16(float32(r.rng.NormFloat64())))
+		}
+		for n := 0; n < len(r.big); n += len(t) {
+			copy(r.big[n:], t)
+		}
+	default:
+		r.keep(fmt.Errorf("no weights of type %v out of DRAM", d))
+	}
+}
+
+// fillBlocks makes memory blocks of a format: random ones, over and over.
+func (r *Rig) fillBlocks(b []byte, f block.Format) {
+	n := min(len(b), period*f.Bytes()) / f.Bytes() * f.Bytes()
+	f.Random(b[:n], r.rng)
+	for ; n > 0 && n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// distinct is how many different pages a cache is made of; the others are copies, elsewhere in memory.
+const distinct = 8
+
+// mainPool is a cache of random latent rows.
+func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
+	const page = 64
+	l, err := layout.MainOf(k)
+	if err != nil {
+		r.keep(err)
+		return kernel.Pool{}
+	}
+	n := l.PageBytes(page)
+	return r.pool(k, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
+		l.Encode(b, slot, r.values(layout.RowDim))
+	})
+}
+
+// indexPool is a cache of random indexer keys.
+func (r *Rig) indexPool(tokens int) kernel.Pool {
+	const page = 64
+	l, err := layout.IndexOf(layout.IndexPage132)
+	if err != nil {
+		r.keep(err)
+		return kernel.Pool{}
+	}
+	n := l.PageBytes(page)
+	return r.pool(layout.IndexPage132, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
+		l.Encode(b, page, slot, r.values(layout.IndexDim))
+	})
+}
+
+func (r *Rig) pool(k layout.Kind, pages, tokens, pageBytes int, encode func(page []byte, slot int)) kernel.Pool {
+	p := kernel.Pool{Mem: r.empty(kernel.U8, pages, pageBytes), Layout: k, PageTokens: tokens}
+	b := host.Bytes(p.Mem)
+	for i := range pages {
+		to := b[i*pageBytes:][:pageBytes]
+		if i >= distinct {
+			copy(to, b[(i%distinct)*pageBytes:])
+			continue
+		}
+		for slot := range tokens {
+			encode(to, slot)
+		}
+	}
+	return p
+}
+
+// values are n normal numbers.
+func (r *Rig) values(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.rng.NormFloat64())
+	}
+	return v
+}

@@ -1,0 +1,219 @@
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sparrow/internal/bench/harness"
+	"sparrow/internal/bench/peak"
+	"sparrow/internal/machine"
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+)
+
+// Case is one operation at one shape.
+type Case struct {
+	Name, Shape string
+	Called      string // other names of the operation
+	// Group names cases that are timed turn by turn, because their times are compared.
+	Group string
+	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
+	Also []string
+	// Only selects the backends that have the operation; nil means all. Threads, when given, are the only thread counts
+	// it runs with.
+	Only    func(backend string) bool
+	Threads []int
+	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
+	// at its peak rate in enough of them.
+	OfPeak bool
+	// Make prepares inputs and outputs in host memory.
+	Make func(*Rig) *Op
+}
+
+// Names are what the case is chosen by.
+func (c Case) Names() harness.Case {
+	return harness.Case{Name: c.Name, Shape: c.Shape, Called: c.Called}
+}
+
+// Op is a prepared operation. Its tensors are in host memory, which every CPU backend works on.
+type Op struct {
+	// Run computes the whole shape once.
+	Run func(kernel.Device) error
+	// Check compares what Run left in the outputs with the reference.
+	Check func(ref kernel.Device) error
+	// Poison overwrites the outputs, so that stale results are detected.
+	Poison func()
+	FLOPs  float64 // multiplications and additions of one run
+	Bytes  float64 // fewest bytes of stored data one run reads
+	Memory []byte  // where they lie; its plain reading is the ceiling
+	// Turn, when given, returns the parts of Memory that runs and plain reads take in turn, so that no part is in a CPU
+	// cache.
+	Turn func() []byte
+}
+
+// Options say what to measure and for how long.
+type Options struct {
+	Backends []kernel.Backend // best first
+	// Kernels are names of backends to measure; none means the best one.
+	Kernels []string
+	Threads []int // none means 1 and 2
+	Rounds  int   // 0 means 9
+	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, more than a CPU cache holds.
+	BigBytes int
+	// Partial means that cases were left out on purpose: their targets are not reported.
+	Partial  bool
+	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
+	Progress harness.Progress
+}
+
+// Run checks and times the cases. A case that fails is reported in the error and left out; the others still run. Those
+// that the end of ctx interrupts are left out too.
+func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
+	o = o.withDefaults()
+	chosen, err := o.chosen()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Rounds: o.Rounds}
+	rig := newRig(o.BigBytes)
+	return r, harness.Each(ctx, grouped(cases), o.Progress, func(g group) error {
+		return runGroup(ctx, r, rig, g, chosen, o)
+	})
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Threads) == 0 {
+		o.Threads = []int{1, 2}
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 9
+	}
+	if o.BigBytes == 0 {
+		o.BigBytes = 1 << 30
+	}
+	return o
+}
+
+// chosen are the backends to measure.
+func (o *Options) chosen() ([]kernel.Backend, error) {
+	var out []kernel.Backend
+	var names []string
+	for _, b := range o.Backends {
+		names = append(names, b.Name)
+		if slices.Contains(o.Kernels, b.Name) || len(o.Kernels) == 0 && len(out) == 0 && b.Available() == nil {
+			out = append(out, b)
+		}
+	}
+	if len(out) == 0 || len(o.Kernels) > len(out) {
+		return nil, fmt.Errorf("bench: kernels %s: those that are measured are %s; cpu, the best of them here; "+
+			"and cuda, a GPU's", strings.Join(o.Kernels, ", "),
+			strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// group is cases that are timed turn by turn.
+type group []Case
+
+// Names are those of the first.
+func (g group) Names() harness.Case { return g[0].Names() }
+
+// grouped puts cases of a group side by side, in the order of their first.
+func grouped(cases []Case) []group {
+	var out []group
+	at := map[string]int{}
+	for _, c := range cases {
+		if i, ok := at[c.Group]; ok && c.Group != "" {
+			out[i] = append(out[i], c)
+			continue
+		}
+		at[c.Group] = len(out)
+		out = append(out, group{c})
+	}
+	return out
+}
+
+// runGroup measures one group on every backend with every number of threads.
+func runGroup(ctx context.Context, r *Report, rig *Rig, group group, chosen []kernel.Backend, o Options) error {
+	ops := make([]*Op, len(group))
+	for i, c := range group {
+		ops[i] = c.Make(rig)
+	}
+	if err := rig.failed(); err != nil {
+		return fmt.Errorf("bench: %s: %w", group[0].Name, err)
+	}
+	var errs []error
+	for _, b := range o.Backends {
+		for _, n := range o.Threads {
+			var cases []Case
+			var mine []*Op
+			for i, c := range group {
+				if c.runsOn(b, n, chosen) {
+					cases, mine = append(cases, c), append(mine, ops[i])
+				}
+			}
+			if len(cases) > 0 && ctx.Err() == nil {
+				errs = append(errs, timeGroup(ctx, r, cases, mine, b, n, o.Rounds))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runsOn reports whether a case is measured on a backend with a number of threads.
+func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bool {
+	wanted := slices.Contains(c.Also, b.Name) && b.Available() == nil ||
+		slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name })
+	return wanted && (c.Only == nil || c.Only(b.Name)) && (len(c.Threads) == 0 || slices.Contains(c.Threads, threads))
+}
+
+// timeGroup checks the operations of a group on one device and times them turn by turn.
+func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (
+	err error) {
+	dev, err := b.Open(kernel.Options{Workers: threads})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	reader := peak.NewReader(threads)
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	loop, _ := peak.LoopFor(strings.TrimPrefix(b.Name, "cpu-"))
+	var errs []error
+	var runs []*timing
+	for i, c := range cases {
+		if ctx.Err() != nil {
+			break // Run says so
+		}
+		if err := checked(ops[i], dev); err != nil {
+			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))
+			continue
+		}
+		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
+	}
+	if err := timeRounds(ctx, runs, rounds, r.bestPeak(loop.Tier)); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if ctx.Err() != nil {
+		return errors.Join(errs...) // too few rounds for a result
+	}
+	for _, t := range runs {
+		r.Results = append(r.Results, t.result(threads))
+	}
+	return errors.Join(errs...)
+}
+
+// checked runs an operation once over poisoned outputs and compares.
+func checked(op *Op, dev kernel.Device) error {
+	op.Poison()
+	if err := op.Run(dev); err != nil {
+		return err
+	}
+	if err := op.Check(&ref.Device{}); err != nil {
+		return fmt.Errorf("wrong result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package kernels
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"sparrow/internal/bench/harness"
+	"sparrow/internal/bench/peak"
+	"sparrow/kernel"
+)
+
+// timing collects the times of one operation and of its ceilings.
+type timing struct {
+	c      Case
+	op     *Op
+	dev    kernel.Device
+	reader *peak.Reader
+	loop   peak.Loop
+
+	calls   int
+	spent   time.Duration // in all rounds
+	times   []float64     // microseconds of a run, one for each sample
+	moments []moment      // one for each round
+	read    float64       // best plain reading of the memory, GB/s
+}
+
+// moment is the result of one round: the best sample, and the rate of one core in registers just before or just after.
+// On a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
+// product is compared with the rate of its own round.
+type moment struct {
+	micros float64
+	rate   float64 // 0 where no loop was timed
+}
+
+const (
+	// enough is how long a round of short operations lasts.
+	enough = 12 * time.Millisecond
+	// sampleTime is the shortest time measured at once, long against the clock's resolution. It is short so that on a
+	// shared machine some samples are undisturbed by other programs.
+	sampleTime = 50 * time.Microsecond
+	// inRegisters is how long a loop over registers runs.
+	inRegisters = time.Millisecond
+)
+
+// A slow operation is timed in fewer rounds than configured, once it has taken this long.
+const (
+	timeLimit = 3 * time.Second
+	fewest    = 3
+)
+
+// A moment is at the peak when its rate in registers is at least nearPeak of the best rate measured. Cases that are
+// compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak or
+// the time limit is reached.
+const (
+	nearPeak   = 0.9
+	settled    = 5
+	roundPause = 100 * time.Millisecond
+	waiting    = 20 * time.Second
+)
+
+// timeRounds times the operations alternately, until ctx ends. best holds the best rate of the loop in this run.
+func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) error {
+	for i := range rounds {
+		for _, t := range runs {
+			if i >= fewest && t.spent > timeLimit {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err := t.round(best); err != nil {
+				return err
+			}
+		}
+	}
+	for begin := time.Now(); time.Since(begin) < waiting; time.Sleep(roundPause) {
+		waits := false
+		for _, t := range runs {
+			if !t.c.OfPeak || rounds < settled || t.atPeak(*best) >= settled {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			waits = true
+			if err := t.round(best); err != nil {
+				return err
+			}
+		}
+		if !waits {
+			return nil
+		}
+	}
+	return nil
+}
+
+// atPeak is the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that rate.
+func (t *timing) atPeak(best float64) int {
+	n := 0
+	for _, m := range t.moments {
+		if m.rate >= nearPeak*best || m.rate == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// round times the ceilings and the operation once.
+func (t *timing) round(best *float64) error {
+	begin := time.Now()
+	defer func() { t.spent += time.Since(begin) }()
+	if err := t.readMemory(); err != nil {
+		return err
+	}
+	m := moment{micros: math.Inf(1), rate: t.inRegisters()}
+	for spent, samples := time.Duration(0), 0; spent < enough || samples < t.least(); {
+		start := time.Now()
+		for range max(t.calls, 1) {
+			if err := t.op.Run(t.dev); err != nil {
+				return err
+			}
+		}
+		took := time.Since(start)
+		spent += took
+		if t.calls == 0 { // the first run only determines how many calls make a sample
+			t.calls = int(min(max(sampleTime/max(took, 1), 1), 1000))
+			continue
+		}
+		us := float64(took.Nanoseconds()) / 1e3 / float64(t.calls)
+		t.times = append(t.times, us)
+		m.micros = min(m.micros, us)
+		samples++
+	}
+	m.rate = max(m.rate, t.inRegisters())
+	t.moments = append(t.moments, m)
+	*best = max(*best, m.rate)
+	return nil
+}
+
+// least is the minimum number of samples of a round. Operations that are compared with the peak rate are timed
+// repeatedly, as benchmarks of other libraries do: in the first sample of a round the CPU caches still hold the data
+// of another operation.
+func (t *timing) least() int {
+	if t.c.OfPeak {
+		return 3
+	}
+	return 1
+}
+
+// readMemory times plain reading of the operation's memory. A short read is repeated like a short operation.
+func (t *timing) readMemory() error {
+	for spent := time.Duration(0); len(t.op.Memory) > 0 && spent < enough; {
+		for _, streams := range peak.Streams {
+			mem := t.op.Memory
+			if t.op.Turn != nil {
+				mem = t.op.Turn()
+			}
+			d, err := t.reader.TimeStreams(mem, streams)
+			if err != nil {
+				return err
+			}
+			spent += d
+			t.read = max(t.read, float64(len(mem))/d.Seconds()/1e9)
+		}
+	}
+	return nil
+}
+
+// inRegisters times the loop over registers, where the operation has one to be compared with.
+func (t *timing) inRegisters() float64 {
+	if t.loop.Tier == "" || t.op.FLOPs == 0 {
+		return 0
+	}
+	return t.loop.Rate(inRegisters)
+}
+
+// best is the fastest moment among those at the peak rate of the matrix unit.
+func (t *timing) best() moment {
+	top := 0.0
+	for _, m := range t.moments {
+		top = max(top, m.rate)
+	}
+	out := moment{micros: math.Inf(1)}
+	for _, m := range t.moments {
+		if m.rate >= nearPeak*top && m.micros < out.micros {
+			out = m
+		}
+	}
+	return out
+}
+
+// result turns the rounds into rates.
+func (t *timing) result(threads int) Result {
+	all, m := harness.Summarise(t.times), t.best()
+	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,
+		Median: all.Median, Spread: all.Spread}
+	if t.op.FLOPs > 0 {
+		r.GFLOPs = t.op.FLOPs / r.Micros / 1e3
+	}
+	if m.rate > 0 {
+		r.PeakGF = m.rate / 1e9 * float64(threads)
+		r.PeakShare = r.GFLOPs / r.PeakGF
+	}
+	if t.op.Bytes > 0 {
+		r.GBs = t.op.Bytes / r.Micros / 1e3
+	}
+	if t.read > 0 {
+		r.StreamGBs = t.read
+		r.StreamShare = r.GBs / r.StreamGBs
+	}
+	return r
+}

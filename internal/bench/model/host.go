@@ -1,0 +1,56 @@
+package model
+
+import (
+	"fmt"
+
+	"sparrow/internal/device/offload"
+)
+
+// HostShare is what the CPU computes of experts in a step, in the mean of all steps.
+type HostShare struct {
+	Experts float64 `json:"experts"`  // of all layers, each that some row chose counted once
+	MB      float64 `json:"mb"`       // of their weights
+	BusyMs  float64 `json:"busy_ms"`  // from the arrival of rows to their results
+	GBs     float64 `json:"gb_per_s"` // of weights in that time
+}
+
+// hostWork is what the CPU has computed so far of experts in host memory.
+func (b *bench) hostWork() offload.Work {
+	if b.o.Experts.Host == nil {
+		return offload.Work{}
+	}
+	return b.o.Experts.Host.Work()
+}
+
+// hostShare is the work between two times in so many steps; nil where there was none.
+func hostShare(before, after offload.Work, steps int) *HostShare {
+	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
+	if bytes == 0 || busy == 0 {
+		return nil
+	}
+	n := float64(steps)
+	return &HostShare{Experts: float64(after.Experts-before.Experts) / n, MB: bytes / n / 1e6, BusyMs: busy / n * 1e3,
+		GBs: bytes / busy / 1e9}
+}
+
+func (h *HostShare) String() string {
+	return fmt.Sprintf("the CPU computes %.1f experts, %.0f MB, in %.2f ms of a step: %.1f GB/s", h.Experts, h.MB,
+		h.BusyMs, h.GBs)
+}
+
+// hosted are the lines of phases whose experts are partly computed by the CPU.
+func (r *Report) hosted() (lines []string) {
+	add := func(what string, p *Phase) {
+		if p != nil && p.Host != nil {
+			lines = append(lines, fmt.Sprintf("%s: %v", what, p.Host))
+		}
+	}
+	for _, c := range r.Cells {
+		add(fmt.Sprintf("decode behind %d tokens, batch %d", c.Context, c.Batch), c.Decode)
+		add(fmt.Sprintf("prefill behind %d tokens, batch %d", c.Context, c.Batch), c.Prefill)
+	}
+	for _, p := range r.Prompts {
+		add(fmt.Sprintf("a prompt of %d tokens", p.Length), p.Time)
+	}
+	return lines
+}

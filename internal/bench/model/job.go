@@ -1,0 +1,88 @@
+package model
+
+import (
+	"fmt"
+
+	"sparrow/internal/model"
+	"sparrow/internal/step"
+	"sparrow/plan"
+)
+
+// job is a step that is run again and again: its works and, where the model keeps states, one for each of them as it
+// is before the step.
+type job struct {
+	works  []step.Work
+	before []model.State
+}
+
+// job makes a step of batch sequences with their own pages and n new tokens each.
+func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
+	j := &job{works: b.works(kind, context, batch, n)}
+	keeper, ok := b.model.(model.Windowed)
+	if !ok {
+		return j, nil
+	}
+	for _, w := range j.works {
+		s, err := b.behind(keeper, context, &w)
+		if err != nil {
+			j.release()
+			return nil, fmt.Errorf("the state behind %d tokens: %w", context, err)
+		}
+		j.before = append(j.before, s)
+	}
+	return j, nil
+}
+
+// behind makes the state of a work's sequence behind the given number of tokens. Whole pages count as computed, like
+// those of another sequence; the tokens after them are, in chunks that passes hold.
+func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
+	whole := tokens / b.cfg.Page * b.cfg.Page
+	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
+	if windows == nil {
+		windows = pages
+	}
+	windows = windows[:len(pages)]
+	s, err := keeper.Restore(whole, windows[:whole/b.cfg.Page])
+	if err != nil {
+		return nil, err
+	}
+	for at := whole; at < tokens; at += b.o.Chunk {
+		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at,
+			Rank: w.Rank, Pages: pages, Windows: windows, State: s}
+		if _, err := b.runner.Run([]step.Work{part}); err != nil {
+			s.Release()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// begin gives every work a copy of its state before the step.
+func (j *job) begin() error {
+	for i, s := range j.before {
+		var err error
+		if j.works[i].State, err = s.Clone(); err != nil {
+			j.end()
+			return err
+		}
+	}
+	return nil
+}
+
+// end releases the states of a step.
+func (j *job) end() {
+	for i := range j.before {
+		if s := j.works[i].State; s != nil {
+			s.Release()
+			j.works[i].State = nil
+		}
+	}
+}
+
+// release releases the job's states.
+func (j *job) release() {
+	for _, s := range j.before {
+		s.Release()
+	}
+	j.before = nil
+}

@@ -1,0 +1,57 @@
+package model
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"sparrow/internal/step"
+)
+
+// overlap times decode steps of a GPU that are enqueued while the one before runs, each with the tokens that the one
+// before it samples. As in phase, they write to the same places every time.
+func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
+	if len(j.before) > 0 {
+		return nil // its states are copied for every step, when none runs
+	}
+	before, err := b.runner.Start(j.works)
+	if err != nil {
+		return err
+	}
+	for i := range j.works {
+		j.works[i].Sampled = i + 1
+	}
+	defer func() {
+		for i := range j.works {
+			j.works[i].Sampled = 0
+		}
+	}()
+	var times []float64
+	for begin := time.Now(); err == nil && len(times) < most && time.Since(begin) < b.o.Budget; {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		start := time.Now()
+		var next step.Pending
+		if next, err = b.runner.Start(j.works); err != nil {
+			break
+		}
+		_, err = before.Wait()
+		before = next
+		times = append(times, float64(time.Since(start).Nanoseconds())/1e6)
+	}
+	if _, late := before.Wait(); err == nil {
+		err = late
+	}
+	if err != nil || len(times) <= warm {
+		return err
+	}
+	times = times[warm:]
+	slices.Sort(times)
+	p.OverlapMs = times[len(times)/2]
+	p.Busy = p.SpanMs / p.OverlapMs
+	return nil
+}
+
+// warm is how many of the first steps do not count: the second of a shape is captured.
+const warm = 4

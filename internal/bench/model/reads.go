@@ -1,0 +1,177 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sparrow/internal/bench/peak"
+	"sparrow/internal/device/host"
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+)
+
+// Reads compares the weights that products of a decode step read with plain reads of weights by as many threads, timed
+// in turn with the steps.
+type Reads struct {
+	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
+	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
+	LayersMs  float64 `json:"layers_ms"`  // least time of a step without that product
+	StreamGBs float64 `json:"stream_gbs"` // best plain read
+}
+
+// GBs is the rate of the best step, LayersGBs without the product with the vocabulary and its bytes.
+func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
+func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
+
+// line is a sentence about a decode step.
+func (r *Reads) line(c *Cell) string {
+	whole, layers := r.GBs(c.Decode), r.LayersGBs()
+	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
+		"%.1f GB/s); without the head %s, %.0f %% (%.1f GB/s)", c.Context, c.Batch, unit.Bytes(r.Bytes),
+		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
+}
+
+// counter knows the sizes of what a host device has prepared and counts what products read.
+type counter struct {
+	matrices map[kernel.Matrix]int64
+	experts  map[kernel.Experts]int64 // of one expert, in the mean
+	shapes   map[kernel.Matrix]string // of products, by their first matrix
+	largest  []byte                   // memory of the largest weight
+	now      Reads                    // since the last reset
+	seen     []bool                   // experts of an operation
+}
+
+func newCounter() *counter {
+	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{},
+		shapes: map[kernel.Matrix]string{}}
+}
+
+// readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
+// weight are read in turn: before the same part is read again, steps have read all weights.
+const readPart, readParts = 32 << 20, 4
+
+// size is the bytes of a weight. The memory of the largest is kept for plain reads.
+func (c *counter) size(w kernel.Weight) int64 {
+	n := w.Data.Extent()
+	if w.Scale.Given() {
+		n += w.Scale.Extent()
+	}
+	if b := host.Bytes(w.Data); len(b) > len(c.largest) {
+		c.largest = b
+	}
+	return n
+}
+
+// product counts matrices of which a product reads all, and returns their bytes.
+func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
+	for _, m := range ms {
+		n += c.matrices[m]
+		if m.Out() == vocab {
+			c.now.HeadBytes += c.matrices[m]
+		}
+	}
+	c.now.Bytes += n
+	return n
+}
+
+// shape describes the matrices of a product: their outputs and their inputs. It is kept by the first of them, so that
+// a step does not write it again.
+func (c *counter) shape(ms []kernel.Matrix) string {
+	text, ok := c.shapes[ms[0]]
+	if !ok {
+		for i, m := range ms {
+			if i > 0 {
+				text += "+"
+			}
+			text += fmt.Sprint(m.Out())
+		}
+		text += fmt.Sprintf("x%d", ms[0].In())
+		c.shapes[ms[0]] = text
+	}
+	return text
+}
+
+// chosen counts the experts that tokens chose, and returns their bytes.
+func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
+	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
+	for t := range a.IDs.Rows {
+		for _, id := range host.RowI32(a.IDs, t) {
+			if e, here := a.Part.Local(int(id), a.Experts.Count()); here && !c.seen[e] {
+				c.seen[e] = true
+				n += c.experts[a.Experts]
+			}
+		}
+	}
+	c.now.Bytes += n
+	return n
+}
+
+// Prepare prepares a weight and notes its size.
+func (d *stopwatch) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	m, err := d.Device.Prepare(w, role)
+	if err == nil && d.reads != nil {
+		d.reads.matrices[m] = d.reads.size(w)
+	}
+	return m, err
+}
+
+// PrepareExperts prepares experts and notes the size of one.
+func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	x, err := d.Device.PrepareExperts(w)
+	if err == nil && d.reads != nil {
+		n := int64(0)
+		for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
+			for _, m := range list {
+				n += d.reads.size(m)
+			}
+		}
+		d.reads.experts[x] = n / int64(max(1, x.Count()))
+	}
+	return x, err
+}
+
+// readsOf times plain reads in turn with decode steps. Models whose weights caches may hold are left out.
+func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
+	c := b.watch.reads
+	if c == nil || len(c.largest) < 2*readParts*readPart {
+		return nil
+	}
+	c.now = Reads{}
+	if _, _, err := b.timed(j); err != nil {
+		return err
+	}
+	r := c.now
+	r.LayersMs = p.StepMs - p.Stages[Head]
+	reader := peak.NewReader(b.o.Threads)
+	defer reader.Close()
+	best := time.Duration(1 << 62)
+	begin := time.Now()
+	part := 0
+	for i := 0; i < fewest || time.Since(begin) < b.o.Budget; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		took, stages, err := b.timed(j)
+		if err != nil {
+			return err
+		}
+		ms := float64(took.Nanoseconds()) / 1e6
+		if ms < p.StepMs {
+			p.StepMs, p.Stages = ms, stages
+		}
+		r.LayersMs = min(r.LayersMs, ms-stages[Head])
+		for _, streams := range peak.Streams {
+			took, err := reader.TimeStreams(c.largest[part%readParts*readPart:][:readPart], streams)
+			if err != nil {
+				return err
+			}
+			best = min(best, took)
+			part++
+		}
+	}
+	p.TokensPerSecond = 1e3 * float64(p.Tokens) / p.StepMs
+	r.StreamGBs = readPart / best.Seconds() / 1e9
+	p.Reads = &r
+	return nil
+}

@@ -1,0 +1,176 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sparrow/internal/bench/pause"
+	"sparrow/internal/machine"
+	"sparrow/internal/unit"
+)
+
+// Phase is the time of a decode step or a prefill chunk.
+type Phase struct {
+	Tokens          int     `json:"tokens"`    // new tokens of a step, all sequences together
+	StepMs          float64 `json:"step_ms"`   // best
+	MedianMs        float64 `json:"median_ms"` // of all steps
+	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
+	Steps           int     `json:"steps"`
+	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
+	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
+	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
+	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
+	GapMs float64 `json:"gap_ms,omitempty"`
+	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
+	SpanMs float64 `json:"span_ms,omitempty"`
+	// OverlapMs is the median time of a decode step that is enqueued while the one before runs, with the tokens that it
+	// samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs. The
+	// tokens of these steps follow from each other, so that their experts may differ from those of SpanMs.
+	OverlapMs float64 `json:"overlap_ms,omitempty"`
+	Busy      float64 `json:"busy,omitempty"`
+
+	Reads *Reads     `json:"reads,omitempty"` // of a decode step on one CPU
+	Host  *HostShare `json:"host,omitempty"`  // of experts in host memory
+
+	Launches int      `json:"launches,omitempty"`
+	DeviceMs float64  `json:"device_ms,omitempty"`
+	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
+}
+
+// Kernel is the launches of one kernel in a step, or on a CPU the runs of one operation in the mean of all steps.
+type Kernel struct {
+	Name     string  `json:"name"`
+	Stage    string  `json:"stage,omitempty"` // of a kernel
+	Launches int     `json:"launches"`
+	Us       float64 `json:"us"` // of all launches
+	// Of a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	Shape  string  `json:"shape,omitempty"`
+	BestUs float64 `json:"best_us,omitempty"`
+	Bytes  int64   `json:"bytes,omitempty"`
+}
+
+// Prompt is a whole prompt, computed in chunks.
+type Prompt struct {
+	Length  int    `json:"length"`
+	Skipped string `json:"skipped,omitempty"`
+	Time    *Phase `json:"time,omitempty"`
+}
+
+// MsPerToken is the time of a step divided by its sequences' tokens.
+func (p *Phase) MsPerToken() float64 { return p.StepMs / float64(p.Tokens) }
+
+// middleRate is tokens per second at the median step.
+func (p *Phase) middleRate() float64 { return 1e3 * float64(p.Tokens) / p.MedianMs }
+
+// WithoutScan is the best step without the indexer's scan, in milliseconds.
+func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
+
+// Cell is one depth of context at one batch size.
+type Cell struct {
+	Context int    `json:"context"` // tokens in the cache before the measured ones
+	Batch   int    `json:"batch"`   // sequences
+	Skipped string `json:"skipped,omitempty"`
+	Decode  *Phase `json:"decode,omitempty"`
+	Prefill *Phase `json:"prefill,omitempty"`
+}
+
+// Flat is the best decode step of one sequence at two depths, taken in turn, without the indexer's scan.
+type Flat struct {
+	Shallow   int     `json:"shallow"` // tokens in the cache
+	Deep      int     `json:"deep"`
+	ShallowMs float64 `json:"shallow_ms"`
+	DeepMs    float64 `json:"deep_ms"`
+	Steps     int     `json:"steps"` // at each depth
+}
+
+// Verdict is a target and what was reached.
+type Verdict struct {
+	What   string `json:"what"`
+	Wanted string `json:"wanted"`
+	Got    string `json:"got"`
+	Met    bool   `json:"met"`
+}
+
+func (v Verdict) word() string {
+	if v.Met {
+		return "met"
+	}
+	return "not met"
+}
+
+// Load is how long the weights took to load, or to be drawn.
+type Load struct {
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	Mapped  bool    `json:"mapped,omitempty"` // and read by the steps: loading them reads little
+}
+
+func (l Load) String() string {
+	if l.Mapped {
+		return fmt.Sprintf("%s, mapped, ready in %.2f s", unit.Bytes(l.Bytes), l.Seconds)
+	}
+	return fmt.Sprintf("%s in %.2f s, %.1f GB/s", unit.Bytes(l.Bytes), l.Seconds, float64(l.Bytes)/l.Seconds/1e9)
+}
+
+// Report is a whole run.
+type Report struct {
+	Machine machine.Machine `json:"machine"`
+	Commit  string          `json:"commit"`
+	Date    time.Time       `json:"date"`
+	Model   string          `json:"model"`
+	Kernels string          `json:"kernels"`
+	Threads int             `json:"threads"`
+	Packed  bool            `json:"packed,omitempty"`  // weights are copies on huge pages
+	Precise bool            `json:"precise,omitempty"` // activations are multiplied whole
+	Layout  string          `json:"layout"`
+	Index   string          `json:"index_layout"`
+	Chunk   int             `json:"chunk"` // new tokens of a prefill step
+	// What was asked of the plan: no dense attention, and one arithmetic for every row.
+	DenseOff      bool `json:"dense_off,omitempty"`
+	Deterministic bool `json:"deterministic,omitempty"`
+
+	Fill    string       `json:"fill"`
+	Load    Load         `json:"load"`
+	Experts []string     `json:"experts,omitempty"`        // where experts are and why
+	Plain   string       `json:"plain_launches,omitempty"` // why the latest pass that was to be a graph is none
+	Cells   []Cell       `json:"cells"`
+	Prompts []Prompt     `json:"prompts,omitempty"`
+	Flat    *Flat        `json:"flat,omitempty"`
+	Pause   *pause.Pause `json:"gc_pause,omitempty"`
+	Drafts  *Drafting    `json:"drafts,omitempty"`
+	Accept  []Accepting  `json:"draft_accept,omitempty"`
+	Peer    []Compared   `json:"peer,omitempty"`
+	Targets []Verdict    `json:"targets,omitempty"`
+}
+
+// MarshalJSON writes stages by name.
+func (s Stages) MarshalJSON() ([]byte, error) {
+	m := map[string]float64{}
+	for i, v := range s {
+		m[stageNames[i]] = v
+	}
+	return json.Marshal(m)
+}
+
+// UnmarshalJSON reads stages by name; unknown names are left out.
+func (s *Stages) UnmarshalJSON(b []byte) error {
+	m := map[string]float64{}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	for i, name := range stageNames {
+		s[i] = m[name]
+	}
+	return nil
+}
+
+// cell finds a measured cell.
+func (r *Report) cell(context, batch int) *Cell {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Context == context && c.Batch == batch && c.Skipped == "" {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package peak
+
+import (
+	"time"
+
+	"sparrow/internal/pool"
+)
+
+// Loop is a loop over registers alone: the highest arithmetic rate of one core with one kind of instruction.
+type Loop struct {
+	// Tier names the tier of package vec whose products use this instruction.
+	Tier string
+	// Instruction is its name.
+	Instruction string
+	// step is the operations of one round, rounds how many one call may run: a call holds its processor for less than
+	// 100 microseconds.
+	step   float64
+	rounds int
+	run    func(rounds int)
+}
+
+// LoopFor finds the loop of a tier.
+func LoopFor(tier string) (Loop, bool) {
+	for _, l := range loops() {
+		if l.Tier == tier {
+			return l, true
+		}
+	}
+	return Loop{}, false
+}
+
+// Rate runs the loop for about the given time and returns the best rate of its calls, in operations per second.
+func (l Loop) Rate(d time.Duration) float64 {
+	best := time.Duration(1 << 62)
+	for begin := time.Now(); ; {
+		start := time.Now()
+		l.run(l.rounds)
+		best = min(best, time.Since(start))
+		if time.Since(begin) >= d {
+			return l.step * float64(l.rounds) / best.Seconds()
+		}
+	}
+}
+
+// piece is how many bytes one item of a read covers: a few microseconds, so that workers end together.
+const piece = 1 << 17
+
+// Reader reads memory with several workers. One goroutine uses it at a time.
+type Reader struct {
+	pool    *pool.Pool
+	mem     []byte
+	streams int
+}
+
+// NewReader starts the workers.
+func NewReader(workers int) *Reader { return &Reader{pool: pool.New(workers)} }
+
+// Close stops them.
+func (r *Reader) Close() error { return r.pool.Close() }
+
+// Streams are the ways of reading that Time compares: pieces front to back, and in four streams at once.
+var Streams = [2]int{1, 4}
+
+// Time is how long one read of mem takes, in the better of both ways.
+func (r *Reader) Time(mem []byte) (time.Duration, error) {
+	best := time.Duration(1 << 62)
+	for _, streams := range Streams {
+		d, err := r.TimeStreams(mem, streams)
+		if err != nil {
+			return 0, err
+		}
+		best = min(best, d)
+	}
+	return best, nil
+}
+
+// TimeStreams is how long one read of mem takes in one of the ways.
+func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
+	r.mem, r.streams = mem, streams
+	start := time.Now()
+	err := r.pool.Run((len(mem)+piece-1)/piece, r)
+	return time.Since(start), err
+}
+
+// Do reads one piece.
+func (r *Reader) Do(_, item int) {
+	p := r.mem[item*piece:]
+	p = p[:min(len(p), piece)]
+	if r.streams == 1 {
+		read(p)
+		return
+	}
+	n := len(p) / r.streams &^ (line - 1)
+	if n > 0 {
+		readFour(p, n)
+	}
+	read(p[r.streams*n:])
+}
+
+// line is how many bytes the loops read at a time.
+const line = 512

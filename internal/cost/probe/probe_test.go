@@ -1,0 +1,87 @@
+package probe
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sparrow/internal/cost"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+)
+
+// ticking is a clock on which every product and every copy takes as long as it is told.
+type ticking struct {
+	at    time.Time
+	takes []time.Duration // the next ones
+	reads int
+}
+
+func (c *ticking) now() time.Time {
+	if c.reads++; c.reads%2 == 0 {
+		c.at = c.at.Add(c.takes[0])
+		c.takes = c.takes[1:]
+	}
+	return c.at
+}
+
+// The shortest time of each product gives its rate, in shares of the highest one.
+func TestHostOfKnownTimes(t *testing.T) {
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	const size, us = 4 << 20, time.Microsecond
+	clock := &ticking{takes: []time.Duration{7 * us, 5 * us}}
+	for _, d := range []time.Duration{100, 25, 200, 50, 250, 125} { // one row and sixteen of each format
+		clock.takes = append(clock.takes, 3*d*us, d*us)
+	}
+	h, err := prober{clock.now}.host(dev, 2, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cost.H200().CPU
+	want.Name, want.Cores, want.Dispatch = dev.Name(), 2, 5
+	want.Stream, want.Core = size/100., size/200.
+	want.One, want.Sixteen = [3]float64{1, 0.5, 0.4}, [3]float64{0.5, 0.25, 0.1}
+	if h != want || len(clock.takes) != 0 {
+		t.Errorf("%+v, %d times left; want %+v", h, len(clock.takes), want)
+	}
+	if _, err := Bus(dev, clock.now); !errors.Is(err, kernel.ErrUnsupported) {
+		t.Errorf("the bus of a CPU: %v", err)
+	}
+}
+
+// mover is a device with page-locked memory, whose copies take the time of a clock.
+type mover struct {
+	kernel.Device
+	written, syncs int
+	freed          bool
+}
+
+func (m *mover) HostAlloc(n int64) ([]byte, error) { return make([]byte, n), nil }
+func (m *mover) HostFree([]byte) error             { m.freed = true; return nil }
+func (m *mover) Collect([]byte, []kernel.Tensor) (kernel.Event, error) {
+	return nil, errors.New("nothing is read here")
+}
+func (m *mover) Write(t kernel.Tensor, src []byte) error { m.written += len(src); return nil }
+func (m *mover) Sync() error                             { m.syncs++; return nil }
+
+func TestBusOfKnownTimes(t *testing.T) {
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	const us = time.Microsecond
+	m := &mover{Device: dev}
+	clock := &ticking{takes: []time.Duration{9000 * us, 2000 * us, 30 * us, 17 * us}}
+	b, err := Bus(m, clock.now)
+	if want := (cost.Bus{Rate: copyBytes / 2e3, Wait: 17}); err != nil || b != want {
+		t.Errorf("%+v, %v; want %+v", b, err, want)
+	}
+	if m.written != repeats*(copyBytes+smallBytes) || m.syncs != 2*repeats || !m.freed {
+		t.Errorf("%d bytes written, %d times waited, freed %v", m.written, m.syncs, m.freed)
+	}
+}

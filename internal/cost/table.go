@@ -1,0 +1,183 @@
+package cost
+
+// Contest is the times of two ways to compute the same, at one size.
+type Contest struct {
+	Size          int
+	First, Second float64 // milliseconds
+}
+
+// Choices are times that plans choose by. Where two ways compute the same, plans take the one that these say is
+// faster, and reasons quote them. A test compares them with the documents.
+type Choices struct {
+	Device string
+	// Prompts are whole prompts of DeepSeek-V3.2 in one layer, ascending: keys, and times of attention in the dense and
+	// in the sparse form, neither with scores, means over bf16 and FP8 rows (BenchmarkShortPrompt in
+	// internal/attn/mla). None means that the dense form is taken wherever it is exact.
+	Prompts []Contest
+	// V4 are whole prompts of DeepSeek-V4-Flash in a layer of ratio 4: rows, and times of attention gathered and in
+	// place (BenchmarkPrompt in internal/attn/dual).
+	V4 []Contest
+	// Verify are scores of 8 rows of each request over 32,768 keys: rows of a group, and times in groups and split
+	// (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in internal/bench/cuda for 64).
+	Verify   Contest
+	Verified string // where and what that was
+	// Decodes are attention of decodes over 656-byte rows in each way to cut them, ascending (sparse_decode in
+	// internal/bench/cuda). None where rows are not cut.
+	Decodes []Decode
+}
+
+// Decode is microseconds of the attention of some rows over 2048 keys each: whole, and cut after every 256 or 512 keys.
+type Decode struct {
+	Rows                    int
+	Whole, Keys256, Keys512 float64
+}
+
+// DecodeHeads is the heads of those rows.
+const DecodeHeads = 128
+
+// Machine is what was measured on one machine.
+type Machine struct {
+	Choices
+	GPU  GPU
+	Link Link // between GPUs
+	Bus  Bus  // of each GPU
+	CPU  Host // beside them
+}
+
+// H200 is a machine with H200s and a host of 16 cores; a CPU that computes alone is in XeonChoices.
+func H200() Machine {
+	return Machine{Choices: h200Choices(), GPU: h200(), Link: nvlink(), Bus: pcie5(), CPU: xeon16()}
+}
+
+func h200Choices() Choices {
+	return Choices{
+		Device: "an H200",
+		Prompts: []Contest{{128, 0.0401, 0.0628}, {256, 0.0534, 0.108}, {512, 0.0919, 0.238}, {1024, 0.2, 0.604},
+			{2048, 0.491, 1.72}},
+		V4:     []Contest{{512, 0.0491, 0.0602}, {4096, 0.478, 0.696}, {13312, 1.64, 2.39}, {30720, 3.87, 5.64}},
+		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
+		Decodes: []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
+			{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
+			{128, 155.4, 235.3, 201.6}},
+	}
+}
+
+// XeonChoices are those of two cores of an Intel Xeon with AMX.
+func XeonChoices() Choices {
+	return Choices{
+		Device:  "two cores of a Xeon",
+		Prompts: []Contest{{128, 19.3, 52.3}, {256, 40.8, 103}, {512, 104, 253}, {1024, 238, 688}, {2048, 922, 2180}},
+		V4:      []Contest{{512, 45.4, 45.4}, {4096, 752, 850}, {13312, 2886, 3441}, {30720, 6818, 8693}},
+		Verify:  Contest{4, 9.5, 12.6}, Verified: "one core of a Xeon, 8 rows of a request",
+	}
+}
+
+// GPU is one GPU.
+type GPU struct {
+	Name        string
+	MemoryBytes int64
+	Launch      float64 // of a product or another kernel behind a kernel that it overlaps with
+	// Products ("Products"): weights are read at a rate that 64 rows lower, many rows are bound by arithmetic.
+	Weights, FP8, BF16 float64
+	Rows64             float64 // share that 64 rows add to the time of reading weights
+	// Experts ("Experts"): all four launches; operations of FP8 experts, and of those whose rows are bf16.
+	Experts, ExpertOps, WideExpertOps float64
+	// Experts of e2m1 ("DeepSeek-V4-Flash at full size"): bytes of few rows, operations of many.
+	NarrowExperts, NarrowExpertOps float64
+	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
+	Prompt                         float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
+	DenseOps                       float64 // dense attention
+	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
+	// row's, and of a prompt's row.
+	V4First, V4Row, V4Prompt float64
+	// Launches of a layer of DeepSeek-V4, counted, and what each takes beside the stages: so that a step of one row
+	// takes what was measured ("DeepSeek-V4-Flash at full size").
+	V4Launches, V4Launch float64
+	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
+	Keys, ScoreOps float64
+	Pick, Scores   float64 // a selection, and the rate at which it reads scores
+	// Everything else of a layer: norms, residual sums, quantisation, rotation, rows stored.
+	Rest, RestRow float64
+	Step          float64 // of a step, outside layers
+}
+
+// h200 is one H200.
+func h200() GPU {
+	return GPU{
+		Name: "H200", MemoryBytes: 139 << 30,
+		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
+		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
+		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
+		Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
+		V4Launches: 67, V4Launch: 1.5,
+		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
+		Rest: 18, RestRow: 0.22, Step: 40,
+	}
+}
+
+// Link joins GPUs.
+type Link struct {
+	Rate float64 // that a GPU receives
+	Wait float64 // of an all-reduce before its bytes count: two launches' worth of signals between GPUs
+}
+
+// nvlink is that of an HGX board with eight H200s: stated by its maker, not measured here.
+func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
+
+// Bus joins a GPU and its host.
+type Bus struct {
+	Rate float64 // of copies of page-locked memory
+	Wait float64 // of rows that go to the host's workers and come back, beside their bytes
+}
+
+// pcie5 is that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
+// synchronisation, 17 us, for each direction half.
+func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
+
+// Format is how the values of experts are stored.
+type Format uint8
+
+// The formats.
+const (
+	BF16 Format = iota
+	E4M3
+	E2M1
+)
+
+func (f Format) String() string { return [...]string{"bf16", "e4m3", "e2m1"}[f] }
+
+// Host is the CPU beside a GPU, with the memory that experts are stored in.
+type Host struct {
+	Name        string
+	Cores       int
+	MemoryBytes int64
+	Core        float64 // that one core reads out of memory
+	Stream      float64 // that all cores read at most
+	// Shares of that rate which products of one row and of 16 rows reach ("Many cores"), by format.
+	One, Sixteen [3]float64
+	Dispatch     float64 // of an operation on all workers
+	// Experts beside a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits: e2m1
+	// of one row at 54 GB/s behind 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were not
+	// measured so. Estimates of steps take these; placements compare the rates of products alone.
+	Inside, Wait float64
+}
+
+// xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks.md, "Many cores" and "Few rows").
+// Its memory is what was asked for.
+func xeon16() Host {
+	return Host{
+		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
+		Inside: 0.675, Wait: 85,
+		One: [3]float64{0.84, 0.72, 0.59}, Sixteen: [3]float64{0.64, 0.55, 0.40},
+	}
+}
+
+// Rate is what the cores read of weights of a format for that many rows. More than 16 rows are bound by arithmetic:
+// their time grows with their number.
+func (h *Host) Rate(f Format, rows float64) float64 {
+	share := h.One[f]
+	if rows > 1 {
+		share += (h.Sixteen[f] - h.One[f]) * (min(rows, 16) - 1) / 15
+	}
+	return min(float64(h.Cores)*h.Core, h.Stream) * share / max(rows/16, 1)
+}

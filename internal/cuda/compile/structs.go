@@ -1,0 +1,131 @@
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sparrow/internal/cuda/cubin"
+)
+
+// argStruct is a struct of the sources whose layout Go mirrors.
+type argStruct struct {
+	name      string
+	qualified string // with namespaces
+	fields    []string
+}
+
+// mirrored reports, by its name, whether a struct is passed from Go to the device.
+func mirrored(name string) bool {
+	return strings.HasSuffix(name, "Args") || strings.HasSuffix(name, "View")
+}
+
+var (
+	comments   = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	tokens     = regexp.MustCompile(`[A-Za-z_]\w*|[{};]|[^\sA-Za-z_{};]+`)
+	identifier = regexp.MustCompile(`[A-Za-z_]\w*`)
+	brackets   = regexp.MustCompile(`\[[^\]]*\]`)
+)
+
+// findStructs lists the argument structs that a source defines. It parses plain C members: one type, then one or more
+// names, arrays allowed. The compiler checks the result, because the generated facts name every struct and field.
+func findStructs(source string) ([]argStruct, error) {
+	source = comments.ReplaceAllString(source, " ")
+	at := tokens.FindAllStringIndex(source, -1)
+	word := func(i int) string {
+		if i < len(at) {
+			return source[at[i][0]:at[i][1]]
+		}
+		return ""
+	}
+	var found []argStruct
+	var scopes []string // one per open brace: the namespace's name, or nothing
+	for i := 0; i < len(at); i++ {
+		switch word(i) {
+		case "{":
+			scopes = append(scopes, "")
+		case "}":
+			if len(scopes) > 0 {
+				scopes = scopes[:len(scopes)-1]
+			}
+		case "namespace":
+			if word(i+2) == "{" {
+				scopes = append(scopes, word(i+1)+"::")
+				i += 2
+			}
+		case "struct":
+			name, open := structHead(word, i)
+			if !mirrored(name) || open < 0 {
+				continue
+			}
+			end := open + 1
+			for word(end) != "}" && word(end) != "" {
+				end++
+			}
+			if word(end) == "" {
+				return nil, fmt.Errorf("compile: struct %s does not end", name)
+			}
+			fields, err := structFields(source[at[open][1]:at[end][0]])
+			if err != nil {
+				return nil, fmt.Errorf("compile: struct %s: %w", name, err)
+			}
+			found = append(found, argStruct{name: name, qualified: strings.Join(scopes, "") + name, fields: fields})
+			i = end
+		}
+	}
+	return found, nil
+}
+
+// structHead reads the name behind the keyword at token i, past an alignas, and the token of the opening brace: -1
+// for a mere mention.
+func structHead(word func(int) string, i int) (name string, open int) {
+	for j := i + 1; j < i+8; j++ {
+		switch w := word(j); {
+		case w == "{":
+			return name, j
+		case w == ";" || w == "":
+			return name, -1
+		case identifier.MatchString(w) && w != "alignas":
+			name = identifier.FindString(w)
+		}
+	}
+	return name, -1
+}
+
+// structFields lists the member names of a struct's body in order.
+func structFields(body string) ([]string, error) {
+	var fields []string
+	for d := range strings.SplitSeq(body, ";") {
+		d = strings.TrimSpace(brackets.ReplaceAllString(d, ""))
+		if d == "" || strings.HasPrefix(d, "static") {
+			continue
+		}
+		if strings.ContainsAny(d, "(){}:") {
+			return nil, fmt.Errorf("member %q is not plain C", d)
+		}
+		for part := range strings.SplitSeq(d, ",") {
+			names := identifier.FindAllString(part, -1)
+			if len(names) == 0 {
+				return nil, fmt.Errorf("member %q has no name", d)
+			}
+			fields = append(fields, names[len(names)-1])
+		}
+	}
+	return fields, nil
+}
+
+// factSource is device code whose only effect is to place the structs' sizes and offsets in the image, where package
+// cubin reads them. __INTADDR__ is the compiler front end's constant form of an address of a member of a null object.
+func factSource(list []argStruct) string {
+	var b strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s[1] = {sizeof(%s)};\n", cubin.StructPrefix, s.name,
+			s.qualified)
+		for i, f := range s.fields {
+			fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s__%d__%s[2] = "+
+				"{(unsigned)__INTADDR__(&((%s*)0)->%s), sizeof(((%s*)0)->%s)};\n",
+				cubin.FieldPrefix, s.name, i, f, s.qualified, f, s.qualified, f)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,103 @@
+// Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
+//
+// In flows a name, out flow the bytes of a cubin (or of PTX, for devices newer than the cubin) and its entry in the
+// manifest. The files beside this one are written by the kernel build tool (go run ./cmd/kernelc) and must not be
+// edited.
+package image
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"sparrow/internal/cuda/cubin"
+)
+
+//go:embed manifest.json *.gz
+var files embed.FS
+
+// ErrUnknown is returned for an image or kernel that this build does not hold.
+var ErrUnknown = errors.New("image: not in this build")
+
+// Manifest says what the embedded images are.
+type Manifest struct {
+	Compiler string  `json:"compiler"` // name and version
+	Images   []Image `json:"images"`   // sorted by name
+}
+
+// Image is one compiled translation unit.
+type Image struct {
+	Name    string         `json:"name"`
+	Source  string         `json:"source"` // under the source root
+	Target  string         `json:"target"` // architecture of the cubin
+	Options []string       `json:"options"`
+	Files   []File         `json:"files"` // the source and everything it includes
+	Hash    string         `json:"hash"`  // of target, options and files: see Hash
+	Bytes   int            `json:"bytes"` // of the cubin, uncompressed
+	PTX     bool           `json:"ptx"`   // PTX is embedded too
+	Kernels []cubin.Kernel `json:"kernels"`
+	Structs []cubin.Struct `json:"structs"`
+}
+
+// Load reads the embedded manifest.
+var Load = sync.OnceValues(func() (*Manifest, error) {
+	b, err := files.ReadFile("manifest.json")
+	if err != nil {
+		return nil, fmt.Errorf("image: %w", err)
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("image: manifest: %w", err)
+	}
+	return m, nil
+})
+
+// Find is the image that holds a kernel, and the kernel's facts.
+func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
+	for i := range m.Images {
+		for j := range m.Images[i].Kernels {
+			if m.Images[i].Kernels[j].Name == kernel {
+				return &m.Images[i], &m.Images[i].Kernels[j], nil
+			}
+		}
+	}
+	return nil, nil, fmt.Errorf("kernel %q: %w", kernel, ErrUnknown)
+}
+
+// Cubin is the image's machine code.
+func (im *Image) Cubin() ([]byte, error) { return read(CubinFile(im.Name)) }
+
+// Text is the image's PTX, which the driver of a newer device can compile.
+func (im *Image) Text() ([]byte, error) {
+	if !im.PTX {
+		return nil, fmt.Errorf("PTX of image %q: %w", im.Name, ErrUnknown)
+	}
+	return read(PTXFile(im.Name))
+}
+
+// CubinFile is the name of the file that holds an image's machine code.
+func CubinFile(name string) string { return name + ".cubin.gz" }
+
+// PTXFile is the name of the file that holds an image's PTX.
+func PTXFile(name string) string { return name + ".ptx.gz" }
+
+func read(name string) ([]byte, error) {
+	b, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("image: %w", err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("image: %s: %w", name, err)
+	}
+	out, err := io.ReadAll(z)
+	if err != nil {
+		return nil, fmt.Errorf("image: %s: %w", name, err)
+	}
+	return out, nil
+}

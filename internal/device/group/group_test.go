@@ -1,0 +1,524 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/internal/testkit/await"
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+)
+
+// Invariants of this file: after a collective operation all ranks have the same bits, those of a sum in the order of
+// the ranks; a rank that fails, hangs or does something else ends the group with an error that names it, and nobody
+// waits for ever.
+
+// open is openBare that checks that closing the group leaves no goroutine behind.
+func open(t *testing.T, ranks int, o Options) *Group {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { await.Goroutines(t, before) })
+	return openBare(t, ranks, o)
+}
+
+// openBare makes a group of reference devices. synctest, where time-outs are tested, waits for goroutines itself.
+func openBare(t *testing.T, ranks int, o Options) *Group {
+	t.Helper()
+	devs := make([]kernel.Device, ranks)
+	for i := range devs {
+		devs[i] = &ref.Device{}
+	}
+	g, err := New(devs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil && !t.Failed() {
+			t.Log(err)
+		}
+	})
+	return g
+}
+
+// tensors are a tensor of each rank with random values of very different sizes, so that the order of sums matters.
+func tensors(t *testing.T, g *Group, random *rand.Rand, rows, cols int) []kernel.Tensor {
+	t.Helper()
+	out := make([]kernel.Tensor, g.Ranks())
+	for r := range out {
+		x, err := kernel.New(g.Device(r), kernel.F32, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range host.F32(x) {
+			host.F32(x)[i] = float32(random.NormFloat64() * math.Exp(random.NormFloat64()*4))
+		}
+		out[r] = x
+	}
+	return out
+}
+
+func clone(list []kernel.Tensor) [][]float32 {
+	out := make([][]float32, len(list))
+	for i, x := range list {
+		out[i] = append([]float32(nil), host.F32(x)...)
+	}
+	return out
+}
+
+// sum adds element i of all ranks in their order.
+func sum(all [][]float32, i int) float32 {
+	s := all[0][i]
+	for _, x := range all[1:] {
+		s += x[i]
+	}
+	return s
+}
+
+func TestCollectives(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 4, 8} {
+		g := open(t, ranks, Options{})
+		random := rand.New(rand.NewPCG(1, uint64(ranks)))
+		members := make([]kernel.Collective, ranks)
+		for r := range members {
+			members[r] = g.Member(r).Comm
+		}
+		for _, shape := range [][2]int{{1, 1}, {1, 7}, {3, 5}, {2, 128}, {17, 96}} {
+			rows, cols := shape[0], shape[1]
+			x, wide := tensors(t, g, random, rows, cols), tensors(t, g, random, rows, cols*ranks)
+			narrow := tensors(t, g, random, rows, cols)
+			first, before := clone(x), clone(wide)
+			must := func(name string, f func(rank int) error) {
+				t.Helper()
+				if err := g.Do(f); err != nil {
+					t.Fatalf("%s of %d ranks: %v", name, ranks, err)
+				}
+			}
+			check := func(name string, rank int, got []float32, want func(i int) float32) {
+				t.Helper()
+				for i, v := range got {
+					if w := want(i); math.Float32bits(v) != math.Float32bits(w) {
+						t.Fatalf("%s [%d, %d] of %d ranks: element %d of rank %d is %v, want %v", name, rows, cols,
+							ranks, i, rank, v, w)
+					}
+				}
+			}
+			must("reduce-scatter", func(r int) error {
+				return members[r].ReduceScatter(kernel.ReduceScatterArgs{Out: narrow[r], X: wide[r]})
+			})
+			for r := range ranks {
+				check("reduce-scatter", r, host.F32(narrow[r]), func(i int) float32 {
+					return sum(before, i/cols*cols*ranks+r*cols+i%cols)
+				})
+			}
+			must("all-gather", func(r int) error {
+				return members[r].AllGather(kernel.AllGatherArgs{Out: wide[r], X: x[r]})
+			})
+			for r := range ranks {
+				check("all-gather", r, host.F32(wide[r]), func(i int) float32 {
+					row, col := i/(cols*ranks), i%(cols*ranks)
+					return first[col/cols][row*cols+col%cols]
+				})
+			}
+			must("all-reduce", func(r int) error { return members[r].AllReduce(kernel.AllReduceArgs{X: x[r]}) })
+			for r := range ranks {
+				check("all-reduce", r, host.F32(x[r]), func(i int) float32 { return sum(first, i) })
+			}
+			// Of the rows each rank has some, one of them none.
+			bounds := make([]int, ranks+1)
+			for r := range ranks {
+				bounds[r+1] = min(bounds[r]+r, rows)
+			}
+			bounds[ranks] = rows
+			held := clone(wide)
+			must("share of rows", func(r int) error {
+				return members[r].ShareRows(kernel.ShareArgs{X: wide[r], Bounds: bounds})
+			})
+			for r := range ranks {
+				check("share of rows", r, host.F32(wide[r]), func(i int) float32 {
+					owner := 0
+					for i/(cols*ranks) >= bounds[owner+1] {
+						owner++
+					}
+					return held[owner][i]
+				})
+			}
+			from := ranks - 1
+			sent := clone(narrow)[from]
+			must("broadcast", func(r int) error {
+				return members[r].Broadcast(kernel.BroadcastArgs{X: narrow[r], From: from})
+			})
+			for r := range ranks {
+				check("broadcast", r, host.F32(narrow[r]), func(i int) float32 { return sent[i] })
+			}
+		}
+	}
+}
+
+// Ranks that come early and late, one operation after the other, never read what belongs to another operation.
+func TestRanksAtTheirOwnPace(t *testing.T) {
+	const ranks, rounds = 4, 300
+	g := open(t, ranks, Options{})
+	random := rand.New(rand.NewPCG(7, 7))
+	x := tensors(t, g, random, 3, 11)
+	err := g.Do(func(r int) error {
+		own := rand.New(rand.NewPCG(uint64(r), 1))
+		c := g.Member(r).Comm
+		for round := range rounds {
+			if own.IntN(20) == 0 {
+				time.Sleep(time.Duration(own.IntN(200)) * time.Microsecond)
+			}
+			for i := range host.F32(x[r]) {
+				host.F32(x[r])[i] = float32(round*ranks + r)
+			}
+			if err := c.AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+				return err
+			}
+			want := float32(round*ranks*ranks + ranks*(ranks-1)/2)
+			for i, v := range host.F32(x[r]) {
+				if v != want {
+					return fmt.Errorf("round %d, element %d of rank %d: %v, want %v", round, i, r, v, want)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A pass of several ranks allocates nothing.
+func TestPassesAllocateNothing(t *testing.T) {
+	g := open(t, 2, Options{})
+	random := rand.New(rand.NewPCG(5, 5))
+	x, wide := tensors(t, g, random, 4, 16), tensors(t, g, random, 4, 32)
+	members := []kernel.Collective{g.Member(0).Comm, g.Member(1).Comm}
+	pass := func(r int) error {
+		if err := members[r].AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+			return err
+		}
+		return members[r].AllGather(kernel.AllGatherArgs{Out: wide[r], X: x[r]})
+	}
+	n := testing.AllocsPerRun(50, func() {
+		if err := g.Do(pass); err != nil {
+			t.Error(err)
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations in a pass", n)
+	}
+}
+
+// reduce makes all ranks sum a tensor, after fault was called on each.
+func reduce(t *testing.T, g *Group, fault func(rank int) error) error {
+	t.Helper()
+	x := tensors(t, g, rand.New(rand.NewPCG(3, 3)), 2, 8)
+	return g.Do(func(r int) error {
+		if err := fault(r); err != nil {
+			return err
+		}
+		return g.Member(r).Comm.AllReduce(kernel.AllReduceArgs{X: x[r]})
+	})
+}
+
+func wantLost(t *testing.T, what string, err error, parts ...string) {
+	t.Helper()
+	if !errors.Is(err, kernel.ErrLost) {
+		t.Fatalf("%s: %v, want a lost device", what, err)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%s: %q does not say %q", what, err, p)
+		}
+	}
+}
+
+var errFault = errors.New("an injected fault")
+
+func TestARankThatFails(t *testing.T) {
+	g := open(t, 3, Options{})
+	err := reduce(t, g, func(r int) error {
+		if r == 1 {
+			return errFault
+		}
+		return nil
+	})
+	wantLost(t, "one rank fails", err, "rank 1 of 3 (ref)", errFault.Error())
+	wantLost(t, "afterwards", reduce(t, g, func(int) error { return nil }), "rank 1 of 3")
+}
+
+func TestARankThatPanics(t *testing.T) {
+	g := open(t, 2, Options{})
+	err := reduce(t, g, func(r int) error {
+		if r == 0 {
+			panic("broken")
+		}
+		return nil
+	})
+	wantLost(t, "one rank panics", err, "rank 0 of 2", "panic: broken")
+}
+
+func TestRanksThatAllFailGoOn(t *testing.T) {
+	g := open(t, 3, Options{})
+	err := reduce(t, g, func(int) error { return errFault })
+	if !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
+		t.Fatalf("all ranks fail: %v", err)
+	}
+	if err := reduce(t, g, func(int) error { return nil }); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestARankThatHangs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		f    func(g *Group, free chan struct{}) error
+		says []string
+	}{
+		{"before a collective operation", func(g *Group, free chan struct{}) error {
+			return reduce(t, g, func(r int) error {
+				if r == 2 {
+					<-free
+				}
+				return nil
+			})
+		}, []string{"rank 2 of 3 did not come to all-reduce of f32[2,8] within 60ms"}},
+		{"at the end", func(g *Group, free chan struct{}) error {
+			return g.Do(func(r int) error {
+				if r == 1 {
+					<-free
+				}
+				return nil
+			})
+		}, []string{"rank 1 of 3 did not end a pass within 60ms of the others"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := openBare(t, 3, Options{Timeout: 60 * time.Millisecond})
+				free := make(chan struct{})
+				begun := time.Now()
+				err := c.f(g, free)
+				wantLost(t, c.name, err, c.says...)
+				wantLost(t, "afterwards", g.Do(func(int) error { return nil }), c.says...)
+				if took := time.Since(begun); took < 60*time.Millisecond || took > 200*time.Millisecond {
+					t.Errorf("took %v", took)
+				}
+				close(free)
+			})
+		})
+	}
+}
+
+// Close does not wait for ever for a rank that hangs, and says that it is left.
+func TestCloseLeavesARankThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
+		free := make(chan struct{})
+		wantLost(t, "a hang", g.Do(func(r int) error {
+			if r == 1 {
+				<-free
+			}
+			return nil
+		}))
+		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) hangs") {
+			t.Errorf("closed with %v", err)
+		}
+		close(free)
+	})
+}
+
+func TestRanksThatDoNotAgree(t *testing.T) {
+	g := open(t, 2, Options{})
+	x := tensors(t, g, rand.New(rand.NewPCG(1, 1)), 2, 8)
+	err := g.Do(func(r int) error {
+		return g.Member(r).Comm.AllReduce(kernel.AllReduceArgs{X: x[r].Slice(0, r+1)})
+	})
+	wantLost(t, "other shapes", err, "rank 0 has come to all-reduce of f32[1,8] and rank 1 to all-reduce of f32[2,8]")
+}
+
+// Where one rank fails and another then does not end, the one that failed is named.
+func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
+		free := make(chan struct{})
+		defer close(free)
+		err := g.Do(func(r int) error {
+			if r == 0 {
+				<-free
+				return nil
+			}
+			return errFault
+		})
+		wantLost(t, "a rank that failed", err, "rank 1 of 2", errFault.Error())
+	})
+}
+
+// Compare finds a bit that differs between ranks; without it the first rank is believed.
+func TestCompare(t *testing.T) {
+	for _, compare := range []bool{false, true} {
+		g := open(t, 3, Options{Compare: compare})
+		b, err := g.Alloc(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := kernel.Tensor{Buf: b, DType: kernel.F32, Rows: 2, Cols: 8, Stride: 8}
+		if err := kernel.WriteF32(g, x, []float32{1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, 16)
+		if err := kernel.ReadF32(g, got, x); err != nil || got[2] != 3 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		host.Bytes(on(x, 2))[5] ^= 1
+		for name, read := range map[string]func() error{
+			"read": func() error { return kernel.ReadF32(g, got, x) },
+			"same": func() error { return g.Same(x) },
+		} {
+			err := read()
+			if !compare && name == "read" {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			wantLost(t, name, err, "byte 5 of 64", "rank 2 of 3")
+		}
+		g.Free(b)
+	}
+}
+
+// Rows move on every rank at once.
+func TestRowsMoveOnEveryRank(t *testing.T) {
+	g := open(t, 3, Options{Compare: true})
+	b, err := g.Alloc(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Free(b)
+	x := kernel.Tensor{Buf: b, DType: kernel.I32, Rows: 4, Cols: 1, Stride: 1}
+	y, rows := x, x
+	y.Off, rows.Off = 64, 128
+	for at, v := range map[*kernel.Tensor][]int32{&x: {5, 6, 7, 8}, &rows: {3, 0, 0, 2}} {
+		if err := kernel.WriteI32(g, *at, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Take(kernel.TakeArgs{Out: y, X: x, Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Copy(kernel.CopyArgs{Out: x, X: y}); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]int32, 4)
+	if err := kernel.ReadI32(g, got, x); err != nil || got[0] != 8 || got[1] != 5 || got[3] != 7 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	if _, err := New(nil, Options{}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("no ranks: %v", err)
+	}
+	g := open(t, 2, Options{})
+	x, err := kernel.New(g.Device(0), kernel.BF16, 2, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := g.Member(0).Comm
+	half := x
+	half.DType = kernel.F16
+	if err := c.ReduceScatter(kernel.ReduceScatterArgs{Out: half.Columns(0, 4), X: half}); !errors.Is(err,
+		kernel.ErrArgument) {
+		t.Errorf("a scattered sum of f16: %v", err)
+	}
+	if err := c.ShareRows(kernel.ShareArgs{X: x, Bounds: []int{0, 3, 2}}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("rows beyond the last: %v", err)
+	}
+	if err := c.AllReduce(kernel.AllReduceArgs{X: x.Columns(0, 4)}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("rows with gaps: %v", err)
+	}
+	if err := c.AllGather(kernel.AllGatherArgs{Out: x, X: x}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a gather of too few columns: %v", err)
+	}
+	if err := c.Broadcast(kernel.BroadcastArgs{X: x, From: 2}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a broadcast from a rank that is not there: %v", err)
+	}
+}
+
+// A rank hangs when it has stayed at one operation for the time-out, and goes on as long as it comes to another.
+func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
+	g := open(t, 2, Options{Timeout: time.Nanosecond})
+	w := newWatch([]*atomic.Uint64{g.Member(0).Beats, g.Member(1).Beats}, time.Nanosecond)
+	first := func(rank int) bool { return rank == 0 }
+	w.begin()
+	if w.stuck(first) {
+		t.Error("stuck at the first look")
+	}
+	for range 100 {
+		g.Member(1).Beats.Add(1)
+		if w.stuck(first) {
+			t.Fatal("a rank that goes on is stuck")
+		}
+	}
+	// Pages that the process reads meanwhile put it off.
+	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
+	if w.stuck(func(int) bool { return true }) {
+		t.Error("stuck while all ranks are here")
+	}
+	w.begin()
+	if w.stuck(first) {
+		t.Error("stuck at the first look of another wait")
+	}
+}
+
+// Sums of bf16 are made in float32, in the order of the ranks, and rounded once.
+func TestSumsOfBF16(t *testing.T) {
+	const ranks, n = 3, 51
+	list, random := Meet(ranks, time.Minute), rand.New(rand.NewPCG(5, 5))
+	x, want := make([]kernel.Tensor, ranks), make([]float32, n)
+	own := make([]kernel.Tensor, ranks) // of each rank: its columns of the sum
+	for r := range x {
+		own[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n/ranks), DType: kernel.BF16, Rows: 1, Cols: n / ranks,
+			Stride: n / ranks}
+		x[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n), DType: kernel.BF16, Rows: 1, Cols: n, Stride: n}
+		for i := range want {
+			v := num.BF16(float32(random.NormFloat64() * math.Exp(random.NormFloat64()*4)))
+			if host.U16(x[r])[i] = v; r == 0 {
+				want[i] = num.FromBF16(v)
+			} else {
+				want[i] += num.FromBF16(v)
+			}
+		}
+	}
+	var wait sync.WaitGroup
+	for r := range x {
+		wait.Go(func() {
+			if err := errors.Join(list[r].ReduceScatter(kernel.ReduceScatterArgs{Out: own[r], X: x[r]}),
+				list[r].AllReduce(kernel.AllReduceArgs{X: x[r]})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	for r := range x {
+		for i, v := range want {
+			if got := host.U16(x[r])[i]; got != num.BF16(v) {
+				t.Fatalf("element %d of rank %d is %#x, want %#x", i, r, got, num.BF16(v))
+			}
+			if got := host.U16(own[i/(n/ranks)])[i%(n/ranks)]; got != num.BF16(v) {
+				t.Fatalf("element %d of the scattered sum is %#x, want %#x", i, got, num.BF16(v))
+			}
+		}
+	}
+}

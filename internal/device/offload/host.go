@@ -1,0 +1,386 @@
+// Package offload computes experts that are in host memory, beside a device that has the others.
+//
+// Weights of experts flow in; out flow, for each layer, the kernel.HostExperts that a device is given when it prepares
+// the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
+// and its results go back by row and choice. Which experts are computed here is fixed when a model is loaded.
+package offload
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"sparrow/internal/device/host"
+	"sparrow/internal/sysmem"
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+)
+
+// Timeout is how long a device waits for the workers where Options.Timeout is 0. An exchange takes milliseconds;
+// weights that are not in memory yet are read from a disk.
+const Timeout = time.Minute
+
+// Options are the settings of a host.
+type Options struct {
+	// Timeout is how long a device waits for an answer.
+	Timeout time.Duration
+	// Awake keeps the workers from sleeping while a pass is enqueued: a device beside them waits for each exchange, and
+	// all cores but one are theirs.
+	Awake bool
+	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of what is free.
+	Memory int64
+}
+
+// Host holds the experts of layers that are in host memory, and computes them for devices. Prepare is called by one
+// goroutine; exchanges run on goroutines of the host.
+type Host struct {
+	dev     kernel.Device // computes; its memory is the host's
+	rows    kernel.ExpertRower
+	opts    Options
+	used    int64 // bytes of experts
+	counts  bool  // nothing is kept: the bytes are counted
+	mu      sync.Mutex
+	layers  []*layer
+	serving []*serving
+	lost    error
+
+	// Of the exchange in progress.
+	exchange  sync.Mutex
+	x, result kernel.Tensor // f32: rows of a mailbox that keeps another type
+	ids       kernel.Tensor // i32: numbers among the experts of the host
+	work      Work
+	seen      []bool // experts of the exchange
+}
+
+// Work is what a host has done.
+type Work struct {
+	Exchanges int64
+	Experts   int64         // of all exchanges, each that some row chose counted once
+	Bytes     int64         // of the weights of these
+	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
+}
+
+// Work is what the host has done so far.
+func (h *Host) Work() Work {
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	return h.work
+}
+
+// layer is the experts of a layer.
+type layer struct {
+	host    *Host
+	number  int
+	experts kernel.Experts
+	local   [2][]int32            // of decodes and of prompts: number of each among these, -1 where a device has it
+	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
+	each    int64                 // bytes of an expert
+}
+
+// serving is a mailbox that is answered.
+type serving struct {
+	box   *kernel.Mailbox
+	ended chan struct{}
+}
+
+// New makes a host of a device in host memory, which it closes.
+func New(dev kernel.Device, o Options) (*Host, error) {
+	rows, ok := dev.(kernel.ExpertRower)
+	if !ok || dev.Activation() != kernel.F32 {
+		return nil, fmt.Errorf("%w: experts in host memory computed by %s, supported are the CPU's kernels",
+			kernel.ErrUnsupported, dev.Name())
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = Timeout
+	}
+	if o.Memory <= 0 {
+		free := sysmem.Available()
+		o.Memory = free - free/8
+	}
+	return &Host{dev: dev, rows: rows, opts: o}, nil
+}
+
+// Rehearse is a host like this one that keeps no weights: Used says how many bytes they would take.
+func (h *Host) Rehearse() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
+
+// Used is the size of the experts in host memory, in bytes.
+func (h *Host) Used() int64 { return h.used }
+
+// Memory is how many bytes of experts the host may hold; 0 where the system does not report what is free.
+func (h *Host) Memory() int64 { return h.opts.Memory }
+
+// Fits says what is missing where experts of that many bytes are more than the host may hold.
+func (h *Host) Fits(bytes int64) error {
+	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
+		return nil
+	}
+	return fmt.Errorf("%w: experts in host memory take %s and may take %s: %s are missing; keep more experts on the "+
+		"device, or free memory", kernel.ErrMemory, unit.Bytes(bytes), unit.Bytes(h.opts.Memory),
+		unit.Bytes(bytes-h.opts.Memory))
+}
+
+// Prepare keeps the experts of a layer whose method is Computed, and is what the device computes with. The layer's
+// number is for messages.
+func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, error) {
+	own := w.Methods.Where(kernel.Computed)
+	if len(own) == 0 {
+		return nil, nil
+	}
+	some := w.Select(own)
+	if err := some.Check(); err != nil {
+		return nil, err
+	}
+	bytes := size(some)
+	l := &layer{host: h, number: number, each: bytes / int64(len(own))}
+	if h.used += bytes; h.counts {
+		return l, nil
+	}
+	if err := h.Fits(h.used); err != nil {
+		return nil, fmt.Errorf("layer %d: %w", number, err)
+	}
+	for phase := range l.local {
+		l.local[phase] = make([]int32, len(w.Gate))
+		for e := range w.Gate {
+			l.local[phase][e] = -1
+		}
+		for i, e := range own {
+			if w.Methods.Of(phase == 1)[e] == kernel.Computed {
+				l.local[phase][e] = int32(i)
+			}
+		}
+	}
+	err := some.OnHost(plain)
+	if err != nil {
+		return nil, err
+	}
+	if l.experts, err = h.dev.PrepareExperts(some); err != nil {
+		return nil, err
+	}
+	if w.Movable {
+		l.weights = &w
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.layers = append(h.layers, l)
+	return l, nil
+}
+
+// plain takes memory of the Go heap.
+func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
+
+// size is the bytes of experts.
+func size(w kernel.ExpertWeights) int64 {
+	var n int64
+	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
+		for _, m := range list {
+			n += int64(m.Data.Rows)*int64(m.Data.Cols)*int64(m.Data.DType.Size()) +
+				int64(m.Scale.Rows)*int64(m.Scale.Cols)*int64(m.Scale.DType.Size()) +
+				int64(m.Zero.Rows)*int64(m.Zero.Cols)
+		}
+	}
+	return n
+}
+
+// Layer is the layer's number.
+func (l *layer) Layer() int { return l.number }
+
+// Timeout is how long a device waits.
+func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
+
+// Swap gives the place of an expert to one that a device had.
+func (l *layer) Swap(in, out int) error {
+	h := l.host
+	if h.counts {
+		return nil
+	}
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	place := max(l.local[0][in], l.local[1][in])
+	if place < 0 { // fetched in both phases
+		return nil
+	}
+	dev, ok := h.dev.(kernel.ExpertReplacer)
+	if l.weights == nil || !ok {
+		return fmt.Errorf("%w: experts in host memory of layer %d (%s) were not prepared to be moved",
+			kernel.ErrUnsupported, l.number, h.dev.Name())
+	}
+	some := l.weights.Select([]int{out})
+	if err := some.OnHost(plain); err != nil {
+		return err
+	}
+	if err := dev.ReplaceExpert(l.experts, int(place), some); err != nil {
+		return err
+	}
+	for phase := range l.local {
+		l.local[phase][in], l.local[phase][out] = l.local[phase][out], l.local[phase][in]
+	}
+	return nil
+}
+
+// Serve answers what a device posts, on a goroutine of its own.
+func (l *layer) Serve(box *kernel.Mailbox) error {
+	h := l.host
+	if h.counts {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil {
+		return h.lost
+	}
+	s := &serving{box: box, ended: make(chan struct{})}
+	if w, ok := h.dev.(kernel.Waker); ok && h.opts.Awake {
+		box.Awake = w.KeepAwake
+	}
+	box.Begin()
+	h.serving = append(h.serving, s)
+	go func() {
+		defer close(s.ended)
+		for {
+			m, ok := box.Next()
+			if !ok {
+				return
+			}
+			box.Finish(h.guard(box, m))
+		}
+	}()
+	return nil
+}
+
+// guard names the host and the layer in errors, and turns a panic into one.
+func (h *Host) guard(box *kernel.Mailbox, m kernel.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+		if err != nil {
+			err = fmt.Errorf("experts in host memory of layer %d (%s): %w", m.Layer, h.dev.Name(), err)
+		}
+	}()
+	return h.answer(box, m)
+}
+
+// answer computes the host's experts of an exchange.
+func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	begun := time.Now()
+	l := h.find(m.Layer)
+	if l == nil || m.Rows < 0 || m.Top < 1 || m.Rows > box.Fit(m.Top) {
+		return fmt.Errorf("%w: %d rows of %d choices; %d rows of known layers are taken", kernel.ErrArgument, m.Rows,
+			m.Top, box.Fit(max(m.Top, 1)))
+	}
+	phase := 0
+	if m.Prompt {
+		phase = 1
+	}
+	ids, err := h.memory(&h.ids, kernel.I32, m.Rows, m.Top)
+	if err != nil {
+		return err
+	}
+	to, local := host.I32(ids), l.local[phase]
+	for i, e := range host.I32(box.IDs)[:m.Rows*m.Top] {
+		switch {
+		case int(e) >= len(local):
+			return fmt.Errorf("%w: row %d chose expert %d of %d", kernel.ErrArgument, i/m.Top, e, len(local))
+		case e < 0: // a row without a choice
+			to[i] = -1
+		default:
+			to[i] = local[e]
+		}
+	}
+	defer h.note(l, to, begun)
+	a := kernel.ExpertRowsArgs{Results: box.Results.Slice(0, m.Rows*m.Top), X: box.X.Slice(0, m.Rows), IDs: ids,
+		Experts: l.experts, Limit: m.Limit}
+	if box.Activation == kernel.F32 {
+		return h.rows.ExpertRows(a)
+	}
+	if a.X, err = h.memory(&h.x, kernel.F32, m.Rows, box.Hidden); err != nil {
+		return err
+	}
+	if a.Results, err = h.memory(&h.result, kernel.F32, m.Rows*m.Top, box.Hidden); err != nil {
+		return err
+	}
+	widen(a.X, box.X, to, m.Top)
+	if err := h.rows.ExpertRows(a); err != nil {
+		return err
+	}
+	narrow(box.Results, a.Results, to)
+	return nil
+}
+
+// note counts an exchange whose experts, of a layer, have these numbers.
+func (h *Host) note(l *layer, ids []int32, begun time.Time) {
+	if n := l.experts.Count(); len(h.seen) < n {
+		h.seen = make([]bool, n)
+	}
+	clear(h.seen)
+	experts := int64(0)
+	for _, e := range ids {
+		if e >= 0 && !h.seen[e] {
+			h.seen[e] = true
+			experts++
+		}
+	}
+	h.work.Exchanges++
+	if experts > 0 {
+		h.work.Experts += experts
+		h.work.Bytes += experts * l.each
+		h.work.Busy += time.Since(begun)
+	}
+}
+
+// find is the layer of a number.
+func (h *Host) find(number int) *layer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.layers {
+		if l.number == number {
+			return l
+		}
+	}
+	return nil
+}
+
+// memory is a tensor [rows, cols] in memory that is kept and grows.
+func (h *Host) memory(kept *kernel.Tensor, d kernel.DType, rows, cols int) (kernel.Tensor, error) {
+	if n := rows * cols; kept.Cols < n {
+		t, err := kernel.New(h.dev, d, 1, n+n/4)
+		if err != nil {
+			return t, err
+		}
+		*kept = t
+	}
+	t := *kept
+	t.Rows, t.Cols, t.Stride = rows, cols, cols
+	return t, nil
+}
+
+// closeWait is how long Close waits for workers that are in the middle of an exchange.
+const closeWait = 2 * time.Second
+
+// Close ends the goroutines and closes the device. Workers that hang keep it, and Close says so. A second call does
+// nothing.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	if h.lost != nil || h.counts {
+		h.mu.Unlock()
+		return nil
+	}
+	h.lost = fmt.Errorf("%w: the experts in host memory were closed", kernel.ErrLost)
+	list := h.serving
+	h.mu.Unlock()
+	for _, s := range list {
+		s.box.Close()
+	}
+	deadline := time.Now().Add(closeWait)
+	for _, s := range list {
+		select {
+		case <-s.ended:
+		case <-time.After(max(time.Until(deadline), time.Millisecond)):
+			return errors.New("offload: the workers of experts in host memory hang; they keep their threads and memory")
+		}
+	}
+	return h.dev.Close()
+}

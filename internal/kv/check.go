@@ -1,0 +1,187 @@
+package kv
+
+import (
+	"fmt"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Check walks the pool, its sequences and its prefix index and returns the first broken rule it meets. It takes time
+// in proportion to the size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
+func (p *Pool) Check() error {
+	if err := p.index.Check(); err != nil {
+		return fmt.Errorf("kv: %w", err)
+	}
+	c := checker{Pool: p, holders: make([]int32, p.cfg.Pages), place: make([]int, p.cfg.Pages),
+		free: make([]bool, p.cfg.Pages)}
+	for _, walk := range []func() error{c.sequences, c.freeList, c.states, c.windowStates} {
+		if err := walk(); err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	return nil
+}
+
+// checker is the scratch of one Check.
+type checker struct {
+	*Pool
+	holders []int32 // [Pages] page tables found to hold the page
+	place   []int   // [Pages] where in them, valid where holders > 0
+	free    []bool  // [Pages] found in the free list
+}
+
+// sequences: every open sequence fits its table, and closed ones hold nothing.
+func (c *checker) sequences() error {
+	for i, q := range c.open {
+		if q.slot != i {
+			return fmt.Errorf("sequence %d believes to be sequence %d", i, q.slot)
+		}
+		if err := c.sequence(q); err != nil {
+			return fmt.Errorf("sequence %d: %w", i, err)
+		}
+	}
+	for i, q := range c.closed {
+		if len(q.table) != 0 || len(q.tail) != 0 || q.length != 0 {
+			return fmt.Errorf("closed sequence %d still has %d pages and %d tokens", i, len(q.table), q.length)
+		}
+	}
+	return nil
+}
+
+func (c *checker) sequence(q *sequence) error {
+	size := c.cfg.PageTokens
+	if q.length < 0 || q.length > len(q.table)*size || len(q.tail) != q.length%size || q.reused > q.length {
+		return fmt.Errorf("%d tokens, %d reused, %d behind the last full page, in %d pages", q.length, q.reused,
+			len(q.tail), len(q.table))
+	}
+	for i, page := range q.table {
+		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages {
+			return fmt.Errorf("page %d at %d, want %d to %d", page, i, c.cfg.FirstPage, c.cfg.Pages-1)
+		}
+		if c.holders[page] > 0 && c.place[page] != i {
+			return fmt.Errorf("page %d at %d and at %d", page, c.place[page], i)
+		}
+		c.holders[page]++
+		c.place[page] = i
+		if err := c.entry(q, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry: a full page of a publishing sequence is stored behind the page before it; a page that can still be written
+// is private.
+func (c *checker) entry(q *sequence, i int) error {
+	page, parent := Page(q.table[i]), prefix.None
+	if i > 0 {
+		parent = Page(q.table[i-1])
+	}
+	stored := c.index.Has(page)
+	switch full := (i+1)*c.cfg.PageTokens <= q.length; {
+	case !full && (stored || c.refs[page] != 1):
+		return fmt.Errorf("page %d at %d is not full but shared by %d or stored", page, i, c.refs[page])
+	case full && q.publish && !stored:
+		return fmt.Errorf("page %d at %d is full but not stored", page, i)
+	case stored && !c.index.Follows(q.root, parent, page):
+		return fmt.Errorf("page %d at %d is stored, but not behind page %d", page, i, parent)
+	}
+	return nil
+}
+
+// freeList: no page is free twice.
+func (c *checker) freeList() error {
+	for _, page := range c.Pool.free {
+		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages || c.free[page] {
+			return fmt.Errorf("page %d is free twice or not a page to hand out", page)
+		}
+		c.free[page] = true
+	}
+	return nil
+}
+
+// states: every page is free, in use or cached, exactly one of them, and references count page tables.
+func (c *checker) states() error {
+	for i := range c.refs {
+		page, states := Page(i), 0
+		for _, is := range []bool{c.free[i], c.holders[i] > 0, c.index.IsIdle(page)} {
+			if is {
+				states++
+			}
+		}
+		want := 1
+		if i < c.cfg.FirstPage {
+			want = 0
+		}
+		if states != want {
+			return fmt.Errorf("page %d: free %t, in %d page tables, cached %t", page, c.free[i], c.holders[i],
+				c.index.IsIdle(page))
+		}
+		if c.refs[i] != c.holders[i] {
+			return fmt.Errorf("page %d has %d references and is in %d page tables", page, c.refs[i], c.holders[i])
+		}
+		if c.holders[i] == 0 && c.index.Has(page) != c.index.IsIdle(page) {
+			return fmt.Errorf("page %d is stored, but neither in use nor cached", page)
+		}
+	}
+	return nil
+}
+
+// windowStates: every window page is free, idle or in use, exactly one of them; a page that windows reach has one,
+// and pins count them; idle ones belong to pages that can be found again.
+func (c *checker) windowStates() error {
+	w := c.win
+	if w == nil {
+		return nil
+	}
+	pins := make([]int32, c.cfg.Pages)
+	for i, q := range c.open {
+		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first ||
+			len(q.windows) != len(q.table) {
+			return fmt.Errorf("sequence %d of %d tokens reaches back to page %d and has %d window pages for %d "+
+				"pages; want page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
+		}
+		for at, page := range q.table {
+			want := none
+			if at >= q.reached {
+				want = w.of[page]
+				pins[page]++
+			}
+			if q.windows[at] != want || at >= q.reached && want == none {
+				return fmt.Errorf("sequence %d has window page %d at %d, page %d has %d", i, q.windows[at], at, page,
+					w.of[page])
+			}
+		}
+	}
+	states := make([]int, c.cfg.Window.First+c.cfg.Window.Pages)
+	for _, x := range w.free {
+		states[x]++
+	}
+	idle := 0
+	for x := w.oldest; x != none; x = w.newer[x] {
+		states[x]++
+		idle++
+		if page := w.owner[x]; w.of[page] != x || w.pins[page] != 0 || !c.index.Has(page) {
+			return fmt.Errorf("idle window page %d of page %d, which has %d, is reached by %d and stored %t", x, page,
+				w.of[page], w.pins[page], c.index.Has(page))
+		}
+	}
+	for page, x := range w.of {
+		if w.pins[page] != pins[page] || pins[page] > 0 && (x == none || w.owner[x] != Page(page)) {
+			return fmt.Errorf("page %d has window page %d and %d pins, %d windows reach it", page, x, w.pins[page],
+				pins[page])
+		}
+		if pins[page] > 0 {
+			states[x]++
+		}
+	}
+	for x, n := range states {
+		if want := min(max(x-c.cfg.Window.First+1, 0), 1); n != want {
+			return fmt.Errorf("window page %d is in %d states, want %d", x, n, want)
+		}
+	}
+	if idle != w.idle {
+		return fmt.Errorf("%d idle window pages, %d counted", idle, w.idle)
+	}
+	return nil
+}

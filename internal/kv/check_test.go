@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// TestCheckFindsEveryBrokenRule breaks one rule at a time in a pool that has everything: shared pages, open pages,
+// reserved pages, cached pages, free pages and a closed sequence.
+func TestCheckFindsEveryBrokenRule(t *testing.T) {
+	type state struct {
+		*Pool
+		a, b *sequence // share their first page; a has an open page (at 2) and a reserved one (at 3)
+	}
+	build := func(t *testing.T) state {
+		p := newPool(t, Config{Pages: 16, FirstPage: 1, PageTokens: 2, Reuse: true})
+		cached, _ := fill(t, p, tokens(50, 4), OpenOptions{})
+		a, _ := fill(t, p, tokens(0, 5), OpenOptions{})
+		ok(t, a.Reserve(3))
+		b, _ := fill(t, p, append(tokens(0, 2), tokens(20, 3)...), OpenOptions{})
+		ok(t, cached.Close())
+		ok(t, p.Check())
+		return state{p, a.q, b.q}
+	}
+	for _, c := range []struct {
+		name string
+		hurt func(s state)
+		want string
+	}{
+		{"a sequence in the wrong place", func(s state) { s.a.slot++ }, "believes to be sequence"},
+		{"a closed sequence with a page", func(s state) { s.closed[0].table = append(s.closed[0].table, 3) },
+			"closed sequence 0 still has 1 pages"},
+		{"more tokens than room", func(s state) { s.a.length = 9; s.a.tail = s.a.tail[:1] }, "9 tokens"},
+		{"a negative length", func(s state) { s.a.length = -1 }, "-1 tokens"},
+		{"a tail that does not fit the length", func(s state) { s.a.tail = s.a.tail[:0] },
+			"0 behind the last full page"},
+		{"more tokens reused than there are", func(s state) { s.a.reused = 6 }, "6 reused"},
+		{"the reserved page in a table", func(s state) { s.a.table[3] = 0 }, "page 0 at 3"},
+		{"a page past the end in a table", func(s state) { s.a.table[3] = 16 }, "page 16 at 3"},
+		{"a page twice in a table", func(s state) { s.a.table[3] = s.a.table[2] }, "at 2 and at 3"},
+		{"a page at two places of two tables", func(s state) { s.b.table[2] = s.a.table[3] }, "at 2 and at 3"},
+		{"an open page in two tables", func(s state) { s.b.table[2] = s.a.table[2]; s.refs[s.a.table[2]]++ },
+			"is not full but shared"},
+		{"an open page that is stored", func(s state) { s.a.length -= 2 }, "is not full but shared"},
+		{"a full page that is not stored", func(s state) { s.index.Clear(nil) }, "is full but not stored"},
+		{"a stored page in a sequence of another salt", func(s state) { s.a.root = prefix.Hash{} },
+			"is stored, but not behind page -1"},
+		{"a stored page behind another than its parent", func(s state) {
+			s.b.table[1] = s.a.table[1]
+			s.b.table[0] = s.closedPage(t, 0)
+		}, "is stored, but not behind"},
+		{"a page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "free twice"},
+		{"the reserved page free", func(s state) { s.free = append(s.free, 0) }, "page 0 is free twice or not"},
+		{"a page past the end free", func(s state) { s.free = append(s.free, 16) }, "page 16 is free twice or not"},
+		{"a page in use and free", func(s state) { s.free = append(s.free, Page(s.a.table[3])) },
+			"free true, in 1 page tables"},
+		{"a cached page and free", func(s state) { s.free = append(s.free, Page(s.closedPage(t, 0))) },
+			"free true, in 0 page tables, cached true"},
+		{"a page lost", func(s state) { s.free = s.free[1:] }, "free false, in 0 page tables, cached false"},
+		{"a cached page in use", func(s state) { s.index.Drop(Page(s.a.table[1])) }, "cached true"},
+		{"a reference too many", func(s state) { s.refs[s.a.table[1]]++ }, "has 2 references and is in 1"},
+		{"a reference too few", func(s state) { s.refs[s.a.table[0]]-- }, "has 1 references and is in 2"},
+		{"a reference to the reserved page", func(s state) { s.refs[0]++ }, "page 0 has 1 references"},
+		{"a free page that is stored", func(s state) { s.index.Add(s.shared, prefix.None, s.free[0], tokens(70, 2)) },
+			"stored, but neither"},
+		{"a broken index", func(s state) { s.index.Drop(Page(s.a.table[0])) }, prefix.ErrCorrupt.Error()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := build(t)
+			c.hurt(s)
+			err := s.Check()
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, prefix.ErrCorrupt) ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// closedPage is the i-th page of the cached prompt.
+func (p *Pool) closedPage(t *testing.T, i int) int32 {
+	t.Helper()
+	pages, _ := p.index.Lookup(p.shared, tokens(50, 5), 1, nil)
+	return pages[i]
+}

@@ -1,0 +1,99 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Page is the number of a page.
+type Page = prefix.Page
+
+// Match says how much of a prompt was found in the cache and why not more.
+type Match = prefix.Match
+
+// Config describes a pool.
+type Config struct {
+	// Pages is the number of pages of cache memory, numbered from 0.
+	Pages int
+	// FirstPage is the first page handed out. Pages below it are left to others: rows of padding land in page 0 where
+	// FirstPage is 1.
+	FirstPage int
+	// PageTokens is the number of tokens in a page.
+	PageTokens int
+	// Window is the memory of rows that fall out of sight; the zero value is none.
+	Window Window
+	// Reuse keeps full pages for later prompts with the same beginning.
+	Reuse bool
+	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
+	Main, Index string
+	// Identity names whatever else the bytes of a page depend on, where pages leave the process: model, weights and
+	// arithmetic. It is part of what a page is known by.
+	Identity string
+	// Listener, when set, is called when pages become or cease to be reusable. Where it has a method Root(prefix.Hash),
+	// that is told the root of prompts without a salt first.
+	Listener prefix.Listener
+	// Keeper, when set, is told of pages whose rows can be kept elsewhere.
+	Keeper Keeper
+}
+
+// Keeper copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
+// pool.
+type Keeper interface {
+	// Stored: a page became reusable. Its rows stay as they are until Leaving is called for it.
+	Stored(Kept)
+	// Leaving: the rows of a reusable page, or its window rows, are overwritten by what is enqueued next. What is not
+	// copied before that is lost. Where the pool has window pages, pages that have lost theirs already are not
+	// reported again.
+	Leaving(Kept)
+}
+
+// Kept is a reusable page and where its rows are. Its tokens are valid during the call.
+type Kept struct {
+	prefix.Stored
+	Page   Page
+	Window int32 // its window page, negative where the pool has none
+}
+
+// Validate reports everything that is wrong with a configuration.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.PageTokens < 1 {
+		bad("pages of %d tokens, want at least 1", c.PageTokens)
+	}
+	if c.FirstPage < 0 {
+		bad("first page %d, want 0 or more", c.FirstPage)
+	}
+	if c.Pages <= max(c.FirstPage, 0) {
+		bad("%d pages of which the first %d are reserved, want at least one more", c.Pages, max(c.FirstPage, 0))
+	}
+	// Kernels address rows as page*PageTokens+row in 32 bits.
+	if c.PageTokens > 0 && c.Pages > math.MaxInt32/c.PageTokens {
+		bad("%d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
+	}
+	switch w := c.Window; {
+	case w.Pages < 0 || w.First < 0 || w.Pages > 0 && w.Tokens < 1:
+		bad("%d window pages from page %d on, of rows that see %d tokens, want 0 or more pages and at least one token",
+			w.Pages, w.First, w.Tokens)
+	case w.Pages > 0 && c.PageTokens > 0 && w.Pages < w.PerSequence(c.PageTokens):
+		bad("%d window pages, but a sequence alone needs %d", w.Pages, w.PerSequence(c.PageTokens))
+	case c.PageTokens > 0 && w.First+w.Pages > math.MaxInt32/c.PageTokens:
+		bad("%d window pages of %d tokens, want at most %d rows in all", w.First+w.Pages, c.PageTokens, math.MaxInt32)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
+}
+
+// Tag is what exported pages must be labelled with: rows of one layout read as another are garbage.
+type Tag struct {
+	Main, Index string
+	PageTokens  int
+}
+
+// String is the tag in one word.
+func (t Tag) String() string { return fmt.Sprintf("%s+%s/%d", t.Main, t.Index, t.PageTokens) }

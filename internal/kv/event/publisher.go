@@ -1,0 +1,273 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// ErrEndpoint is wrapped by errors about where to publish.
+var ErrEndpoint = errors.New("internal/kv/event: endpoint")
+
+// Config says where events are published.
+type Config struct {
+	// Endpoint is where subscribers connect, such as tcp://*:5557.
+	Endpoint string
+	// Replay is where they ask for what they missed; empty is the port after Endpoint's.
+	Replay string
+	// Salt is what readers know a page's salt by; nil tells salts as they are.
+	Salt func([]byte) string
+	// Log receives a line for each peer that is refused; nil is silent.
+	Log *slog.Logger
+}
+
+// Stats counts what was published. Counters only grow.
+type Stats struct {
+	Subscribers int
+	Sequence    uint64 // the latest number
+	Batches     int64  // numbered and sent
+	Dropped     int64  // frames that did not fit the queue of a subscriber
+	Replays     int64  // answered from the latest batches
+	Snapshots   int64  // the whole state, to those who joined or asked for more than is kept
+	Refused     int64  // connections that did not speak the protocol, or were too many
+}
+
+// Publisher publishes the changes of one cache.
+type Publisher struct {
+	log    *slog.Logger
+	queue  *queue
+	events net.Listener
+	replay net.Listener
+
+	mu     sync.Mutex
+	peers  map[*peer]bool // subscribers and those who ask for replays
+	closed bool
+
+	joined chan *peer        // subscribers that want the state
+	asked  chan replayAsk    // requests for a replay
+	stop   chan struct{}     // closed by Close
+	tasks  sync.WaitGroup    // goroutines of Run
+	topic  []byte            // set by Run, before any goroutine
+	now    func() time.Time  // replaced in tests
+	length int               // of a subscriber's queue
+	count  publisherCounters // any goroutine
+}
+
+type publisherCounters struct {
+	sequence                                      atomic.Uint64
+	batches, dropped, replays, snapshots, refused atomic.Int64
+}
+
+// New takes the ports. Changes are collected from now on and sent once Run has been called.
+func New(c Config) (*Publisher, error) {
+	host, port, err := parse(c.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	again, next := host, port+1
+	if port == 0 {
+		next = 0 // the system chooses both
+	}
+	if c.Replay != "" {
+		if again, next, err = parse(c.Replay); err != nil {
+			return nil, err
+		}
+	}
+	p := &Publisher{log: c.Log, queue: newQueue(c.Salt), peers: map[*peer]bool{}, joined: make(chan *peer),
+		asked: make(chan replayAsk), stop: make(chan struct{}), now: time.Now, length: maxQueued}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if p.events, err = listen(host, port); err != nil {
+		return nil, err
+	}
+	if p.replay, err = listen(again, next); err != nil {
+		return nil, errors.Join(err, p.events.Close())
+	}
+	return p, nil
+}
+
+// Addr and ReplayAddr are where it listens.
+func (p *Publisher) Addr() net.Addr       { return p.events.Addr() }
+func (p *Publisher) ReplayAddr() net.Addr { return p.replay.Addr() }
+
+// Listener takes the changes of the device's cache, or of another tier, from any goroutine.
+func (p *Publisher) Listener(m Medium) prefix.Listener { return listener{p.queue, m} }
+
+// parse reads tcp://HOST:PORT; a host of * is every address of the machine.
+func parse(endpoint string) (host string, port int, err error) {
+	address, ok := strings.CutPrefix(endpoint, "tcp://")
+	host, text, bad := net.SplitHostPort(address)
+	if port, err = strconv.Atoi(text); !ok || bad != nil || err != nil || port < 0 || port > 65535 || host == "" {
+		return "", 0, fmt.Errorf("%w: %q, want tcp://HOST:PORT such as tcp://*:5557", ErrEndpoint, endpoint)
+	}
+	if host == "*" {
+		host = ""
+	}
+	return host, port, nil
+}
+
+func listen(host string, port int) (net.Listener, error) {
+	if port > 65535 {
+		return nil, fmt.Errorf("%w: there is no port after 65535 for replays; name another", ErrEndpoint)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; choose another port, or end what listens there", ErrEndpoint, err)
+	}
+	return l, nil
+}
+
+// Topic is what subscribers filter by: kv@, a name of the server and the model's name.
+func Topic(id, model string) string { return "kv@" + id + "@" + model }
+
+// Run starts publishing under a topic. It is called once; Close ends it.
+func (p *Publisher) Run(topic string) {
+	p.topic = []byte(topic)
+	p.tasks.Go(func() { p.accept(p.events, p.subscriber) })
+	p.tasks.Go(func() { p.accept(p.replay, p.replayer) })
+	p.tasks.Go(p.publish)
+}
+
+// Close ends every connection.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.stop)
+	for each := range p.peers {
+		each.conn.Close()
+	}
+	p.mu.Unlock()
+	err := errors.Join(p.events.Close(), p.replay.Close())
+	p.tasks.Wait()
+	return err
+}
+
+// Stats is a snapshot of the counters.
+func (p *Publisher) Stats() Stats {
+	c := &p.count
+	s := Stats{Sequence: c.sequence.Load(), Batches: c.batches.Load(), Dropped: c.dropped.Load(),
+		Replays:   c.replays.Load(),
+		Snapshots: c.snapshots.Load(), Refused: c.refused.Load()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for each := range p.peers {
+		if each.subscribed() {
+			s.Subscribers++
+		}
+	}
+	return s
+}
+
+// publish owns the state, the numbers and the kept batches.
+func (p *Publisher) publish() {
+	known, kept := newState(), history{}
+	var out encoder
+	var list []change
+	// Readers of a server that ran here before forget what it had.
+	seq := uint64(p.now().UnixMicro())
+	out.cleared()
+	p.send(&kept, seq, out.batch(p.now()))
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.queue.wake:
+			list = p.queue.take(list)
+			known.apply(list, &out)
+			if payload := out.batch(p.now()); payload != nil {
+				seq++
+				p.send(&kept, seq, payload)
+			}
+		case to := <-p.joined:
+			known.whole(&out)
+			p.count.snapshots.Add(1)
+			to.push(p, frame{seq: seq, payload: out.batch(p.now())})
+		case ask := <-p.asked:
+			frames := kept.since(ask.from)
+			if ask.from < kept.oldest() {
+				known.whole(&out)
+				frames = []frame{{seq: seq, payload: out.batch(p.now())}}
+				p.count.snapshots.Add(1)
+			} else {
+				p.count.replays.Add(1)
+			}
+			ask.answer <- frames
+		}
+	}
+}
+
+// send keeps a batch and hands it to every subscriber.
+func (p *Publisher) send(kept *history, seq uint64, payload []byte) {
+	f := frame{seq, payload}
+	kept.add(f)
+	p.count.sequence.Store(seq)
+	p.count.batches.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for each := range p.peers {
+		if each.wants(p.topic) {
+			each.push(p, f)
+		}
+	}
+}
+
+// accept serves every connection until the listener is closed.
+func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			select {
+			case <-p.stop:
+				return
+			default:
+				// Such as too many open files: those who are connected go on.
+				p.log.Warn("no connection for cache events", "error", err)
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+		}
+		each := newPeer(c, p.length)
+		if !p.enter(each) {
+			p.count.refused.Add(1)
+			c.Close()
+			continue
+		}
+		p.tasks.Go(func() {
+			defer p.leave(each)
+			serve(each)
+		})
+	}
+}
+
+// maxPeers bounds connections, subscribers and replays together.
+const maxPeers = 256
+
+func (p *Publisher) enter(each *peer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.peers) >= maxPeers {
+		return false
+	}
+	p.peers[each] = true
+	return true
+}
+
+func (p *Publisher) leave(each *peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.peers, each)
+	each.conn.Close()
+}

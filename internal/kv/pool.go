@@ -1,0 +1,272 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Pool hands out pages. One goroutine uses it at a time.
+type Pool struct {
+	cfg   Config
+	index *prefix.Index
+	refs  []int32  // [Pages] page tables that hold the page
+	free  []Page   // the last one is handed out next
+	win   *windows // nil without window pages
+
+	open   []*sequence
+	closed []*sequence // kept with their tables for the next Open
+	peeked []int32     // pages Peek found and does not tell
+	shared prefix.Hash // root of prompts without a salt
+	salts  saltMemory
+	count  counters
+	told   teller // the index's listener
+}
+
+// teller adds what the index does not know to its events: the salt of the sequence that stores a page.
+type teller struct {
+	prefix.Listener
+	salt []byte
+}
+
+// Stored passes on a page that became reusable.
+func (t *teller) Stored(s prefix.Stored) {
+	s.Salt = t.salt
+	t.Listener.Stored(s)
+}
+
+// New makes a pool with every page free.
+func New(c Config) (*Pool, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Pool{cfg: c, refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
+	p.win = newWindows(c, p.leaving)
+	identity := p.Tag().String()
+	if c.Identity != "" {
+		identity += " " + c.Identity
+	}
+	indexed := prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: identity}
+	if c.Listener != nil {
+		p.told.Listener, indexed.Listener = c.Listener, &p.told
+	}
+	index, err := prefix.New(indexed)
+	if err != nil {
+		return nil, err
+	}
+	p.index, p.shared = index, index.Root(nil)
+	if l, ok := c.Listener.(interface{ Root(prefix.Hash) }); ok {
+		l.Root(p.shared)
+	}
+	for page := c.Pages - 1; page >= c.FirstPage; page-- {
+		p.free = append(p.free, Page(page))
+	}
+	return p, nil
+}
+
+// Tag labels pages exported from this pool.
+func (p *Pool) Tag() Tag {
+	return Tag{Main: p.cfg.Main, Index: p.cfg.Index, PageTokens: p.cfg.PageTokens}
+}
+
+// OpenOptions say how a prompt may use the cache.
+type OpenOptions struct {
+	// Salt separates tenants: pages are shared only between sequences with the same salt, and no reason a lookup gives
+	// tells anything about pages under another one. Empty is the space everybody without a salt shares.
+	Salt []byte
+	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their
+	// logits. 0 means 1: without the last token's row there is nothing to sample from.
+	Compute int
+}
+
+// Open starts a sequence and takes the stored pages its tokens begin with. Match.Tokens of them need not be computed;
+// the sequence's Len starts there.
+func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
+	root, err := p.root(o)
+	if err != nil {
+		return Sequence{}, Match{}, err
+	}
+	q := p.newSequence()
+	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
+	if p.cfg.Keeper != nil {
+		p.salts.note(root, o.Salt)
+	}
+	m := p.lookup(root, tokens, o, &q.table)
+	for _, page := range q.table {
+		p.hold(Page(page))
+	}
+	q.length, q.reused = m.Tokens, m.Tokens
+	q.adopt()
+	p.count.lookup(m)
+	return Sequence{q: q, generation: q.generation}, m, nil
+}
+
+// Peek says what Open would match, and changes nothing.
+func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
+	root, err := p.root(o)
+	if err != nil {
+		return Match{}, err
+	}
+	p.peeked = p.peeked[:0]
+	return p.lookup(root, tokens, o, &p.peeked), nil
+}
+
+// Chain is the hashes of the full pages of a prompt that need not be computed: what pages of it are known by outside
+// the pool.
+func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
+	root, err := p.root(o)
+	if err != nil || !p.cfg.Reuse {
+		return nil, err
+	}
+	limit := max(len(tokens)-max(o.Compute, 1), 0) / p.cfg.PageTokens
+	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
+}
+
+// Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
+// there would be to take. Nothing changes, and no lookup is counted.
+func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
+	if n < 0 {
+		return 0, 0, fmt.Errorf("%w: room for %d more tokens, want 0 or more", ErrArgument, n)
+	}
+	m, err := p.Peek(tokens, o)
+	if err != nil {
+		return 0, 0, err
+	}
+	available = p.Available()
+	for _, page := range p.peeked {
+		if p.index.IsIdle(Page(page)) {
+			available-- // shared instead of given up
+		}
+	}
+	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
+}
+
+// Available is how many pages Reserve could get: free ones and cached ones.
+func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
+
+// Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
+// reused.
+func (p *Pool) Reset() {
+	p.free = p.index.Clear(p.free)
+	for _, q := range p.open {
+		q.publish = false
+	}
+	for page := range p.refs {
+		// Nothing finds a page again: window pages that no window reaches are of no use.
+		if p.win != nil && p.win.pins[page] == 0 {
+			p.win.drop(Page(page))
+		}
+	}
+}
+
+func (p *Pool) root(o OpenOptions) (prefix.Hash, error) {
+	if o.Compute < 0 {
+		return prefix.Hash{}, fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrArgument,
+			o.Compute)
+	}
+	if len(o.Salt) == 0 {
+		return p.shared, nil
+	}
+	return p.index.Root(o.Salt), nil
+}
+
+func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]int32) (m Match) {
+	if !p.cfg.Reuse {
+		return Match{Prompt: len(tokens), Stop: prefix.StopOff}
+	}
+	*table, m = p.index.Lookup(root, tokens, max(o.Compute, 1), *table)
+	if p.win == nil {
+		return m
+	}
+	// A prompt can go on only where the rows its next token sees are still there: behind the longest such beginning.
+	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
+		m.Pages--
+		m.Tokens -= p.cfg.PageTokens
+		m.Stop, m.At = prefix.StopWindow, m.Tokens
+	}
+	*table = (*table)[:m.Pages]
+	return m
+}
+
+// ensure returns a *FullError unless n pages can be taken, with window pages where there are some.
+func (p *Pool) ensure(n int) error {
+	if n > p.Available() {
+		return &FullError{Needed: n, Free: len(p.free), Evictable: p.index.Idle()}
+	}
+	return p.win.ensure(n)
+}
+
+// take hands out a page; ensure has said that there is one.
+func (p *Pool) take() Page {
+	if len(p.free) == 0 {
+		page, ok := p.index.Oldest()
+		if !ok {
+			panic("kv: a page was taken without ensure")
+		}
+		if p.win == nil {
+			p.leaving(page, none)
+		} else if x := p.win.of[page]; x != none {
+			p.leaving(page, x)
+		}
+		p.index.Evict()
+		p.count.evictions++
+		p.win.drop(page)
+		p.free = append(p.free, page)
+	}
+	page := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	p.refs[page] = 1
+	return page
+}
+
+// saltMemory is the latest salts by root, for the keeper.
+type saltMemory struct {
+	byRoot map[prefix.Hash][]byte
+	bytes  int
+}
+
+// maxSaltBytes bounds the memory of the salts that are remembered; saltBytes is that of one beside its own bytes.
+const (
+	maxSaltBytes = 1 << 20
+	saltBytes    = 160
+)
+
+// note remembers the salt of a root.
+func (s *saltMemory) note(root prefix.Hash, salt []byte) {
+	if len(salt) == 0 || s.byRoot[root] != nil {
+		return
+	}
+	n := len(salt) + saltBytes
+	if s.byRoot == nil || s.bytes+n > maxSaltBytes {
+		*s = saltMemory{byRoot: map[prefix.Hash][]byte{}}
+	}
+	s.byRoot[root] = slices.Clone(salt)
+	s.bytes += n
+}
+
+// leaving tells the keeper that a page, or its window page, is about to be given up.
+func (p *Pool) leaving(page Page, window int32) {
+	if p.cfg.Keeper == nil {
+		return
+	}
+	if entry, ok := p.index.Entry(page); ok {
+		entry.Salt = p.salts.byRoot[entry.Root]
+		p.cfg.Keeper.Leaving(Kept{Stored: entry, Page: page, Window: window})
+	}
+}
+
+// hold adds a reference to a full page.
+func (p *Pool) hold(page Page) {
+	p.index.Hold(page)
+	p.refs[page]++
+}
+
+// release drops a reference. The last one makes the page cached or free.
+func (p *Pool) release(page Page) {
+	p.refs[page]--
+	if p.refs[page] == 0 && !p.index.Drop(page) {
+		p.win.drop(page)
+		p.free = append(p.free, page)
+	}
+}

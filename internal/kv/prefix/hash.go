@@ -1,0 +1,64 @@
+package prefix
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+)
+
+// Hash identifies a page by its content, everything before it, the layout and the salt. It is the same in every
+// process.
+type Hash [sha256.Size]byte
+
+// String is the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// domain keeps root hashes apart from page hashes and from other uses of SHA-256; the number changes with the rule.
+const domain = "sparrow/internal/kv/prefix/1"
+
+// hasher computes chained hashes in one reused buffer.
+type hasher struct {
+	sum func([]byte) [sha256.Size]byte // replaced in tests to force collisions
+	buf []byte
+}
+
+// root is the hash before the first page: SHA-256 over domain, identity and salt, each behind its length in 8 bytes so
+// that no two pairs spell the same bytes.
+func (h *hasher) root(identity string, salt []byte) Hash {
+	b := h.buf[:0]
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(domain)))
+	b = append(b, domain...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(identity)))
+	b = append(b, identity...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(salt)))
+	b = append(b, salt...)
+	h.buf = b
+	return h.sum(b)
+}
+
+// PageHash is the hash of a page of tokens behind the page, or root, that parent identifies.
+func PageHash(parent Hash, tokens []int32) Hash {
+	h := hasher{sum: sha256.Sum256}
+	return h.page(parent, tokens)
+}
+
+// Chain appends the hashes of the full pages of a prompt to chain: of its first pages, at most limit of them.
+func (ix *Index) Chain(root Hash, prompt []int32, limit int, chain []Hash) []Hash {
+	size := ix.cfg.PageTokens
+	for before, i := root, 0; i < min(limit, len(prompt)/size); i++ {
+		before = ix.hash.page(before, prompt[i*size:(i+1)*size])
+		chain = append(chain, before)
+	}
+	return chain
+}
+
+// page is the hash of a page of tokens behind parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes
+// per token.
+func (h *hasher) page(parent Hash, tokens []int32) Hash {
+	b := append(h.buf[:0], parent[:]...)
+	for _, t := range tokens {
+		b = binary.LittleEndian.AppendUint32(b, uint32(t))
+	}
+	h.buf = b
+	return h.sum(b)
+}

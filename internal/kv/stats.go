@@ -1,0 +1,66 @@
+package kv
+
+import "sparrow/internal/kv/prefix"
+
+// Stats is the state of a pool and what happened in it so far.
+type Stats struct {
+	// Pages = Free + Cached + Used; reserved pages are not counted.
+	Pages, Free, Cached, Used int
+	// Sequences is the number of open sequences.
+	Sequences int
+	// Lookups counts calls of Open, PromptTokens their tokens, ReusedTokens those found in the cache.
+	Lookups, PromptTokens, ReusedTokens int64
+	// Stops counts lookups by the reason they stopped.
+	Stops [prefix.Stops]int64
+	// Evictions counts cached pages given up to make room.
+	Evictions int64
+	// Windows = WindowsFree + WindowsIdle + those in use; idle ones belong to cached rows and are given up when needed.
+	Windows, WindowsFree, WindowsIdle int
+	// WindowEvictions counts idle window pages given up to make room.
+	WindowEvictions int64
+}
+
+// Usage is the share of pages in use, 0 to 1. Cached pages are not in use: they are given up when needed.
+func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
+
+// Add adds the counts of another pool.
+func (s *Stats) Add(o Stats) {
+	s.Pages, s.Free, s.Cached, s.Used = s.Pages+o.Pages, s.Free+o.Free, s.Cached+o.Cached, s.Used+o.Used
+	s.Sequences += o.Sequences
+	s.Lookups, s.PromptTokens, s.ReusedTokens = s.Lookups+o.Lookups, s.PromptTokens+o.PromptTokens,
+		s.ReusedTokens+o.ReusedTokens
+	for i, n := range o.Stops {
+		s.Stops[i] += n
+	}
+	s.Evictions, s.WindowEvictions = s.Evictions+o.Evictions, s.WindowEvictions+o.WindowEvictions
+	s.Windows, s.WindowsFree, s.WindowsIdle = s.Windows+o.Windows, s.WindowsFree+o.WindowsFree,
+		s.WindowsIdle+o.WindowsIdle
+}
+
+// Stats counts pages and events.
+func (p *Pool) Stats() Stats {
+	s := Stats{
+		Pages: p.cfg.Pages - p.cfg.FirstPage, Free: len(p.free), Cached: p.index.Idle(), Sequences: len(p.open),
+		Lookups: p.count.lookups, PromptTokens: p.count.prompt, ReusedTokens: p.count.reused, Stops: p.count.stops,
+		Evictions: p.count.evictions,
+	}
+	s.Used = s.Pages - s.Free - s.Cached
+	if w := p.win; w != nil {
+		s.Windows, s.WindowsFree, s.WindowsIdle, s.WindowEvictions = p.cfg.Window.Pages, len(w.free), w.idle,
+			w.evictions
+	}
+	return s
+}
+
+// counters only grow.
+type counters struct {
+	lookups, prompt, reused, evictions int64
+	stops                              [prefix.Stops]int64
+}
+
+func (c *counters) lookup(m Match) {
+	c.lookups++
+	c.prompt += int64(m.Prompt)
+	c.reused += int64(m.Tokens)
+	c.stops[m.Stop]++
+}

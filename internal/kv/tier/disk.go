@@ -1,0 +1,547 @@
+package tier
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Names below the folder of a disk cache. Whatever has another name is left alone.
+const (
+	pageSuffix      = ".page"
+	unfinishedStart = "unfinished-"
+)
+
+// diskQueue is how many pages wait for the disk; what comes then is not kept.
+const diskQueue = 64
+
+// disk keeps pages as files, one for each, named by their hashes. A file is written under another name and renamed, and
+// carries a checksum: one that a crash cut off is recognised and removed, so nothing waits for the disk to confirm.
+//
+// A file system may hang in any call. After openDisk one goroutine makes and removes files, others read them, and none
+// of them holds mu meanwhile: who only asks what there is never waits.
+type disk struct {
+	dir   string
+	most  int64 // bytes
+	spec  *Spec
+	hears prefix.Listener
+	log   *slog.Logger
+	lock  *os.File
+
+	ctx     context.Context // ends with the tier
+	stop    context.CancelFunc
+	writes  chan *Page
+	doom    chan struct{} // capacity 1; doomed is no longer empty
+	stopped chan struct{}
+	calls   atomic.Int64 // files that were made or removed
+
+	patience time.Duration                  // diskWait
+	load     func(*Page, prefix.Hash) error // read
+	unlink   func(prefix.Hash) error        // removes a page's file
+	reading  chan struct{}                  // one for each read that has not returned
+	late     atomic.Int32                   // of these, the ones that have not in time
+	reads    sync.WaitGroup                 // reads that nobody waits for
+
+	mu      sync.Mutex
+	pages   map[prefix.Hash]*list.Element // of prefix.Hash
+	order   list.List                     // used last in front
+	pending map[prefix.Hash]*Page         // in writes, which holds them: found there until their files are complete
+	doomed  []prefix.Hash                 // given up, and their files are to be removed
+	count   Count
+}
+
+// openDisk opens the folder of a disk cache, which it makes where there is none, and removes what is of no use in it.
+func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.Logger) (*disk, error) {
+	if bytes < int64(spec.Size()) {
+		return nil, fmt.Errorf("tier: a disk cache of %d bytes holds no page, which takes %d; allow more "+
+			"(--disk-cache-size)", bytes, spec.Size())
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("tier: the folder of the disk cache: %w", err)
+	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("tier: the disk cache %s is in use by another process, or cannot be locked: %w; give "+
+			"each server a folder of its own (--disk-cache)", dir, err)
+	}
+	d := &disk{dir: dir, most: bytes, spec: spec, hears: l, log: log, lock: lock, writes: make(chan *Page, diskQueue),
+		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
+		count: Count{Tier: "disk"}, patience: diskWait, doom: make(chan struct{}, 1),
+		reading: make(chan struct{}, mostReads)}
+	d.load = d.read
+	d.unlink = func(k prefix.Hash) error { return os.Remove(d.path(k)) }
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	if err := d.scan(); err != nil {
+		return nil, errors.Join(fmt.Errorf("tier: the disk cache: %w", err), lock.Close())
+	}
+	go d.write()
+	return d, nil
+}
+
+// scan reads the headers of the files that are there, oldest first, and removes those that are of no use.
+func (d *disk) scan() error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return err
+	}
+	type file struct {
+		at   time.Time
+		page prefix.Stored
+	}
+	var files []file
+	removed := 0
+	for _, e := range entries {
+		path := filepath.Join(d.dir, e.Name())
+		_, isPage := hashOf(e.Name())
+		if !isPage && !strings.HasPrefix(e.Name(), unfinishedStart) {
+			continue
+		}
+		info, err := e.Info()
+		if err == nil && isPage {
+			var page prefix.Stored
+			if page, err = d.header(path, info); err == nil {
+				files = append(files, file{info.ModTime(), page})
+				continue
+			}
+		}
+		if removed++; removed <= 3 {
+			d.log.Info("a file of the disk cache is of no use and is removed", "file", e.Name(), "reason", err)
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	for _, f := range files {
+		d.add(f.page)
+	}
+	d.log.Info("disk cache", "folder", d.dir, "pages", len(files), "removed", removed)
+	return nil
+}
+
+// header checks the header of a page's file.
+func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
+	if !info.Mode().IsRegular() {
+		return prefix.Stored{}, fmt.Errorf("%w: not a regular file", ErrDamaged)
+	}
+	f, _, err := openRegular(path)
+	if err != nil {
+		return prefix.Stored{}, err
+	}
+	defer f.Close()
+	head := make([]byte, d.spec.HeaderBytes())
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return prefix.Stored{}, err
+	}
+	page, err := d.spec.CheckHeader(head[:n], info.Size())
+	if k, _ := hashOf(filepath.Base(path)); err == nil && page.Hash != k {
+		err = fmt.Errorf("%w: its name is another page's", ErrOther)
+	}
+	return page, err
+}
+
+// hashOf is the page that a file name stands for.
+func hashOf(name string) (k prefix.Hash, ok bool) {
+	text, found := strings.CutSuffix(name, pageSuffix)
+	if !found || len(text) != hex.EncodedLen(len(k)) {
+		return k, false
+	}
+	n, err := hex.Decode(k[:], []byte(text))
+	return k, err == nil && n == len(k) && k.String() == text
+}
+
+func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
+
+// add notes a page whose file is complete, and gives up those used longest ago that there is no room for. The caller
+// holds mu, or nobody else has the tier yet.
+func (d *disk) add(p prefix.Stored) {
+	if d.pages[p.Hash] != nil {
+		return
+	}
+	d.pages[p.Hash] = d.order.PushFront(p.Hash)
+	d.hears.Stored(p)
+	for int64(d.order.Len())*int64(d.spec.Size()) > d.most {
+		d.count.Evicted++
+		d.remove(d.order.Back().Value.(prefix.Hash))
+	}
+}
+
+// remove gives a page up; its file goes soon. The caller holds mu.
+func (d *disk) remove(k prefix.Hash) {
+	e := d.pages[k]
+	if e == nil {
+		return
+	}
+	d.order.Remove(e)
+	delete(d.pages, k)
+	d.removeFile(k)
+	d.hears.Removed(k)
+}
+
+// removeFile queues the file of a page that was given up to be removed. The caller holds mu. Files are made by the
+// goroutine that removes them, so the queue holds no more than there are.
+func (d *disk) removeFile(k prefix.Hash) {
+	d.doomed = append(d.doomed, k)
+	select {
+	case d.doom <- struct{}{}:
+	default:
+	}
+}
+
+func (d *disk) Name() string { return "disk" }
+
+// Wants takes pages as they become reusable: they outlive the process.
+func (d *disk) Wants(k prefix.Hash, o Occasion) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return o == Stored && !d.has(k)
+}
+
+func (d *disk) Has(k prefix.Hash) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.has(k)
+}
+
+// has reports whether a page has a file or is on its way to one. The caller holds mu.
+func (d *disk) has(k prefix.Hash) bool { return d.pages[k] != nil || d.pending[k] != nil }
+
+// waiting is a page that is on its way to its file, with a reference, or nil.
+func (d *disk) waiting(k prefix.Hash) *Page {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.pending[k]
+	if p != nil {
+		p.Hold()
+	}
+	return p
+}
+
+// Put queues a page for the disk.
+func (d *disk) Put(p *Page) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil || d.has(p.Hash) {
+		return
+	}
+	p.Hold()
+	select {
+	case d.writes <- p:
+		d.pending[p.Hash] = p
+	default:
+		d.count.Dropped++
+		p.Drop()
+	}
+}
+
+// write writes queued pages and removes files until the tier closes, and what was queued by then.
+func (d *disk) write() {
+	defer close(d.stopped)
+	for open := true; open; {
+		select {
+		case p := <-d.writes:
+			d.keep(p)
+		case <-d.doom:
+		case <-d.ctx.Done():
+			for open = false; len(d.writes) > 0; { // nobody adds to it now
+				d.keep(<-d.writes)
+			}
+		}
+		d.sweep()
+	}
+}
+
+// sweep removes the files of pages that were given up, but for those that were stored again since.
+func (d *disk) sweep() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.doomed) > 0 {
+		k := d.doomed[0]
+		if d.doomed = d.doomed[1:]; d.pages[k] != nil {
+			continue
+		}
+		d.mu.Unlock()
+		err := d.unlink(k)
+		d.calls.Add(1)
+		d.mu.Lock()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.count.Failed++ // what stays is found and checked at the next start
+		}
+	}
+	d.doomed = nil
+}
+
+// keep writes a page and drops it.
+func (d *disk) keep(p *Page) {
+	defer p.Drop()
+	d.mu.Lock()
+	wanted := d.pending[p.Hash] == p // Clear may have come between
+	d.mu.Unlock()
+	if !wanted {
+		return
+	}
+	err := d.file(p)
+	d.calls.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wanted = d.pending[p.Hash] == p; wanted {
+		delete(d.pending, p.Hash)
+	}
+	switch {
+	case err != nil:
+		if d.count.Failed++; d.count.Failed == 1 {
+			d.log.Warn("a page could not be written to the disk cache", "folder", d.dir, "error", err)
+		}
+	case wanted:
+		d.count.Stored++
+		d.add(p.Stored)
+	case !d.has(p.Hash):
+		d.removeFile(p.Hash)
+	}
+}
+
+// file writes a page's file.
+func (d *disk) file(p *Page) (err error) {
+	f, err := os.CreateTemp(d.dir, unfinishedStart)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // what stays is removed at the next start
+		}
+	}()
+	_, err = f.Write(d.spec.AppendHeader(nil, p))
+	if err == nil {
+		_, err = f.Write(p.Data)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), d.path(p.Hash))
+}
+
+// Load reads files one after the other. A page that has none yet is handed over as it is.
+func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
+	deliver func(*Page) bool) (n int, why string) {
+	for ; n < len(keys); n++ {
+		begun, err := time.Now(), error(nil)
+		p := d.waiting(keys[n])
+		if p == nil {
+			if !d.Has(keys[n]) {
+				return n, notHeld
+			}
+			if p = room(ctx); p == nil {
+				return n, noMemory
+			}
+			begun = time.Now()
+			if err = d.readSoon(ctx, p, keys[n]); errors.Is(err, errHangs) {
+				return n, noAnswer
+			}
+		}
+		d.mu.Lock()
+		d.count.Busy += time.Since(begun)
+		if err != nil {
+			d.lose(keys[n], err)
+		} else {
+			d.count.Hits++
+			d.count.HitBytes += int64(len(p.Data))
+			if e := d.pages[keys[n]]; e != nil {
+				d.order.MoveToFront(e)
+			}
+		}
+		d.mu.Unlock()
+		if err != nil {
+			p.Drop()
+			return n, "damaged"
+		}
+		if !deliver(p) {
+			p.Drop()
+			return n, ""
+		}
+	}
+	return n, ""
+}
+
+// lose gives up a page that cannot be read. The caller holds mu.
+func (d *disk) lose(k prefix.Hash, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		d.count.Failed++ // somebody removed the file
+	} else {
+		d.count.Damaged++
+	}
+	d.log.Warn("a page of the disk cache cannot be used and is removed", "file", k.String()+pageSuffix, "error", err)
+	d.remove(k)
+}
+
+// openRegular opens a regular file to read it. It does not wait for whoever writes to a FIFO of that name.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: not a regular file", ErrDamaged)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// diskWait is how long the disk may take for a page.
+const diskWait = 5 * time.Second
+
+// closeShare divides diskWait: so long the disk may take for each file at the end.
+const closeShare = 5
+
+// errHangs is why a page does not come: a file system does not answer.
+var errHangs = errors.New("tier: the file system does not answer")
+
+// mostReads is how many files are read at a time. Each keeps a thread for as long as the file system does not answer.
+const mostReads = 16
+
+// readSoon fills a page from its file. Where the file system does not answer in time, or ctx ends, it returns errHangs,
+// and the page is dropped when the read returns. While one read is late nothing is asked of the disk.
+func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
+	timeout := time.NewTimer(d.patience)
+	defer timeout.Stop()
+	if d.late.Load() > 0 || !d.startRead(ctx, timeout.C) {
+		p.Drop()
+		return errHangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- d.load(p, k)
+		<-d.reading
+	}()
+	late := int32(0)
+	select {
+	case err := <-done:
+		return err
+	case <-timeout.C:
+		d.log.Warn("the disk cache does not answer; requests are computed until it does", "folder", d.dir)
+		late = 1
+	case <-ctx.Done():
+	}
+	d.late.Add(late)
+	d.reads.Go(func() {
+		<-done
+		p.Drop()
+		d.late.Add(-late)
+	})
+	return errHangs
+}
+
+// startRead waits for a place among the reads and reports whether there was one in time.
+func (d *disk) startRead(ctx context.Context, timeout <-chan time.Time) bool {
+	select {
+	case d.reading <- struct{}{}:
+		return true
+	case <-timeout:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// read fills a page from its file.
+func (d *disk) read(p *Page, k prefix.Hash) error {
+	f, info, err := openRegular(d.path(k))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := d.spec.read(p, k, f, info.Size()); err != nil {
+		return err
+	}
+	now := time.Now() // the order of use outlives the process; where it cannot be written the file counts as older
+	_ = os.Chtimes(d.path(k), now, now)
+	return nil
+}
+
+// read fills a page from size bytes of a reader and checks them. It reads nothing where size is wrong.
+func (s *Spec) read(p *Page, want prefix.Hash, r io.Reader, size int64) error {
+	if size != int64(s.Size()) {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, s.Size())
+	}
+	head := make([]byte, s.HeaderBytes())
+	if _, err := io.ReadFull(r, head); err != nil {
+		return err
+	}
+	found, err := s.CheckHeader(head, size)
+	if err == nil && found.Hash != want {
+		err = fmt.Errorf("%w: it is another page", ErrOther)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(r, p.Data); err != nil {
+		return err
+	}
+	p.Stored = found
+	return s.CheckRows(head, p.Data)
+}
+
+func (d *disk) Clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.pages {
+		d.remove(k)
+	}
+	clear(d.pending)
+	d.hears.Cleared()
+}
+
+func (d *disk) Count() Count {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.count
+	c.Pages = int64(d.order.Len())
+	c.Bytes = c.Pages * int64(d.spec.Size())
+	return c
+}
+
+// Close writes what is queued and waits for reads that nobody waits for, unless the disk does not answer, and gives the
+// folder up; its files stay. Nothing is read from the tier any more.
+func (d *disk) Close() error {
+	d.mu.Lock()
+	d.stop()
+	d.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-d.stopped
+		d.reads.Wait()
+	}()
+	for before := int64(-1); before != d.calls.Load(); {
+		before = d.calls.Load()
+		select {
+		case <-ended:
+			return d.lock.Close()
+		case <-time.After(d.patience / closeShare):
+		}
+	}
+	d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
+	return d.lock.Close()
+}
+
+// noMemory is why a page that is there does not come: no host memory was left for it in time.
+const noMemory = "no memory to load into"

@@ -1,0 +1,196 @@
+//go:build unix
+
+package tier
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/testkit/await"
+)
+
+// diskOf is the disk of a stack with pages in it.
+func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
+	t.Helper()
+	s := openStack(t, Options{HostBytes: 1 << 20, DiskDir: t.TempDir(), DiskBytes: 1 << 20}, spec)
+	list := chain(s, 1, pages)
+	keys := keysOf(list)
+	keep(t, s, list, Stored)
+	for _, each := range s.tiers {
+		if d, ok := each.(*disk); ok {
+			return d, s, keys
+		}
+	}
+	t.Fatal("the stack has no disk")
+	return nil, nil, nil
+}
+
+// load asks a disk for pages and says how many came.
+func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
+	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
+		p.Drop()
+		return true
+	})
+}
+
+// A FIFO in the place of a page's file is a damaged page: nobody waits for a writer, at the start or later.
+func TestAFIFOIsNoPage(t *testing.T) {
+	d, s, keys := diskOf(t, 2)
+	for _, k := range keys {
+		if err := os.Remove(d.path(k)); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(d.path(k), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, why := load(t.Context(), d, s, keys); n != 0 || why != "damaged" {
+		t.Errorf("%d pages came, then %q", n, why)
+	}
+	if _, _, err := openRegular(d.path(keys[1])); err == nil {
+		t.Error("a FIFO was opened")
+	}
+	if d.Count().Pages != 1 {
+		t.Errorf("%d pages are left", d.Count().Pages)
+	}
+}
+
+// A file system that does not answer keeps one thread, however many ask, and nobody waits for it at the end. When it
+// answers again it is asked again, and all memory comes back.
+func TestADiskThatHangs(t *testing.T) {
+	d, s, keys := diskOf(t, 2)
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	read := d.load
+	d.load = func(p *Page, k prefix.Hash) error {
+		asked <- struct{}{}
+		<-answers
+		return read(p, k)
+	}
+	d.patience = time.Millisecond
+	for range 20 {
+		if n, why := load(t.Context(), d, s, keys); n != 0 || why != noAnswer {
+			t.Fatalf("%d pages came, then %q", n, why)
+		}
+	}
+	if len(asked) != 1 {
+		t.Errorf("%d reads were begun, want one", len(asked))
+	}
+	close(answers)
+	await.True(t, "reads end", func() bool { return d.late.Load() == 0 && len(d.reading) == 0 })
+	d.patience = time.Hour
+	if n, why := load(t.Context(), d, s, keys); n != 2 {
+		t.Errorf("%d pages came after it answers again, then %q", n, why)
+	}
+	// Requests that leave while it hangs, and the end of the process.
+	answers = make(chan struct{})
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	for range 10 * mostReads {
+		if n, _ := load(ctx, d, s, keys); n != 0 {
+			t.Fatalf("%d pages came", n)
+		}
+	}
+	if n := len(d.reading); n == 0 || n > mostReads {
+		t.Errorf("%d reads go on, want some and at most %d", n, mostReads)
+	}
+	close(answers)
+	await.True(t, "reads end", func() bool { return len(d.reading) == 0 })
+}
+
+// While the file system hangs as a file is removed, others learn what the tier holds, store pages, clear it and close
+// it; the file goes when it answers.
+func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
+	d, s, keys := diskOf(t, 2)
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	unlink := d.unlink
+	d.unlink = func(k prefix.Hash) error {
+		asked <- struct{}{}
+		<-answers
+		return unlink(k)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Clear()
+		await.Value(t, "a file is removed", asked)
+		if s.Has(keys[0]) || d.Count().Pages != 0 {
+			t.Error("a page that was given up is there")
+		}
+		list := chain(s, 2, 1)
+		s.Keep(list[0], Stored)
+		if !d.Has(list[0].Hash) {
+			t.Error("a page that waits for its file is not there")
+		}
+		s.Clear()
+	}()
+	await.Value(t, "nobody waits for the file system", done)
+	if _, err := os.Stat(d.path(keys[0])); err != nil {
+		t.Error(err)
+	}
+	d.patience = time.Millisecond
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	close(answers)
+	await.Value(t, "the writer ends", d.stopped)
+	for _, k := range keys {
+		if _, err := os.Stat(d.path(k)); err == nil {
+			t.Errorf("the file of page %v is left", k)
+		}
+	}
+	d.lock, _ = lockFolder(d.dir) // the stack closes it again
+}
+
+// A page that is stored again before its file was removed keeps it.
+func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
+	d, s, keys := diskOf(t, 1)
+	s.host.Clear()
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	unlink := d.unlink
+	d.unlink = func(k prefix.Hash) error {
+		asked <- struct{}{}
+		<-answers
+		return unlink(k)
+	}
+	other := chain(s, 2, 1)
+	keep(t, s, other, Stored)
+	d.mu.Lock()
+	d.remove(other[0].Hash) // the writer waits in here
+	d.mu.Unlock()
+	await.Value(t, "a file is removed", asked)
+	d.mu.Lock()
+	d.remove(keys[0])
+	d.mu.Unlock()
+	again := chain(s, 1, 1)
+	s.Keep(again[0], Stored)
+	close(answers)
+	await.True(t, "the page is stored", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.pages[keys[0]] != nil && len(d.doomed) == 0
+	})
+	s.host.Clear()
+	if n, why := load(t.Context(), d, s, keys); n != 1 {
+		t.Errorf("%d pages came, then %q", n, why)
+	}
+}
+
+// A stack closes after the reads that nobody waits for: their pages come back.
+func TestCloseWaitsForReads(t *testing.T) {
+	d, s, keys := diskOf(t, 1)
+	d.load = func(*Page, prefix.Hash) error {
+		<-d.stopped
+		time.Sleep(20 * time.Millisecond) // a Close that does not wait for this read returns before
+		return os.ErrNotExist
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
+		t.Fatalf("%d pages came, then %q", n, why)
+	}
+	closeStack(t, s)
+}

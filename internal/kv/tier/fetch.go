@@ -1,0 +1,163 @@
+package tier
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier/resp"
+)
+
+// Fetch brings the pages of one prompt to host memory, in order, a few ahead of its reader.
+type Fetch struct {
+	stack *Stack
+	from  []Tier
+	keys  []prefix.Hash
+	wake  func()
+
+	ctx  context.Context
+	stop context.CancelFunc
+	free chan struct{} // one for each page that may be ready
+
+	mu     sync.Mutex
+	ready  []*Page
+	tiers  []string // where the pages came from, one for each that was ready
+	ended  bool
+	closed bool
+	why    string
+}
+
+// Fetch begins to bring pages back. wake is called, from another goroutine, when Next has something new to say.
+func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
+
+// FetchFrom is Fetch that asks another engine, at this host and port, for what is not held here.
+func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
+	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
+}
+
+// maxPeers bounds how many other engines are remembered.
+const maxPeers = 256
+
+// peer is another engine as a tier that is only read.
+func (s *Stack) peer(address string) Tier {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[address]
+	if p == nil {
+		p = newStore("peer", resp.Address{Host: address}, s.patience, s.outside, s.log)
+		p.least = 1
+		close(p.stopped) // nothing is written
+		if s.peers == nil || len(s.peers) >= maxPeers {
+			for _, other := range s.peers {
+				_ = other.Close() // its fetches go on; there is nothing to fail
+			}
+			s.peers = map[string]*store{}
+		}
+		s.peers[address] = p
+	}
+	return p
+}
+
+func (s *Stack) fetch(tiers []Tier, keys []prefix.Hash, wake func()) *Fetch {
+	f := &Fetch{stack: s, from: tiers, keys: keys, wake: wake, free: make(chan struct{}, s.window)}
+	f.ctx, f.stop = context.WithCancel(s.ctx)
+	s.mu.Lock()
+	s.fetches++
+	s.mu.Unlock()
+	s.wait.Go(f.run)
+	return f
+}
+
+// run asks the tiers, nearest first, for page after page.
+func (f *Fetch) run() {
+	var why []string
+	failed := map[string]string{} // what kept a tier from handing over a page that it held
+	for at := 0; at < len(f.keys) && f.ctx.Err() == nil; {
+		n := 0
+		why = why[:0]
+		for _, t := range f.from {
+			var reason string
+			n, reason = t.Load(f.ctx, f.keys[at:], f.stack.room, func(p *Page) bool { return f.deliver(p, t.Name()) })
+			if reason != "" && reason != notHeld {
+				failed[t.Name()] = reason
+			}
+			if n > 0 {
+				break
+			}
+			if earlier, ok := failed[t.Name()]; ok {
+				reason = earlier
+			}
+			if reason != "" {
+				f.stack.stopped(t.Name(), reason)
+				why = append(why, t.Name()+": "+reason)
+			}
+		}
+		if n == 0 {
+			break
+		}
+		at += n
+	}
+	f.mu.Lock()
+	f.ended, f.why = true, strings.Join(why, ", ")
+	f.mu.Unlock()
+	f.wake()
+}
+
+// deliver makes a page ready, once there is a place for it, and reports whether it did.
+func (f *Fetch) deliver(p *Page, tier string) bool {
+	select {
+	case f.free <- struct{}{}:
+	case <-f.ctx.Done():
+		return false
+	}
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return false
+	}
+	f.ready, f.tiers = append(f.ready, p), append(f.tiers, tier)
+	f.mu.Unlock()
+	f.wake()
+	return true
+}
+
+// Next is the next page, with a reference for the caller, and the name of its tier; nil where it is not there yet, or
+// will not come: then ended is set.
+func (f *Fetch) Next() (p *Page, tier string, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.ready) == 0 {
+		return nil, "", f.ended
+	}
+	p, tier = f.ready[0], f.tiers[0]
+	f.ready, f.tiers = f.ready[1:], f.tiers[1:]
+	<-f.free
+	return p, tier, false
+}
+
+// Why says, once the fetch has ended, what each tier said about the page that did not come; empty where all came.
+func (f *Fetch) Why() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.why
+}
+
+// Close ends the fetch and drops the pages that nobody took. A second call does nothing.
+func (f *Fetch) Close() {
+	f.stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.closed = true
+	for _, p := range f.ready {
+		p.Drop()
+	}
+	f.ready, f.tiers = nil, nil
+	f.stack.mu.Lock()
+	f.stack.fetches--
+	f.stack.mu.Unlock()
+}

@@ -1,0 +1,157 @@
+package tier
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/mmap"
+)
+
+// Allocator takes memory that pages are copied to and from, and gives it back: page-locked memory of a GPU. It is used
+// in Open and Close alone.
+type Allocator interface {
+	Take(bytes int) ([]byte, error)
+	Free([]byte) error
+}
+
+// plain is ordinary memory outside the Go heap.
+type plain struct{}
+
+func (plain) Take(bytes int) ([]byte, error) { return mmap.Memory(bytes) }
+func (plain) Free(b []byte) error            { return mmap.FreeMemory(b) }
+
+// Page is one page in host memory. Those who keep it count references; its memory goes back with the last one.
+type Page struct {
+	prefix.Stored        // its tokens are its own
+	Data          []byte // rows, then those of its window page
+
+	refs   atomic.Int32
+	memory *memory
+}
+
+// Hold adds a reference.
+func (p *Page) Hold() { p.refs.Add(1) }
+
+// Drop gives a reference back.
+func (p *Page) Drop() {
+	switch n := p.refs.Add(-1); {
+	case n == 0:
+		p.memory.give(p.Data)
+		p.Data = nil
+	case n < 0:
+		panic("tier: a page was dropped by somebody who did not hold it")
+	}
+}
+
+// slabBytes is how much memory is taken at a time.
+const slabBytes = 32 << 20
+
+// memory hands out room for pages. It grows up to a number of pages and is given back as a whole.
+type memory struct {
+	from Allocator
+	each int // bytes of a page
+	most int // pages
+
+	mu    sync.Mutex
+	slabs [][]byte
+	idle  [][]byte
+	made  int // pages that slabs hold
+	used  int
+}
+
+// take is a page with one reference, or nil where all memory is in use or the system has none left.
+func (m *memory) take() *Page {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.idle) == 0 && !m.grow() {
+		return nil
+	}
+	last := len(m.idle) - 1
+	p := &Page{Data: m.idle[last], memory: m}
+	m.idle = m.idle[:last]
+	m.used++
+	p.refs.Store(1)
+	return p
+}
+
+// grow takes one more slab. The caller holds mu.
+func (m *memory) grow() bool {
+	n := min(max(slabBytes/m.each, 1), m.most-m.made)
+	if n < 1 {
+		return false
+	}
+	slab, err := m.from.Take(n * m.each)
+	if err != nil {
+		m.most = m.made // the system has no more
+		return false
+	}
+	m.slabs = append(m.slabs, slab)
+	for i := range n {
+		m.idle = append(m.idle, slab[i*m.each:(i+1)*m.each:(i+1)*m.each])
+	}
+	m.made += n
+	return true
+}
+
+// fill takes all memory at once and reports whether it could.
+func (m *memory) fill() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most := m.most
+	for m.made < most {
+		if !m.grow() {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *memory) give(data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.idle = append(m.idle, data)
+	m.used--
+}
+
+// inUse is how many pages are held by anybody.
+func (m *memory) inUse() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// close gives all memory back, unless somebody still uses a page.
+func (m *memory) close() (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used > 0 {
+		return nil // memory that is in use must not go away; the process keeps it
+	}
+	for _, s := range m.slabs {
+		if e := m.from.Free(s); err == nil {
+			err = e
+		}
+	}
+	m.slabs, m.idle, m.made, m.most = nil, nil, 0, 0
+	return err
+}
+
+// wait is take for goroutines that can wait until another page is dropped. shed may free one.
+func (m *memory) wait(ctx context.Context, shed func() bool) *Page {
+	for {
+		if p := m.take(); p != nil {
+			return p
+		}
+		if shed() {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package tier
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Version is the version of the page format.
+const Version = 1
+
+// Fingerprint identifies weights.
+type Fingerprint [sha256.Size]byte
+
+// Weights are the names of the weights that an engine computes pages with. Reading all of them takes long, so that the
+// digest may become known while the engine runs.
+type Weights struct {
+	// Sampled covers names, shapes and some bytes of tensors. The hash of every page covers it, on every machine alike.
+	Sampled Fingerprint
+	// Local is Sampled with the sizes and times of the files: enough for this machine, where an edit changes the time.
+	Local Fingerprint
+	// Whole covers every byte; nil while that is not known. Pages leave the machine under this name alone.
+	Whole *Fingerprint
+	// Read finds Whole, where that is nil, and may take long; nil never finds it.
+	Read func(context.Context) (Fingerprint, error)
+}
+
+// Spec is what all pages of one engine have in common.
+type Spec struct {
+	Model   string // a name for people; Weights tell models apart
+	Weights Fingerprint
+	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
+	Whole bool
+	// Local are the same weights as an earlier process of this machine may have named them; zero is none.
+	Local Fingerprint
+	// Layout names everything else that the bytes of a page depend on: layouts of rows, what is drafted, arithmetic.
+	Layout     string
+	PageTokens int
+	Bytes      int // rows of a page, with those of its window page
+}
+
+// Errors of pages that cannot be used.
+var (
+	// ErrDamaged: bytes are missing or wrong.
+	ErrDamaged = errors.New("damaged")
+	// ErrOther: the page is whole, and of another version, model, weights, layout or prompt.
+	ErrOther = errors.New("not the page of this engine that was asked for")
+)
+
+// The header of a page; docs/format/page.md draws it. All numbers are little-endian.
+const (
+	magic        = "SPARROWP"
+	atVersion    = 8
+	atHeader     = 12 // bytes of the header
+	atBytes      = 16 // bytes behind it
+	atWeights    = 24
+	atRoot       = 56
+	atParent     = 88
+	atHash       = 120
+	atChecksum   = 152
+	atTokens     = 184 // number of tokens
+	atModelLen   = 188
+	atLayoutLen  = 190
+	atText       = 192 // model, layout, tokens
+	maxNameBytes = 512
+)
+
+// Validate reports a spec that no page can have.
+func (s *Spec) Validate() error {
+	if len(s.Model) > maxNameBytes || len(s.Layout) > maxNameBytes {
+		return fmt.Errorf("tier: names of %d and %d bytes for model and layout, want at most %d", len(s.Model),
+			len(s.Layout), maxNameBytes)
+	}
+	if s.PageTokens < 1 || s.Bytes < 1 || int64(s.Bytes) > math.MaxInt32 {
+		return fmt.Errorf("tier: pages of %d tokens and %d bytes, want at least one and at most %d bytes", s.PageTokens,
+			s.Bytes, math.MaxInt32)
+	}
+	return nil
+}
+
+// HeaderBytes is the size of the header of every page.
+func (s *Spec) HeaderBytes() int { return atText + len(s.Model) + len(s.Layout) + 4*s.PageTokens }
+
+// Size is the size of every page with its header.
+func (s *Spec) Size() int { return s.HeaderBytes() + s.Bytes }
+
+// AppendHeader appends the header of a page.
+func (s *Spec) AppendHeader(to []byte, p *Page) []byte {
+	first := len(to)
+	to = append(to, make([]byte, atText)...)
+	h := to[first:]
+	copy(h, magic)
+	binary.LittleEndian.PutUint32(h[atVersion:], Version)
+	binary.LittleEndian.PutUint32(h[atHeader:], uint32(s.HeaderBytes()))
+	binary.LittleEndian.PutUint64(h[atBytes:], uint64(len(p.Data)))
+	copy(h[atWeights:], s.Weights[:])
+	copy(h[atRoot:], p.Root[:])
+	copy(h[atParent:], p.Parent[:])
+	copy(h[atHash:], p.Hash[:])
+	binary.LittleEndian.PutUint32(h[atTokens:], uint32(len(p.Tokens)))
+	binary.LittleEndian.PutUint16(h[atModelLen:], uint16(len(s.Model)))
+	binary.LittleEndian.PutUint16(h[atLayoutLen:], uint16(len(s.Layout)))
+	to = append(append(to, s.Model...), s.Layout...)
+	for _, t := range p.Tokens {
+		to = binary.LittleEndian.AppendUint32(to, uint32(t))
+	}
+	h = to[first:]
+	sum := checksum(h, p.Data)
+	copy(h[atChecksum:], sum[:])
+	return to
+}
+
+// checksum is SHA-256 over a header, with zeros in place of the checksum, and what follows it.
+func checksum(header, data []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	h.Write(header[:atChecksum])
+	h.Write(sum[:])
+	h.Write(header[atChecksum+len(sum):])
+	h.Write(data)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// CheckHeader returns what a header says about its page, or why the page is of no use here. size is that of the whole
+// page. It does not read the rows: CheckRows does.
+func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
+	var none prefix.Stored
+	if len(header) < atText || string(header[:len(magic)]) != magic {
+		return none, fmt.Errorf("%w: %d bytes that do not begin like a page", ErrDamaged, len(header))
+	}
+	if v := binary.LittleEndian.Uint32(header[atVersion:]); v != Version {
+		return none, fmt.Errorf("%w: format version %d, this is %d", ErrOther, v, Version)
+	}
+	want := s.HeaderBytes()
+	if n := binary.LittleEndian.Uint32(header[atHeader:]); int64(n) != int64(want) {
+		return none, fmt.Errorf("%w: a header of %d bytes, not %d", ErrOther, n, want)
+	}
+	if n := binary.LittleEndian.Uint64(header[atBytes:]); n != uint64(s.Bytes) {
+		return none, fmt.Errorf("%w: rows of %d bytes, not %d", ErrOther, n, s.Bytes)
+	}
+	if size != int64(s.Size()) || len(header) < want {
+		return none, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, s.Size())
+	}
+	if w := Fingerprint(header[atWeights:atRoot]); w != s.Weights && (w != s.Local || s.Local == Fingerprint{}) {
+		return none, fmt.Errorf("%w: other weights", ErrOther)
+	}
+	model, layout := int(binary.LittleEndian.Uint16(header[atModelLen:])),
+		int(binary.LittleEndian.Uint16(header[atLayoutLen:]))
+	tokens := binary.LittleEndian.Uint32(header[atTokens:])
+	if int(tokens) != s.PageTokens || model != len(s.Model) || layout != len(s.Layout) ||
+		string(header[atText:atText+model]) != s.Model ||
+		string(header[atText+model:atText+model+layout]) != s.Layout {
+		return none, fmt.Errorf("%w: another model or layout", ErrOther)
+	}
+	found := prefix.Stored{Root: prefix.Hash(header[atRoot:atParent]), Parent: prefix.Hash(header[atParent:atHash]),
+		Hash: prefix.Hash(header[atHash:atChecksum]), Tokens: make([]int32, s.PageTokens)}
+	for i := range found.Tokens {
+		found.Tokens[i] = int32(binary.LittleEndian.Uint32(header[atText+model+layout+4*i:]))
+	}
+	if prefix.PageHash(found.Parent, found.Tokens) != found.Hash {
+		return none, fmt.Errorf("%w: its tokens do not have its hash", ErrDamaged)
+	}
+	return found, nil
+}
+
+// CheckRows compares a page, whose header was checked, with its checksum.
+func (s *Spec) CheckRows(header, data []byte) error {
+	sum := checksum(header[:s.HeaderBytes()], data)
+	if !slices.Equal(sum[:], header[atChecksum:atTokens]) {
+		return fmt.Errorf("%w: its bytes do not have its checksum", ErrDamaged)
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/unit"
+)
+
+// Options say which tiers there are; the zero value has none.
+type Options struct {
+	HostBytes int64  // host memory for pages that the device gives up
+	DiskDir   string // folder of the disk cache; empty is none
+	DiskBytes int64
+	StoreURL  string // of a store that speaks RESP; empty is none
+	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
+	KeepEarly bool
+	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
+	Pull bool
+	// Wait is how much time a request may lose by waiting for pages instead of computing them.
+	Wait time.Duration
+	// OnHost and OnDisk, where set, are told which pages are in host memory and in files, by any goroutine, one at a
+	// time. They must not wait. Pages of a store belong to all who share it.
+	OnHost, OnDisk prefix.Listener
+}
+
+// Any reports whether there is a tier.
+func (o *Options) Any() bool {
+	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
+}
+
+// Leave reports whether pages leave the process.
+func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o.Pull || o.KeepEarly }
+
+// Transit bounds the memory of pages on their way between the device and tiers other than host memory.
+const transitBytes = 256 << 20
+
+// Stack is the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait, except
+// Close.
+type Stack struct {
+	spec   Spec                 // of pages on this machine
+	whole  atomic.Pointer[Spec] // of pages that leave it; nil while not all weights are known
+	memory *memory
+	tiers  []Tier
+	host   *host
+	window int // pages that one fetch has ready
+
+	patience time.Duration // for an answer of a peer
+	log      *slog.Logger
+
+	ctx  context.Context // ends with the stack
+	stop context.CancelFunc
+	wait sync.WaitGroup // fetches, and who reads weights
+
+	mu      sync.Mutex
+	fetches int                         // that were not closed
+	stops   map[string]map[string]int64 // by tier and reason
+	peers   map[string]*store           // by address
+}
+
+// Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
+// needed; from a given one all memory is taken now.
+func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	lazy := from == nil
+	if lazy {
+		from = plain{}
+	}
+	hosted := int(o.HostBytes / int64(spec.Bytes))
+	transit := max(transitBytes/spec.Bytes, 8)
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, listener(o.OnHost)),
+		window: max(min(transit/4, 32), 1), patience: o.Wait, log: log,
+		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
+	s.host.early = o.KeepEarly
+	if spec.Whole {
+		s.Identify(spec.Weights)
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if !lazy && !s.memory.fill() {
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
+			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
+	}
+	if o.HostBytes > 0 {
+		s.tiers = append(s.tiers, s.host)
+	}
+	if o.DiskDir != "" {
+		d, err := openDisk(o.DiskDir, o.DiskBytes, &s.spec, listener(o.OnDisk), log)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.tiers = append(s.tiers, d)
+	}
+	if o.StoreURL != "" {
+		x, err := openStore(o.StoreURL, o.Wait, s.outside, log)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.tiers = append(s.tiers, x)
+	}
+	return s, nil
+}
+
+// Identify gives the digest of all weights once it is known: from then on pages may leave the machine. Pages on its
+// disk keep the name that they have.
+func (s *Stack) Identify(weights Fingerprint) {
+	spec := s.spec
+	spec.Weights, spec.Whole, spec.Local = weights, true, Fingerprint{}
+	s.whole.Store(&spec)
+}
+
+// IdentifyBy calls Identify with what read returns, which may take long.
+func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
+	s.wait.Go(func() {
+		weights, err := read(s.ctx)
+		switch {
+		case err == nil:
+			s.Identify(weights)
+			s.log.Info("all weights are read; pages of the cache may leave this machine")
+		case s.ctx.Err() == nil:
+			s.log.Warn("the weights could not be read to the end; pages of the cache stay on this machine", "error",
+				err)
+		}
+	})
+}
+
+// Identified reports whether all weights are known.
+func (s *Stack) Identified() bool { return s.whole.Load() != nil }
+
+// outside is the spec of pages that leave the machine, or nil.
+func (s *Stack) outside() *Spec { return s.whole.Load() }
+
+// Wants reports whether any tier would keep a page on this occasion.
+func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
+	for _, t := range s.tiers {
+		if t.Wants(k, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// Room is a page to be filled, with one reference, or nil where there is no memory for one.
+func (s *Stack) Room() *Page {
+	p := s.memory.take()
+	if p == nil && s.host.shed() {
+		p = s.memory.take()
+	}
+	return p
+}
+
+// room is Room for goroutines that can wait.
+func (s *Stack) room(ctx context.Context) *Page { return s.memory.wait(ctx, s.host.shed) }
+
+// Keep gives a filled page to the tiers that want it on one of these occasions, and drops it.
+func (s *Stack) Keep(p *Page, on ...Occasion) {
+	for _, t := range s.tiers {
+		if slices.ContainsFunc(on, func(o Occasion) bool { return t.Wants(p.Hash, o) }) {
+			t.Put(p)
+		}
+	}
+	p.Drop()
+}
+
+// Has reports whether a tier may hold a page.
+func (s *Stack) Has(k prefix.Hash) bool {
+	for _, t := range s.tiers {
+		if t.Has(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// Missed counts that no tier holds a page, and says so.
+func (s *Stack) Missed() string {
+	why := make([]string, len(s.tiers))
+	for i, t := range s.tiers {
+		reason := notHeld
+		if _, shared := t.(*store); shared && !s.Identified() {
+			reason = notKnown
+		}
+		s.stopped(t.Name(), reason)
+		why[i] = t.Name() + ": " + reason
+	}
+	return strings.Join(why, ", ")
+}
+
+// stopped counts why a tier did not hand over a page.
+func (s *Stack) stopped(tier, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stops[tier] == nil {
+		s.stops[tier] = map[string]int64{}
+	}
+	s.stops[tier][reason]++
+}
+
+// Clear gives up every page of every tier.
+func (s *Stack) Clear() {
+	for _, t := range s.tiers {
+		t.Clear()
+	}
+}
+
+// Counts is what each tier holds and did, nearest first.
+func (s *Stack) Counts() []Count {
+	out := make([]Count, len(s.tiers))
+	for i, t := range s.tiers {
+		out[i] = t.Count()
+		s.mu.Lock()
+		out[i].Stops = maps.Clone(s.stops[out[i].Tier])
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// Bytes is the most host memory that pages take.
+func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
+
+// PeerCount is what other engines gave, all of them together.
+func (s *Stack) PeerCount() Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := Count{Tier: "peer", Stops: maps.Clone(s.stops["peer"])}
+	for _, p := range s.peers {
+		c := p.Count()
+		all.Hits += c.Hits
+		all.HitBytes += c.HitBytes
+		all.Damaged += c.Damaged
+		all.Failed += c.Failed
+		all.Busy += c.Busy
+	}
+	return all
+}
+
+// Describe says where pages are kept, a line for each tier.
+func (s *Stack) Describe() []string {
+	var out []string
+	for _, t := range s.tiers {
+		switch x := t.(type) {
+		case *host:
+			out = append(out, fmt.Sprintf("host memory for %d pages (%s)", x.most,
+				unit.Bytes(int64(x.most)*int64(s.spec.Bytes))))
+		case *disk:
+			out = append(out, fmt.Sprintf("files in %s (%s)", x.dir, unit.Bytes(x.most)))
+		case *store:
+			out = append(out, "the store at "+x.at.Host)
+		}
+	}
+	return out
+}
+
+// Held is how many pages of host memory are in use, and how many fetches are open.
+func (s *Stack) Held() (pages, fetches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.memory.inUse(), s.fetches
+}
+
+// Close ends fetches and closes every tier. Pages that others still hold stay valid.
+func (s *Stack) Close() (err error) {
+	s.stop()
+	s.wait.Wait()
+	for _, t := range s.tiers {
+		err = errors.Join(err, t.Close())
+	}
+	for _, p := range s.peers {
+		err = errors.Join(err, p.Close())
+	}
+	return errors.Join(err, s.memory.close())
+}

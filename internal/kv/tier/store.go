@@ -1,0 +1,505 @@
+package tier
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier/resp"
+)
+
+const (
+	storeKeys  = "sparrow:page:2:" // before the beginning of the weights' digest and the hash of a page
+	storeQueue = 64                // pages that wait to be written; what comes then is not kept
+	storeAhead = 8                 // pages asked for before the first of them is read
+	storeIdle  = 8                 // connections kept open
+	storeKnown = 1 << 16           // pages remembered as being in the store
+	// storeTokens is from how many tokens on a store is asked: fewer are computed before it answers.
+	storeTokens = 256
+	// A store that failed is left alone for storePause, twice as long each time that it fails again.
+	storePause, storePauseMost = time.Second, 30 * time.Second
+	// writeTime bounds the time in which a page is written.
+	writeTime = 10 * time.Second
+)
+
+// store keeps pages in a store that several servers share and that speaks RESP. Pages are written behind, by one
+// goroutine; they are read on connections of the fetches.
+type store struct {
+	at   resp.Address
+	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
+	wait time.Duration // for an answer
+	log  *slog.Logger
+	// least is from how many tokens on the store is asked
+	least int
+
+	ctx     context.Context // ends with the tier
+	stop    context.CancelFunc
+	writes  chan *Page
+	stopped chan struct{}
+
+	mu      sync.Mutex
+	idle    []*resp.Conn
+	known   map[prefix.Hash]bool // true in the store, false damaged there
+	pending map[prefix.Hash]bool // in writes
+	down    time.Time            // it is left alone until then
+	full    time.Time            // nothing is written until then
+	pause   time.Duration
+	count   Count
+}
+
+func openStore(url string, wait time.Duration, spec func() *Spec, log *slog.Logger) (*store, error) {
+	at, err := resp.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("tier: the page store: %w (--page-store)", err)
+	}
+	s := newStore("store", at, wait, spec, log)
+	go s.write()
+	return s, nil
+}
+
+// newStore is a store that nothing writes to yet.
+func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spec, log *slog.Logger) *store {
+	s := &store{at: at, spec: spec, wait: wait, log: log, least: storeTokens, writes: make(chan *Page, storeQueue),
+		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
+		count: Count{Tier: name}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *store) Name() string { return s.count.Tier }
+
+// Wants takes pages as they become reusable, unless they are there.
+func (s *store) Wants(k prefix.Hash, o Occasion) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
+}
+
+// Has reports whether the store can be asked. After a failure one caller tries it, and others go on without.
+func (s *store) Has(prefix.Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spec() == nil {
+		return false
+	}
+	if s.pause == 0 {
+		return true
+	}
+	if now := time.Now(); now.After(s.down) {
+		s.down = now.Add(s.pause)
+		return true
+	}
+	return false
+}
+
+func (s *store) Put(p *Page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil || s.pending[p.Hash] {
+		return
+	}
+	p.Hold()
+	select {
+	case s.writes <- p:
+		s.pending[p.Hash] = true
+	default:
+		s.count.Dropped++
+		p.Drop()
+	}
+}
+
+// connect is a connection that was kept, or a new one where there is none or a new one is asked for.
+func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept bool, err error) {
+	s.mu.Lock()
+	if n := len(s.idle); n > 0 && !again {
+		c = s.idle[n-1]
+		s.idle = s.idle[:n-1]
+	}
+	s.mu.Unlock()
+	if c != nil {
+		return c, true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
+	c, err = resp.Dial(ctx, s.at)
+	return c, false, err
+}
+
+// giveBack keeps a connection all of whose replies were read.
+func (s *store) giveBack(c *resp.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.idle) < storeIdle && s.ctx.Err() == nil {
+		s.idle = append(s.idle, c)
+		return
+	}
+	c.Close()
+}
+
+// failed notes that the store did not answer as it should.
+func (s *store) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count.Failed++
+	if s.pause == 0 {
+		s.log.Warn("the page store fails; requests are computed and it is tried again later", "store", s.at.Host,
+			"error", err)
+	}
+	s.pause = min(max(2*s.pause, storePause), storePauseMost)
+	s.down = time.Now().Add(s.pause)
+	for _, c := range s.idle {
+		c.Close()
+	}
+	s.idle = nil
+}
+
+// answered notes that it did.
+func (s *store) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause > 0 {
+		s.log.Info("the page store answers again", "store", s.at.Host)
+	}
+	s.pause, s.down = 0, time.Time{}
+}
+
+// noAnswer is why pages of a store that is down, slow or broken do not come.
+const noAnswer = "does not answer"
+
+// notKnown is why pages do not come from other machines.
+const notKnown = "not asked until all weights are read"
+
+// keyOf is the key of a page in a store: pages of other weights have other keys.
+func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
+
+// keys is what the keys of all pages begin with.
+func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
+
+// Load asks for pages some ahead of the one that it reads.
+func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
+	deliver func(*Page) bool) (n int, why string) {
+	spec := s.spec()
+	if spec == nil {
+		return 0, notKnown
+	}
+	if len(keys)*spec.PageTokens < s.least {
+		return 0, fmt.Sprintf("not asked for fewer than %d tokens", s.least)
+	}
+	begun := time.Now()
+	defer func() {
+		s.mu.Lock()
+		s.count.Busy += time.Since(begun)
+		s.mu.Unlock()
+	}()
+	var l loading
+	var err error
+	for again := false; ; again = true {
+		var kept bool
+		l = loading{store: s, spec: spec, keys: keys}
+		why, kept, err = l.tryConnection(ctx, again, room, deliver)
+		// A connection that was kept may have been closed meanwhile: that says nothing about the store.
+		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.failed(err)
+	case err == nil && l.read > 0:
+		s.answered()
+	}
+	return l.delivered, why
+}
+
+// tryConnection loads on one connection.
+func (l *loading) tryConnection(ctx context.Context, again bool, room func(context.Context) *Page,
+	deliver func(*Page) bool) (why string, kept bool, err error) {
+	if l.conn, kept, err = l.connect(ctx, again); err != nil {
+		return noAnswer, kept, err
+	}
+	undo := context.AfterFunc(ctx, l.conn.Interrupt)
+	why, err = l.run(ctx, room, deliver)
+	if undone := undo(); undone && err == nil && l.asked == l.read && !l.rest {
+		l.giveBack(l.conn)
+	} else {
+		l.conn.Close()
+	}
+	return why, kept, err
+}
+
+// loading is one Load.
+type loading struct {
+	*store
+	spec                   *Spec
+	conn                   *resp.Conn
+	keys                   []prefix.Hash
+	asked, read, delivered int
+	rest                   bool // of a reply, that nobody reads: the connection is not kept
+}
+
+// run returns why it stopped. An error is one of the connection.
+func (l *loading) run(ctx context.Context, room func(context.Context) *Page, deliver func(*Page) bool) (string, error) {
+	ahead := 1 // a store that does not have the first page is not asked for others
+	for l.delivered < len(l.keys) {
+		if err := l.ask(ahead); err != nil {
+			return noAnswer, err
+		}
+		ahead = storeAhead
+		if err := l.conn.Deadline(time.Now().Add(l.wait)); err != nil {
+			return noAnswer, err
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		r, err := l.conn.Reply()
+		if err != nil {
+			return noAnswer, err
+		}
+		key := l.keys[l.read]
+		l.read++
+		switch {
+		case r.Kind == resp.Nil:
+			l.forget(key)
+			return notHeld, nil
+		case r.Kind != resp.Bulk:
+			return "answers with an error", r.Err()
+		case r.Len != int64(l.spec.Size()):
+			l.rest = true
+			l.damaged(key)
+			return "damaged", nil
+		}
+		p := room(ctx)
+		if p == nil {
+			l.rest = true
+			return noMemory, nil
+		}
+		if err := l.spec.read(p, key, l.conn, r.Len); err != nil {
+			p.Drop()
+			if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrOther) {
+				return noAnswer, err
+			}
+			l.rest = true
+			l.damaged(key)
+			return "damaged", nil
+		}
+		l.hit(key)
+		if !deliver(p) {
+			p.Drop()
+			return "", nil
+		}
+		l.delivered++
+	}
+	return "", nil
+}
+
+// ask sends the commands for pages until that many are on their way.
+func (l *loading) ask(ahead int) error {
+	var b []byte
+	for l.asked < len(l.keys) && l.asked-l.read < ahead {
+		b = resp.AppendCommand(b, -1, "GET", l.spec.keyOf(l.keys[l.asked]))
+		l.asked++
+	}
+	if b == nil {
+		return nil
+	}
+	if err := l.conn.Deadline(time.Now().Add(l.wait)); err != nil {
+		return err
+	}
+	return l.conn.Send(b)
+}
+
+func (s *store) hit(k prefix.Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count.Hits++
+	s.count.HitBytes += int64(s.spec().Bytes)
+	s.remember(k, true)
+}
+
+// remember notes that a page is in the store, or damaged there. The caller holds mu.
+func (s *store) remember(k prefix.Hash, whole bool) {
+	if len(s.known) >= storeKnown {
+		clear(s.known)
+	}
+	s.known[k] = whole
+}
+
+// forget notes that a page is not in the store.
+func (s *store) forget(k prefix.Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, k)
+}
+
+// damaged notes that a page must be written again.
+func (s *store) damaged(k prefix.Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count.Damaged++; s.count.Damaged == 1 {
+		s.log.Warn("the page store holds a page that is not what it should be; it is computed and written again",
+			"store", s.at.Host, "page", k)
+	}
+	s.remember(k, false)
+}
+
+// write writes queued pages until the tier closes.
+func (s *store) write() {
+	defer close(s.stopped)
+	for {
+		select {
+		case p := <-s.writes:
+			s.keep(p)
+		case <-s.ctx.Done():
+			for {
+				select {
+				case p := <-s.writes:
+					p.Drop()
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// keep writes a page, unless the store has it, and drops it.
+func (s *store) keep(p *Page) {
+	defer p.Drop()
+	defer func() {
+		s.mu.Lock()
+		delete(s.pending, p.Hash)
+		s.mu.Unlock()
+	}()
+	s.mu.Lock()
+	whole, known := s.known[p.Hash]
+	skip := time.Now().Before(s.down) || time.Now().Before(s.full)
+	if skip {
+		s.count.Dropped++
+	}
+	s.mu.Unlock()
+	if skip {
+		return
+	}
+	wrote, err := s.set(p, known && !whole)
+	var refused *resp.ServerError
+	switch {
+	case s.ctx.Err() != nil:
+	case errors.As(err, &refused):
+		s.refused(refused)
+	case err != nil:
+		s.failed(err)
+	default:
+		s.answered()
+		s.mu.Lock()
+		if wrote {
+			s.count.Stored++
+		}
+		s.remember(p.Hash, true)
+		s.mu.Unlock()
+	}
+}
+
+// refused notes that the store takes no page now: it is full, or a copy that is only read.
+func (s *store) refused(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count.Failed++; time.Since(s.full) > time.Minute {
+		s.log.Warn("the page store takes no pages; they are not kept there", "store", s.at.Host, "error", err)
+	}
+	s.full = time.Now().Add(storePause)
+}
+
+// set sends a page, and reports whether it did: one that is there is not sent again unless it is damaged.
+func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
+	for again := false; ; again = true {
+		c, kept, err := s.connect(s.ctx, again)
+		if err != nil {
+			return false, err
+		}
+		undo := context.AfterFunc(s.ctx, c.Interrupt)
+		wrote, err = s.setOn(c, p, damaged)
+		var refused *resp.ServerError
+		if undone := undo(); undone && (err == nil || errors.As(err, &refused)) {
+			s.giveBack(c)
+			return wrote, err
+		}
+		c.Close()
+		if !kept || s.ctx.Err() != nil { // one that was kept may have been closed meanwhile
+			return wrote, err
+		}
+	}
+}
+
+// setOn is set on one connection.
+func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
+	spec := s.spec()
+	key := spec.keyOf(p.Hash)
+	if err := c.Deadline(time.Now().Add(s.wait)); err != nil {
+		return false, err
+	}
+	if !damaged {
+		r, err := c.Do("EXISTS", key)
+		if err == nil && r.Kind != resp.Integer {
+			err = r.Err()
+		}
+		if err != nil {
+			return false, err
+		}
+		if r.Int > 0 {
+			return false, nil
+		}
+	}
+	if err := c.Deadline(time.Now().Add(writeTime)); err != nil {
+		return false, err
+	}
+	command := []string{"SET", key}
+	header := spec.AppendHeader(nil, p)
+	head := resp.AppendCommand(nil, int64(len(header)+len(p.Data)), command...)
+	if s.at.TTL > 0 {
+		head = resp.AppendCommand(nil, int64(len(header)+len(p.Data)), "SETEX", key,
+			strconv.Itoa(int(s.at.TTL.Seconds())))
+	}
+	if err := c.Send(append(head, header...), p.Data, []byte("\r\n")); err != nil {
+		return false, err
+	}
+	r, err := c.Reply()
+	if err == nil && r.Kind != resp.Status {
+		err = r.Err()
+	}
+	return err == nil, err
+}
+
+// Clear forgets what is there. The pages stay for others: those of other weights have other keys.
+func (s *store) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
+}
+
+func (s *store) Count() Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// Close ends writing at once: what is not written yet is lost.
+func (s *store) Close() error {
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	<-s.stopped
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.idle {
+		c.Close()
+	}
+	s.idle = nil
+	return nil
+}

@@ -1,0 +1,70 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+)
+
+// Occasion is when a page is offered to tiers.
+type Occasion uint8
+
+// The occasions.
+const (
+	Stored  Occasion = iota // it became reusable
+	Leaving                 // the device gives it up
+)
+
+// Tier keeps pages. Its methods may be called from any goroutine.
+type Tier interface {
+	// Name is a short word for logs and metrics.
+	Name() string
+	// Wants reports, without waiting, whether Put would keep a page on this occasion.
+	Wants(prefix.Hash, Occasion) bool
+	// Put keeps a page, or not. It holds the page itself and does not wait for files or the network.
+	Put(*Page)
+	// Has reports, without waiting, whether the tier may hold a page.
+	Has(prefix.Hash) bool
+	// Load hands over the pages of keys in order, with a reference each, until one is not there, the context ends, or
+	// deliver returns false. It returns how many it handed over and why not more.
+	Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page, deliver func(*Page) bool) (int,
+		string)
+	// Clear gives up every page.
+	Clear()
+	Count() Count
+	Close() error
+}
+
+// Count is what a tier holds and what happened to it so far.
+type Count struct {
+	Tier  string
+	Pages int64 // held now; 0 for a store, which others fill too
+	Bytes int64 // that these take
+
+	Hits     int64 // pages that came back
+	HitBytes int64
+	Stored   int64 // pages that it kept
+	Evicted  int64 // pages that it gave up to make room
+	Dropped  int64 // pages that it had no time or no room for
+	Damaged  int64 // pages that it held and that could not be used
+	Failed   int64 // calls that failed: files, network, or answers that make no sense
+	Busy     time.Duration
+	// Stops counts the times that it did not hand over the next page of a prompt, by reason.
+	Stops map[string]int64
+}
+
+// silent hears nothing.
+type silent struct{}
+
+func (silent) Stored(prefix.Stored) {}
+func (silent) Removed(prefix.Hash)  {}
+func (silent) Cleared()             {}
+
+// listener is a listener, or one that hears nothing.
+func listener(l prefix.Listener) prefix.Listener {
+	if l == nil {
+		return silent{}
+	}
+	return l
+}

@@ -1,0 +1,172 @@
+package model
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/record"
+)
+
+// Choices is where choices of a pass go beside what uses them, and what rows take instead of choosing. It does nothing
+// in a pass that neither records nor replays.
+type Choices struct {
+	out *Outputs
+	// What is given, in the input block.
+	rows, mixed kernel.Tensor // i32 [P, 1]: rows whose selections, and whose experts, are given; -1: none
+	selections  kernel.Tensor // i32 [P, selecting layers * K]
+	experts     kernel.Tensor // i32 [P, layers with experts * k]
+	weights     kernel.Tensor // f32, the same
+	shape       record.Shape
+
+	tally *Tally        // nil where choices are not counted
+	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
+}
+
+// NewChoices finds what is recorded in the outputs of a pass, and what is given in its inputs.
+func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choices {
+	if p.Replayed == 0 {
+		return Choices{out: out}
+	}
+	g := Choices{out: out, rows: in.Array(plan.ReplayRows), mixed: in.Array(plan.ReplayMixed),
+		selections: in.Array(plan.ReplaySelections), experts: in.Array(plan.ReplayExperts),
+		weights: in.Array(plan.ReplayWeights), shape: s}
+	g.weights.DType = kernel.F32 // the words are their bits
+	return g
+}
+
+// Count lets the pass count choices of experts; seen is how many tokens each row sees, 0 of rows that are padding. A
+// nil tally counts nothing.
+func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
+
+// part is the columns of layer i, where it is among the layers that count, each of which has n columns.
+func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.Tensor {
+	if t.Rows == 0 || !counts(i) {
+		return kernel.Tensor{}
+	}
+	at := 0
+	for l := range i {
+		if counts(l) {
+			at += n
+		}
+	}
+	return t.Columns(at, at+n)
+}
+
+// Tap is where layer i's selection goes.
+func (g *Choices) Tap(i int) attn.Tap {
+	t := attn.Tap{Rows: g.out.Rows, Places: g.rows}
+	if r := g.out.Recorded; i < len(r) {
+		t.Selected, t.Scores, t.Blocks = r[i].Selected, r[i].Scores, r[i].Blocks
+	}
+	t.Given = g.part(g.selections, i, g.shape.TopK, g.shape.Selects)
+	return t
+}
+
+// ExpertTap is where one layer's choice of experts goes beside the experts, and what replaces it. What is not given is
+// not done.
+type ExpertTap struct {
+	Rows             kernel.Tensor // i32 [R, 1]: rows that are recorded
+	Experts, Weights kernel.Tensor // i32 and f32 [R, k]: take their experts
+	Places           kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
+	GivenExperts     kernel.Tensor // i32 [P, k]
+	GivenWeights     kernel.Tensor // f32 [P, k]
+	Counts, Seen     kernel.Tensor // i32 [1, experts] and [T, 1]: counters of choices, and tokens that rows see
+}
+
+// Pass replaces chosen experts [T, k] and their weights, records and counts them.
+func (t *ExpertTap) Pass(list *kernel.Builder, experts, weights kernel.Tensor) {
+	if t.GivenExperts.Given() {
+		list.Add(kernel.PutArgs{Out: experts, X: t.GivenExperts, Rows: t.Places})
+		list.Add(kernel.PutArgs{Out: weights, X: t.GivenWeights, Rows: t.Places})
+	}
+	if t.Experts.Given() {
+		list.Add(kernel.TakeArgs{Out: t.Experts, X: experts, Rows: t.Rows})
+		list.Add(kernel.TakeArgs{Out: t.Weights, X: weights, Rows: t.Rows})
+	}
+	if t.Counts.Given() {
+		list.Add(kernel.TallyArgs{Counts: t.Counts, IDs: experts, Seen: t.Seen})
+	}
+}
+
+// ExpertTap is where layer i's choice of experts goes.
+func (g *Choices) ExpertTap(i int) ExpertTap {
+	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed, Counts: g.tally.layer(i), Seen: g.seen}
+	if r := g.out.Recorded; i < len(r) {
+		t.Experts, t.Weights = r[i].Experts, r[i].Weights
+	}
+	mixes := func(l int) bool { return g.shape.Layers[l].Experts }
+	t.GivenExperts = g.part(g.experts, i, g.shape.Chosen, mixes)
+	t.GivenWeights = g.part(g.weights, i, g.shape.Chosen, mixes)
+	return t
+}
+
+// KeepHidden records the residual rows behind layer i.
+func (g *Choices) KeepHidden(list *kernel.Builder, i int, rows kernel.Tensor) {
+	if r := g.out.Recorded; i < len(r) && r[i].Hidden.Given() {
+		list.Add(kernel.TakeArgs{Out: r[i].Hidden, X: rows, Rows: g.out.Rows})
+	}
+}
+
+// FillChoices lists the rows that are recorded, request after request, and writes what replayed rows are given.
+func (in *Input) FillChoices(block attn.Block) error {
+	if err := block.FillRecorded(in.Batch.Batch); err != nil {
+		return err
+	}
+	if in.Plan.Replayed == 0 {
+		return nil
+	}
+	at := 0
+	for r := range in.Batch.Batch.Requests {
+		q := &in.Batch.Batch.Requests[r]
+		for t := q.ReplayFrom; t < q.ReplayFrom+q.Replays; t++ {
+			row, err := attn.RowOf(in.Plan, r, t)
+			if err != nil {
+				return err
+			}
+			position := in.Batch.Batch.FirstPosition(in.Config, r) + t
+			x := replayedRow{at: at, row: row, position: position}
+			if err := in.fillGiven(block, in.Replays[r], x); err != nil {
+				return fmt.Errorf("request %d: %w", r, err)
+			}
+			at++
+		}
+	}
+	return nil
+}
+
+// replayedRow is one replayed row: its place among them, its row of the pass and its position in the sequence.
+type replayedRow struct {
+	at       int
+	row      int32
+	position int
+}
+
+// fillGiven writes what one row is given.
+func (in *Input) fillGiven(block attn.Block, from *record.Replay, g replayedRow) error {
+	part := func(name plan.ArrayName) []int32 {
+		n := in.Plan.Input(name).Cols
+		return block.Array(name)[g.at*n : (g.at+1)*n]
+	}
+	if in.Plan.Replay.Selections {
+		place := part(plan.ReplayRows)
+		if place[0] = -1; from.Selections {
+			place[0] = g.row
+			if err := from.FillSelections(part(plan.ReplaySelections), g.position, in.dense(g.row)); err != nil {
+				return err
+			}
+		}
+	}
+	if in.Plan.Replay.Experts {
+		place := part(plan.ReplayMixed)
+		if place[0] = -1; from.Experts {
+			place[0] = g.row
+			from.FillExperts(part(plan.ReplayExperts), part(plan.ReplayWeights), g.position)
+		}
+	}
+	return nil
+}
+
+// dense reports whether a row of the pass attends to every key.
+func (in *Input) dense(row int32) bool { return in.Plan.DenseRow(int(row)) }

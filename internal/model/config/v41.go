@@ -1,0 +1,202 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+
+	"sparrow/internal/model/engram"
+)
+
+// V41 describes a model of the family deepseek_v41: the network of V4 with other ratios, 1 and 2, entries and
+// selections that layers share, two-level selection and n-gram tables. Names follow the v41 spec, 1.1.
+type V41 struct {
+	V4
+	EntrySources []int // layers that compress; each layer with a ratio reads the entries of the nearest at or before it
+	IndexSources []int // layers that select; each layer with a ratio uses the selection of the nearest
+	Candidates   Candidates
+	Engram       engram.Shape
+}
+
+// Candidates is the first level of selection: one layer keeps the best blocks of entries, and later layers that read
+// the same entries select inside them.
+type Candidates struct {
+	Source int // the layer; it selects among all entries itself
+	Blocks int // most blocks that are kept
+	Size   int // entries of a block
+}
+
+// EntrySource is the layer whose entries layer i reads, -1 where it reads none.
+func (c *V41) EntrySource(i int) int { return c.source(c.EntrySources, i) }
+
+// IndexSource is the layer whose selection layer i uses, -1 where it uses none.
+func (c *V41) IndexSource(i int) int { return c.source(c.IndexSources, i) }
+
+func (c *V41) source(list []int, i int) int {
+	out := -1
+	if c.Attention.Ratios[i] > 0 {
+		for _, l := range list {
+			if l <= i {
+				out = l
+			}
+		}
+	}
+	return out
+}
+
+// Within reports whether layer i selects inside the candidates of another layer.
+func (c *V41) Within(i int) bool {
+	return c.IndexSource(i) == i && i > c.Candidates.Source && c.EntrySource(i) == c.EntrySource(c.Candidates.Source)
+}
+
+// rawV41 is what a V4.1 config.json has beside the fields of V4.
+type rawV41 struct {
+	EntrySources    []int `json:"kv_source_layer_ids"`
+	IndexSources    []int `json:"index_source_layer_ids"`
+	CandidateSource *int  `json:"candidate_source_layer_id"`
+	CandidateBlocks *int  `json:"candidate_topk_blocks"`
+	CandidateSize   *int  `json:"candidate_block_size"`
+
+	EngramLayers     []int `json:"engram_layer_ids"`
+	EngramRows       []int `json:"engram_num_embeddings"`
+	EngramOrders     *int  `json:"engram_max_ngram_size"`
+	EngramHeads      *int  `json:"engram_n_heads"`
+	EngramDim        *int  `json:"engram_head_dim"`
+	EngramBase       *int  `json:"engram_vocab_size"`
+	EngramCompressed *int  `json:"engram_compressed_vocab_size"`
+	EngramPad        *int  `json:"engram_pad_token_id"`
+
+	Image *int `json:"image_token_id"`
+
+	DraftExperts *int `json:"dspark_n_routed_experts"`
+	DraftChosen  *int `json:"dspark_num_experts_per_tok"`
+}
+
+// v41Aliases are the names that the official inference code has for the same numbers.
+var v41Aliases = map[string]string{
+	"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_mtp_layers": "num_nextn_predict_layers",
+	"norm_eps": "rms_norm_eps", "window_size": "sliding_window", "kv_source_layers": "kv_source_layer_ids",
+	"index_source_layers": "index_source_layer_ids", "candidate_source_layer": "candidate_source_layer_id",
+	"engram_pad_id": "engram_pad_token_id", "dspark_n_activated_experts": "dspark_num_experts_per_tok",
+	"route_scale": "routed_scaling_factor",
+}
+
+// renameV41 gives fields of config.json the names of the release.
+func renameV41(fields map[string]json.RawMessage) {
+	for from, to := range v41Aliases {
+		if v, ok := fields[from]; ok && fields[to] == nil {
+			fields[to] = v
+			delete(fields, from)
+		}
+	}
+}
+
+// describeV41 reads the fields of DeepSeek-V4.1.
+func (b *builder) describeV41() *V41 {
+	renameV41(b.fields)
+	v, more := v4Builder{builder: b}, rawV41{}
+	b.read("", b.fields, reflect.ValueOf(&v.in).Elem())
+	b.read("", b.fields, reflect.ValueOf(&more).Elem())
+	if drafts := or(v.in.NextN, 0); drafts > 0 {
+		b.losses = append(b.losses, "drafts: the DSpark draft head of DeepSeek-V4.1 is not run, so tokens are "+
+			"decoded one at a time; answers are the same")
+	}
+	v.in.NextN, v.in.HashLayers = nil, new(int)
+	c := &V41{V4: *v.build()}
+	c.Family, c.Image = DeepseekV41, more.Image
+	for i, m := range v.in.Ratios[min(c.Layers, len(v.in.Ratios)):] {
+		if m != 0 {
+			b.addProblem("compress_ratios[%d] is %d, want 0 behind the %d layers", c.Layers+i, m, c.Layers)
+		}
+	}
+	v.sharing(c, &more)
+	v.engram(c, &more)
+	return c
+}
+
+// sharing reads which layers others share with.
+func (b *v4Builder) sharing(c *V41, r *rawV41) {
+	c.EntrySources = b.sources(c, "kv_source_layer_ids", r.EntrySources)
+	c.IndexSources = b.sources(c, "index_source_layer_ids", r.IndexSources)
+	c.Candidates = Candidates{Source: or(r.CandidateSource, -1),
+		Blocks: b.count("candidate_topk_blocks", r.CandidateBlocks, mostSelected),
+		Size:   b.count("candidate_block_size", r.CandidateSize, mostSelected)}
+	if len(c.EntrySources) == 0 || len(c.IndexSources) == 0 {
+		return
+	}
+	ratios := c.Attention.Ratios
+	for i, m := range ratios {
+		if m == 0 {
+			continue
+		}
+		switch e, x := c.EntrySource(i), c.IndexSource(i); {
+		case e < 0 || ratios[e] != m:
+			b.addProblem("layer %d reads entries of ratio %d, and kv_source_layer_ids has no layer of that ratio "+
+				"at or just before it", i, m)
+		case x < e:
+			b.addProblem("layer %d reads entries of layer %d, and index_source_layer_ids has no layer from there "+
+				"on that selects among them", i, e)
+		}
+	}
+	switch k := c.Candidates; {
+	case r.CandidateSource == nil:
+		b.missing("candidate_source_layer_id")
+	case !slices.Contains(c.IndexSources, k.Source) || !slices.Contains(c.EntrySources, k.Source):
+		b.addProblem("candidate_source_layer_id is %d, want a layer that compresses and selects", k.Source)
+	case k.Blocks*k.Size-(k.Size-1) < c.Indexer.TopK:
+		b.addProblem("candidate_topk_blocks %d of %d entries hold fewer than index_topk, %d", k.Blocks, k.Size,
+			c.Indexer.TopK)
+	}
+}
+
+// sources reads a list of layers that have a ratio.
+func (b *v4Builder) sources(c *V41, name string, list []int) []int {
+	if len(list) == 0 {
+		b.missing(name)
+		return nil
+	}
+	for i, l := range list {
+		if l < 0 || l >= c.Layers || i > 0 && l <= list[i-1] || c.Attention.Ratios[l] == 0 {
+			b.addProblem("%s is %v, want ascending numbers of layers with a ratio above 0", name, list)
+			return nil
+		}
+	}
+	return list
+}
+
+// mostGram bounds the tokens of an n-gram; released tables have 4.
+const mostGram = 8
+
+// engram reads the shape of the n-gram tables.
+func (b *v4Builder) engram(c *V41, r *rawV41) {
+	if len(r.EngramLayers) == 0 {
+		return
+	}
+	s := engram.Shape{Layers: r.EngramLayers, Rows: r.EngramRows,
+		Orders:     b.count("engram_max_ngram_size", r.EngramOrders, mostGram),
+		Heads:      b.count("engram_n_heads", r.EngramHeads, mostExperts),
+		Dim:        b.positive("engram_head_dim", r.EngramDim),
+		Base:       b.positive("engram_vocab_size", r.EngramBase),
+		Compressed: b.positive("engram_compressed_vocab_size", r.EngramCompressed),
+		Pad:        or(r.EngramPad, -1)}
+	for i, l := range s.Layers {
+		if l < 0 || l >= c.Layers || i > 0 && l <= s.Layers[i-1] {
+			b.addProblem("engram_layer_ids is %v, want ascending numbers of the %d layers", s.Layers, c.Layers)
+			return
+		}
+	}
+	switch {
+	case s.Orders*s.Heads*s.Dim*s.Base*s.Compressed == 0: // reported above
+	case s.Orders < 2:
+		b.addProblem("engram_max_ngram_size is %d, want at least 2", s.Orders)
+	case s.Pad < 0 || s.Pad >= c.Vocab:
+		b.addProblem("engram_pad_token_id is %d, want a token of the vocabulary of %d", s.Pad, c.Vocab)
+	case s.Words() > mostExperts:
+		b.addProblem("engram tables have %d rows for each token, want at most %d", s.Words(), mostExperts)
+	default:
+		if err := s.Check(); err != nil {
+			b.addProblem("engram_num_embeddings: %v", err)
+		}
+	}
+	c.Engram = s
+}

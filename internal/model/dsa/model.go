@@ -1,0 +1,141 @@
+// Package dsa runs the models with DeepSeek sparse attention, DeepSeek-V3.2 and GLM-5, and those that have the same
+// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. No layer of these computes a selection
+// (config.Indexer.Computes), so that they load no indexer and store no indexer keys.
+//
+// Token ids, a plan and page tables flow in, logits of chosen rows flow out. The pass is written against the
+// operations of package kernel and the attention of package internal/attn/mla; it is independent of the device and
+// never reads the elements of a tensor.
+package dsa
+
+import (
+	"sparrow/internal/attn/mla"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/model/usage"
+	"sparrow/kernel"
+)
+
+// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
+type Model struct {
+	config *config.DSA
+	ranks  kernel.Member
+	dev    kernel.Device
+	list   *kernel.Builder
+	attn   *mla.Attention
+
+	embed  kernel.Matrix
+	layers []layer
+	norm   kernel.Tensor
+	head   kernel.Matrix
+	next   *nextN // nil without a drafting layer
+	tally  *model.Tally
+	nn.Homes
+
+	caches    []mla.Cache
+	allocated int // how often they were made
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m      *Model
+	hidden residual // of the latest pass of the target
+	// next is m of the latest pass of the drafting layer, for a chain, or u of one without logits, for rows that are
+	// picked.
+	next residual
+}
+
+// residual are the rows that a drafting pass continues.
+type residual struct {
+	mem  kernel.Tensor // activation [most rows of a pass, hidden]
+	rows int           // of the latest pass; 0 while they are not valid
+}
+
+// layer is one decoder layer: exactly one of dense and experts is set.
+type layer struct {
+	inputNorm, postNorm kernel.Tensor
+	attn                mla.Weights
+	dense               *nn.MLP
+	experts             *nn.MoE
+}
+
+// Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors
+// must be there and fit, or none.
+func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	embed := l.Table
+	if c.TiedHead {
+		embed = l.TiedTable
+	}
+	m.embed = embed("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	for i := range c.Layers {
+		m.layers = append(m.layers, loadLayer(c, l, i))
+	}
+	m.norm = l.Vector("model.norm.weight", c.Hidden)
+	if c.TiedHead {
+		m.head = m.embed
+	} else {
+		m.head = l.MatrixRows("lm_head.weight", c.Vocab, c.Hidden)
+	}
+	m.loadNextN(l)
+	m.Homes = l.Homes(dev)
+	if err := l.Finish(); err != nil {
+		return nil, err
+	}
+	m.attn, err = mla.New(dev, m.list, attentionParams(c, facts.Heads))
+	return m, err
+}
+
+// attentionParams are those of a rank with a number of heads.
+func attentionParams(c *config.DSA, heads int) mla.Params {
+	a := c.Attention
+	p := mla.Params{
+		Dims:         kernel.LatentDims{Heads: heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
+		QLora:        a.QLora,
+		IndexHeads:   c.Indexer.Heads,
+		TopK:         c.Indexer.TopK,
+		Scale:        c.Rope.SoftmaxScale(a.QK()),
+		LatentEps:    c.LatentEps,
+		IndexPairing: kernel.HalfSplit,
+		InvFreq:      c.Rope.InvFreq(a.Rope),
+		CosScale:     c.Rope.CosScale(),
+	}
+	if c.Indexer.Interleaved {
+		p.IndexPairing = kernel.Interleaved
+	}
+	return p
+}
+
+// Config describes the model.
+func (m *Model) Config() *config.Config { return &m.config.Config }
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	c := m.config
+	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
+
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.list.Place() }
+
+// Device is where the model runs.
+func (m *Model) Device() kernel.Machine { return m.dev }
+
+// Bind takes the rows that drafting passes continue.
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
+	if m.next != nil {
+		w.next = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+	}
+	return w
+}

@@ -1,0 +1,181 @@
+package dsa
+
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/attn/mla"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/nn"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// nextN is the drafting layer (v32 spec, 3). With x the tokens, g the target's final hidden states after its last norm:
+//
+//	u_t = eh_proj · [enorm(embed[x_{t+1}]) ; hnorm(g_t)]
+//	z_t = layer(u_t) at position t
+//	m_t = norm(z_t)
+//
+// and head · m_t are the logits of x_{t+2}. A chain continues with m_t in place of g_{t+1}.
+type nextN struct {
+	layer               layer
+	embed, head         kernel.Matrix // the checkpoint's own, or the target's
+	enorm, hnorm, final kernel.Tensor
+	project             kernel.Matrix // [hidden, 2*hidden]
+	cache               mla.Cache
+}
+
+// draftPrefix is how the tensors of the drafting layer begin.
+func draftPrefix(c *config.DSA) string { return fmt.Sprintf("model.layers.%d.", c.Layers) }
+
+// loadNextN reads the drafting layer. A config may declare one although the checkpoint holds none of its tensors, as
+// in checkpoints that other tools saved again: then there is no drafting layer. If only some of its tensors are
+// there, Finish reports the missing ones.
+func (m *Model) loadNextN(l *nn.Loader) {
+	c, p := m.config, draftPrefix(m.config)
+	if c.NextN == 0 || !l.HasPrefix(p) {
+		return
+	}
+	n := &nextN{
+		layer:   loadLayer(c, l, c.Layers),
+		enorm:   l.Vector(p+"enorm.weight", c.Hidden),
+		hnorm:   l.Vector(p+"hnorm.weight", c.Hidden),
+		project: l.Matrix(p+"eh_proj.weight", c.Hidden, 2*c.Hidden),
+		final:   l.Vector(p+"shared_head.norm.weight", c.Hidden),
+		embed:   m.embed,
+		head:    m.head,
+	}
+	if name := p + "embed_tokens.weight"; l.Has(name) {
+		n.embed = l.Table(name, c.Vocab, c.Hidden)
+	}
+	if name := p + "shared_head.head.weight"; l.Has(name) {
+		n.head = l.MatrixRows(name, c.Vocab, c.Hidden)
+	}
+	m.next = n
+}
+
+// DraftHead is nil when the checkpoint holds a drafting layer.
+func (m *Model) DraftHead() error {
+	if m.next != nil {
+		return nil
+	}
+	p := draftPrefix(m.config)
+	names := []string{"enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight", "self_attn.*",
+		"mlp.*"}
+	for i := range names {
+		names[i] = p + names[i]
+	}
+	return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers, strings.Join(names, ", "))
+}
+
+// drafts reports whether a configuration uses the drafting layer.
+func (m *Model) drafts(cfg *plan.Config) bool { return m.next != nil && cfg.N > 1 }
+
+// draft is a pass of the drafting layer.
+type draft struct {
+	pass
+	rows kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
+	e, g kernel.Tensor // [T, hidden]: embeddings of the tokens, hidden states
+	pair kernel.Tensor // [T, 2*hidden]: both, normalised
+	u    kernel.Tensor // [T, hidden]: the layer's residual rows; without logits kept for plan.PassPick
+	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
+}
+
+func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if err := m.DraftHead(); err != nil {
+		return nil, err
+	}
+	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
+	d := &draft{}
+	u := w.next.mem.Slice(0, p.Rows)
+	if p.Logits > 0 {
+		u = a.Take(act, p.Rows, h)
+	}
+	if err := d.arrange(w, p, cfg, a, []layer{n.layer}); err != nil {
+		return nil, err
+	}
+	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, w.next.mem.Slice(0, p.Rows)
+	// The layer's inputs are made before anything else of the pass is computed.
+	a.Reset(d.attn.Kept)
+	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
+	return d, nil
+}
+
+// source are the rows that a pass continues: the target's hidden states, or in a chain and of picked rows the layer's
+// own.
+func (d *draft) source() *residual {
+	if d.plan.Pass == plan.PassDraft {
+		return &d.work.hidden
+	}
+	return &d.work.next
+}
+
+// Prepare fills the input block.
+func (d *draft) Prepare(in *model.Input, words []int32) error {
+	block := attn.NewBlock(d.plan, words)
+	cache := d.pass.m.next.cache
+	if !cache.Main.Mem.Given() {
+		return fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that " +
+			"verifies more than one row")
+	}
+	if err := d.prepare(in, block, cache); err != nil {
+		return fmt.Errorf("dsa: draft: %w", err)
+	}
+	to, from := block.Array(plan.HiddenRows), d.source().rows
+	err := in.Rows(func(r attn.Row) (err error) {
+		to[r.Index], err = in.HiddenRow(r.Request, r.Token, from)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("dsa: %w", err)
+	}
+	if d.plan.Pass != plan.PassPick { // picked rows may be prepared several times
+		d.work.next.rows = 0
+	}
+	return nil
+}
+
+// Program is the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later layer
+// reads outputs.
+func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.allocated, d.build) }
+
+func (d *draft) build() (kernel.Program, error) {
+	m := d.pass.m
+	n, eps, h := m.next, m.config.RMSEps, m.config.Hidden
+	d.list.At("drafting layer", -1)
+	from := d.source().mem
+	if d.plan.Pass == plan.PassPick {
+		d.list.Add(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
+	} else {
+		d.list.Add(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
+		if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
+			d.list.Add(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
+		}
+		d.embed(d.e, n.embed)
+		d.list.Add(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
+		d.list.Add(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
+		d.list.Add(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
+	}
+	d.attn.Begin()
+	if d.plan.Logits == 0 {
+		d.list.Add(kernel.NormArgs{Out: d.x, X: d.u, Weight: n.layer.inputNorm, Eps: eps})
+		d.attn.Store(m.config.Layers, &n.layer.attn, n.cache, d.x)
+		return d.list.Compile()
+	}
+	d.layer(m.config.Layers, &n.layer, n.cache, d.u)
+	d.list.At("head of the drafting layer", -1)
+	d.list.Add(kernel.NormArgs{Out: d.m, X: d.u, Weight: n.final, Eps: eps})
+	d.head.Logits(d.list, d.head.Pick(d.list, d.m), n.head)
+	return d.list.Compile()
+}
+
+// Ended lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
+func (d *draft) Ended(err error) {
+	if err == nil {
+		d.work.next.rows = d.plan.Rows
+	}
+}

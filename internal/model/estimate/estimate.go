@@ -1,0 +1,131 @@
+// Package estimate computes, before anything runs, how long a step takes on one or several GPUs, stage by stage, and
+// where a model fits on a machine with one.
+//
+// A config, a planned batch and a machine flow in; times with their formulas flow out. They come from times of kernels
+// that were measured on one H200 and its host (cost) and from stated speeds of links between GPUs. Nothing runs.
+package estimate
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"sparrow/internal/model/config"
+	"sparrow/internal/unit"
+	"sparrow/plan"
+)
+
+// Stage is a part of a step on one GPU.
+type Stage struct {
+	Name    string  `json:"name"`
+	Micros  float64 `json:"microseconds"`
+	Formula string  `json:"formula"`
+}
+
+// Estimate is the time of a step.
+type Estimate struct {
+	GPUs int `json:"gpus"`
+	Rows int `json:"rows"`
+	// Attention is how GPUs share it where that is not by heads: stages are then those of the slowest.
+	Attention   plan.Division `json:"attention,omitempty"`
+	Stages      []Stage       `json:"stages"`
+	Millis      float64       `json:"milliseconds"`
+	WeightBytes int64         `json:"weight_bytes"` // of each GPU
+	// Warning says that the weights do not fit, and how many GPUs hold them.
+	Warning string `json:"warning,omitempty"`
+}
+
+// Of estimates a step of a batch on GPUs that share a model (docs/ranks.md), experts in the format that the family is
+// released in.
+func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
+	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 {
+		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; ask for --hw h200, or for "+
+			"several such as 8xh200, and --kv fp8, not for %v with %v", cfg.Hardware.Arch, cfg.Layout)
+	}
+	if n := max(cfg.Model.Ranks, 1); n != gpus {
+		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
+	}
+	m := H200s(gpus)
+	out := estimate(d, cfg, b, &m, nil)
+	out.WeightBytes = weightBytes(d, cfg.Model.Heads, gpus)
+	if room := m.GPU.MemoryBytes - graphBytes - driverBytes; out.WeightBytes > room {
+		out.Warning = fmt.Sprintf("the weights do not fit: %s on each H200 of %s%s", unit.Bytes(out.WeightBytes),
+			unit.Bytes(m.GPU.MemoryBytes), enough(d, cfg.Model, room))
+	}
+	return out, nil
+}
+
+// weightBytes is what each GPU with so many heads holds.
+func weightBytes(d config.Description, heads, gpus int) int64 {
+	e := expertsOf(d)
+	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)
+}
+
+// enough names the smallest number of GPUs that hold the weights in so much memory each.
+func enough(d config.Description, m plan.Model, room int64) string {
+	how := m.Division
+	if m.Ranks > 1 && !m.ByRequests() {
+		m.Heads = m.Heads*m.Ranks - m.PaddedHeads
+	}
+	for n := 2; n <= mostGPUs; n++ {
+		if part, err := m.Divide(n, how); err == nil && weightBytes(d, part.Heads, n) <= room {
+			return fmt.Sprintf("; %d H200s hold them (--hw %dxh200)", n, n)
+		}
+	}
+	return ""
+}
+
+// estimate adds up the stages of a step: where ranks share attention by requests those of the slowest, which the others
+// wait for in every layer.
+func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *Estimate {
+	if !cfg.Model.ByRequests() {
+		return stages(d, newParts(d, cfg, b, m, s, 0), m)
+	}
+	var slowest *Estimate
+	for rank := range cfg.Model.Ranks {
+		e := stages(d, newParts(d, cfg, b, m, s, rank), m)
+		if slowest == nil || e.Millis > slowest.Millis {
+			slowest = e
+		}
+	}
+	slowest.Attention = cfg.Model.Division
+	return slowest
+}
+
+// stages adds up the stages of a rank.
+func stages(d config.Description, p *parts, m *Machine) *Estimate {
+	switch c := d.(type) {
+	case *config.DSA:
+		(&dsaStep{parts: p, c: c}).run()
+	case *config.V4:
+		(&v4Step{parts: p, c: c}).run()
+	}
+	out := &Estimate{GPUs: m.GPUs, Rows: int(p.rows), Stages: p.stages}
+	for _, s := range p.stages {
+		out.Millis += s.Micros / 1000
+	}
+	return out
+}
+
+// Print writes the estimate as a table.
+func (e *Estimate) Print(w io.Writer) error {
+	by := ""
+	if e.Attention == plan.ByRequests {
+		by = " that share attention by requests (the slowest of them)"
+	}
+	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200%s, %s of weights on each; computed from "+
+		"times of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, by, unit.Bytes(e.WeightBytes))
+	if e.Warning != "" {
+		fmt.Fprintf(w, "warning: %s\n", e.Warning)
+	}
+	return e.table(w)
+}
+
+// table writes the stages.
+func (e *Estimate) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range e.Stages {
+		fmt.Fprintf(t, "  %s\t%.0f us\t%s\n", s.Name, s.Micros, s.Formula)
+	}
+	return t.Flush()
+}

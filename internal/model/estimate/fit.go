@@ -1,0 +1,287 @@
+package estimate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"sparrow/internal/cost"
+	"sparrow/internal/kv"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/model/v4"
+	"sparrow/internal/unit"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Question is a model and the machine that it is to run on.
+type Question struct {
+	Name    string
+	Model   config.Description
+	Format  cost.Format // of experts
+	Machine Machine
+	Asked   string       // the machine, as it was written
+	Usage   *usage.Table // nil: experts are chosen equally often
+	// DeviceBytes bounds the memory of each GPU; 0 takes all of it.
+	DeviceBytes int64
+}
+
+// What memory is planned for: steps of a prompt of this many rows, and this many sequences of that many tokens.
+const (
+	Chunk     = 8192
+	Sequences = 32
+	Tokens    = 8192
+)
+
+// Memory beside weights, cache and passes.
+const (
+	graphBytes  = 256 << 20
+	driverBytes = 256 << 20
+	spareBytes  = 1 << 30 // left free where experts would fill a GPU
+	hostBytes   = 4 << 30 // left to the system and to the process
+	// ringExperts is how many experts the buffers hold that fetched ones come to: twice 8 and 16.
+	ringExperts = 32
+)
+
+// Part is something that takes memory.
+type Part struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Note  string `json:"note,omitempty"`
+}
+
+// Speed is how fast a step is expected to be.
+type Speed struct {
+	What   string    `json:"what"`
+	Tokens float64   `json:"tokens_per_second"`
+	Step   *Estimate `json:"step"`
+}
+
+// Fit is where a model goes on a machine, and how fast it is expected to be. It is an estimate: nothing was run.
+type Fit struct {
+	Model   string            `json:"model"`
+	Machine string            `json:"machine"`
+	GPUs    int               `json:"gpus"`
+	Device  []Part            `json:"device"` // of each GPU
+	Host    []Part            `json:"host"`
+	Memory  [2]int64          `json:"memory"` // of each GPU, and of the host
+	Experts *placement.Choice `json:"experts"`
+	Speeds  []Speed           `json:"speeds"`
+}
+
+// Fit answers a question, or says what is missing.
+func (q *Question) Fit() (*Fit, error) {
+	m, e := &q.Machine, expertsOf(q.Model)
+	if q.Usage != nil && m.GPUs > 1 {
+		return nil, fmt.Errorf("%s on %s: experts are placed by use on one GPU; leave --usage out", q.Name, q.Asked)
+	}
+	if q.Usage != nil {
+		c := q.Model.Common()
+		if err := q.Usage.Fits(string(c.Family), len(e.layers), e.most(), int(e.chosen)); err != nil {
+			return nil, err
+		}
+	}
+	if err := cuda.CheckExperts(e.most()/m.GPUs, int(e.hidden), int(e.inner)); err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", q.Name, q.Asked, err)
+	}
+	facts, err := family.Facts(q.Model)
+	if err == nil {
+		facts, err = facts.Divide(m.GPUs, plan.ByHeads)
+	}
+	if err != nil {
+		return nil, err
+	}
+	hw, err := plan.HardwareFor("sm90")
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, err := plan.Resolve(hw, facts, plan.Policy{KV: "fp8"})
+	if err != nil {
+		return nil, err
+	}
+	each := int64(bytesOf(q.Format, e.values()))
+	memory := m.GPU.MemoryBytes
+	switch {
+	case q.DeviceBytes > memory:
+		return nil, fmt.Errorf("%s on %s: --gpu-memory %s is more than the %s of the GPU; leave it out, or state a "+
+			"larger GPU, such as \"h200,128G,memory=300G\"", q.Name, q.Asked, unit.Bytes(q.DeviceBytes),
+			unit.Bytes(memory))
+	case q.DeviceBytes > 0:
+		memory = q.DeviceBytes
+	}
+	parts := []Part{
+		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs),
+			"attention, shared experts, routers, vocabulary"},
+		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
+		{"largest step", int64(rowBytes(q.Model, facts.Heads) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
+		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},
+		{"graphs and driver", graphBytes + driverBytes, ""},
+	}
+	layers := make([]int, len(e.layers))
+	for l := range layers {
+		layers[l] = e.layers[l] / m.GPUs
+	}
+	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each, Format: q.Format,
+		Host: max(m.CPU.MemoryBytes-hostBytes, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
+		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences}
+	ask.Device = memory
+	for _, p := range parts {
+		ask.Device -= p.Bytes
+	}
+	if all := int64(e.count()/m.GPUs) * each; all > ask.Device {
+		ring := Part{"buffers of experts", ringExperts * each, fmt.Sprintf("%d experts, for those that come from host "+
+			"memory", ringExperts)}
+		parts = append(parts, ring)
+		ask.Device -= ring.Bytes
+		spare := min(m.GPU.MemoryBytes/64, spareBytes)
+		if free := memory - (m.GPU.MemoryBytes - spare); free > 0 { // none where DeviceBytes leaves as much
+			parts = append(parts, Part{"left free", free, "the driver takes memory in pieces of 2 MiB"})
+			ask.Device -= free
+		}
+	}
+	choice, err := placement.Choose(ask)
+	if err != nil {
+		return nil, q.missing(err, parts, memory)
+	}
+	onHost := choice.Experts - choice.Resident
+	parts = append(parts, Part{"experts", choice.DeviceBytes, fmt.Sprintf("%d of %d", choice.Resident, choice.Experts)})
+	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Memory: [2]int64{memory, m.CPU.MemoryBytes},
+		Experts: choice, Device: parts, Host: []Part{
+			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
+			{"system and process", hostBytes, "assumed"}}}
+	s := &split{ask: ask, placement: choice.Placement, ranks: float64(m.GPUs)}
+	f.speeds(q, &cfg, s)
+	return f, nil
+}
+
+// missing adds to a refusal what takes the memory of the device.
+func (q *Question) missing(err error, parts []Part, memory int64) error {
+	if !errors.Is(err, placement.ErrNoRoom) {
+		return err
+	}
+	text := ""
+	for _, p := range parts {
+		text += fmt.Sprintf(", %s %s", p.Name, unit.Bytes(p.Bytes))
+	}
+	advice := `more GPUs, or more memory of the host, such as "8xh200,256G"`
+	if memory < q.Machine.GPU.MemoryBytes {
+		advice = "a larger --gpu-memory, or " + advice
+	}
+	return fmt.Errorf("%s on %s: %w (each GPU has %s%s); try %s", q.Name, q.Asked, err, unit.Bytes(memory), text,
+		advice)
+}
+
+// speeds estimates decodes of one and of many sequences, and a prompt.
+func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
+	add := func(what string, tokens float64, requests ...plan.Request) {
+		var b plan.Batch
+		for _, r := range requests {
+			r.Logits = 1
+			b.Add(r)
+		}
+		e := estimate(q.Model, cfg, &b, &q.Machine, s)
+		f.Speeds = append(f.Speeds, Speed{What: what, Tokens: tokens / e.Millis * 1000, Step: e})
+	}
+	many := make([]plan.Request, Sequences)
+	for i := range many {
+		many[i] = plan.DecodeRequest(Tokens)
+	}
+	add("decode, batch 1", 1, many[0])
+	add(fmt.Sprintf("decode, batch %d", Sequences), Sequences, many...)
+	add(fmt.Sprintf("a prompt of %d tokens in one step", Chunk), Chunk, plan.ExtendRequest(Chunk, 0))
+}
+
+// restBytes is what each GPU holds of the weights beside experts, with so many heads.
+func restBytes(d config.Description, heads, gpus int) int64 {
+	switch c := d.(type) {
+	case *config.DSA:
+		return int64(dsaRest(c, float64(heads), float64(gpus)))
+	case *config.V4:
+		return int64(v4Rest(c, float64(heads), float64(gpus)))
+	}
+	return 0
+}
+
+// cacheBytes is the memory of the sequences on each GPU: caches are not divided among ranks.
+func cacheBytes(d config.Description) int64 {
+	switch c := d.(type) {
+	case *config.DSA:
+		token := (c.Layers + c.NextN) * layout.BlockRowBytes
+		for l := range c.Layers + c.NextN {
+			if c.Indexer.Computes(l) {
+				token += layout.IndexFP8{}.TokenBytes()
+			}
+		}
+		return int64(token) * Sequences * Tokens
+	case *config.V4:
+		const page = layout.V4PageSize
+		s := v4.SizesOf(c, layout.V4Packed{}, layout.IndexFP8{}, page)
+		windows := kv.Window{Pages: 1, Tokens: c.Attention.Window}.PerSequence(page)
+		return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
+	}
+	return 0
+}
+
+// rowBytes is the memory of a step for each row of a prompt, about: residual rows, and what attention of a layer works
+// with for so many heads.
+func rowBytes(d config.Description, of int) float64 {
+	heads := float64(of)
+	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }
+	switch c := d.(type) {
+	case *config.DSA:
+		a := c.Attention
+		return 2*4*float64(c.Hidden) + 2*heads*float64(a.QK()+2*(a.Latent+a.Rope)+2*a.V) + 2*float64(a.QLora) +
+			index(c.Indexer)
+	case *config.V4:
+		a := c.Attention
+		groups := heads / float64(a.Heads/a.Groups)
+		streams, raw := 2*2*float64(c.Hyper.Streams*c.Hidden), 4*2*2*float64(a.Dim+layout.IndexDim)
+		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + raw +
+			index(c.Indexer)
+	}
+	return 0
+}
+
+// Print writes the answer with its arithmetic.
+func (f *Fit) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%s on %s. This is an estimate from measured times of single kernels and rates (docs/gpu.md); "+
+		"nothing was run.\n\n", f.Model, f.Machine)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	where := "the GPU"
+	if f.GPUs > 1 {
+		where = fmt.Sprintf("each of %d GPUs", f.GPUs)
+	}
+	list := func(title string, parts []Part, of int64) {
+		sum := int64(0)
+		for _, p := range parts {
+			sum += p.Bytes
+		}
+		fmt.Fprintf(t, "%s: %s of %s\n", title, unit.Bytes(sum), unit.Bytes(of))
+		for _, p := range parts {
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", p.Name, unit.Bytes(p.Bytes), p.Note)
+		}
+	}
+	list("memory of "+where, f.Device, f.Memory[0])
+	if f.Experts.HostBytes > 0 {
+		list("memory of the host", f.Host, f.Memory[1])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nexperts")
+	for _, r := range f.Experts.Reasons {
+		fmt.Fprintf(w, "  %s\n", r)
+	}
+	for _, s := range f.Speeds {
+		fmt.Fprintf(w, "\n%s: %.0f tokens/s, %.2f ms a step\n", s.What, s.Tokens, s.Step.Millis)
+		if err := s.Step.table(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package estimate
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"sparrow/internal/cost"
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/step"
+	"sparrow/kernel/cuda"
+	"sparrow/plan"
+)
+
+// question asks for a released model.
+func question(t *testing.T, preset, hw string) *Question {
+	t.Helper()
+	text, err := synth.PresetConfig(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := config.Describe(preset, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ParseMachine(hw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &Question{Name: preset, Model: d, Format: cost.E4M3, Machine: m, Asked: hw}
+	if _, ok := d.(*config.V4); ok {
+		q.Format = cost.E2M1
+	}
+	return q
+}
+
+func fit(t *testing.T, preset, hw string) *Fit {
+	t.Helper()
+	f, err := question(t, preset, hw).Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// DeepSeek-V4-Flash on an H200 with 128 GiB beside it: about 87 % of the experts are on the card, the CPU computes the
+// others for decodes, prompts stream them, and everything fits.
+func TestFlashOnOneCard(t *testing.T) {
+	f := fit(t, "deepseek-v4-flash", "h200,128G")
+	share := float64(f.Experts.Resident) / float64(f.Experts.Experts)
+	t.Logf("%.1f %% resident", 100*share)
+	if share < 0.84 || share > 0.90 {
+		t.Errorf("%.3f of the experts are resident, want about 0.87", share)
+	}
+	if f.Experts.Decode != placement.Computed || f.Experts.Prefill != placement.Fetched {
+		t.Errorf("decode %v, prefill %v", f.Experts.Decode, f.Experts.Prefill)
+	}
+	for i, parts := range [][]Part{f.Device, f.Host} {
+		sum := int64(0)
+		for _, p := range parts {
+			sum += p.Bytes
+		}
+		if sum > f.Memory[i] {
+			t.Errorf("memory %d: %d bytes of %d", i, sum, f.Memory[i])
+		}
+	}
+	var text bytes.Buffer
+	if err := f.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(text.String())
+	for _, part := range []string{"This is an estimate", "weights beside experts", "decode, batch 1:",
+		"decode, batch 32:", "a prompt of 8192 tokens", "experts of the host", "tokens/s"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in\n%s", part, text.String())
+		}
+	}
+	// Not faster than with everything on the card, which a card of 200 GiB holds: prompts may hide their copies.
+	whole := fit(t, "deepseek-v4-flash", "h200,memory=200G")
+	for i, s := range f.Speeds {
+		if w := whole.Speeds[i]; s.Tokens > w.Tokens || s.Tokens < w.Tokens/20 {
+			t.Errorf("%s: %.0f tokens/s, %.0f with all experts on the card", s.What, s.Tokens, w.Tokens)
+		}
+	}
+}
+
+// Estimates of DeepSeek-V4-Flash are within 15 % of the best steps in docs/benchmarks-h200.md, "DeepSeek-V4-Flash at
+// full size".
+func TestFlashWithin15PercentOfMeasuredSteps(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/benchmarks-h200.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fit(t, "deepseek-v4-flash", "h200,128G")
+	for i, c := range []struct {
+		row      string
+		measured float64
+	}{{"batch 1 | 18.1 | 18.4 | 55,", 55}, {"batch 32 | 145.6 | 176.0 | 220,", 220},
+		{"a prompt of 8192 tokens in one step | 629.6 | 631.1 | 13,010,", 13010}} {
+		if !strings.Contains(string(text), c.row) {
+			t.Errorf("the document has no row %q", c.row)
+		}
+		s := f.Speeds[i]
+		share := s.Tokens/c.measured - 1
+		t.Logf("%s: %.0f tokens/s, measured %.0f, %+.1f %%", s.What, s.Tokens, c.measured, 100*share)
+		if math.Abs(share) > 0.15 {
+			t.Errorf("%s: an estimate of %.0f tokens/s where %.0f were measured", s.What, s.Tokens, c.measured)
+		}
+	}
+}
+
+// Less memory on the card, fewer cores, a slower bus: slower.
+func TestLessIsSlower(t *testing.T) {
+	full := fit(t, "deepseek-v4-flash", "h200,256G")
+	for _, hw := range []string{"h200,256G,memory=80G", "h200,256G,cores=4", "h200,256G,memory=80G,bus=20G",
+		"h200,256G,read=2T"} {
+		f := fit(t, "deepseek-v4-flash", hw)
+		slower := 0
+		for i, s := range f.Speeds {
+			if s.Tokens > full.Speeds[i].Tokens*1.0001 {
+				t.Errorf("%s: %s %.0f tokens/s, with more %.0f", hw, s.What, s.Tokens, full.Speeds[i].Tokens)
+			}
+			if s.Tokens < 0.99*full.Speeds[i].Tokens {
+				slower++
+			}
+		}
+		if slower == 0 {
+			t.Errorf("%s is as fast as all of the machine", hw)
+		}
+	}
+	q := question(t, "deepseek-v4-flash", "h200,256G")
+	q.DeviceBytes = 100 << 30
+	bounded, err := q.Fit()
+	if err != nil || bounded.Experts.Resident >= full.Experts.Resident || bounded.Memory[0] != 100<<30 {
+		t.Errorf("with --gpu-memory: %+v, %v", bounded, err)
+	}
+}
+
+// Even use is the worst case: where few experts get most choices, they are on the card and decodes are faster.
+func TestUseHelps(t *testing.T) {
+	even := fit(t, "deepseek-v4-flash", "h200,128G")
+	q := question(t, "deepseek-v4-flash", "h200,128G")
+	u, err := usage.For(q.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range u.Counts {
+		counts := make([]uint64, u.Experts)
+		for e := range counts {
+			counts[e] = uint64(1e6 / float64(e+1))
+		}
+		u.Add(l, counts)
+	}
+	q.Usage = u
+	f, err := q.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Experts.Resident != even.Experts.Resident || f.Experts.Covered < 0.95 ||
+		f.Speeds[0].Tokens < 1.1*even.Speeds[0].Tokens {
+		t.Errorf("covered %.3f, %.0f tokens/s; %.0f with even use", f.Experts.Covered, f.Speeds[0].Tokens,
+			even.Speeds[0].Tokens)
+	}
+	q.Usage = usage.New("deepseek_v4", 3, 4, 2)
+	if _, err := q.Fit(); err == nil || !strings.Contains(err.Error(), "saved for this model") {
+		t.Errorf("the usage of another model: %v", err)
+	}
+}
+
+// Models larger than the machine are refused with what is missing; several cards hold them.
+func TestWhatIsMissing(t *testing.T) {
+	for _, c := range []struct{ preset, hw, want string }{
+		{"deepseek-v3.2", "h200,128G", "are missing"},
+		{"deepseek-v3.2", "h200,memory=20G,1T", "more than there is"},
+		{"glm-5", "h200", "the host has 0 B for them"},
+	} {
+		_, err := question(t, c.preset, c.hw).Fit()
+		if !errors.Is(err, placement.ErrNoRoom) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "weights beside experts") {
+			t.Errorf("%s on %s: %v, want %q", c.preset, c.hw, err, c.want)
+		}
+	}
+	for _, preset := range []string{"deepseek-v3.2", "glm-5", "deepseek-v4-flash", "deepseek-v4-pro"} {
+		machines := []string{"h200,1500G", "8xh200,128G"}
+		if preset == "deepseek-v4-pro" { // 384 experts are too many for one GPU, 1.6 trillion parameters for 128 GiB
+			machines = []string{"8xh200,1T"}
+		}
+		for _, hw := range machines {
+			f := fit(t, preset, hw)
+			if len(f.Speeds) != 3 {
+				t.Fatalf("%s on %s: %+v", preset, hw, f.Speeds)
+			}
+			for _, s := range f.Speeds {
+				t.Logf("%s on %s: %s %.0f tokens/s", preset, hw, s.What, s.Tokens)
+				if !(s.Tokens > 0) || math.IsInf(s.Tokens, 0) {
+					t.Errorf("%s on %s: %s: %v tokens/s", preset, hw, s.What, s.Tokens)
+				}
+			}
+		}
+	}
+}
+
+// A model whose layers a GPU refuses to load is not promised.
+func TestExpertsBeyondAGPUAreRefused(t *testing.T) {
+	_, err := question(t, "deepseek-v4-pro", "h200,1500G").Fit()
+	if err == nil || !strings.Contains(err.Error(), "384 experts") || !strings.Contains(err.Error(), "--tp") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestParseMachine(t *testing.T) {
+	m, err := ParseMachine("4xH200, 512G, cores=32, stream=300G, bus=60G, read=2T, memory=80G")
+	if err != nil || m.GPUs != 4 || m.CPU.MemoryBytes != 512<<30 || m.CPU.Cores != 32 || m.CPU.Stream != 300e3 ||
+		m.Bus.Rate != 60e3 || m.GPU.Weights != 2e6 || m.GPU.MemoryBytes != 80<<30 ||
+		m.GPU.Experts != cost.H200().GPU.Experts/2 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err := ParseMachine("h200,1.5T"); err != nil || m.CPU.MemoryBytes != 1500*(1<<30) {
+		t.Errorf("%+v, %v", m.CPU, err)
+	}
+	for text, want := range map[string]string{
+		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",
+		"h200,128": "no unit G or T", "h200,-3G": "no amount", "h200,NaNG": "no amount", "h200,1e30T": "no amount",
+		"h200,cores=0":  "number of cores",
+		"h200,wings=3G": `no figure "wings"`, "h200,foo=3": `no figure "foo"`, "h200,": "no unit",
+	} {
+		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "known GPUs: h200") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// The memory that is estimated is what a GPU's operations take: weights beside experts and the largest step, measured
+// on a device without memory.
+func TestMemoryIsThatOfTheDevice(t *testing.T) {
+	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5"} {
+		text, err := synth.PresetConfig(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		none := 0
+		c, err := synth.New(preset, text, synth.Options{DType: synth.FP8, NextN: &none})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := c.Dummy(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
+		gpu, err := op.On(cuda.OpenDetached(cuda.H200))
+		if err != nil {
+			t.Fatal(err)
+		}
+		empty, err := gpu.Rehearse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := src.Load(empty, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hw, err := model.Hardware(m.Device())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		arena, err := step.Measure(m, cfg, step.Limits{Rows: Chunk, Requests: Sequences, Context: Tokens})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, heads := expertsOf(src.Model), m.Facts().Heads
+		format := cost.E4M3
+		if _, ok := src.Model.(*config.V4); ok {
+			format = cost.E2M1
+		}
+		weights := empty.(*op.Device).MemoryUse().Weights
+		want := int64(bytesOf(format, e.values()))*int64(e.count()) + restBytes(src.Model, heads, 1)
+		if share := float64(want) / float64(weights); math.Abs(share-1) > 0.02 {
+			t.Errorf("%s: weights of %d bytes are estimated as %d", preset, weights, want)
+		}
+		step := rowBytes(src.Model, heads) * Chunk
+		t.Logf("%s: weights %.3f of the device's, largest step %.2f GB of %.2f", preset, float64(want)/float64(weights),
+			step/1e9, float64(arena)/1e9)
+		if share := step / float64(arena); share < 0.9 || share > 1.3 {
+			t.Errorf("%s: the largest step takes %d bytes, estimated as %.0f", preset, arena, step)
+		}
+		gpu.Close()
+	}
+}

@@ -1,0 +1,120 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"sparrow/internal/model/placement"
+)
+
+// split is the experts of a model in two memories.
+type split struct {
+	ask       placement.Ask
+	placement *placement.Placement
+	ranks     float64
+}
+
+// share is the share of rows that choose an expert.
+func (s *split) share(layer, expert int) float64 {
+	if s.ask.Usage != nil {
+		return s.ask.Usage.Share(layer, expert)
+	}
+	return float64(s.ask.Chosen) / float64(s.ask.Layers[layer]) / s.ranks
+}
+
+// over adds up the experts of a layer that have one of the methods in the batch's phase: how many there are, how many
+// are read for its rows, and how many a row chooses.
+func (p *parts) over(layer int, methods ...placement.Method) (count, read, used float64) {
+	s := p.split
+	for e, m := range s.placement.Layer(layer).Of(p.decodes == 0) {
+		if slices.Contains(methods, m) {
+			share := s.share(layer, e)
+			count++
+			read += 1 - math.Pow(1-share, p.rows)
+			used += share
+		}
+	}
+	return count * s.ranks, read * s.ranks, used * s.ranks
+}
+
+// onHost adds the time that experts of a layer in host memory take longer than what the device computes beside them.
+// Experts of prompts that are fetched come beside the layer before: see stream.
+func (p *parts) onHost(l int, beside float64) {
+	s := p.split
+	here := uses{beside: beside}
+	text := []string{}
+	if n, read, used := p.over(l, placement.Computed); read > 0 {
+		here.computed, here.chosen = n, read/n
+		cpu := &s.ask.CPU
+		here.each = float64(s.ask.Bytes)/(cpu.Inside*cpu.Rate(s.ask.Format, p.rows*used/read)) + cpu.Dispatch
+		here.start = cpu.Wait + s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
+		text = append(text, fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU "+
+			"computes, less what the device computes beside them", here.start, here.each))
+	}
+	if n, read, _ := p.over(l, placement.Fetched); read > 0 && p.decodes > 0 {
+		here.fetched, here.wanted = n, read/n
+		here.copy = s.ask.TimesOf(1, false).Fetched / s.ranks
+		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
+	}
+	if len(text) > 0 {
+		p.add("experts of the host", here.mean(), strings.Join(text, ", or ")+"; the mean over how many of a layer "+
+			"are chosen")
+	}
+}
+
+// stream adds the time that a prompt's streamed experts take longer than the layer that computes meanwhile.
+func (p *parts) stream(l int, layer float64) {
+	s := p.split
+	if s == nil || p.decodes > 0 || p.all.layers[l] == 0 {
+		return
+	}
+	_, read, _ := p.over(l, placement.Fetched)
+	if read == 0 {
+		return
+	}
+	copied := read / s.ranks * float64(s.ask.Bytes) / s.ask.Bus.Rate
+	p.add("experts of the host", max(0, copied-layer), fmt.Sprintf("bytes of experts that are streamed / %.0f GB/s, "+
+		"less the layer that computes meanwhile", s.ask.Bus.Rate/1e3))
+}
+
+// uses are the experts of a layer in host memory in a step: how many the CPU computes, the probability that one of them
+// is chosen, the time before it begins and that of each; the same of those that are fetched; and what the device
+// computes meanwhile.
+type uses struct {
+	computed, chosen, start, each float64
+	fetched, wanted, copy         float64
+	beside                        float64
+}
+
+// mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come
+// one after the other behind the device's own; none of either starts nothing.
+func (u uses) mean() float64 {
+	mean := 0.0
+	for c := 0.0; c <= u.computed; c++ {
+		cpu := 0.0
+		if c > 0 {
+			cpu = max(0, u.start+c*u.each-u.beside)
+		}
+		for f := 0.0; f <= u.fetched; f++ {
+			mean += binomial(u.computed, c, u.chosen) * binomial(u.fetched, f, u.wanted) * max(cpu, f*u.copy)
+		}
+	}
+	return mean
+}
+
+// binomial is the probability of k of n.
+func binomial(n, k, q float64) float64 {
+	switch {
+	case q <= 0 && k == 0, q >= 1 && k == n:
+		return 1
+	case q <= 0 || q >= 1:
+		return 0
+	}
+	lg := func(x float64) float64 {
+		v, _ := math.Lgamma(x + 1)
+		return v
+	}
+	return math.Exp(lg(n) - lg(k) - lg(n-k) + k*math.Log(q) + (n-k)*math.Log1p(-q))
+}

@@ -1,0 +1,282 @@
+// Package family opens checkpoints: it reads config.json, maps the weights and loads the model of the right family.
+package family
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"sparrow/internal/cost"
+	"sparrow/internal/device/group"
+	"sparrow/internal/device/offload"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/dsa"
+	"sparrow/internal/model/llamacpp"
+	"sparrow/internal/model/next"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/shard"
+	"sparrow/internal/model/v4"
+	"sparrow/internal/model/v41"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/weight"
+	"sparrow/weight/gguf"
+)
+
+// Source is an opened checkpoint whose weights are not loaded yet.
+type Source struct {
+	Name    string             // the folder, for messages
+	Config  *config.Config     // what every family has
+	Model   config.Description // all of config.json, such as *config.DSA
+	Weights *weight.Checkpoint
+	Skipped []string // kinds of tensors that loading passed over, with their numbers
+}
+
+// New joins a config with the weights it describes.
+func New(name string, d config.Description, w *weight.Checkpoint) *Source {
+	w.Scheme = d.Common().Scheme
+	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
+}
+
+// IsGGUF reports whether a path names a GGUF file instead of a checkpoint folder: by its name, or by its first bytes.
+func IsGGUF(path string) bool {
+	return strings.EqualFold(filepath.Ext(path), gguf.Extension) || gguf.Begins(path)
+}
+
+// NameOf is what a model in a folder or a GGUF file is called: all parts of a split file have the name of the whole.
+func NameOf(path string) string {
+	name := filepath.Base(filepath.Clean(path))
+	if strings.EqualFold(filepath.Ext(name), gguf.Extension) {
+		name = gguf.Stem(name)
+	}
+	return name
+}
+
+// Open reads the config and maps the weights of a checkpoint folder or a GGUF file.
+func Open(dir string) (*Source, error) {
+	if IsGGUF(dir) {
+		f, err := llamacpp.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return FromGGUF(dir, f)
+	}
+	release, err := config.ReadRelease(dir)
+	if err != nil {
+		return nil, err
+	}
+	w, err := weight.Open(dir)
+	if err != nil {
+		if _, refused := release.Describe(); refused != nil { // what cannot run in any case comes first
+			err = refused
+		}
+		return nil, err
+	}
+	release.Tensors = w.Names()
+	d, err := release.Describe()
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	w.TrimPrefix(d.Common().TextPrefix())
+	return New(dir, d, w), nil
+}
+
+// FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
+func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
+	d, err := config.Describe(path, f.Config)
+	if err != nil {
+		return nil, errors.Join(err, f.Weights.Close())
+	}
+	d.Common().Format = config.FormatGGUF
+	return New(path, d, f.Weights), nil
+}
+
+// Close unmaps the weights. Models loaded from the source must no longer be used.
+func (s *Source) Close() error { return s.Weights.Close() }
+
+// Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
+func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
+	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
+}
+
+// Placed is where the experts of a model are: on the device, or on a host that computes some of them.
+type Placed struct {
+	Placement *placement.Placement // nil: all experts are on the device
+	Host      *offload.Host
+	Movable   bool // experts may change their homes while the model serves
+	Described bool // matrices are checked by their types and shapes alone; the model cannot run
+}
+
+// LoadPlaced is Load with experts in two memories.
+func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
+	return s.LoadPart(dev, kernel.Member{}, p, onTensor)
+}
+
+// ExpertLayers is how many layers a placement has methods for, drafting layers included, and the experts of each.
+func (s *Source) ExpertLayers() (layers, experts int) {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.V4:
+		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.Next:
+		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.V41:
+		return c.Layers, c.FFN.Experts
+	}
+	return 0, 0
+}
+
+// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without.
+func (s *Source) LayerExperts() []int {
+	layers, experts := s.ExpertLayers()
+	list := make([]int, layers)
+	var dense []bool
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		dense = c.FFN.Dense
+	case *config.Next:
+		dense = c.FFN.Dense
+	}
+	for l := range list {
+		if l >= len(dense) || !dense[l] {
+			list[l] = experts
+		}
+	}
+	return list
+}
+
+// ChosenExperts is how many experts a row chooses in each layer that has any.
+func (s *Source) ChosenExperts() int {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.FFN.TopK
+	case *config.V4:
+		return c.FFN.TopK
+	case *config.Next:
+		return c.FFN.TopK
+	case *config.V41:
+		return c.FFN.TopK
+	}
+	return 0
+}
+
+// ExpertFormat is how the checkpoint stores its routed experts.
+func (s *Source) ExpertFormat() cost.Format {
+	for _, name := range s.Weights.Names() {
+		if !strings.Contains(name, ".experts.") {
+			continue
+		}
+		switch t, _ := s.Weights.Tensor(name); t.DType {
+		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has nearly the bits of FP4
+			return cost.E2M1
+		case weight.F8E4M3:
+			return cost.E4M3
+		case weight.BF16:
+			return cost.BF16
+		}
+	}
+	return cost.BF16
+}
+
+// LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
+// how is the way in which they share attention. onTensor is called once for each tensor.
+func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
+	facts, err := Facts(s.Model)
+	if err == nil {
+		facts, err = facts.Divide(g.Ranks(), how)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	var parts []model.Model
+	for r := range g.Ranks() {
+		if r > 0 {
+			onTensor = nil
+		}
+		of := g.Member(r)
+		of.Requests = facts.ByRequests()
+		m, err := s.LoadPart(g.Device(r), of, Placed{}, onTensor)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, m)
+	}
+	return shard.New(g, parts)
+}
+
+// LoadPart places the shards of one of several ranks on a device, its experts where p says.
+func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model,
+	error) {
+	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	l := nn.NewLoader(s.Weights, dev, onTensor)
+	l.Described = p.Described
+	l.Pow2Rows, l.Ranks, l.Placement, l.Movable = s.Config.Pow2Rows, of, p.Placement, p.Movable
+	if p.Host != nil {
+		l.Host = p.Host
+	}
+	m, err := s.load(l, dev)
+	s.Skipped = l.Skipped()
+	switch {
+	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
+		hint := "download the file again, or convert the model again"
+		if of.Count() > 1 {
+			hint = "where ranks cannot share a weight, take a number of them that is supported, or --attention dp, " +
+				"which leaves those of attention whole; else " + hint
+		}
+		return nil, fmt.Errorf("%s: %w\nthe names are those that the tensors have in safetensors files; %s", s.Name,
+			err, hint)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return m, nil
+}
+
+func (s *Source) load(l *nn.Loader, dev kernel.Device) (model.Model, error) {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return loaded(dsa.Load(c, l, dev))
+	case *config.V4:
+		return loaded(v4.Load(c, l, dev))
+	case *config.Next:
+		return loaded(next.Load(c, l, dev))
+	case *config.V41:
+		var tokens []int32
+		if len(c.Engram.Layers) > 0 && !l.Described {
+			var err error
+			if tokens, err = s.tokenMap(c.Vocab, c.Engram.Compressed); err != nil {
+				return nil, err
+			}
+		}
+		return loaded(v41.Load(c, l, dev, tokens))
+	}
+	return nil, fmt.Errorf("%w: %T", config.ErrFamily, s.Model)
+}
+
+// loaded keeps a nil pointer from becoming a model that is not nil.
+func loaded[M model.Model](m M, err error) (model.Model, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Facts are the properties of a described model that the planner reads. No weights are needed.
+func Facts(d config.Description) (plan.Model, error) {
+	switch c := d.(type) {
+	case *config.DSA:
+		return dsa.Facts(c), nil
+	case *config.V4:
+		return v4.Facts(c), nil
+	case *config.Next:
+		return next.Facts(c), nil
+	case *config.V41:
+		return v41.Facts(c), nil
+	}
+	return plan.Model{}, fmt.Errorf("%w: %T", config.ErrFamily, d)
+}

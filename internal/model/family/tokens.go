@@ -1,0 +1,41 @@
+package family
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"sparrow/internal/model/engram"
+	"sparrow/internal/textfile"
+	"sparrow/weight"
+)
+
+// TokenMapTensor holds the map of tokens to keys of n-gram tables in checkpoints that have no tokenizer: in their
+// weights, or beside golden outputs.
+const TokenMapTensor = "engram.token_map"
+
+// tokenMap is the map of tokens to keys of the n-gram tables: a tensor where there is one, or made of tokenizer.json.
+func (s *Source) tokenMap(vocab, keys int) ([]int32, error) {
+	if t, ok := s.Weights.Tensor(TokenMapTensor); ok {
+		if t.Drawn != nil {
+			return engram.PlainMap(vocab, keys), nil
+		}
+		return weight.ReadI32(t)
+	}
+	text, err := textfile.Read(filepath.Join(s.Name, "tokenizer.json"), textfile.Tokenizer)
+	if err == nil {
+		return engram.TokenMap(text, vocab)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if golden, err := weight.OpenFile(filepath.Join(s.Name, "golden.safetensors")); err == nil {
+		defer golden.Close()
+		if t, ok := golden.Tensor(TokenMapTensor); ok {
+			return weight.ReadI32(t)
+		}
+	}
+	return nil, fmt.Errorf("n-gram tables are looked up by the texts of tokens, and there is no tokenizer.json "+
+		"in %s; take tokenizer.json of the release", s.Name)
+}

@@ -1,0 +1,387 @@
+// Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in
+// every layout, and what fits into a given memory. An opened checkpoint flows in, a Summary flows out; matrices are
+// never read.
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/layout"
+)
+
+// Summary describes a checkpoint.
+type Summary struct {
+	Checkpoint string `json:"checkpoint"`
+	Family     string `json:"family"`
+	Files      int    `json:"files"`
+	Tensors    int    `json:"tensors"`
+	Format     string `json:"format"` // of the matrices, as the release names it
+	// NoWeights says that there are no files: tensors and bytes are those that the release of the shape has.
+	NoWeights bool `json:"no_weights,omitempty"`
+
+	Layers       int `json:"layers"`
+	IndexLayers  int `json:"index_layers"`            // layers that compute their own selection
+	LinearLayers int `json:"linear_layers,omitempty"` // layers of linear attention
+	Hidden       int `json:"hidden"`
+	Heads        int `json:"heads"`
+	IndexHeads   int `json:"index_heads"`
+	IndexTopK    int `json:"index_topk"`
+	Experts      int `json:"experts"`
+	ExpertsUsed  int `json:"experts_per_token"`
+	Vocabulary   int `json:"vocabulary"`
+	MaxPositions int `json:"max_positions"`
+
+	Parameters Parameters  `json:"parameters"`
+	Bytes      []TypeBytes `json:"bytes_by_type"`
+	TotalBytes int64       `json:"total_bytes"`
+	FileBytes  int64       `json:"file_bytes"`       // 0 where there are no files
+	Tables     *Tables     `json:"tables,omitempty"` // n-gram tables, where the model has any
+
+	Cache []CacheSize `json:"cache"`
+
+	// Drafts describes the drafting layers of a kind that has a name; empty for NextN and without any.
+	Drafts string `json:"drafts,omitempty"`
+	// Losses is what does not run although the checkpoint has it, and what is ignored.
+	Losses []string `json:"losses,omitempty"`
+	// Slow is the types whose products are slow on this machine's CPU, and why.
+	Slow []string `json:"slow,omitempty"`
+	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Parameters counts weights; block scales are not parameters.
+type Parameters struct {
+	Total  int64 `json:"total"`
+	Main   int64 `json:"main"`             // without the drafting layer
+	Active int64 `json:"active"`           // used for one token: head included, embedding not, the chosen experts only
+	NextN  int64 `json:"next_n"`           // drafting layer, with its copies
+	Copies int64 `json:"copies"`           // of NextN: its copies of the embedding and the head
+	Scales int64 `json:"scales"`           // block scales beside them
+	Vision int64 `json:"vision,omitempty"` // a vision tower beside them, which is not read
+}
+
+// TypeBytes is how much of the checkpoint one element type takes.
+type TypeBytes struct {
+	Type    string `json:"type"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// CacheSize is the cache one token takes in one layout of latent rows, over all layers.
+type CacheSize struct {
+	Layout     string `json:"layout"`
+	RowBytes   int    `json:"row_bytes"`   // per token and layer
+	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
+	TokenBytes int64  `json:"token_bytes"` // both, over all layers
+	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none
+	// that is run.
+	DraftedTokenBytes int64 `json:"drafted_token_bytes,omitempty"`
+	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states
+	// (DeepSeek-V4).
+	SequenceBytes int64 `json:"sequence_bytes,omitempty"`
+	Fits          []Fit `json:"fits"`
+}
+
+// Fit is how many tokens of cache, of one sequence, fit beside the weights.
+type Fit struct {
+	GiB    float64 `json:"gib"`
+	Tokens int64   `json:"tokens"` // 0 when the weights alone do not fit
+}
+
+// Of describes a checkpoint; memories, in GiB, are what to fit it into.
+func Of(s *family.Source, memories []float64) *Summary {
+	c := s.Config
+	out := &Summary{
+		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
+		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab,
+		MaxPositions: c.MaxPositions, Format: string(c.Format), Losses: c.Losses,
+	}
+	for _, f := range s.Weights.Files() {
+		out.FileBytes += f.Bytes
+	}
+	out.Slow = Slow(s)
+	switch d := s.Model.(type) {
+	case *config.DSA:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		for i := range c.Layers {
+			if c.Indexer.Computes(i) {
+				out.IndexLayers++
+			}
+		}
+		out.count(s)
+		out.cache(memories)
+	case *config.V4:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheV4(d, memories)
+		if x := d.DSpark; x != nil {
+			out.Drafts = fmt.Sprintf("DSpark, blocks of %d tokens by %d stages that see layers %s", x.Block, x.Stages,
+				strings.Trim(fmt.Sprint(x.Taps), "[]"))
+		}
+	case *config.Next:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheNext(d, memories)
+	case *config.V41:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheV41(d, memories)
+	}
+	return out
+}
+
+// Slow lists the block formats among the weights whose products are slow on this machine's CPU, and why.
+func Slow(s *family.Source) (list []string) {
+	for _, name := range s.Weights.Names() {
+		t, _ := s.Weights.Tensor(name)
+		f, ok := t.DType.Block()
+		if !ok {
+			continue
+		}
+		if why := cpu.Slow(f); why != "" {
+			list = append(list, fmt.Sprintf("%v weights are %s on this CPU, which is slow; another file of the model "+
+				"may have types with kernels (docs/gguf.md)", f, why))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Check notes the tensors that loading refuses, and fails with them. The checkpoint is loaded on a device that leaves
+// matrices in their files; norms, biases and some scales are read.
+func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
+	_, err := src.LoadPlaced(dev, family.Placed{Described: true}, nil)
+	var e *nn.TensorError
+	if !errors.As(err, &e) {
+		return err
+	}
+	s.Problems = e.Problems
+	hint := ""
+	if family.IsGGUF(src.Name) {
+		hint = "; the names are those that the tensors have in safetensors files"
+	}
+	return fmt.Errorf("%s cannot be loaded, %w; download or convert it again%s: %s", src.Name, nn.ErrTensors, hint,
+		e.First(8))
+}
+
+// count adds up the tensors.
+func (s *Summary) count(src *family.Source) {
+	types := map[string]*TypeBytes{}
+	p := &s.Parameters
+	for _, name := range src.Weights.Names() {
+		t, _ := src.Weights.Tensor(name)
+		n, scales := src.Weights.Parameters(t)
+		ty := types[t.DType.String()]
+		if ty == nil {
+			ty = &TypeBytes{Type: t.DType.String()}
+			types[ty.Type] = ty
+		}
+		ty.Tensors++
+		ty.Bytes += t.Bytes()
+		s.TotalBytes += t.Bytes()
+		p.Scales += scales
+		if strings.HasPrefix(name, visionTower) {
+			p.Vision += n
+			continue
+		}
+		p.Total += n
+		if layerOf(name) >= s.Layers || strings.HasPrefix(name, "mtp.") {
+			p.NextN += n
+			if strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name, ".shared_head.head.weight") {
+				p.Copies += n
+			}
+			continue
+		}
+		p.Main += n
+		switch {
+		case strings.HasSuffix(name, "embed_tokens.weight") || name == "embed.weight":
+			if src.Config.TiedHead {
+				p.Active += n
+			}
+		case strings.HasSuffix(name, ".engram.embed.weight"):
+			s.table(src, t, n)
+		case strings.Contains(name, ".experts."):
+			p.Active += n * int64(s.ExpertsUsed) / int64(s.Experts)
+		default:
+			p.Active += n
+		}
+	}
+	for _, t := range types {
+		s.Bytes = append(s.Bytes, *t)
+	}
+	slices.SortFunc(s.Bytes, func(a, b TypeBytes) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type))
+	})
+}
+
+// visionTower is how the tensors of a vision tower begin that is not run.
+const visionTower = "model.visual."
+
+// layerOf is the number in layers.N., with or without model. or model.language_model. before it, or -1.
+func layerOf(name string) int {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "model."), "language_model.")
+	rest, ok := strings.CutPrefix(name, "layers.")
+	if !ok {
+		return -1
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+const gib = 1 << 30
+
+func (s *Summary) cache(memories []float64) {
+	for _, k := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.F32Row2304} {
+		main, err := layout.MainOf(k)
+		if err != nil {
+			continue
+		}
+		index := layout.IndexFP8{}.TokenBytes()
+		switch {
+		case s.IndexTopK == 0:
+			index = 0
+		case k == layout.F32Row2304:
+			index = layout.IndexF32{}.TokenBytes()
+		}
+		c := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index}
+		c.TokenBytes = int64(s.Layers*c.RowBytes + s.IndexLayers*c.IndexBytes)
+		if s.Parameters.NextN > 0 {
+			c.DraftedTokenBytes = c.TokenBytes + int64(c.RowBytes+c.IndexBytes)
+		}
+		s.fit(c, memories)
+	}
+}
+
+// fit adds a layout with what fits beside the weights.
+func (s *Summary) fit(c CacheSize, memories []float64) {
+	for _, m := range memories {
+		free := int64(m*gib) - s.TotalBytes
+		c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max((free-c.SequenceBytes)/c.TokenBytes, 0)})
+	}
+	s.Cache = append(s.Cache, c)
+}
+
+// widened says why weights take more memory than their files, where they do: GGUF files store one projection in two
+// parts, which are put together in memory in a type with more bits.
+func (s *Summary) widened() string {
+	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {
+		return ""
+	}
+	return fmt.Sprintf(" of %s; the file has the up-projection of latent rows in two parts, which memory holds as one "+
+		"in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
+}
+
+// Print writes the summary as text.
+func (s *Summary) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
+		s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
+	indexer := "no indexer, every row attends to every key"
+	if s.IndexTopK > 0 {
+		indexer = fmt.Sprintf("indexer: %d heads, top %d, on %d of %d layers", s.IndexHeads, s.IndexTopK, s.IndexLayers,
+			s.Layers)
+	}
+	if s.LinearLayers > 0 {
+		indexer += fmt.Sprintf("; linear attention on %d", s.LinearLayers)
+	}
+	fmt.Fprintf(w, "%s; experts: %d of %d per token\n", indexer, s.ExpertsUsed, s.Experts)
+	p := s.Parameters
+	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
+	if p.NextN > 0 {
+		fmt.Fprintf(w, "; drafting layer %s more", count(p.NextN))
+		if p.Copies > 0 {
+			fmt.Fprintf(w, ", %s of them copies of embedding and head", count(p.Copies))
+		}
+	}
+	if p.Vision > 0 {
+		fmt.Fprintf(w, "; vision tower %s, which is not read", count(p.Vision))
+	}
+	fmt.Fprint(w, ")\n")
+	if s.Drafts != "" {
+		fmt.Fprintf(w, "drafts: %s\n", s.Drafts)
+	}
+	if s.NoWeights {
+		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
+			unit.Bytes(s.TotalBytes), s.Tensors)
+	} else {
+		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s; %s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
+			s.widened(), s.Format)
+	}
+	if t := s.Tables; t != nil {
+		fmt.Fprintf(w, "n-gram tables: %d, %s rows, %s mapped from the files; a token reads %d rows, %s, by %d reads "+
+			"where none is in memory\n", t.Tables, count(t.Rows), unit.Bytes(t.Bytes), t.TokenRows,
+			unit.Bytes(t.TokenBytes), 2*t.TokenRows)
+	}
+	for _, l := range s.Losses {
+		fmt.Fprintf(w, "without %s\n", l)
+	}
+	for _, l := range s.Slow {
+		fmt.Fprintln(w, l)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "type\ttensors\tbytes\t")
+	for _, b := range s.Bytes {
+		fmt.Fprintf(t, "%s\t%d\t%s\t\n", b.Type, b.Tensors, unit.Bytes(b.Bytes))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	fmt.Fprint(t, "cache layout\trow bytes\tindex bytes\tbytes per token\t")
+	drafts, sequences := s.Cache[0].DraftedTokenBytes > 0, s.Cache[0].SequenceBytes > 0
+	if drafts {
+		fmt.Fprint(t, "with drafts\t")
+	}
+	if sequences {
+		fmt.Fprint(t, "and per sequence\t")
+	}
+	for _, f := range s.Cache[0].Fits {
+		fmt.Fprintf(t, "tokens in %g GiB\t", f.GiB)
+	}
+	fmt.Fprintln(t)
+	for _, c := range s.Cache {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t", c.Layout, c.RowBytes, c.IndexBytes, c.TokenBytes)
+		if drafts {
+			fmt.Fprintf(t, "%d\t", c.DraftedTokenBytes)
+		}
+		if sequences {
+			fmt.Fprintf(t, "%s\t", unit.Bytes(c.SequenceBytes))
+		}
+		for _, f := range c.Fits {
+			if f.Tokens == 0 {
+				fmt.Fprint(t, "weights do not fit\t")
+			} else {
+				fmt.Fprintf(t, "%d\t", f.Tokens)
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func count(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f M", float64(n)/1e6)
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,121 @@
+package llamacpp
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/internal/model/config"
+	"sparrow/weight/gguf"
+)
+
+// pairs collects the pairs of an architecture.
+type pairs struct {
+	arch string
+	list []gguf.Pair
+}
+
+func (p *pairs) add(key string, v any) {
+	p.list = append(p.list, gguf.Pair{Key: p.arch + "." + key, Value: v})
+}
+
+func (p *pairs) count(key string, n int)      { p.add(key, uint32(n)) }
+func (p *pairs) number(key string, v float64) { p.add(key, float32(v)) }
+
+// yarn adds what both families say of the stretched rotation.
+func (p *pairs) yarn(y *config.Yarn) {
+	p.add("rope.scaling.type", "yarn")
+	p.number("rope.scaling.factor", y.Factor)
+	p.count("rope.scaling.original_context_length", y.Original)
+	p.number("rope.scaling.yarn_beta_fast", y.BetaFast)
+	p.number("rope.scaling.yarn_beta_slow", y.BetaSlow)
+}
+
+// metadata are the pairs of the architecture and of the vocabulary.
+func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
+	c := m.Config.Common()
+	p := &pairs{arch: architectureOf(c.Family)}
+	if p.arch == "" {
+		return nil, fmt.Errorf("%w: %s is a %s model, which the format has no name for", ErrUnsupported, m.Name,
+			c.Family)
+	}
+	p.list = []gguf.Pair{{Key: "general.architecture", Value: p.arch}, {Key: "general.type", Value: "model"},
+		{Key: "general.name", Value: m.Name}, {Key: "general.file_type", Value: mix.fileType()},
+		{Key: "general.quantization_version", Value: uint32(2)}}
+	p.count("context_length", c.MaxPositions)
+	p.count("embedding_length", c.Hidden)
+	p.count("vocab_size", c.Vocab)
+	p.count("attention.head_count_kv", 1) // of V4 and of latent rows, whose up-projections the file stores
+	p.number("attention.layer_norm_rms_epsilon", float64(c.RMSEps))
+	if !c.Family.Dense() {
+		p.count("attention.indexer.head_count", c.Indexer.Heads)
+		p.count("attention.indexer.key_length", c.Indexer.Dim)
+		p.count("attention.indexer.top_k", c.Indexer.TopK)
+	}
+	var err error
+	switch d := m.Config.(type) {
+	case *config.DSA:
+		err = p.dsa(d)
+	case *config.V4:
+		err = p.v4(d)
+	default:
+		err = fmt.Errorf("%w: GGUF files of %s are not written, supported are those of other families; keep the "+
+			"safetensors files", config.ErrFamily, c.Family)
+	}
+	if err != nil {
+		return nil, err
+	}
+	words, err := m.vocabulary(c)
+	return append(p.list, words...), err
+}
+
+// dsa adds the pairs of DeepSeek-V3.2, GLM-5 and their relatives without an indexer.
+func (p *pairs) dsa(c *config.DSA) error {
+	p.count("block_count", c.Layers+c.NextN)
+	p.count("feed_forward_length", c.FFN.DenseInner)
+	p.count("attention.head_count", c.Attention.Heads)
+	if c.Attention.QLora > 0 {
+		p.count("attention.q_lora_rank", c.Attention.QLora)
+	}
+	p.count("attention.kv_lora_rank", c.Attention.Latent)
+	p.count("attention.key_length", c.Attention.Latent+c.Attention.Rope)
+	p.count("attention.value_length", c.Attention.Latent)
+	p.count("attention.key_length_mla", c.Attention.QK())
+	p.count("attention.value_length_mla", c.Attention.V)
+	if slices.Contains(c.Indexer.Shared, true) {
+		full := make([]bool, c.Layers)
+		for i := range full {
+			full[i] = c.Indexer.Computes(i)
+		}
+		p.add("attention.indexer.types", full)
+	}
+	p.count("rope.dimension_count", c.Attention.Rope)
+	p.number("rope.freq_base", c.Rope.Theta)
+	if y := c.Rope.Yarn; y != nil {
+		if y.MScale != y.MScaleAllDim {
+			return fmt.Errorf("%w: rope_scaling has mscale %v and mscale_all_dim %v, and the format holds one "+
+				"number", ErrUnsupported, y.MScale, y.MScaleAllDim)
+		}
+		p.yarn(y)
+		p.number("rope.scaling.yarn_log_multiplier", 0.1*y.MScaleAllDim)
+	}
+	f := c.FFN
+	dense := 0
+	for dense < len(f.Dense) && f.Dense[dense] {
+		dense++
+	}
+	if slices.Contains(f.Dense[dense:], true) {
+		return fmt.Errorf("%w: dense layers behind layers with experts", ErrUnsupported)
+	}
+	p.count("leading_dense_block_count", dense)
+	p.count("expert_count", f.Experts)
+	p.count("expert_used_count", f.TopK)
+	p.count("expert_shared_count", f.Shared)
+	p.count("expert_feed_forward_length", f.Inner)
+	p.count("expert_group_count", f.Groups)
+	p.count("expert_group_used_count", f.KeepGroups)
+	p.count("expert_gating_func", sigmoidGate)
+	p.number("expert_weights_scale", float64(f.Scale))
+	p.add("expert_weights_norm", f.Normalize)
+	p.count("nextn_predict_layers", c.NextN)
+	return nil
+}

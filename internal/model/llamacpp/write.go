@@ -1,0 +1,362 @@
+package llamacpp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"sparrow/internal/block"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/spelling"
+	"sparrow/internal/num"
+	"sparrow/weight"
+	"sparrow/weight/gguf"
+)
+
+// Model is what Write writes: a checkpoint.
+type Model struct {
+	Name            string
+	Config          config.Description // *config.DSA or *config.V4
+	Weights         *weight.Checkpoint
+	Tokenizer       []byte // tokenizer.json; nil writes no vocabulary
+	TokenizerConfig []byte // tokenizer_config.json, or nil
+	ChatTemplate    string // instead of the one in tokenizer_config.json
+}
+
+// Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format has no place for it.
+// The digest of the file is kept beside it. onTensor, when not nil, is called before each tensor with its number, the
+// number of all tensors and its name. The report is what the types cost, by class.
+func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) (Report,
+	error) {
+	pairs, err := m.metadata(mix)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	var r losses
+	list, err := m.tensors(mix, &r)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	sources := make([]gguf.Source, len(list))
+	for i, t := range list {
+		sources[i] = gguf.Source{Name: t.name, Type: t.kind, Shape: t.shape, Write: func(to io.Writer) error {
+			if onTensor != nil {
+				onTensor(i, len(list), t.name)
+			}
+			return inOrder(ctx, to, t.parts, t.part)
+		}}
+	}
+	sum, err := gguf.Create(path, pairs, sources)
+	if err != nil {
+		return nil, err
+	}
+	return r.report(), weight.KeepDigest(path, sum)
+}
+
+// tensors are those of the file, in its order.
+func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
+	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r}
+	switch c := m.Config.(type) {
+	case *config.DSA:
+		w.names, w.layers, w.experts = dsaNames, c.Layers+c.NextN, c.FFN.Experts
+		w.global = func(name string) string { return name }
+		w.inLayer = func(layer int, name string) string { return fmt.Sprintf(dsaNames.prefix, layer) + name }
+		for layer := range w.layers {
+			w.latent(layer, c.Attention)
+		}
+	case *config.V4:
+		w.names, w.layers, w.experts = v4Names, c.Layers, c.FFN.Experts
+		n := spelling.Of(w.has)
+		w.global, w.inLayer, w.stacked = n.Global, n.Layer, n.Stacked()
+	}
+	for name, from := range w.names.outside {
+		w.plain(name, w.global(from), -1)
+	}
+	for layer := range w.layers {
+		blk := fmt.Sprintf("blk.%d.", layer)
+		for name, from := range w.names.inLayer {
+			w.plain(blk+name, w.inLayer(layer, from), layer)
+		}
+		for name, from := range w.names.fused {
+			w.fuse(blk+name, from, layer)
+		}
+	}
+	for _, name := range m.Weights.Names() {
+		if !w.used[name] && !w.leftOut(name) {
+			w.errs = append(w.errs, fmt.Errorf("%w: tensor %s has no place in the format", ErrUnsupported, name))
+		}
+	}
+	slices.SortStableFunc(w.out, func(a, b tensor) int {
+		if c := layerOf(a.name) - layerOf(b.name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return w.out, errors.Join(w.errs...)
+}
+
+// layerOf sorts tensors outside of layers first.
+func layerOf(name string) int {
+	layer := -1
+	_, _ = fmt.Sscanf(name, "blk.%d.", &layer)
+	return layer
+}
+
+// tensor is a tensor of the file, whose bytes are computed in parts when they are written.
+type tensor struct {
+	name  string
+	kind  gguf.Type
+	shape []int
+	parts int
+	part  func(i int) ([]byte, error)
+}
+
+// partValues is about how many values a part holds: a few milliseconds of the slowest format.
+const partValues = 1 << 16
+
+// writer collects the tensors of a file.
+type writer struct {
+	from    *weight.Checkpoint
+	mix     Mix
+	names   *names
+	layers  int
+	experts int
+	global  func(name string) string            // what the checkpoint calls a tensor outside of layers
+	inLayer func(layer int, name string) string // and one of a layer
+	stacked bool                                // the checkpoint has the experts of a layer in two tensors
+	used    map[string]bool
+	out     []tensor
+	errs    []error
+	losses  *losses
+}
+
+func (w *writer) has(name string) bool {
+	_, ok := w.from.Tensor(name)
+	return ok
+}
+
+// leftOut reports whether a tensor has no place of its own: scales belong to a matrix, frequencies follow from the
+// config, and drafting blocks of DeepSeek-V4 are not written.
+func (w *writer) leftOut(name string) bool {
+	matrix, scale := strings.CutSuffix(name, ".scale")
+	return strings.HasSuffix(name, "_scale_inv") || scale && w.used[matrix+".weight"] ||
+		strings.HasSuffix(name, "rotary_emb.inv_freq") || w.names == v4Names && strings.HasPrefix(name, "mtp.")
+}
+
+// plain adds a tensor that keeps its shape, if the checkpoint has it.
+func (w *writer) plain(name, from string, layer int) {
+	t, ok := w.from.Tensor(from)
+	if !ok {
+		return
+	}
+	w.used[from] = true
+	one := tensor{name: name, kind: gguf.F32, shape: t.Shape, parts: 1}
+	switch {
+	case strings.HasSuffix(name, "tid2eid.weight"):
+		one.kind = gguf.I32
+		one.part = func(int) ([]byte, error) {
+			v, err := weight.ReadI32(t)
+			if err != nil {
+				return nil, err
+			}
+			return binary.Append(nil, binary.LittleEndian, v)
+		}
+	case len(t.Shape) == 1:
+		one.part = func(int) ([]byte, error) {
+			v, err := weight.ReadF32(t)
+			return encode(gguf.F32, v), err
+		}
+	default:
+		x, err := w.from.Matrix(from)
+		if err != nil {
+			w.errs = append(w.errs, err)
+			return
+		}
+		one.kind, one.shape = w.mix.typeOf(name, layer, w.layers, x.Cols), []int{x.Rows, x.Cols}
+		one.cut([]weight.Matrix{x}, w.losses)
+	}
+	w.out = append(w.out, one)
+}
+
+// cut makes parts of whole rows of matrices that follow each other in the tensor.
+func (t *tensor) cut(list []weight.Matrix, r *losses) {
+	rows := max(1, partValues/max(1, list[0].Cols))
+	each := (list[0].Rows + rows - 1) / rows
+	t.parts = len(list) * each
+	t.part = func(i int) ([]byte, error) {
+		x, first := list[i/each], i%each*rows
+		end := min(first+rows, x.Rows)
+		if x.Values == weight.F4E2M1x2 && t.kind == gguf.TypeOf(block.MXFP4) {
+			data := repack(x, first, end)
+			r.add(t, data, nil)
+			return data, nil
+		}
+		v, err := x.ReadRows(first, end)
+		data := encode(t.kind, v)
+		r.add(t, data, v)
+		return data, err
+	}
+}
+
+// repack is rows of FP4 weights as blocks of MXFP4: the same codes in another order, and the same scales.
+func repack(x weight.Matrix, first, end int) []byte {
+	const codes = 16 // bytes of a block behind its scale
+	groups := x.Cols / (2 * codes)
+	out := make([]byte, 0, (end-first)*groups*(1+codes))
+	for r := first; r < end; r++ {
+		for g := range groups {
+			from := x.Data.Data[(r*groups+g)*codes:][:codes]
+			out = append(out, x.Scale.Data[r*groups+g])
+			for j := range codes {
+				// Value j is in the lower half of byte j/2 for even j; here it is in the lower half of byte j.
+				shift := 4 * (j % 2)
+				out = append(out, from[j/2]>>shift&15|from[j/2+codes/2]>>shift<<4)
+			}
+		}
+	}
+	return out
+}
+
+// isMXFP4 reports whether a matrix can be repacked.
+func isMXFP4(x weight.Matrix) bool {
+	return x.Values == weight.F4E2M1x2 && x.BlockRows == 1 && x.BlockCols == 32 && x.Cols%32 == 0 &&
+		(x.Scale.DType == weight.F8E8M0 || x.Scale.DType == weight.U8)
+}
+
+// fuse adds one tensor [experts, out, in] of the matrices of all experts.
+func (w *writer) fuse(name, matrix string, layer int) {
+	list, err := w.expertMatrices(matrix, layer)
+	if err != nil {
+		w.errs = append(w.errs, err)
+	}
+	if err != nil || list == nil {
+		return
+	}
+	for e, x := range list {
+		if x.Rows != list[0].Rows || x.Cols != list[0].Cols {
+			w.errs = append(w.errs, fmt.Errorf("%s of expert %d of layer %d is [%d %d], the first expert's is [%d %d]",
+				matrix, e, layer, x.Rows, x.Cols, list[0].Rows, list[0].Cols))
+			return
+		}
+	}
+	t := tensor{name: name, shape: []int{len(list), list[0].Rows, list[0].Cols}}
+	t.kind = w.mix.typeOf(name, layer, w.layers, list[0].Cols)
+	if w.mix.packed() && !slices.ContainsFunc(list, func(x weight.Matrix) bool { return !isMXFP4(x) }) {
+		t.kind = gguf.TypeOf(block.MXFP4)
+	}
+	t.cut(list, w.losses)
+	w.out = append(w.out, t)
+}
+
+// expertMatrices are one matrix of every expert of a layer, or none where the layer has no experts.
+func (w *writer) expertMatrices(matrix string, layer int) ([]weight.Matrix, error) {
+	if w.stacked {
+		return w.stackedMatrices(matrix, layer)
+	}
+	if !w.has(w.inLayer(layer, w.names.expert(0, matrix))) {
+		return nil, nil
+	}
+	list := make([]weight.Matrix, w.experts)
+	for e := range list {
+		from := w.inLayer(layer, w.names.expert(e, matrix))
+		w.used[from] = true
+		var err error
+		if list[e], err = w.from.Matrix(from); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// stackedMatrices cuts the matrices out of [experts, 2*inner, hidden], gates above ups, or [experts, hidden, inner].
+func (w *writer) stackedMatrices(matrix string, layer int) ([]weight.Matrix, error) {
+	from, of, half := "ffn.experts.gate_up_proj", 2, map[string]int{"w1": 0, "w3": 1}[matrix]
+	if matrix == "w2" {
+		from, of, half = "ffn.experts.down_proj", 1, 0
+	}
+	from = w.inLayer(layer, from)
+	t, ok := w.from.Tensor(from)
+	if !ok {
+		return nil, nil
+	}
+	w.used[from] = true
+	if len(t.Shape) != 3 || t.Shape[0] != w.experts || t.Shape[1]%of != 0 {
+		return nil, fmt.Errorf("%w: %s has shape %v, want matrices of %d experts", ErrUnsupported, from, t.Shape,
+			w.experts)
+	}
+	rows, size := t.Shape[1]/of, len(t.Data)/(w.experts*of)
+	list := make([]weight.Matrix, w.experts)
+	for e := range list {
+		one := *t
+		one.Shape, one.Data = []int{rows, t.Shape[2]}, t.Data[(e*of+half)*size:][:size]
+		list[e] = weight.Matrix{Data: &one, Rows: rows, Cols: t.Shape[2], Values: t.DType,
+			RowBytes: len(one.Data) / rows}
+	}
+	return list, nil
+}
+
+// latent adds the two parts of the up-projection of latent rows: keys transposed to [heads, latent, nope], values
+// [heads, v, latent].
+func (w *writer) latent(layer int, a config.Attention) {
+	from := w.inLayer(layer, "self_attn.kv_b_proj.weight")
+	if !w.has(from) {
+		return
+	}
+	w.used[from] = true
+	x, err := w.from.Matrix(from)
+	if err == nil && (x.Rows != a.Heads*(a.Nope+a.V) || x.Cols != a.Latent) {
+		err = fmt.Errorf("%s is [%d %d], want [%d %d]", from, x.Rows, x.Cols, a.Heads*(a.Nope+a.V), a.Latent)
+	}
+	if err != nil {
+		w.errs = append(w.errs, err)
+		return
+	}
+	add := func(name string, shape []int, values func(head int) ([]float32, error)) {
+		name = fmt.Sprintf("blk.%d.", layer) + name
+		t := tensor{name: name, kind: w.mix.typeOf(name, layer, w.layers, shape[2]), shape: shape, parts: a.Heads}
+		t.part = func(head int) ([]byte, error) {
+			v, err := values(head)
+			data := encode(t.kind, v)
+			w.losses.add(&t, data, v)
+			return data, err
+		}
+		w.out = append(w.out, t)
+	}
+	add(keyPart, []int{a.Heads, a.Latent, a.Nope}, func(head int) ([]float32, error) {
+		rows, err := x.ReadRows(head*(a.Nope+a.V), head*(a.Nope+a.V)+a.Nope)
+		out := make([]float32, len(rows))
+		for i, v := range rows {
+			out[i%a.Latent*a.Nope+i/a.Latent] = v
+		}
+		return out, err
+	})
+	add(valuePart, []int{a.Heads, a.V, a.Latent}, func(head int) ([]float32, error) {
+		return x.ReadRows(head*(a.Nope+a.V)+a.Nope, (head+1)*(a.Nope+a.V))
+	})
+}
+
+// encode is values in a type.
+func encode(t gguf.Type, v []float32) []byte {
+	if f, ok := t.Block(); ok {
+		out := make([]byte, len(v)/f.Values()*f.Bytes())
+		f.Encode(out, v)
+		return out
+	}
+	if t == gguf.BF16 {
+		out := make([]byte, 0, 2*len(v))
+		for _, x := range v {
+			out = binary.LittleEndian.AppendUint16(out, num.BF16(x))
+		}
+		return out
+	}
+	out := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+	}
+	return out
+}

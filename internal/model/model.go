@@ -1,0 +1,152 @@
+// Package model defines the interfaces of a model family and of its forward passes.
+//
+// The families are packages below this one (internal/model/dsa, internal/model/v4); internal/model/family opens a
+// checkpoint and chooses its family. Token ids, a plan and page tables flow in, logits flow out.
+package model
+
+import (
+	"sparrow/internal/attn"
+	"sparrow/internal/model/config"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/record"
+)
+
+// Model is a loaded model with its cache. One goroutine uses it at a time.
+type Model interface {
+	// Config describes the model.
+	Config() *config.Config
+	// Facts are the properties that the planner reads.
+	Facts() plan.Model
+	// Device is where the model runs: a device, or several ranks.
+	Device() kernel.Machine
+	// Allocate makes the cache: page pools in the resolved layouts, in place of what was there. Page contents are zero.
+	Allocate(cfg *plan.Config, pages int) error
+	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
+	PageBytes(cfg *plan.Config) int64
+	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at
+	// most that many rows.
+	Bind(a *kernel.Arena, rows int) Workspace
+}
+
+// Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
+// between the operations of one, over pages and states that this one does not write.
+type Workspace interface {
+	// Arrange lays out the tensors of a plan's pass on the workspace's arena, behind what Bind took. Their places
+	// depend on the plan alone.
+	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
+}
+
+// Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
+// its program. It can be used again for every batch of the same shape.
+type Pass interface {
+	// Inputs is where the input block belongs, i32 [1, words].
+	Inputs() kernel.Tensor
+	// Outputs are the results.
+	Outputs() *Outputs
+	// Prepare checks a batch and fills the input block in host memory. It touches no device.
+	Prepare(in *Input, block []int32) error
+	// Program is the operations of the pass. It is made when it is first asked for, and again where memory that
+	// outlives passes, such as the cache, has moved since.
+	Program() (kernel.Program, error)
+	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read what it
+	// leaves on the device. An error says that it was not, or not all of it.
+	Ended(error)
+}
+
+// Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which
+// is read at once.
+type Outputs struct {
+	// Block is all of it: u8 [1, bytes].
+	Block  kernel.Tensor
+	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
+	Best   Best          // of every row of logits; not given where all rows come back whole, but in a block
+	// Confidence is what a drafter of blocks says of each of its tokens: the logit of its acceptance, given those
+	// before it, f32 [L, 1]. Given in passes of plan.PassBlock.
+	Confidence kernel.Tensor
+	// Recorded are the recorded rows of each layer, where the plan records any.
+	Recorded []Recorded
+	// Rows are the rows of the pass that are recorded, i32 [R, 1].
+	Rows kernel.Tensor
+}
+
+// Recorded is what a pass records of one layer. What it does not record, or the layer does not choose, is not given.
+type Recorded struct {
+	Hidden   kernel.Tensor // [R, width]: residual rows behind the layer
+	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
+	Scores   kernel.Tensor // f32 [R, K]: their scores
+	Blocks   kernel.Tensor // i32 [R, most blocks]: blocks of keys that it keeps for later layers
+	Experts  kernel.Tensor // i32 [R, k]
+	Weights  kernel.Tensor // f32 [R, k]: theirs
+}
+
+// Best is the best logit of each row f32 [L, 1], its token i32 [L, 1] or the one that was drawn, and the logarithm of
+// the sum of the row's exponentials, f32 [L, 1].
+type Best struct{ Values, IDs, LogSum kernel.Tensor }
+
+// Input is one batch of a pass.
+type Input struct {
+	attn.Batch
+	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
+	// its rows: the row of position t is made of the target's hidden state at t and of token t+1.
+	Tokens [][]int32
+	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which
+	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
+	Hidden [][]int32
+	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
+	// its pages and negative where no row of the pass attends. A nil table means that they have the numbers of the
+	// pages. Models that are not Windowed ignore it.
+	Windows [][]int32
+	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
+	States []State
+	// Before holds, for each request of the batch, the tokens before its new ones: at least as many as the model
+	// remembers (Remembering), or all of them. Other models ignore it.
+	Before [][]int32
+	// Replays holds, for each request of the batch, what its rows are given instead of choosing; nil for nothing.
+	Replays []*record.Replay
+}
+
+// Drafter is a model whose family has drafting layers, of one of two kinds (plan.Model.Block).
+//
+// NextN is one more decoder layer that predicts the token after the next from a token and the target's hidden state
+// before it. Its rows and indexer keys are in the sequence's pages, like those of one more layer; Allocate includes
+// them when the configuration verifies more than one row per request. Plans of plan.PassDraft and plan.PassChain run
+// it; a plan without logits only stores rows and indexer keys.
+//
+// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. What they remember of a token,
+// a key for each stage, every pass of the target stores with its own window keys. Wanted rows of such a pass are in the
+// order of their place in the block: first the first of every request.
+type Drafter interface {
+	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
+	DraftHead() error
+}
+
+// Remembering is a model whose rows depend on tokens before their own by themselves, not only by what they left in the
+// cache, such as rows of n-gram tables.
+type Remembering interface {
+	// Remembers is how many tokens before its own a row depends on.
+	Remembers() int
+}
+
+// SelfTester is a model that can compare the forms of its attention on its own weights.
+type SelfTester interface {
+	// SelfTest returns an error that says what differs. It needs no cache and frees the memory that it takes.
+	SelfTest(cfg *plan.Config) error
+}
+
+// Placer is a model that says where its passes are.
+type Placer interface {
+	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
+	Place() string
+}
+
+// Paged is a model whose pages can leave the cache and come back. What is copied from every part of a page and later
+// to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
+type Paged interface {
+	// PageParts appends the tensors that hold a page: u8 [1, n] each, every layer's rows and indexer keys, those of the
+	// drafting layer included. Their number and sizes depend on the configuration alone.
+	PageParts(parts []kernel.Tensor, page int) []kernel.Tensor
+	// WindowParts appends those of a window page, with the raw rows that it ends with. A model that is not Windowed
+	// appends none.
+	WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor
+}

@@ -1,0 +1,137 @@
+// Package next runs GLM-5.3-Flash (glm5_next): layers of linear attention with a state per sequence beside layers of
+// sparse attention over pooled index keys, with residual streams mixed by hyper-connections.
+//
+// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
+// written against the operations of package kernel; it is independent of the device and never reads the elements of a
+// tensor.
+//
+// The cache of a sequence is in pages (latent rows and pooled keys of the layers that select) and in a State. A
+// snapshot of the state behind every page lies in the page's window page, so that other sequences can continue there.
+package next
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/attn/hybrid"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/model/usage"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Model is a loaded model on one device. One goroutine uses it at a time.
+type Model struct {
+	config *config.Next
+	dev    kernel.Device
+	list   *kernel.Builder
+	attn   *hybrid.Attention
+
+	embed  kernel.Matrix
+	layers []layer
+	norm   kernel.Tensor
+	head   kernel.Matrix
+	draft  *draftLayer // nil without one
+	tally  *model.Tally
+	nn.Homes
+
+	caches     []hybrid.Cache // the drafting layer's behind the others
+	pageTokens int
+	pages      int
+	windows    int
+	allocated  int  // how often the cache was made
+	holds      bool // rows that are verified are held back
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m       *Model
+	streams residual // behind the last layer, of the latest pass of the target
+	drafted residual // of the latest pass of the drafting layer
+}
+
+// residual are the rows that a drafting pass continues.
+type residual struct {
+	mem  kernel.Tensor // activation [most rows of a pass, width]
+	rows int           // of the latest pass; 0 while they are not valid
+}
+
+// Load reads every weight of a checkpoint.
+func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
+	m := &Model{config: c, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	if c.Hyper.Streams > kernel.MaxStreams {
+		return nil, fmt.Errorf("next: %d residual streams, supported are at most %d", c.Hyper.Streams,
+			kernel.MaxStreams)
+	}
+	m.load(l)
+	m.Homes = l.Homes(dev)
+	if err := l.Finish(); err != nil {
+		return nil, err
+	}
+	linear := append([]bool(nil), c.Linear.Layers...)
+	if m.draft != nil {
+		linear = append(linear, false)
+	}
+	a := c.Attention
+	m.attn = hybrid.New(dev, m.list, hybrid.Params{
+		Dims:  kernel.LatentDims{Heads: facts.Heads, Nope: a.Nope, V: a.V, Latent: a.Latent},
+		QLora: a.QLora, IndexHeads: c.Indexer.Heads, TopK: c.PoolTopK(),
+		Scale: float32(1 / math.Sqrt(float64(a.Nope))), Eps: c.RMSEps,
+		LinearHeads: c.Linear.Heads, Bound: c.Linear.Bound}, linear)
+	return m, nil
+}
+
+// Facts are the properties of a config that the planner reads. No weights are needed.
+func Facts(c *config.Next) plan.Model {
+	return plan.Model{
+		Family:     plan.GLM5Next,
+		Heads:      c.Attention.Heads,
+		K:          c.PoolTopK(),
+		IndexHeads: c.Indexer.Heads,
+		QKDim:      c.Attention.QK(),
+		VDim:       c.Attention.V,
+		Layers:     c.Layers,
+		NextN:      c.NextN,
+		Context:    c.MaxPositions,
+		Linear:     c.Linear.Layers,
+		Experts:    plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
+	}
+}
+
+// Config describes the model.
+func (m *Model) Config() *config.Config { return &m.config.Config }
+
+// Facts are the properties that the planner reads.
+func (m *Model) Facts() plan.Model { return Facts(m.config) }
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	c := m.config
+	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
+
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.list.Place() }
+
+// Device is where the model runs.
+func (m *Model) Device() kernel.Machine { return m.dev }
+
+// Bind takes the rows that drafting passes continue.
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	width := m.config.Hyper.Streams * m.config.Hidden
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
+	if m.draft != nil {
+		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+	}
+	return w
+}

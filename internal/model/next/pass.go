@@ -1,0 +1,242 @@
+package next
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/attn/hybrid"
+	"sparrow/internal/model"
+	"sparrow/internal/model/nn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head
+// follow each other and share memory.
+type pass struct {
+	m    *Model
+	work *workspace
+	list *kernel.Builder // of its operations, while they are listed
+	plan *plan.Plan
+	made model.Compiled
+
+	layout layout.Kind // of the rows in the cache
+
+	in  attn.Inputs
+	out *model.Outputs
+
+	choices model.Choices
+
+	ids   kernel.Tensor // i32 [T, 1]
+	attn  *hybrid.Pass
+	dense nn.MLPSpace
+	moe   nn.MoESpace
+	head  model.Head
+	batch hybrid.Batch
+}
+
+// sublayer is the memory between the residual streams and a sublayer.
+type sublayer struct {
+	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
+	x, out          kernel.Tensor // [T, hidden]
+}
+
+func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
+	n, act := m.config.Hyper.Streams, m.dev.Activation()
+	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n),
+		comb: a.Take(kernel.F32, rows, n*n), x: a.Take(act, rows, m.config.Hidden),
+		out: a.Take(act, rows, m.config.Hidden)}
+}
+
+// Arrange lays out a pass of the model, or of its drafting layer.
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if p.Rows > w.streams.mem.Rows {
+		return nil, fmt.Errorf("next: workspace holds %d rows, pass has %d", w.streams.mem.Rows, p.Rows)
+	}
+	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	if err := m.Reserve(1); err != nil {
+		return nil, err
+	}
+	if p.Pass != plan.PassTarget {
+		return w.arrangeDraft(p, cfg, a)
+	}
+	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
+	s.begin(w, p, cfg, a, m.config.Hyper.Streams*m.config.Hidden)
+	s.sub = m.takeSublayer(a, p.Rows)
+	if err := s.arrange(cfg, a, m.layers); err != nil {
+		return nil, err
+	}
+	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: m.dev.Activation(),
+		Width: m.config.Hyper.Streams * m.config.Hidden, Ranks: 1})
+	s.collapsed = a.Take(m.dev.Activation(), p.Logits, m.config.Hidden)
+	return s, nil
+}
+
+// begin takes the first part of the arena: inputs and outputs. width is that of a residual row.
+func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, width int) {
+	m := work.m
+	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
+	w := model.Widths{Vocab: m.config.Vocab, Hidden: width}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		w.Choices = cfg.Model.Choices()
+	}
+	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.Lengths))
+}
+
+// arrange lays out attention and feed-forward blocks of the given layers, and leaves the arena where the head begins.
+func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error {
+	main, index, err := layouts(cfg)
+	if err != nil {
+		return err
+	}
+	s.layout = main.Kind()
+	if s.attn, err = s.m.attn.Arrange(s.plan, s.in, a, hybrid.Layouts{Main: main.Kind(),
+		Index: index.Kind()}); err != nil {
+		return err
+	}
+	act := s.m.dev.Activation()
+	for i := range layers {
+		a.Reset(s.attn.Kept)
+		switch l := &layers[i]; {
+		case l.dense != nil:
+			s.dense = l.dense.Arrange(a, act, s.plan.Rows)
+		case l.experts != nil:
+			s.moe = l.experts.Arrange(a, act, s.plan.Rows)
+		}
+	}
+	a.Reset(s.attn.Kept)
+	return nil
+}
+
+// Inputs is where the input block belongs.
+func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
+
+// Outputs are the results.
+func (s *pass) Outputs() *model.Outputs { return s.out }
+
+// prepare fills the arrays of every pass.
+func (s *pass) prepare(in *model.Input, block attn.Block) error {
+	m := s.m
+	if len(m.caches) == 0 {
+		return fmt.Errorf("the model has no cache; call Allocate first")
+	}
+	for _, c := range m.caches {
+		if have := c.Main.Layout; c.Main.Mem.Given() && have != s.layout {
+			return plan.ErrLayout(s.layout.String(), have.String())
+		}
+	}
+	if err := in.Batch.CheckPages(m.pages); err != nil {
+		return err
+	}
+	states, err := m.statesOf(s.batch.States[:0], in, s.plan.Pass == plan.PassTarget)
+	if err != nil {
+		return err
+	}
+	s.batch = hybrid.Batch{Batch: &in.Batch, Windows: in.Windows, Pages: m.windows, States: states}
+	if err := s.attn.Prepare(&s.batch, block); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), m.config.Vocab); err != nil {
+		return err
+	}
+	if err := in.FillChoices(block); err != nil {
+		return err
+	}
+	return block.FillLogits(&in.Batch)
+}
+
+// feedForward adds the block's output for x to out, which may hold a residual row.
+func (s *pass) feedForward(i int, l *layer, out, x kernel.Tensor) {
+	if l.dense != nil {
+		l.dense.Run(s.list, &s.dense, nn.MLPArgs{X: x, Out: out, Add: true})
+		return
+	}
+	l.experts.Run(s.list, &s.moe, out, x, s.plan.PromptRows(), s.choices.ExpertTap(i))
+}
+
+// target is a pass through the model's own layers.
+type target struct {
+	pass
+	sub       sublayer
+	streams   kernel.Tensor // [T, streams*hidden]
+	collapsed kernel.Tensor // [L, hidden]
+}
+
+// Prepare checks the states and fills the input block.
+func (s *target) Prepare(in *model.Input, words []int32) error {
+	s.work.streams.rows = 0
+	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
+		return fmt.Errorf("next: forward: %w", err)
+	}
+	for _, st := range s.batch.States {
+		if st != nil { // nil: padding
+			st.Begin()
+		}
+	}
+	return nil
+}
+
+// sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
+func (s *target) sublayer(at *site, norm kernel.Tensor, run func(out, x kernel.Tensor)) {
+	m, t := s.m, &s.sub
+	n, list := m.config.Hyper.Streams, s.list
+	list.Add(kernel.MultiplyArgs{Out: t.mix, X: s.streams, W: at.fn})
+	list.Add(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: s.streams, Mix: t.mix, Base: at.base,
+		Scale: at.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
+	list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
+	run(t.out, t.x)
+	list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
+}
+
+// Program is embedding, every layer and the head.
+func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
+
+func (s *target) build() (kernel.Program, error) {
+	m, h := s.m, s.m.config.Hidden
+	s.list.At("embedding", -1)
+	for i := range m.config.Hyper.Streams {
+		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids})
+	}
+	for i := range m.layers {
+		l := &m.layers[i]
+		s.list.At("attention", i)
+		s.sublayer(&l.attnSite, l.inputNorm, func(out, x kernel.Tensor) {
+			if l.linear != nil {
+				s.attn.Linear(i, l.linear, m.caches[i], out, x)
+			} else {
+				s.attn.Layer(i, l.attn, m.caches[i], out, x, false, s.choices.Tap(i))
+			}
+		})
+		s.list.At("feed-forward", i)
+		s.sublayer(&l.ffnSite, l.postNorm, func(out, x kernel.Tensor) { s.blockOf(i, l, out, x) })
+		s.choices.KeepHidden(s.list, i, s.streams)
+	}
+	if s.plan.Logits > 0 {
+		s.list.At("head", -1)
+		picked := s.head.Pick(s.list, s.streams)
+		s.list.Add(kernel.MeanStreamsArgs{Out: s.collapsed, X: picked, Streams: m.config.Hyper.Streams})
+		s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: m.norm, Eps: m.config.RMSEps})
+		s.head.Logits(s.list, s.collapsed, m.head)
+	}
+	return s.list.Compile()
+}
+
+// blockOf writes a feed-forward block's output: of a mixture of experts the sum begins with the shared ones.
+func (s *target) blockOf(i int, l *layer, out, x kernel.Tensor) {
+	if l.dense != nil {
+		l.dense.Run(s.list, &s.dense, nn.MLPArgs{X: x, Out: out})
+		return
+	}
+	l.experts.Write(s.list, &s.moe, out, x, s.plan.PromptRows(), s.choices.ExpertTap(i))
+}
+
+// Ended lets drafting passes continue the rows of this one.
+func (s *target) Ended(err error) {
+	if err == nil {
+		s.work.streams.rows = s.plan.Rows
+	}
+}

@@ -1,0 +1,287 @@
+package placement
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"sparrow/internal/cost"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/unit"
+)
+
+// ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
+var ErrNoRoom = errors.New("the experts do not fit")
+
+// Ask is what a placement is chosen from: sizes, memories, measured costs and use.
+type Ask struct {
+	Layers []int // experts of each layer, drafting layers last; 0 for none
+	Unused int   // layers at the end that no pass runs: drafting layers while nothing is drafted
+	Chosen int   // by a row, in each of these, over all ranks
+	Ranks  int   // that share the experts of each layer equally; 0 is one
+	Bytes  int64 // of one expert, in either memory; one with two methods is in host memory twice
+	Format cost.Format
+
+	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
+	Host   int64 // memory of the host that experts may take
+
+	// Machine has the rates of the CPU, of the bus, and of the device, which reads its own experts before it fetches
+	// others.
+	cost.Machine
+	Chunk int          // rows of a prompt in one step
+	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
+	Usage *usage.Table // nil: every expert is chosen equally often
+	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
+	OneMethod bool
+}
+
+// Choice is a placement with what it follows from.
+type Choice struct {
+	Placement *Placement `json:"-"`
+	Experts   int        `json:"experts"`
+	Resident  int        `json:"resident"` // of them
+	// Share of choices that find their expert in the memory of the device.
+	Covered     float64 `json:"covered"`
+	DeviceBytes int64   `json:"device_bytes"` // of experts
+	HostBytes   int64   `json:"host_bytes"`
+	Decode      Method  `json:"-"` // of experts in host memory
+	Prefill     Method  `json:"-"`
+	// Beside is the share of experts in host memory that are fetched for decodes beside those that the CPU computes.
+	Beside  float64  `json:"beside,omitempty"`
+	Reasons []string `json:"reasons"`
+}
+
+// Choose gives every expert a home and a method: those that are chosen most stay on the device, as many as fit, and the
+// others are in host memory. It depends on what is asked alone: equal questions get equal answers.
+func Choose(a Ask) (*Choice, error) {
+	all := a.order()
+	fit := int(min(max(a.Device, 0)/max(a.Bytes, 1), int64(len(all))))
+	rest := len(all) - fit
+	if need := int64(rest) * a.Bytes; a.Device < 0 || rest > 0 && need > a.Host {
+		return nil, a.refuse(len(all), fit, need)
+	}
+	c := &Choice{Placement: Uniform(len(a.Layers), 0, 0), Experts: len(all), Resident: fit,
+		DeviceBytes: int64(fit) * a.Bytes, HostBytes: int64(rest) * a.Bytes}
+	for l, n := range a.Layers {
+		c.Placement.Decode[l], c.Placement.Prefill[l] = make([]Method, n), make([]Method, n)
+	}
+	c.methods(&a)
+	why := ""
+	switch twice := 2 * c.HostBytes; {
+	case c.Decode == c.Prefill:
+	case a.OneMethod:
+		why = "so that a token that is computed again has the same bits"
+	case twice > a.Host:
+		why = fmt.Sprintf("two copies, %s, do not fit the host, which has %s", unit.Bytes(twice), unit.Bytes(a.Host))
+	default:
+		c.Beside = a.beside(c)
+	}
+	if why != "" {
+		c.oneMethod(&a)
+	}
+	c.Covered = 1
+	total, host := 0.0, 0.0
+	far := make([]float64, len(a.Layers)) // experts of each layer in host memory so far, as shares of Beside
+	for i, x := range all {
+		total += x.share
+		if i < fit {
+			continue
+		}
+		host += x.share
+		decode := c.Decode
+		if far[x.layer] += c.Beside; far[x.layer] >= 1 {
+			far[x.layer]--
+			decode = Fetched
+		}
+		if decode != c.Prefill {
+			c.HostBytes += a.Bytes
+		}
+		c.Placement.Decode[x.layer][x.expert], c.Placement.Prefill[x.layer][x.expert] = decode, c.Prefill
+	}
+	if total > 0 {
+		c.Covered = 1 - host/total
+	}
+	c.explain(&a)
+	if why != "" && rest > 0 {
+		c.Reasons = append(c.Reasons, fmt.Sprintf("experts in host memory are %v for decodes and prompts, which loses "+
+			"less than the other way: %s", c.Decode, why))
+	}
+	return c, nil
+}
+
+// candidate is one expert that wants to stay on the device.
+type candidate struct {
+	layer, expert int
+	share         float64 // of rows that choose it
+}
+
+// order lists all experts, those that the device should hold first. Experts that are chosen equally often take turns
+// over the layers: a layer is as slow as its part in host memory, so that equal parts are best.
+func (a *Ask) order() []candidate {
+	var all []candidate
+	for l, n := range a.Layers {
+		for e := range n {
+			x := candidate{layer: l, expert: e, share: float64(a.Chosen) / float64(n*max(a.Ranks, 1))}
+			if a.Usage != nil {
+				x.share = a.Usage.Share(l, e)
+			}
+			if l >= len(a.Layers)-a.Unused {
+				x.share = 0
+			}
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(y.share, x.share), cmp.Compare(x.expert, y.expert), cmp.Compare(x.layer, y.layer))
+	})
+	return all
+}
+
+// refuse says what is missing.
+func (a *Ask) refuse(all, fit int, need int64) error {
+	if a.Device < 0 {
+		return fmt.Errorf("placement: %w: what the model needs on the device beside experts takes %s more than there "+
+			"is, and experts take %s", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
+	}
+	return fmt.Errorf("placement: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s and "+
+		"the host has %s for them: %s are missing", ErrNoRoom, all, unit.Bytes(a.Bytes),
+		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
+}
+
+// Times are what one use of an expert in host memory takes by each method, in microseconds.
+type Times struct{ Computed, Fetched float64 }
+
+// TimesOf are the times for a number of rows. Streams of prompts copy experts beside computation and wait for nothing
+// but their bytes.
+func (a *Ask) TimesOf(rows float64, streamed bool) Times {
+	t := Times{Computed: float64(a.Bytes)/a.CPU.Rate(a.Format, rows) + a.CPU.Dispatch,
+		Fetched: float64(a.Bytes) / a.Bus.Rate}
+	if !streamed {
+		t.Fetched += a.Bus.Wait
+	}
+	return t
+}
+
+// promptRows is how many rows of a prompt's step choose an expert, where choices are spread evenly.
+func (a *Ask) promptRows() float64 {
+	most := 1
+	for _, n := range a.Layers {
+		most = max(most, n)
+	}
+	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
+}
+
+// of is the time of a method.
+func (t Times) of(m Method) float64 {
+	if m == Fetched {
+		return t.Fetched
+	}
+	return t.Computed
+}
+
+// fewRows is up to how many rows of a decode a layer mostly has one expert in host memory or none: there is nothing to
+// divide.
+const fewRows = 4
+
+// beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that
+// both end together: the device has read its own experts before.
+func (a *Ask) beside(c *Choice) float64 {
+	if a.Rows <= fewRows || c.Resident == c.Experts || c.Decode != Computed || c.Prefill != Fetched {
+		return 0
+	}
+	t := a.TimesOf(a.decodeRows(), false)
+	chosen := float64(a.Rows) * a.promptRows() / float64(a.Chunk) / a.decodeRows() // share of experts that are read
+	layers := float64(max(len(a.Layers)-a.Unused, 1))
+	far := float64(c.Experts-c.Resident) / layers * chosen
+	own := 0.0
+	if rate := a.GPU.NarrowExperts; rate > 0 {
+		own = float64(c.Resident) / layers * chosen * float64(a.Bytes) / rate
+	}
+	return max(far*t.Computed-own, 0) / (far * (t.Computed + t.Fetched))
+}
+
+// decodeRows is how many rows of a decode step choose an expert that some row chooses, where choices are spread evenly.
+func (a *Ask) decodeRows() float64 {
+	share := a.promptRows() / float64(a.Chunk)
+	rows := float64(max(a.Rows, 1))
+	return rows * share / (1 - math.Pow(1-min(share, 1), rows))
+}
+
+// oneMethod takes the method of one phase for the other, too: the one that makes it less slow.
+func (c *Choice) oneMethod(a *Ask) {
+	decode, prompt := a.TimesOf(1, false), a.TimesOf(a.promptRows(), true)
+	if decode.of(c.Prefill)/decode.of(c.Decode) < prompt.of(c.Decode)/prompt.of(c.Prefill) {
+		c.Decode = c.Prefill
+	} else {
+		c.Prefill = c.Decode
+	}
+}
+
+// methods chooses by the time of one row of a decode, and of an even share of a prompt's rows.
+func (c *Choice) methods(a *Ask) {
+	c.Decode, c.Prefill = Computed, Computed
+	if t := a.TimesOf(1, false); t.Fetched < t.Computed {
+		c.Decode = Fetched
+	}
+	if t := a.TimesOf(a.promptRows(), true); t.Fetched < t.Computed {
+		c.Prefill = Fetched
+	}
+}
+
+// explain says where experts are and why, with the arithmetic.
+func (c *Choice) explain(a *Ask) {
+	say := func(format string, args ...any) { c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...)) }
+	if c.Resident == c.Experts {
+		say("all %d experts, %s, are in device memory, which has %s for them", c.Experts, unit.Bytes(c.DeviceBytes),
+			unit.Bytes(a.Device))
+		return
+	}
+	say("%d of %d experts (%.1f %%) are in device memory: %s for them / %s = %d", c.Resident, c.Experts,
+		100*float64(c.Resident)/float64(c.Experts), unit.Bytes(a.Device), unit.Bytes(a.Bytes), c.Resident)
+	copies := ""
+	if c.Decode != c.Prefill {
+		copies = " in two copies, one for each way to compute them"
+	}
+	say("%d experts, %s%s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
+		copies, unit.Bytes(a.Host))
+	if a.Usage == nil {
+		say("choices are taken as spread evenly, and every layer keeps the same share")
+	} else {
+		say("by counted use, %.1f %% of choices find their expert in device memory", 100*c.Covered)
+	}
+	if a.Unused > 0 {
+		say("nothing is drafted: the experts of the drafting layer are the first in host memory")
+	}
+	gb := func(rate float64) float64 { return rate / 1e3 }
+	rate := a.CPU.Rate(a.Format, 1)
+	t := a.TimesOf(1, false)
+	say("decode: %s. One row of an expert: computed %s / %.0f GB/s (%s, %d cores) + %.1f us = %.0f us; fetched %s / "+
+		"%.0f GB/s + %.0f us = %.0f us", verb(c.Decode), unit.Bytes(a.Bytes), gb(rate), a.Format, a.CPU.Cores,
+		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
+	if c.Beside > 0 {
+		t := a.TimesOf(a.decodeRows(), false)
+		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and "+
+			"the bus %.0f us, and the device reads its own first: so both end together", 100*c.Beside, a.Rows,
+			t.Computed, t.Fetched)
+	}
+	rows := a.promptRows()
+	t = a.TimesOf(rows, true)
+	say("prefill: %s. %.0f rows of an expert (a step of %d rows): computed %.0f us; streamed %s / %.0f GB/s = %.0f us",
+		streamed(c.Prefill), rows, a.Chunk, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), t.Fetched)
+}
+
+func verb(m Method) string {
+	if m == Fetched {
+		return "experts in host memory are fetched over the bus"
+	}
+	return "experts in host memory are computed by the CPU"
+}
+
+func streamed(m Method) string {
+	if m == Fetched {
+		return "experts in host memory are streamed to the device"
+	}
+	return verb(m)
+}

@@ -1,0 +1,120 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/internal/model"
+	"sparrow/plan"
+)
+
+// windowed is a model whose parts keep states and window pages.
+type windowed struct {
+	ranks
+	in model.Input // a batch as one rank sees it
+}
+
+func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.Windowed) }
+
+// state is the states of one sequence on all ranks. They change together.
+type state struct{ parts []model.State }
+
+// made makes a state on every rank, or on none.
+func (m *windowed) made(make func(rank int) (model.State, error)) (model.State, error) {
+	s := &state{}
+	for r := range m.parts {
+		x, err := make(r)
+		if err != nil {
+			s.Release()
+			return nil, fmt.Errorf("rank %d of %d: %w", r, len(m.parts), err)
+		}
+		s.parts = append(s.parts, x)
+	}
+	return s, nil
+}
+
+// Reserve takes the memory of states on every rank.
+func (m *windowed) Reserve(states int) error {
+	return m.each(func(p part) error { return p.(model.Stateful).Reserve(states) })
+}
+
+// NewState makes the state of an empty sequence.
+func (m *windowed) NewState() (model.State, error) {
+	return m.made(func(r int) (model.State, error) { return m.part(r).NewState() })
+}
+
+// Restore makes the state of a sequence that continues after cached tokens.
+func (m *windowed) Restore(n int, windows []int32) (model.State, error) {
+	if m.byRequests() {
+		windows = m.local(windows)
+	}
+	return m.made(func(r int) (model.State, error) { return m.part(r).Restore(n, windows) })
+}
+
+// local numbers the window pages of a sequence as its rank does. The states of other ranks are made of pages with the
+// same numbers and never read: they keep the slots of all states alike on all ranks.
+func (m *windowed) local(windows []int32) []int32 {
+	out := make([]int32, len(windows))
+	for i, w := range windows {
+		if out[i] = w; w >= 0 {
+			out[i] = w % int32(m.windows)
+		}
+	}
+	return out
+}
+
+// Commit advances the states of a batch on every rank.
+func (m *windowed) Commit(in *model.Input) {
+	for r := range m.parts {
+		m.part(r).Commit(m.input(&m.in, in, r))
+	}
+}
+
+// Window is the number of tokens that a row sees in window pages.
+func (m *windowed) Window() int { return m.part(0).Window() }
+
+// WindowBytes is the memory of a window page on each rank.
+func (m *windowed) WindowBytes(cfg *plan.Config) int64 { return m.part(0).WindowBytes(cfg) }
+
+// StateBytes is the memory of a state on each rank.
+func (m *windowed) StateBytes(cfg *plan.Config) int64 { return m.part(0).StateBytes(cfg) }
+
+// AllocateWindows makes the cache of every rank.
+func (m *windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
+	m.pages, m.windows = pages, windows
+	return m.each(func(p part) error { return p.(model.Windowed).AllocateWindows(cfg, pages, windows) })
+}
+
+// Len is the number of tokens that the state covers.
+func (s *state) Len() int { return s.parts[0].Len() }
+
+// Clone copies the states.
+func (s *state) Clone() (model.State, error) {
+	c := &state{}
+	for _, p := range s.parts {
+		x, err := p.Clone()
+		if err != nil {
+			c.Release()
+			return nil, err
+		}
+		c.parts = append(c.parts, x)
+	}
+	return c, nil
+}
+
+// Truncate removes tokens from every state.
+func (s *state) Truncate(n int) error {
+	var all error
+	for _, p := range s.parts {
+		all = errors.Join(all, p.Truncate(n))
+	}
+	return all
+}
+
+// Release frees the states.
+func (s *state) Release() {
+	for _, p := range s.parts {
+		p.Release()
+	}
+	s.parts = nil
+}

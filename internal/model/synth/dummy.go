@@ -1,0 +1,57 @@
+package synth
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"sparrow/internal/model/family"
+	"sparrow/internal/num"
+	"sparrow/weight"
+)
+
+// bellPeak is the largest drawn value in standard deviations: the sum of four bytes ends there.
+const bellPeak = 3.46
+
+// Dummy is the checkpoint without files: its tensors have shapes and distributions, and whoever loads them draws the
+// values, a device in its own memory. Values differ from those that Write writes and have the same distributions.
+// Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another place on: 147 GB of experts
+// are made as fast as memory is copied.
+func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
+	var list []weight.Tensor
+	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
+		list = append(list, weight.Tensor{Name: name, DType: d, Shape: shape,
+			Drawn: &weight.Distribution{Seed: seed, Mean: float32(mean), Spread: float32(spread)}})
+	}
+	for _, t := range c.tensors {
+		h := fnv.New64a()
+		h.Write([]byte(t.like))
+		seed := c.options.Seed ^ h.Sum64()
+		// One scale for all blocks, of which the largest value is the largest code or less: what blocks of one
+		// distribution have when they are quantised.
+		scale := func(largest float64) float64 { return float64(num.CeilPow2(float32(bellPeak * t.spread / largest))) }
+		switch t.store {
+		case blockFP8, blockFP8E8:
+			s, kind := scale(num.MaxE4M3), weight.F32
+			if t.store == blockFP8E8 {
+				kind = weight.F8E8M0
+			}
+			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
+			add(t.scale, kind, t.scaleShape(), seed, s, 0)
+		case groupFP4:
+			s := scale(num.MaxE2M1)
+			add(t.name, t.dtype, []int{t.shape[0], t.shape[1] / 2}, seed, 0, t.spread/s)
+			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
+		case rowFP8:
+			s := scale(num.MaxE4M3)
+			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
+			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
+		case plainValues, expertTable, tokenMap:
+			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
+		}
+	}
+	w, err := weight.FromShapes(name, list)
+	if err != nil {
+		return nil, fmt.Errorf("synth: %w", err)
+	}
+	return family.New(name, c.config, w), nil
+}

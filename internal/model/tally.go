@@ -1,0 +1,77 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"sparrow/internal/model/usage"
+	"sparrow/kernel"
+)
+
+// ExpertCounter is a model that counts, on its device, which experts rows choose.
+type ExpertCounter interface {
+	// CountExperts lets passes that are arranged from then on count. Devices that cannot count refuse it.
+	CountExperts() error
+	// ReadExperts adds what was counted since the call before to a table. It waits for the device.
+	ReadExperts(to *usage.Table) error
+}
+
+// ExpertMover is a model whose experts move between memories.
+type ExpertMover interface {
+	// SwapExperts makes an expert of host memory resident in the place of another of its layer, which takes its
+	// methods. It waits for the device (kernel.ExpertSwapper).
+	SwapExperts(layer, in, out int) error
+}
+
+// Tally is the counters of a model's experts on its device. Nil counts nothing.
+type Tally struct {
+	dev    kernel.Memory
+	counts kernel.Tensor // i32 [layers, experts]
+	last   []uint32      // what was read before: counters wrap around
+	read   []byte
+}
+
+// NewTally takes the memory of the counters, those of drafting layers included.
+func NewTally(dev kernel.Device, layers, experts int) (*Tally, error) {
+	if _, ok := dev.(kernel.Tallier); !ok {
+		return nil, fmt.Errorf("%w: %s counts no choices of experts; run on a CPU or a GPU, or without counting",
+			kernel.ErrUnsupported, dev.Name())
+	}
+	counts, err := kernel.New(dev, kernel.I32, layers, experts)
+	if err != nil {
+		return nil, fmt.Errorf("counters of %d experts in %d layers: %w", experts, layers, err)
+	}
+	return &Tally{dev: dev, counts: counts, last: make([]uint32, layers*experts), read: make([]byte, 4*layers*experts)},
+		nil
+}
+
+// layer is the counters of a layer's experts, i32 [1, experts].
+func (t *Tally) layer(i int) kernel.Tensor {
+	if t == nil {
+		return kernel.Tensor{}
+	}
+	return t.counts.Slice(i, i+1)
+}
+
+// Read adds what was counted since the call before to a table of the same shape. Layers in which nothing was chosen are
+// left out: they may have no experts.
+func (t *Tally) Read(to *usage.Table) error {
+	if err := t.dev.Read(t.read, t.counts); err != nil {
+		return fmt.Errorf("counters of experts: %w", err)
+	}
+	n := t.counts.Cols
+	counts := make([]uint64, n)
+	for l := range t.counts.Rows {
+		any := false
+		for e := range n {
+			at := l*n + e
+			now := binary.NativeEndian.Uint32(t.read[4*at:])
+			counts[e], t.last[at] = uint64(now-t.last[at]), now
+			any = any || counts[e] > 0
+		}
+		if any {
+			to.Add(l, counts)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package v4_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/internal/model/v4"
+	"sparrow/internal/step"
+	"sparrow/plan"
+)
+
+// namedPolicy is a way a cache can be kept and read.
+type namedPolicy struct {
+	name   string
+	policy plan.Policy
+}
+
+// policies are all of them.
+var policies = []namedPolicy{
+	{"exact entries", plan.Policy{KV: "f32"}},
+	{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}},
+	{"584-byte pages in place", plan.Policy{KV: "fp8", Prefill: "v4-paged"}},
+	{"deterministic", plan.Policy{Deterministic: true}},
+	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
+}
+
+// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
+// group of 128, of the window and of a page.
+func TestChunkedEqualsWhole(t *testing.T) {
+	testChunkedEqualsWhole(t, open(t, oracle, "cpu"), policies)
+}
+
+func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two
+			// ends of pages.
+			type cut struct {
+				tokens int
+				chunks []int
+			}
+			cuts := []cut{{300, []int{5, 129}}} // every cut is made once
+			if p.policy.KV == "fp8" && p.policy.Prefill == "" {
+				cuts = []cut{{300, []int{1, 3, 4, 5}}, {640, []int{127, 128, 129, 255, 256, 257}}}
+			}
+			for _, x := range cuts {
+				b.reset()
+				want := b.chunks(b.sequence(1, x.tokens), 0)
+				bytes := b.bytes()
+				for _, c := range x.chunks {
+					b.reset()
+					b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, x.tokens), c), want)
+					b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+				}
+			}
+		})
+	}
+}
+
+// A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
+// logits, whatever the prefix is modulo 4 and modulo 128.
+func TestDecodeEqualsPrefill(t *testing.T) {
+	testDecodeEqualsPrefill(t, open(t, oracle, "cpu"), policies)
+}
+
+func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) {
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			prefixes := []int{1, 2, 3, 4, 5, 125, 126, 127, 128, 129, 254, 255, 256, 257, 258, 259, 260}
+			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
+				prefixes = []int{3, 127, 257}
+			}
+			for _, n := range prefixes {
+				b.reset()
+				total := n + 6
+				want := b.chunks(b.sequence(2, total), 0)
+				bytes := b.bytes()
+				b.reset()
+				s := b.sequence(2, total)
+				got := b.step(s.work(plan.ModeExtend, n))
+				got = append(got, b.decode(s, 2)...)
+				got = append(got, b.step(s.work(plan.ModeVerify, 4))...)
+				b.sameBits(fmt.Sprintf("%d tokens and 6 more", n), got, want)
+				b.sameBytes(fmt.Sprintf("%d tokens and 6 more", n), b.bytes(), bytes)
+			}
+		})
+	}
+}
+
+// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
+// boundary; a prompt of 1 token has an empty compressed stream beside full ones.
+func TestBatchedEqualsAlone(t *testing.T) {
+	testBatchedEqualsAlone(t, open(t, oracle, "cpu"), policies)
+}
+
+func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
+	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
+	// After their prompts some decode, some verify, and one continues its prompt.
+	next := func(s *sequence, i int) step.Work {
+		switch i % 3 {
+		case 1:
+			return s.work(plan.ModeVerify, 3)
+		case 2:
+			return s.work(plan.ModeExtend, 5)
+		}
+		return s.work(plan.ModeDecode, 1)
+	}
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			var prompts, after [][]float32
+			for i, n := range lengths {
+				s := b.sequence(i, n+5)
+				prompts = append(prompts, b.step(s.work(plan.ModeExtend, n))...)
+				after = append(after, b.step(next(s, i))...)
+			}
+			b.reset()
+			var all []*sequence
+			var works []step.Work
+			for i, n := range lengths {
+				s := b.sequence(i, n+5)
+				all = append(all, s)
+				works = append(works, s.work(plan.ModeExtend, n))
+			}
+			b.sameBits("prompts in one batch", b.step(works...), prompts)
+			works = works[:0]
+			for i, s := range all {
+				works = append(works, next(s, i))
+			}
+			b.sameBits("a mixed batch", b.step(works...), after)
+		})
+	}
+}
+
+// The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
+func TestWorkspaceEqualsPages(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	lengths := []int{2, 130, 700}
+	var want [][][]float32
+	var bytes [][]byte
+	flat := newBench(t, m, plan.Policy{KV: "fp8"})
+	for _, n := range lengths {
+		flat.reset()
+		want = append(want, flat.chunks(flat.sequence(4, n), 301))
+		bytes = append(bytes, flat.bytes())
+	}
+	paged := newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
+	if flat.cfg.Prefill != plan.V4Flat || paged.cfg.Prefill != plan.V4Paged {
+		t.Fatalf("prefill by %v and %v", flat.cfg.Prefill, paged.cfg.Prefill)
+	}
+	for i, n := range lengths {
+		paged.reset()
+		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), want[i])
+		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes[i])
+	}
+}
+
+// A small reserve of transient memory cuts segments into launches and scores into chunks; cutting changes no bit.
+func TestSlicingKeepsBits(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			whole := newBench(t, m, p.policy)
+			const n = 400
+			uncut, err := whole.run.Run([]step.Work{whole.sequence(1, n).work(plan.ModeExtend, n)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want [][]float32
+			for i := range n {
+				want = append(want, slices.Clone(uncut.Row(i)))
+			}
+			facts, policy := m.Facts(), p.policy
+			facts.Context, policy.MaxTransient = n, uncut.Plan.TransientBytes*2/3
+			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sliced := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: n})
+			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, n).work(plan.ModeExtend, n)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cuts := 0
+			for _, seg := range res.Plan.Segments {
+				cuts += len(seg.Launches) - 1 + max(seg.Indexer.Chunks-1, 0)
+			}
+			if cuts == 0 {
+				t.Fatal("nothing was cut; the reserve was meant to")
+			}
+			var got [][]float32
+			for i := range want {
+				got = append(got, res.Row(i))
+			}
+			sliced.sameBits(fmt.Sprintf("%d cuts", cuts), got, want)
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package v4_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/model/v4"
+	"sparrow/internal/step"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/plan"
+)
+
+var _ model.Drafter = (*v4.Model)(nil)
+
+// draftBench is a small model with a drafting block, allocated for drafts.
+func draftBench(t *testing.T, kernels string) *bench {
+	t.Helper()
+	return draftBenchOn(t, device(t, kernels))
+}
+
+func draftBenchOn(t *testing.T, dev kernel.Device) *bench {
+	t.Helper()
+	one := 1
+	c, err := synth.New("speck", []byte(speckConfig), synth.Options{Seed: 2, NextN: &one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "speck")
+	if err := c.Write(context.Background(), dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Policy{KV: "fp8"}
+	p.Speculation.Tokens = 5
+	return newBench(t, openOn(t, dir, dev), p)
+}
+
+// drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose
+// tokens are given. It returns the logits of the chain.
+func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
+	b.Helper()
+	var out [][]float32
+	draft := func(d step.Draft, chained bool) {
+		d.Pages, d.State = s.pages, s.state
+		res, err := b.run.Draft([]step.Draft{d}, chained)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if d.Logits {
+			out = append(out, append([]float32(nil), res.Row(0)...))
+		}
+	}
+	for at := 0; at < n; at += chunk {
+		end := min(at+chunk, n)
+		b.step(s.work(plan.ModeExtend, end-at))
+		draft(step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[at+1 : end+1], Cached: at, Logits: end == n}, false)
+	}
+	for i := range 2 {
+		draft(step.Draft{Kind: plan.ModeDraft, Tokens: s.tokens[n+1+i : n+2+i], Cached: n + i, Logits: true}, true)
+	}
+	return out
+}
+
+// However a prompt was cut, the drafting block sees the same window after it; rows of a longer draft that were
+// rejected have no effect.
+func TestDraftsDoNotDependOnChunks(t *testing.T) { testDraftsDoNotDependOnChunks(draftBench(t, "cpu")) }
+
+func testDraftsDoNotDependOnChunks(b *bench) {
+	for _, n := range []int{3, 127, 128, 129, 300} {
+		b.reset()
+		want := b.drafted(b.sequence(1, n+8), n, n)
+		for _, chunk := range []int{7, 100, 131} {
+			b.reset()
+			b.sameBits("chunked", b.drafted(b.sequence(1, n+8), n, chunk), want)
+		}
+		b.reset()
+		s := b.sequence(1, n+8)
+		b.drafted(s, n, n) // a chain whose drafts are rejected
+		if err := s.state.Truncate(0); err != nil {
+			b.Fatal(err)
+		}
+		b.sameBits("after rejected drafts", b.drafted(s, n, 50), want)
+	}
+}
+
+// The reference and the fast kernels give the same drafts.
+func TestDraftsAgreeWithTheReference(t *testing.T) {
+	fast, slow := draftBench(t, "cpu"), draftBench(t, "ref")
+	got, want := fast.drafted(fast.sequence(2, 150), 140, 60), slow.drafted(slow.sequence(2, 150), 140, 60)
+	for r := range want {
+		for i := range want[r] {
+			if d := got[r][i] - want[r][i]; d > 0.05 || d < -0.05 {
+				t.Fatalf("row %d logit %d is %v, the reference gives %v", r, i, got[r][i], want[r][i])
+			}
+		}
+	}
+}
+
+// More states than there were slots: rings grow; open sequences lose their window of drafts and continue.
+func TestRingsOfDraftsGrow(t *testing.T) {
+	b := draftBench(t, "cpu")
+	s := b.sequence(1, 60)
+	b.drafted(s, 40, 40)
+	for range 9 {
+		b.newState()
+	}
+	b.step(s.work(plan.ModeExtend, 3))
+	if _, err := b.run.Draft([]step.Draft{
+		{Kind: plan.ModeDraft, Tokens: s.tokens[41:44], Cached: 40, Pages: s.pages, State: s.state, Logits: true}},
+		false); err != nil {
+		t.Errorf("after growth: %v", err)
+	}
+}
+
+// After a drafting pass that fails, later ones do not read its entries, which may not have been written.
+func TestDraftsAfterAFailedPass(t *testing.T) {
+	dev := &faulty{Device: device(t, "cpu")}
+	b := draftBenchOn(t, dev)
+	var got [2][][]float32
+	for i, fails := range []bool{false, true} {
+		b.reset()
+		s := b.sequence(1, 60)
+		b.step(s.work(plan.ModeExtend, 40))
+		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[1:41], Pages: s.pages, State: s.state}
+		if dev.fails, dev.sublayers = fails, 0; fails {
+			_, err := b.run.Draft([]step.Draft{d}, false)
+			if err == nil || !strings.Contains(err.Error(), "feed-forward of the drafting block: stopped on purpose") {
+				t.Fatalf("got %v, want the device's error", err)
+			}
+		}
+		dev.fails = false
+		b.step(s.work(plan.ModeExtend, 3))
+		d.Kind, d.Tokens, d.Cached, d.Logits = plan.ModeDraft, s.tokens[41:44], 40, true
+		res, err := b.run.Draft([]step.Draft{d}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = append(got[i], slices.Clone(res.Row(0)))
+	}
+	b.sameBits("after a failed pass, like without one", got[1], got[0])
+}
+
+func TestDraftsAreChecked(t *testing.T) {
+	b := draftBench(t, "cpu")
+	s := b.sequence(1, 20)
+	b.step(s.work(plan.ModeExtend, 8))
+	for want, d := range map[string]step.Draft{
+		"no state of this model": {Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, Logits: true},
+		"did not compute":        {Kind: plan.ModeDraft, Tokens: s.tokens[1:10], Pages: s.pages, State: s.state},
+	} {
+		if _, err := b.run.Draft([]step.Draft{d}, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	plain := newBench(t, b.m, plan.Policy{KV: "fp8"}) // allocated without drafts
+	s = plain.sequence(1, 20)
+	plain.step(s.work(plan.ModeExtend, 8))
+	if _, err := plain.run.Draft(
+		[]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, State: s.state}},
+		false); err == nil ||
+		!strings.Contains(err.Error(), "has no cache") {
+		t.Errorf("without a cache: %v", err)
+	}
+	other := open(t, speck(t), "cpu") // a checkpoint without the block
+	if err := other.DraftHead(); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
+		t.Errorf("without the block: %v", err)
+	}
+}
+
+// named is a device that says it is another architecture.
+type named struct {
+	kernel.Device
+	arch string
+}
+
+func (d named) Hardware() kernel.Hardware {
+	h := d.Device.Hardware()
+	h.Arch = d.arch
+	return h
+}
+
+// A device that does not run the stages of a DSpark head holds none of their weights, and says what to do.
+func TestStagesOnOtherDevices(t *testing.T) {
+	src, err := family.Open(testmodel.V4Spark(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	m, err := src.Load(named{dev, "sm90"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.(model.Drafter).DraftHead()
+	if !errors.Is(err, kernel.ErrUnsupported) || !strings.Contains(err.Error(), "--draft off") {
+		t.Errorf("drafts on sm90: %v", err)
+	}
+	if len(src.Skipped) != 1 || !strings.Contains(src.Skipped[0], "DSpark") {
+		t.Errorf("skipped %q", src.Skipped)
+	}
+}

@@ -1,0 +1,142 @@
+// Package v4 runs DeepSeek-V4: attention over a sliding window and compressed streams, with residual streams mixed by
+// hyper-connections.
+//
+// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
+// written against the operations of package kernel; it is independent of the device and never reads the elements of a
+// tensor. The plan fixes which kernel reads what; nothing is decided here.
+//
+// The cache of a sequence is in pages (window entries, compressed entries, indexer keys) and, for the group of tokens
+// that has not closed yet, in a State. A row's bits do not depend on the other rows of the batch, nor on how the prompt
+// was cut into steps.
+package v4
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/model/usage"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
+type Model struct {
+	config *config.V4
+	ranks  kernel.Member
+	dev    kernel.Device
+	list   *kernel.Builder
+	attn   *dual.Attention
+
+	embed  kernel.Matrix
+	layers []layer
+	last   site // collapses the streams
+	norm   kernel.Tensor
+	head   kernel.Matrix
+	draft  *draftHead // nil without one
+	spark  *sparkHead // the same: a checkpoint has one of the two kinds, or neither
+	// noDrafts says why the device does not run the drafting layers that the checkpoint has; nil where it does.
+	noDrafts error
+	tally    *model.Tally
+	nn.Homes
+
+	caches     []dual.Cache
+	pageTokens int // of the cache
+	pages      int // of the cache, without window pages
+	allocated  int // how often the cache was made
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m       *Model
+	streams residual // behind the last layer, of the latest pass of the target
+	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
+}
+
+// residual are the rows that a drafting pass continues: all streams of a row, side by side.
+type residual struct {
+	mem  kernel.Tensor // activation [most rows of a pass, streams*hidden]
+	rows int           // of the latest pass; 0 while they are not valid
+}
+
+// Load reads every weight of a checkpoint, in any of the spellings in use.
+func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	if c.Hyper.Streams > kernel.MaxStreams {
+		return nil, fmt.Errorf("v4: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
+	}
+	m.load(l)
+	m.Homes = l.Homes(dev)
+	if err := l.Finish(); err != nil {
+		return nil, err
+	}
+	var weights []*dual.Weights
+	for i := range m.layers {
+		weights = append(weights, m.layers[i].attn)
+	}
+	a := c.Attention
+	m.attn, err = dual.New(dev, m.list,
+		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
+			OGroups: facts.Heads / facts.GroupHeads,
+			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+			MostHeavy: facts.MostHeavy(),
+			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+	if err != nil {
+		return nil, fmt.Errorf("v4: %w", err)
+	}
+	if m.spark != nil {
+		if m.spark.mean, err = newMeanSite(dev, c.Hyper.Streams, c.Hyper.Eps); err != nil {
+			return nil, fmt.Errorf("v4: %w", err)
+		}
+	}
+	if m.draft != nil {
+		m.attn.States.OnGrow = m.draft.cache.Grow
+	}
+	return m, nil
+}
+
+// Config describes the model.
+func (m *Model) Config() *config.Config { return &m.config.Config }
+
+// Facts are the properties that the planner reads: those of a rank where there are several.
+func (m *Model) Facts() plan.Model {
+	f, err := model.Divide(Facts(m.config), m.ranks)
+	if err != nil {
+		panic(err) // Load has divided them
+	}
+	return f
+}
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	c := m.config
+	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
+
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.list.Place() }
+
+// Device is where the model runs.
+func (m *Model) Device() kernel.Machine { return m.dev }
+
+// Bind takes the rows that drafting passes continue.
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	width := m.config.Hyper.Streams * m.config.Hidden
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
+	if m.draft != nil {
+		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+	}
+	return w
+}

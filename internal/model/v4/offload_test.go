@@ -1,0 +1,125 @@
+package v4_test
+
+import (
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/v4"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/placed"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// openPlaced opens a checkpoint with experts in two memories.
+func openPlaced(t *testing.T, dir string, dev kernel.Device, rule placed.Rule) *v4.Model {
+	t.Helper()
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return placed.Load(t, src, dev, rule).(*v4.Model)
+}
+
+var fp8Pages = []namedPolicy{{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}}}
+
+// With experts in two memories prompts have the bits of a whole prompt in any chunks, and of any batch: FP4 experts,
+// half of them in host memory, and every pair of methods.
+func TestOffloadedBits(t *testing.T) {
+	testChunkedEqualsWhole(t, openPlaced(t, released(t), device(t, "cpu"), placed.Half), fp8Pages)
+	m := openPlaced(t, released(t), device(t, "cpu"), placed.Mixed)
+	testBatchedEqualsAlone(t, m, fp8Pages)
+}
+
+// Wherever experts are, of those of the oracle's checkpoint and of released types, logits, drafts and caches have the
+// bits of one device.
+func TestOffloadedEqualsOneDevice(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir  string
+		rule placed.Rule
+	}{
+		"oracle, half": {oracle, placed.Half}, "oracle, all": {oracle, placed.All},
+		"released, all": {released(t), placed.All}, "released, mixed": {released(t), placed.Mixed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want [][]float32
+			var bytes []byte
+			for i, m := range []*v4.Model{open(t, c.dir, "cpu"), openPlaced(t, c.dir, device(t, "cpu"), c.rule)} {
+				p := plan.Policy{KV: "fp8"}
+				if m.DraftHead() == nil {
+					p.Speculation.Tokens = 5
+				}
+				b := newBench(t, m, p)
+				if m.DraftHead() == nil {
+					b.drafted(b.sequence(1, 300), 270, 131)
+				}
+				s := b.sequence(2, 160)
+				got := b.chunks(&sequence{tokens: s.tokens[:150], pages: s.pages, state: s.state}, 127)
+				got = append(got, b.decode(s, 5)...)
+				got = append(got, b.step(s.work(plan.ModeVerify, 4))...)
+				if i == 0 {
+					want, bytes = got, b.bytes()
+					continue
+				}
+				b.sameBits("experts in two memories", got, want)
+				b.sameBytes("experts in two memories", b.bytes(), bytes)
+			}
+		})
+	}
+}
+
+func TestGPUOffloadedBits(t *testing.T) {
+	dir := released(t)
+	testChunkedEqualsWhole(t, openPlaced(t, dir, onGPU(t), placed.Half), fp8Pages)
+	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.All), fp8Pages)
+	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.Mixed), fp8Pages)
+}
+
+// Decodes with experts in two memories run from graphs and have the bits of plain launches; fetched experts have those
+// of resident ones.
+func TestGPUOffloadedGraphs(t *testing.T) {
+	dir := released(t)
+	for _, c := range []struct {
+		name  string
+		plain *v4.Model
+		graph *v4.Model
+	}{
+		{"computed", openPlaced(t, dir, onGPU(t), placed.Half), openPlaced(t, dir, onGPU(t), placed.Half)},
+		{"fetched", openOn(t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), placed.HalfFetched)},
+	} {
+		var want [][]float32
+		for i, m := range []*v4.Model{c.plain, c.graph} {
+			limits := benchLimits
+			limits.GraphBytes = int64(i) - 1 // below 0: none
+			b := benchWith(t, m, limits)
+			s := b.sequence(1, 150)
+			got := b.step(s.work(plan.ModeExtend, 100))
+			got = append(got, b.decode(s, 50)...)
+			if i == 0 {
+				want = got
+				continue
+			}
+			b.sameBits(c.name, got, want)
+			if g := b.run.Graphs(); g.Replayed < 40 || g.Failed > 0 {
+				t.Errorf("%s: %d of 50 passes ran from a graph, %d captures failed: %v", c.name, g.Replayed, g.Failed,
+					g.Failure)
+			}
+		}
+	}
+}
+
+// benchWith is a bench of FP8 pages with limits.
+func benchWith(t *testing.T, m *v4.Model, l step.Limits) *bench {
+	t.Helper()
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return benchOf(t, m, cfg, l)
+}

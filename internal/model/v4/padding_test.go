@@ -1,0 +1,205 @@
+package v4_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/model/v4"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/strict"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// page is one page of one pool.
+type page struct {
+	layer, ratio int // tokens of an entry
+	number       int
+}
+
+// pages reads every page of every pool: of a layer's window (ratio 1), its groups, and with them their keys.
+func (b *bench) pages() map[page][]byte {
+	b.Helper()
+	out := map[page][]byte{}
+	for i, layer := range b.m.Pools() {
+		for _, p := range layer {
+			buf := make([]byte, p.Mem.Rows*p.Mem.Cols)
+			if err := b.m.Device().Read(buf, p.Mem); err != nil {
+				b.Fatal(err)
+			}
+			for n := range p.Mem.Rows {
+				at := page{layer: i, ratio: b.cfg.Page / p.PageTokens, number: n}
+				out[at] = append(out[at], buf[n*p.Mem.Cols:(n+1)*p.Mem.Cols]...)
+			}
+		}
+	}
+	return out
+}
+
+// mark fills every pool with bytes that no entry of zeros has.
+func (b *bench) mark() {
+	b.Helper()
+	for _, layer := range b.m.Pools() {
+		for _, p := range layer {
+			if err := b.m.Device().Write(p.Mem, bytes.Repeat([]byte{0xa5}, p.Mem.Rows*p.Mem.Cols)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// Decode-like steps have an entry for every group that could close. Those of groups that stay open write nothing: not
+// to the pages of their sequence, nor anywhere else.
+func TestPaddedGroupsWriteNothing(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	for _, p := range []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", FP4Index: true}} {
+		b := newBench(t, m, p)
+		for _, c := range []struct {
+			kind   plan.Mode
+			rows   int
+			cached []int
+		}{
+			{plan.ModeDecode, 1, []int{6}}, {plan.ModeDecode, 1, []int{6, 7, 127, 12}},
+			{plan.ModeVerify, 3, []int{4, 5, 126}},
+		} {
+			b.reset()
+			b.mark()
+			var all []*sequence
+			for i, n := range c.cached {
+				s := b.sequence(i, n+c.rows)
+				b.step(s.work(plan.ModeExtend, n))
+				all = append(all, s)
+			}
+			before := b.pages()
+			var works []step.Work
+			written := map[[2]int]bool{} // ratio and page
+			for i, s := range all {
+				works = append(works, s.work(c.kind, c.rows))
+				for at := c.cached[i]; at < c.cached[i]+c.rows; at++ {
+					for _, ratio := range []int{1, 4, 128} {
+						if (at+1)%ratio == 0 {
+							written[[2]int{ratio, int(s.pages[at/b.cfg.Page])}] = true
+						}
+					}
+				}
+			}
+			b.step(works...)
+			what := fmt.Sprintf("%s, four-bit keys %v: %v after %v", p.KV, p.FP4Index, c.kind, c.cached)
+			for at, now := range b.pages() {
+				if want := written[[2]int{at.ratio, at.number}]; want == bytes.Equal(now, before[at]) {
+					t.Fatalf("%s: page %+v written: %v, want %v", what, at, !want, want)
+				}
+			}
+		}
+	}
+}
+
+// capturing is a device with graphs: launching one runs its pass again.
+type capturing struct{ kernel.Device }
+
+func (capturing) Capture(pass func() error) (kernel.Graph, error) { return passGraph{pass}, nil }
+
+type passGraph struct{ pass func() error }
+
+func (g passGraph) Launch() error { return g.pass() }
+func (passGraph) Launches() int   { return 1 }
+func (passGraph) Bytes() int64    { return 1 }
+func (passGraph) Stale() bool     { return false }
+func (passGraph) Close() error    { return nil }
+
+// crowd decodes sequences together that lie around the ends of groups of 4 and of 128, then verifies three rows of
+// each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven, then nine. It
+// returns all logits.
+func (b *bench) crowd() (out [][]float32) {
+	b.Helper()
+	var all []*sequence
+	for i := range 12 {
+		n := []int{1, 3, 5, 122, 126, 127, 128, 7, 60, 124, 2, 125}[i]
+		s := b.sequence(i, n+20)
+		b.step(s.work(plan.ModeExtend, n))
+		all = append(all, s)
+	}
+	for _, n := range []int{12, 11, 9} {
+		for _, x := range []struct {
+			kind plan.Mode
+			rows int
+		}{{plan.ModeDecode, 1}, {plan.ModeDecode, 1}, {plan.ModeVerify, 3}} {
+			var works []step.Work
+			for _, s := range all[:n] {
+				works = append(works, s.work(x.kind, x.rows))
+			}
+			out = append(out, b.step(works...)...)
+		}
+		var drafts []step.Draft
+		for i, s := range all[:n] {
+			at := s.state.Len()
+			drafts = append(drafts, step.Draft{Kind: plan.ModeDraft, Tokens: s.tokens[at-2 : at+1], Cached: at - 3,
+				Pages: s.pages, State: s.state, Logits: true, From: i})
+		}
+		for _, chained := range []bool{false, true} {
+			res, err := b.run.Draft(drafts, chained)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range drafts {
+				out = append(out, slices.Clone(res.Row(i)))
+				d := &drafts[i]
+				d.Cached, d.Tokens = d.Cached+len(d.Tokens), d.Tokens[:1]
+			}
+		}
+	}
+	return out
+}
+
+// testPadding runs a crowd with and without padded batches: logits and caches have the same bits, and crowds of nine,
+// eleven and twelve sequences share their graphs.
+func testPadding(t *testing.T, m *v4.Model) {
+	p := plan.Policy{KV: "fp8"}
+	p.Speculation.Tokens = 3
+	cfg := newBench(t, m, p).cfg
+	var want [][]float32
+	var cache []byte
+	for _, pads := range []bool{false, true} {
+		limits := benchLimits
+		limits.PadStates = pads
+		b := benchOf(t, m, cfg, limits)
+		got, g := b.crowd(), b.run.Graphs()
+		if g.Failed > 0 {
+			t.Fatalf("captures failed: %+v", g)
+		}
+		if !pads {
+			if want, cache = got, b.bytes(); g.Captured != 3 {
+				t.Errorf("%d captures without padding, want one of each size's decodes, which run twice", g.Captured)
+			}
+			continue
+		}
+		b.sameBits("padded batches", got, want)
+		b.sameBytes("padded batches", b.bytes(), cache)
+		// Decodes, verified rows, first rows of drafts, their last rows, and chains: one graph each.
+		if g.Captured != 5 {
+			t.Errorf("%d captures of padded batches, want 5: %+v", g.Captured, g)
+		}
+	}
+}
+
+func TestPaddedBatchesKeepBits(t *testing.T) {
+	host := device(t, "cpu")
+	dev, err := strict.Open(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testPadding(t, openOn(t, released(t), capturing{dev}))
+}
+
+// A batch with a request that is padding and one that has lost its state: only the first is accepted.
+func TestOnlyPaddingHasNoState(t *testing.T) {
+	b := newBench(t, open(t, oracle, "cpu"), plan.Policy{KV: "fp8"})
+	w := b.sequence(1, 8).work(plan.ModeExtend, 8)
+	w.State = nil
+	if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "NewState") {
+		t.Errorf("a sequence without state: %v", err)
+	}
+}

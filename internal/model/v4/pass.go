@@ -1,0 +1,236 @@
+package v4
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head
+// follow each other and share memory.
+type pass struct {
+	m    *Model
+	work *workspace
+	list *kernel.Builder // of its operations, while they are listed
+	plan *plan.Plan
+	made model.Compiled
+
+	in  attn.Inputs
+	out *model.Outputs
+
+	choices model.Choices
+
+	ids  kernel.Tensor // i32 [T, 1]
+	sub  sublayer
+	ffn  expertSpace
+	head model.Head
+	// Of the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	mix, collapsed kernel.Tensor
+}
+
+// sublayer is the memory between the residual streams and a sublayer.
+type sublayer struct {
+	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
+	x, out          kernel.Tensor // [T, hidden]
+}
+
+func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
+	n, act := m.config.Hyper.Streams, m.dev.Activation()
+	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n),
+		comb: a.Take(kernel.F32, rows, n*n), x: a.Take(act, rows, m.config.Hidden),
+		out: a.Take(act, rows, m.config.Hidden)}
+}
+
+// Arrange lays out a pass of the model, or of its drafting block.
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
+		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, w.streams.mem.Rows)
+	}
+	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	if err := m.Reserve(1); err != nil {
+		return nil, err
+	}
+	if p.Pass == plan.PassBlock {
+		return w.arrangeBlock(p, cfg, a)
+	}
+	if p.Pass != plan.PassTarget {
+		return w.arrangeDraft(p, cfg, a)
+	}
+	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
+	s.begin(w, p, cfg, a)
+	s.sub, s.taps = m.takeSublayer(a, p.Rows), m.takeTaps(a, cfg, p.Rows)
+	entry, index, err := layouts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.layout = entry.Kind()
+	if s.attn, err = m.attn.Arrange(p, s.in, a, dual.Layouts{Entry: entry.Kind(), Index: index.Kind()}); err != nil {
+		return nil, err
+	}
+	a.Reset(s.attn.Kept)
+	s.ffn = m.layers[0].ffn.arrange(a, m.dev.Activation(), p.Rows, m.config.FFN.TopK)
+	a.Reset(s.attn.Kept)
+	s.finish(a)
+	return s, nil
+}
+
+// begin takes the first part of the arena: inputs and outputs.
+func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
+	m := work.m
+	c := m.config
+	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
+	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		w.Choices = cfg.Model.Choices()
+	}
+	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
+}
+
+// finish takes the memory of the head, which runs last.
+func (s *pass) finish(a *kernel.Arena) {
+	c, act := s.m.config, s.m.dev.Activation()
+	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
+		Ranks: s.m.ranks.Count()})
+	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
+}
+
+// Inputs is where the input block belongs.
+func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
+
+// Outputs are the results.
+func (s *pass) Outputs() *model.Outputs { return s.out }
+
+// sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
+func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run func(out, x kernel.Tensor)) {
+	n, list := m.config.Hyper.Streams, m.list
+	list.Add(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
+	list.Add(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base,
+		Scale: s.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
+	list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
+	run(t.out, t.x)
+	list.Add(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
+}
+
+// logits collapses the streams of the wanted rows, normalises them and multiplies by the head.
+func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
+	s.list.At("head", -1)
+	s.collapse(s.collapsed, streams, last)
+	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: s.m.config.RMSEps})
+	s.head.Logits(s.list, s.collapsed, s.m.head)
+}
+
+// collapse writes the mixture of the streams of the wanted rows to out [L, hidden].
+func (s *pass) collapse(out, streams kernel.Tensor, last *site) {
+	c := s.m.config
+	picked := s.head.Pick(s.list, streams)
+	s.list.Add(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
+	s.list.Add(kernel.HyperHeadArgs{Out: out, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
+		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
+}
+
+// embed starts the streams with the rows' tokens.
+func (s *pass) embed(streams kernel.Tensor) {
+	m, h := s.m, s.m.config.Hidden
+	s.list.At("embedding", -1)
+	for i := range m.config.Hyper.Streams {
+		s.list.Add(kernel.EmbedArgs{Out: streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
+			Part: m.ranks.Part(m.config.Vocab)})
+	}
+	s.list.Add(kernel.AllReduceArgs{X: streams})
+}
+
+// target is a pass through the model's own layers.
+type target struct {
+	pass
+	layout  layout.Kind // of the entries in the cache
+	attn    *dual.Pass
+	streams kernel.Tensor // [T, streams*hidden]
+	taps    taps
+	batch   dual.Batch
+}
+
+// Prepare checks the states and fills the input block.
+func (s *target) Prepare(in *model.Input, words []int32) error {
+	s.work.streams.rows = 0
+	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
+		return fmt.Errorf("v4: forward: %w", err)
+	}
+	return nil
+}
+
+func (s *target) prepare(in *model.Input, block attn.Block) error {
+	if len(s.m.caches) == 0 {
+		return fmt.Errorf("the model has no cache; call Allocate first")
+	}
+	if have := s.m.caches[0].Window.Layout; have != s.layout {
+		return plan.ErrLayout(s.layout.String(), have.String())
+	}
+	if err := in.Batch.CheckPages(s.m.pages); err != nil {
+		return err
+	}
+	states, err := s.m.statesOf(s.batch.States[:0], in)
+	if err != nil {
+		return err
+	}
+	s.batch = dual.Batch{Batch: &in.Batch, Windows: in.Windows, Pages: s.m.caches[0].Window.Pages(), States: states}
+	if err := s.attn.Prepare(&s.batch, block); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
+		return err
+	}
+	if err := in.FillChoices(block); err != nil {
+		return err
+	}
+	if err := block.FillLogits(&in.Batch); err != nil {
+		return err
+	}
+	for r, st := range states {
+		if st != nil { // nil: padding
+			st.Begin(len(in.Tokens[r]))
+		}
+	}
+	return nil
+}
+
+// Program is embedding, every layer and the head.
+func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
+
+func (s *target) build() (kernel.Program, error) {
+	m := s.m
+	s.embed(s.streams)
+	s.attn.Begin()
+	for i := range m.layers {
+		l := &m.layers[i]
+		s.list.At("attention", i)
+		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
+			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.choices.Tap(i))
+		})
+		s.list.At("feed-forward", i)
+		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
+			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
+		})
+		s.choices.KeepHidden(s.list, i, s.streams)
+		s.tap(i)
+	}
+	s.context()
+	if s.plan.Logits > 0 {
+		s.logits(s.streams, &m.last, m.norm)
+	}
+	return s.list.Compile()
+}
+
+// Ended lets drafting passes continue the rows of this one.
+func (s *target) Ended(err error) {
+	if err == nil {
+		s.work.streams.rows = s.plan.Rows
+	}
+}

@@ -1,0 +1,34 @@
+package v4
+
+import (
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model/config"
+	"sparrow/layout"
+)
+
+// Sizes is the memory of sequences over all layers, in bytes.
+type Sizes struct {
+	Page   int64 // compressed entries and indexer keys of a page
+	Window int64 // a window page: entries of its tokens, and the raw rows it ends with
+	State  int64 // the raw rows of open groups, of one sequence
+}
+
+// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens.
+func SizesOf(c *config.V4, entry layout.V4, index layout.Index, page int) Sizes {
+	var s Sizes
+	for _, ratio := range c.Attention.Ratios {
+		s.Window += int64(entry.PageBytes(page))
+		if ratio == 0 {
+			continue
+		}
+		s.Page += int64(entry.PageBytes(page / ratio))
+		s.State += int64(dual.RingBytes(ratio, c.Attention.Dim))
+		if ratio != dual.IndexRatio {
+			continue
+		}
+		s.Page += int64(index.PageBytes(page / ratio))
+		s.State += int64(dual.RingBytes(ratio, c.Indexer.Dim))
+		s.Window += int64(dual.TailRows * (dual.RawBytes(ratio, c.Attention.Dim) + dual.RawBytes(ratio, c.Indexer.Dim)))
+	}
+	return s
+}

@@ -1,0 +1,110 @@
+package v4
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/plan"
+)
+
+// State is what the model keeps of one sequence beside its pages: the raw rows of groups that have not closed.
+type State struct{ *dual.State }
+
+// Clone copies the state for a fork.
+func (s *State) Clone() (model.State, error) {
+	c, err := s.State.Clone()
+	if err != nil {
+		return nil, fmt.Errorf("v4: %w", err)
+	}
+	return &State{c}, nil
+}
+
+// Reserve takes the memory of that many states.
+func (m *Model) Reserve(states int) error {
+	if err := m.attn.States.Reserve(states); err != nil {
+		return fmt.Errorf("v4: states of %d sequences: %w", states, err)
+	}
+	return nil
+}
+
+// moved counts how often the memory of the cache and of states has changed its place.
+func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
+
+// NewState makes the state of an empty sequence.
+func (m *Model) NewState() (model.State, error) {
+	s, err := m.attn.States.New()
+	if err != nil {
+		return nil, fmt.Errorf("v4: %w", err)
+	}
+	return &State{s}, nil
+}
+
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
+func (m *Model) Restore(n int, windows []int32) (model.State, error) {
+	s, err := m.attn.States.Restore(n, m.pageTokens, windows, m.caches)
+	if err != nil {
+		return nil, fmt.Errorf("v4: %w", err)
+	}
+	return &State{s}, nil
+}
+
+// States counts the states that were made and not released.
+func (m *Model) States() int { return m.attn.States.Held() }
+
+// StateBytes is the memory of one state: its rings of every layer, and of the drafting block where it is used.
+func (m *Model) StateBytes(cfg *plan.Config) int64 {
+	n := m.sizes(cfg).State
+	if entry, _, err := layouts(cfg); err == nil && m.draft != nil && cfg.N > 1 {
+		n += int64(entry.PageBytes(dual.DraftRing))
+	}
+	return n
+}
+
+// stateOf is the state of a sequence of a batch; nil where it is padding.
+func (m *Model) stateOf(given model.State, in *model.Input, sequence int) (*dual.State, error) {
+	if in.Batch.Batch.Requests[sequence].Padding {
+		return nil, nil
+	}
+	var s any
+	if x, ok := given.(*State); ok && x != nil {
+		s = x.State
+	}
+	return m.attn.States.Of(s, sequence)
+}
+
+// statesOf checks the states of a batch: each must end where its sequence continues.
+func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, error) {
+	if len(in.States) != len(in.Tokens) {
+		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
+			len(in.Tokens))
+	}
+	for r, given := range in.States {
+		s, err := m.stateOf(given, in, r)
+		if err == nil && s == nil {
+			list = append(list, nil)
+			continue
+		}
+		if err == nil {
+			err = s.Check(r, in.Batch.Batch.FirstPosition(in.Config, r))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, s) {
+			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// Commit advances every state of a batch: its sequence's rows are computed and stored.
+func (m *Model) Commit(in *model.Input) {
+	for r, s := range in.States {
+		if s != nil { // nil: padding
+			s.(*State).Advance(len(in.Tokens[r]))
+		}
+	}
+}

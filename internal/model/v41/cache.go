@@ -1,0 +1,192 @@
+package v41
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// cache is the paged memory that a layer owns. One page number names the same tokens in all pools of entries and keys;
+// window entries have window pages.
+type cache struct {
+	window  kernel.Pool // an entry for each token
+	entries kernel.Pool // shared entries; given where the layer makes them
+	keys    kernel.Pool // an indexer key for each of them
+}
+
+// layouts are the byte layouts of a resolved configuration.
+func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
+	mk, ik, err := model.Kinds(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	entry, err := layout.V4Of(mk)
+	if err != nil {
+		return nil, nil, err
+	}
+	index, err := layout.IndexOf(ik)
+	if err == nil && cfg.Page%2 != 0 {
+		err = fmt.Errorf("pages of %d tokens, want an even number: pairs close inside a page", cfg.Page)
+	}
+	return entry, index, err
+}
+
+// entryLayout is that of the cache's entries.
+func (m *Model) entryLayout() layout.Kind {
+	for _, c := range m.caches {
+		if c.entries.Mem.Given() {
+			return c.entries.Layout
+		}
+	}
+	return m.caches[0].window.Layout
+}
+
+// shared is what layer i reads: its own window, and the entries of the layer that it shares with.
+func (m *Model) shared(i int) *dual.SharedLayer {
+	c := m.config
+	out := &dual.SharedLayer{Weights: m.layers[i].attn, Window: m.caches[i].window, Publish: i == c.Candidates.Source,
+		Within: c.Within(i)}
+	if from := c.EntrySource(i); from >= 0 {
+		out.Entries, out.Keys = m.caches[from].entries, m.caches[from].keys
+	}
+	return out
+}
+
+// Allocate makes the pools of every layer. Window pages have the numbers of pages.
+func (m *Model) Allocate(cfg *plan.Config, pages int) error {
+	return m.AllocateWindows(cfg, pages, pages)
+}
+
+// AllocateWindows makes the pools of every layer, with a separate number of window pages. States made before become
+// invalid.
+func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
+	entry, index, err := layouts(cfg)
+	if err != nil {
+		return fmt.Errorf("v41: allocate: %w", err)
+	}
+	m.Free()
+	m.allocated++
+	m.pageTokens, m.pages = cfg.Page, pages
+	window := windowOf(entry)
+	for i := range m.layers {
+		var c cache
+		c.window, err = model.NewPool(m.dev, window.Kind(), window.PageBytes(cfg.Page), windows, cfg.Page)
+		if x := m.layers[i].attn.Compress; err == nil && x != nil {
+			n := cfg.Page / x.Ratio
+			if c.entries, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(n), pages, n); err == nil {
+				c.keys, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(n), pages, n)
+			}
+		}
+		m.caches = append(m.caches, c)
+		if err != nil {
+			m.Free()
+			return fmt.Errorf("v41: allocate: %d pages and %d window pages for layer %d of %d: %w", pages, windows, i,
+				len(m.layers), err)
+		}
+	}
+	return nil
+}
+
+// windowOf is the layout of window entries beside shared ones.
+func windowOf(entry layout.V4) layout.V4 {
+	if entry.Kind() == layout.V41Row288 {
+		return layout.V41Window{}
+	}
+	return entry
+}
+
+// pools are the pools a layer owns.
+func (c cache) pools() []kernel.Pool {
+	var out []kernel.Pool
+	for _, p := range [...]kernel.Pool{c.window, c.entries, c.keys} {
+		if p.Mem.Given() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Free frees the pools.
+func (m *Model) Free() {
+	for _, c := range m.caches {
+		for _, p := range c.pools() {
+			m.dev.Free(p.Mem.Buf)
+		}
+	}
+	m.caches = nil
+}
+
+// Sizes is the memory of sequences over all layers, in bytes.
+type Sizes struct {
+	Page   int64 // entries and indexer keys of a page
+	Window int64 // a window page
+	State  int64 // the raw rows of open pairs, of one sequence
+}
+
+// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens.
+func SizesOf(c *config.V41, entry layout.V4, index layout.Index, page int) Sizes {
+	s := Sizes{Window: int64(c.Layers * windowOf(entry).PageBytes(page))}
+	for _, l := range c.EntrySources {
+		ratio := c.Attention.Ratios[l]
+		s.Page += int64(entry.PageBytes(page/ratio) + index.PageBytes(page/ratio))
+		if ratio > 1 {
+			s.State += int64(dual.RingBytes(ratio, c.Attention.Dim))
+		}
+	}
+	return s
+}
+
+// PageBytes is the cache memory of one page and one window page over all layers.
+func (m *Model) PageBytes(cfg *plan.Config) int64 {
+	s := m.sizes(cfg)
+	return s.Page + s.Window
+}
+
+// Window is how many tokens a row sees of the window stream.
+func (m *Model) Window() int { return m.config.Attention.Window }
+
+// WindowBytes is the memory of one window page over all layers.
+func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
+
+func (m *Model) sizes(cfg *plan.Config) Sizes {
+	entry, index, err := layouts(cfg)
+	if err != nil {
+		return Sizes{}
+	}
+	return SizesOf(m.config, entry, index, cfg.Page)
+}
+
+// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then those of entries
+// and indexer keys where the layer makes them.
+func (m *Model) Pools() [][]kernel.Pool {
+	var out [][]kernel.Pool
+	for _, c := range m.caches {
+		out = append(out, c.pools())
+	}
+	return out
+}
+
+// PageParts appends the entries and indexer keys of a page, one copy for all layers that share them.
+func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
+	for _, c := range m.caches {
+		for _, p := range [...]kernel.Pool{c.entries, c.keys} {
+			if p.Mem.Given() {
+				parts = append(parts, model.PagePart(p, page))
+			}
+		}
+	}
+	return parts
+}
+
+// WindowParts appends the window entries of a window page, layer by layer.
+func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
+	for _, c := range m.caches {
+		parts = append(parts, model.PagePart(c.window, window))
+	}
+	return parts
+}

@@ -1,0 +1,118 @@
+package v41
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model/nn"
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// layer is one decoder layer.
+type layer struct {
+	engram            *memory // nil where it has no table
+	attnSite, ffnSite site
+	attnNorm, ffnNorm kernel.Tensor
+	attn              *dual.Weights
+	ffn               nn.RootExperts
+}
+
+// site is where a sublayer reads and writes the residual streams.
+type site struct {
+	fn          kernel.Matrix // [2n+n*n, n*hidden]
+	base, scale kernel.Tensor
+}
+
+// memory is the n-gram table of a layer and what is made of its rows.
+type memory struct {
+	first  int // of the layer's columns among the rows of a token
+	table  *kernel.Table
+	kv     kernel.Matrix // [(n+1)*hidden, columns*dim]
+	weight kernel.Tensor // f32 [n, hidden]: weights of queries times those of keys
+}
+
+// load reads every tensor of the checkpoint, which has the official names.
+func (m *Model) load(l *nn.Loader) {
+	c := m.config
+	m.embed = l.Table("embed.weight", c.Vocab, c.Hidden)
+	m.head = l.MatrixRows("head.weight", c.Vocab, c.Hidden)
+	m.norm = l.Vector("norm.weight", c.Hidden)
+	for i := range c.Layers {
+		m.layers = append(m.layers, m.loadLayer(l, i))
+	}
+	l.Skip("drafts: the DSpark draft head of DeepSeek-V4.1 is not run", nn.Prefixes("mtp."))
+	l.Skip("routing of image positions; images are not read", nn.Suffixes(".gate.bias_vl"))
+	l.Skip("map of tokens to keys of the n-gram tables", nn.Prefixes("engram.token_map"))
+}
+
+func (m *Model) loadLayer(l *nn.Loader, i int) layer {
+	c := m.config
+	at := func(name string) string { return fmt.Sprintf("layers.%d.%s", i, name) }
+	out := layer{
+		attnSite: m.loadSite(l, at, "hc_attn_"),
+		ffnSite:  m.loadSite(l, at, "hc_ffn_"),
+		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
+		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
+		ffn: nn.LoadRootExperts(l, i, at, nn.RootShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: c.FFN.Experts,
+			Shared: c.FFN.Shared, TopK: c.FFN.TopK, Scale: c.FFN.Scale, Limit: c.FFN.Limit}),
+	}
+	for j, with := range c.Engram.Layers {
+		if with == i {
+			out.engram = m.loadMemory(l, at, j)
+		}
+	}
+	l.Heads(c.Attention.Groups, func() { out.attn = m.loadAttention(l, at, i) })
+	return out
+}
+
+// loadSite reads the weights between a sublayer and the residual streams.
+func (m *Model) loadSite(l *nn.Loader, at func(string) string, prefix string) site {
+	n := m.config.Hyper.Streams
+	mix := n * (2 + n)
+	return site{fn: l.Matrix(at(prefix+"fn"), mix, n*m.config.Hidden), base: l.Vector(at(prefix+"base"), mix),
+		scale: l.Vector(at(prefix+"scale"), 3)}
+}
+
+// loadMemory reads table number j. The table itself stays where the checkpoint has it.
+func (m *Model) loadMemory(l *nn.Loader, at func(string) string, j int) *memory {
+	s, n, h := &m.config.Engram, m.config.Hyper.Streams, m.config.Hidden
+	return &memory{first: j * s.Columns(), table: l.HostTable(at("engram.embed.weight"), s.Rows[j], s.Dim),
+		kv:     l.Matrix(at("engram.wkv.weight"), (n+1)*h, s.Columns()*s.Dim),
+		weight: l.Product(at("engram.q_weight"), at("engram.k_weight"), n, h)}
+}
+
+func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual.Weights {
+	c, a := m.config, m.config.Attention
+	out := &dual.Weights{
+		Ratio:  a.Ratios[i],
+		QA:     l.Matrix(at("attn.wq_a.weight"), a.QLora, c.Hidden),
+		QNorm:  l.Vector(at("attn.q_norm.weight"), a.QLora),
+		QB:     l.MatrixRows(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
+		KV:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
+		KVNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
+		OA:     l.Bands(at("attn.wo_a.weight"), a.Groups, a.OLora, a.Heads/a.Groups*a.Dim),
+		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
+		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
+	}
+	if c.IndexSource(i) == i {
+		out.Index = &dual.Index{
+			Q:       l.Matrix(at("attn.indexer.wq_b.weight"), c.Indexer.Heads*c.Indexer.Dim, a.QLora),
+			Weights: l.Matrix(at("attn.indexer.weights_proj.weight"), c.Indexer.Heads, c.Hidden),
+		}
+	}
+	if c.EntrySource(i) == i {
+		x := &dual.Compressor{Dim: a.Dim, Ratio: a.Ratios[i],
+			Values: l.Matrix(at("attn.compressor.wkv.weight"), a.Dim, c.Hidden),
+			Norm:   l.Vector(at("attn.compressor.norm.weight"), a.Dim)}
+		if a.Ratios[i] > 1 {
+			x.Gates = l.Matrix(at("attn.compressor.wgate.weight"), a.Dim, c.Hidden)
+			x.APE = l.Zeros(a.Ratios[i], a.Dim) // gates have no weights of their own for places in a group
+			l.Join(func(j kernel.Joiner) error { return j.Join(x.Values, x.Gates) })
+		}
+		out.Compress = x
+		out.Index.Key = l.Matrix(at("attn.indexer.wk.weight"), layout.IndexDim, a.Dim)
+		out.Index.KeyNorm = l.Vector(at("attn.indexer.k_norm.weight"), layout.IndexDim)
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+// Package v41 runs DeepSeek-V4.1: attention over a window and over entries that layers share, selected at two levels,
+// residual streams whose mixture is carried from site to site, and n-gram tables.
+//
+// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
+// written against the operations of package kernel; it is independent of the device and never reads the elements of a
+// tensor. The plan fixes which kernel reads what; nothing is decided here.
+//
+// The cache of a sequence is in pages (window entries of every layer; shared entries and indexer keys, one copy for
+// each layer that makes them) and, for a pair of tokens that has not closed yet, in a State. Rows of the n-gram tables
+// are found from tokens when a pass is prepared. A row's bits do not depend on the other rows of the batch, nor on how
+// the prompt was cut into steps.
+package v41
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/engram"
+	"sparrow/internal/model/nn"
+	"sparrow/internal/model/usage"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
+type Model struct {
+	config *config.V41
+	ranks  kernel.Member
+	dev    kernel.Device
+	list   *kernel.Builder
+	attn   *dual.Attention
+	hash   *engram.Hash // nil without tables
+
+	embed  kernel.Matrix
+	layers []layer
+	norm   kernel.Tensor
+	head   kernel.Matrix
+	tally  *model.Tally
+	nn.Homes
+
+	caches     []cache
+	pageTokens int // of the cache
+	pages      int // of the cache, without window pages
+	allocated  int // how often the cache was made
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m       *Model
+	streams kernel.Tensor // activation [most rows of a pass, streams*hidden]
+}
+
+// Load reads every weight of a checkpoint. tokens is the token map of the n-gram tables, one key for each token; it is
+// not read where the model has no tables.
+func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Model, error) {
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
+		return nil, err
+	}
+	if c.Hyper.Streams > kernel.MaxStreams {
+		return nil, fmt.Errorf("v41: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
+	}
+	if len(c.Engram.Layers) > 0 && !l.Described {
+		if len(tokens) != c.Vocab {
+			return nil, fmt.Errorf("v41: the token map of the n-gram tables has %d tokens, the vocabulary %d",
+				len(tokens),
+				c.Vocab)
+		}
+		if m.hash, err = engram.New(c.Engram, tokens); err != nil {
+			return nil, fmt.Errorf("v41: %w", err)
+		}
+	}
+	m.load(l)
+	m.Homes = l.Homes(dev)
+	if err := l.Finish(); err != nil {
+		return nil, err
+	}
+	var weights []*dual.Weights
+	for i := range m.layers {
+		weights = append(weights, m.layers[i].attn)
+	}
+	a := c.Attention
+	m.attn, err = dual.New(dev, m.list,
+		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
+			OGroups: facts.Heads / facts.GroupHeads,
+			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+			PlainHeads: true, BlockKeys: c.Candidates.Size, Blocks: c.Candidates.Blocks,
+			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+	if err != nil {
+		return nil, fmt.Errorf("v41: %w", err)
+	}
+	return m, nil
+}
+
+// Config describes the model.
+func (m *Model) Config() *config.Config { return &m.config.Config }
+
+// Facts are the properties that the planner reads: those of a rank where there are several.
+func (m *Model) Facts() plan.Model {
+	f, err := model.Divide(Facts(m.config), m.ranks)
+	if err != nil {
+		panic(err) // Load has divided them
+	}
+	return f
+}
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	m.tally, err = model.NewTally(m.dev, m.config.Layers, m.config.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
+
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.list.Place() }
+
+// Device is where the model runs.
+func (m *Model) Device() kernel.Machine { return m.dev }
+
+// Remembers is how many tokens before its own a row of the n-gram tables depends on.
+func (m *Model) Remembers() int { return m.config.Engram.Before() }
+
+// Bind takes the residual streams of a pass.
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
+}
+
+// DraftHead says that there is none to draft with: the head that releases have is not run.
+func (m *Model) DraftHead() error {
+	return fmt.Errorf("v41: the DSpark draft head of %s is not run; decode without drafts", m.config.Family)
+}

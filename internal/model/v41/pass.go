@@ -1,0 +1,261 @@
+package v41
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/attn/dual"
+	"sparrow/internal/model"
+	"sparrow/internal/model/nn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// pass is a pass through the model's layers. Attention, feed-forward blocks and the head follow each other and share
+// memory.
+type pass struct {
+	m    *Model
+	list *kernel.Builder // of its operations, while they are listed
+	plan *plan.Plan
+	made model.Compiled
+
+	in  attn.Inputs
+	out *model.Outputs
+
+	choices model.Choices
+
+	ids     kernel.Tensor // i32 [T, 1]
+	rows    kernel.Tensor // i32 [T, columns of all tables]
+	layout  layout.Kind   // of the entries in the cache
+	attn    *dual.SharedPass
+	streams kernel.Tensor // [T, streams*hidden]
+	carried kernel.Tensor // f32 [T, streams]: how the next site mixes them
+	sub     sublayer
+	found   found
+	ffn     nn.RootSpace
+	head    model.Head
+	// Of the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	mix, collapsed kernel.Tensor
+
+	batch dual.Batch
+}
+
+// sublayer is the memory between the residual streams and a sublayer.
+type sublayer struct {
+	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
+	x, out          kernel.Tensor // [T, hidden]
+}
+
+// found is what a table has for the rows of a pass.
+type found struct {
+	rows kernel.Tensor // [T, columns*dim]
+	kv   kernel.Tensor // [T, (streams+1)*hidden]
+}
+
+// Arrange lays out a pass of the model.
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if p.Rows > w.streams.Rows {
+		return nil, fmt.Errorf("v41: workspace holds %d rows, pass has %d", w.streams.Rows, p.Rows)
+	}
+	if p.Pass != plan.PassTarget {
+		return nil, fmt.Errorf("v41: a pass of the draft head, which is not run; plan without drafts")
+	}
+	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	if err := m.Reserve(1); err != nil {
+		return nil, err
+	}
+	entry, index, err := layouts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, act := m.config, m.dev.Activation()
+	n, h := c.Hyper.Streams, c.Hidden
+	s := &pass{m: m, list: m.list, plan: p, in: attn.TakeInputs(p, a), streams: w.streams.Slice(0, p.Rows),
+		layout: entry.Kind()}
+	width := model.Widths{Vocab: c.Vocab, Hidden: n * h}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		width.Choices = cfg.Model.Choices()
+	}
+	s.out = model.TakeOutputs(p, a, s.in, act, width)
+	s.ids, s.rows = s.in.Array(plan.TokenIDs), s.in.Array(plan.TableRows)
+	s.choices = model.NewChoices(p, s.in, s.out, width.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
+	s.carried = a.Take(kernel.F32, p.Rows, n)
+	s.sub = sublayer{mix: a.Take(kernel.F32, p.Rows, n*(2+n)), post: a.Take(kernel.F32, p.Rows, n),
+		comb: a.Take(kernel.F32, p.Rows, n*n), x: a.Take(act, p.Rows, h), out: a.Take(act, p.Rows, h)}
+	if s.attn, err = m.attn.ArrangeShared(p, s.in, a, dual.Layouts{Entry: entry.Kind(),
+		Index: index.Kind()}); err != nil {
+		return nil, err
+	}
+	a.Reset(s.attn.Kept)
+	if e := &c.Engram; len(e.Layers) > 0 {
+		s.found = found{rows: a.Take(act, p.Rows, e.Columns()*e.Dim), kv: a.Take(act, p.Rows, (n+1)*h)}
+	}
+	a.Reset(s.attn.Kept)
+	s.ffn = m.layers[0].ffn.Arrange(a, act, p.Rows)
+	a.Reset(s.attn.Kept)
+	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: act, Width: n * h, Ranks: m.ranks.Count()})
+	s.mix, s.collapsed = a.Take(kernel.F32, p.Logits, n), a.Take(act, p.Logits, h)
+	return s, nil
+}
+
+// Inputs is where the input block belongs.
+func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
+
+// Outputs are the results.
+func (s *pass) Outputs() *model.Outputs { return s.out }
+
+// Ended does nothing: no pass continues another.
+func (*pass) Ended(error) {}
+
+// Prepare checks the states and fills the input block.
+func (s *pass) Prepare(in *model.Input, words []int32) error {
+	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
+		return fmt.Errorf("v41: forward: %w", err)
+	}
+	return nil
+}
+
+func (s *pass) prepare(in *model.Input, block attn.Block) error {
+	if len(s.m.caches) == 0 {
+		return fmt.Errorf("the model has no cache; call Allocate first")
+	}
+	if have := s.m.entryLayout(); have != s.layout {
+		return plan.ErrLayout(s.layout.String(), have.String())
+	}
+	if err := in.Batch.CheckPages(s.m.pages); err != nil {
+		return err
+	}
+	states, err := s.m.statesOf(s.batch.States[:0], in)
+	if err != nil {
+		return err
+	}
+	s.batch = dual.Batch{Batch: &in.Batch, Windows: in.Windows, Pages: s.m.caches[0].window.Pages(), States: states}
+	if err := s.attn.Prepare(&s.batch, block); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
+		return err
+	}
+	if err := s.fillRows(in, block.Array(plan.TableRows)); err != nil {
+		return err
+	}
+	if err := in.FillChoices(block); err != nil {
+		return err
+	}
+	if err := block.FillLogits(&in.Batch); err != nil {
+		return err
+	}
+	for r, st := range states {
+		if st != nil { // nil: padding
+			st.Begin(len(in.Tokens[r]))
+		}
+	}
+	return nil
+}
+
+// fillRows writes which rows of the n-gram tables every token has: they depend on it and on the few tokens before it,
+// of this pass or of earlier ones.
+func (s *pass) fillRows(in *model.Input, to []int32) error {
+	h := s.m.hash
+	if h == nil {
+		return nil
+	}
+	words, before := h.Shape().Words(), h.Shape().Before()
+	var gram [16]int32
+	return in.Rows(func(r attn.Row) error {
+		row := to[r.Index*words : (r.Index+1)*words]
+		if s.batch.States[r.Request] == nil { // padding
+			clear(row)
+			return nil
+		}
+		n := min(r.Position, before)
+		for i := range n { // token Position-n+i
+			switch at := r.Token - n + i; {
+			case at >= 0:
+				gram[i] = in.Tokens[r.Request][at]
+			case r.Request >= len(in.Before) || -at > len(in.Before[r.Request]):
+				return fmt.Errorf("request %d: row %d of the sequence needs the %d tokens before it for its n-grams",
+					r.Request,
+					r.Position, n)
+			default:
+				gram[i] = in.Before[r.Request][len(in.Before[r.Request])+at]
+			}
+		}
+		h.Rows(row, gram[:n], in.Tokens[r.Request][r.Token])
+		return nil
+	})
+}
+
+// Program is embedding, every layer and the head.
+func (s *pass) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
+
+func (s *pass) build() (kernel.Program, error) {
+	m, h := s.m, s.m.config.Hidden
+	s.list.At("embedding", -1)
+	for i := range m.config.Hyper.Streams {
+		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
+			Part: m.ranks.Part(m.config.Vocab)})
+	}
+	s.list.Add(kernel.AllReduceArgs{X: s.streams})
+	s.attn.Begin()
+	for i := range m.layers {
+		l := &m.layers[i]
+		if l.engram != nil {
+			s.list.At("n-gram table", i)
+			s.remember(l.engram)
+		}
+		s.list.At("attention", i)
+		s.sublayer(&l.attnSite, l.attnNorm, i == 0, func(out, x kernel.Tensor) {
+			s.attn.Layer(i, m.shared(i), out, x, s.choices.Tap(i))
+		})
+		s.list.At("feed-forward", i)
+		s.sublayer(&l.ffnSite, l.ffnNorm, false, func(out, x kernel.Tensor) {
+			tap := s.choices.ExpertTap(i)
+			l.ffn.Add(s.list, &s.ffn, out, x, s.plan.PromptRows(), &tap)
+		})
+		s.choices.KeepHidden(s.list, i, s.streams)
+	}
+	if s.plan.Logits > 0 {
+		s.logits()
+	}
+	return s.list.Compile()
+}
+
+// remember adds what the tables have for the rows of the pass to their streams.
+func (s *pass) remember(e *memory) {
+	n := s.m.config.Engram.Columns()
+	s.list.Add(kernel.TableArgs{Out: s.found.rows, Table: e.table, IDs: s.rows.Columns(e.first, e.first+n)})
+	s.list.Add(kernel.MultiplyArgs{Out: s.found.kv, X: s.found.rows, W: e.kv})
+	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
+}
+
+// sublayer reads a mixture of the streams with the coefficients of the site before, normalises it, runs, and writes the
+// output back into all of them. The first site of all reads the first stream.
+func (s *pass) sublayer(at *site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
+	c, t := s.m.config, &s.sub
+	pre := kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: s.streams, Mix: t.mix, Base: at.base,
+		Scale: at.scale, Carried: s.carried, Pre: s.carried, Streams: c.Hyper.Streams, Rounds: c.Hyper.Rounds,
+		NormEps: c.RMSEps, Eps: c.Hyper.Eps}
+	if first {
+		pre.Carried = kernel.Tensor{}
+	}
+	s.list.Add(kernel.MultiplyArgs{Out: t.mix, X: s.streams, W: at.fn})
+	s.list.Add(pre)
+	s.list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: c.RMSEps})
+	run(t.out, t.x)
+	s.list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: c.Hyper.Streams})
+}
+
+// logits collapses the streams of the wanted rows with the coefficients of the last site, normalises them and
+// multiplies by the head.
+func (s *pass) logits() {
+	s.list.At("head", -1)
+	picked := s.head.Pick(s.list, s.streams)
+	s.list.Add(kernel.TakeArgs{Out: s.mix, X: s.carried, Rows: s.in.Array(plan.LogitRows)})
+	s.list.Add(kernel.HyperSumArgs{Out: s.collapsed, X: picked, Weights: s.mix})
+	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: s.m.norm, Eps: s.m.config.RMSEps})
+	s.head.Logits(s.list, s.collapsed, s.m.head)
+}

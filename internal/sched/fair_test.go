@@ -1,0 +1,373 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sparrow/internal/kv"
+	"sparrow/internal/testkit/await"
+)
+
+// flood adds n sequences of one request that hardly end.
+func flood(t *testing.T, f *fake, tenant string, request any, n, goal int) {
+	t.Helper()
+	for i := range n {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: tenant, Request: request}
+		if err := f.add(q, goal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func step(t *testing.T, f *fake) []Item {
+	t.Helper()
+	items, err := f.step()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
+// A sequence of another tenant, or of another request of the same tenant, runs in the next batch, whatever one request
+// has running and waiting: the flood is reduced to its share, where it is above it, and then goes on alone.
+func TestFloodsDoNotLockOut(t *testing.T) {
+	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
+		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {
+			t.Run(name+" by "+limit, func(t *testing.T) {
+				f, err := newFake(pages, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+				if err != nil {
+					t.Fatal(err)
+				}
+				flood(t, f, c.tenant, "flood", 64, 20)
+				for range 10 {
+					step(t, f)
+				}
+				had := f.sched.Running()
+				late := &Sequence{Tokens: []int32{7, 8, 9}, Tenant: c.other, Request: "late"}
+				if err := f.add(late, 8); err != nil {
+					t.Fatal(err)
+				}
+				ran := false
+				for _, it := range step(t, f) {
+					ran = ran || it.Seq == late
+				}
+				if !ran {
+					t.Errorf("the late sequence is not in the batch; %d run, %d before it came", f.sched.Running(), had)
+				}
+				if n := f.sched.Running() - 1; n < min(had, 8)/2 {
+					t.Errorf("%d sequences of the flood run, %d before: more than its excess was taken", n, had)
+				}
+				for len(f.goals) > 0 {
+					step(t, f)
+				}
+			})
+		}
+	}
+}
+
+// A flow divides its tenant's share: another tenant has as much as before, however many flows it competes with.
+func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(tenant, flow string, n int) {
+		for i := range n {
+			q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: tenant, Flow: flow, Request: i}
+			if err := f.add(q, 60); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("a", "x", 32)
+	add("a", "y", 2)
+	add("b", "", 32)
+	for range 12 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.roster.running {
+		of[q.Tenant+q.Flow]++
+	}
+	if of["ax"] != 2 || of["ay"] != 2 || of["b"] != 4 {
+		t.Errorf("%v run, want 2 of each flow of one tenant and 4 of the other", of)
+	}
+}
+
+// Nobody is suspended who would be admitted again in the place of the one that waits: a flow that has been served less
+// keeps what it has, although it has more places.
+func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(flow string, n, prompt int) {
+		for i := range n {
+			q := &Sequence{Tokens: make([]int32, prompt), Flow: flow, Request: flow + string(rune('a'+i))}
+			for at := range q.Tokens {
+				q.Tokens[at] = int32(i + at*at%7)
+			}
+			if err := f.add(q, prompt+300); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("x", 3, 3)
+	add("y", 2, 200)
+	for range 40 {
+		step(t, f)
+	}
+	if n := f.sched.Preemptions(); n > 2 {
+		t.Errorf("%d suspensions in 40 steps", n)
+	}
+}
+
+// A sequence that another of its tenant was suspended for, and that is then suspended for another tenant, does not
+// take that tenant's place.
+func TestAPromiseIsKeptOnce(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(tenant, flow string, first int32) {
+		q := &Sequence{Tokens: []int32{first, 2, 3}, Tenant: tenant, Flow: flow, Request: first}
+		if err := f.add(q, 300); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a", "x", 1)
+	add("a", "x", 2)
+	add("c", "", 3)
+	step(t, f)
+	add("c", "", 4)  // comes first, and has nobody to take a place from
+	add("a", "y", 5) // takes that of the other flow
+	step(t, f)
+	add("b", "", 6) // takes the place of the latter
+	for range 3 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.roster.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 1 || of["b"] != 1 || of["c"] != 1 {
+		t.Errorf("%v run, want one of each tenant", of)
+	}
+}
+
+// A sequence is suspended for another of its tenant only where that one then has pages: otherwise two tenants, each
+// with a long prompt of a higher priority, take turns in suspending, and nobody ends.
+func TestNobodyIsSuspendedInVain(t *testing.T) {
+	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range []*Sequence{
+		{Tenant: "b", Priority: -1, Tokens: make([]int32, 37)}, {Tenant: "a", Priority: -1, Tokens: make([]int32, 36)},
+		{Tenant: "b", Tokens: make([]int32, 69)}, {Tenant: "a", Tokens: make([]int32, 77)},
+	} {
+		for at := range q.Tokens {
+			q.Tokens[at] = int32(i + at*at%7) // no common prefixes
+		}
+		q.Request = i
+		if err := f.add(q, len(q.Tokens)+2); err != nil {
+			t.Fatal(err)
+		}
+		for range i {
+			step(t, f)
+		}
+	}
+	for len(f.goals) > 0 {
+		if step(t, f); f.steps > 2000 {
+			t.Fatalf("%d sequences are left after %d steps, %d suspensions", len(f.goals), f.steps,
+				f.sched.Preemptions())
+		}
+	}
+}
+
+// A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
+// share.
+func TestPriorityActsInsideATenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood(t, f, "a", "low", 32, 60)
+	flood(t, f, "b", "other", 32, 60)
+	for range 8 {
+		step(t, f)
+	}
+	for i := range 16 {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 100)}, Tenant: "a", Request: "high", Priority: 5}
+		if err := f.add(q, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(t, f)
+	running := func() map[string]int {
+		of := map[string]int{}
+		for _, q := range f.sched.roster.running {
+			of[q.Tenant+q.Request.(string)]++
+		}
+		return of
+	}
+	if of := running(); of["ahigh"] == 0 {
+		t.Errorf("%v run after one step", of)
+	}
+	for range 10 {
+		step(t, f)
+	}
+	if of := running(); of["ahigh"] != 4 || of["alow"] != 0 || of["bother"] != 4 {
+		t.Errorf("%v run, want 4 of the high priority and 4 of the other tenant", of)
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}
+
+// A tenant that has as many running as it may still lets its highest priority run.
+func TestPriorityActsInsideABoundedTenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(n, priority int) {
+		for i := range n {
+			q := &Sequence{Tokens: []int32{1, 2, int32(i + 100*priority)}, Tenant: "a", Request: 10*priority + i,
+				Places: 3, Priority: priority}
+			if err := f.add(q, 40); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(8, 1)
+	for range 5 {
+		step(t, f)
+	}
+	add(2, 2)
+	step(t, f)
+	step(t, f) // one in each batch
+	of := map[int]int{}
+	for _, q := range f.sched.roster.running {
+		of[q.Priority]++
+	}
+	if of[2] != 2 || of[1] != 1 {
+		t.Errorf("%v run by priority, want 2 of the higher and 1 of the lower", of)
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+		if n := f.sched.Running(); n > 3 {
+			t.Fatalf("%d sequences of a tenant run that may have 3", n)
+		}
+	}
+}
+
+// Two large requests on an otherwise idle scheduler share it evenly.
+func TestTwoFloodsShare(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood(t, f, "a", "first", 32, 60)
+	step(t, f)
+	step(t, f)
+	flood(t, f, "b", "second", 32, 60)
+	for range 8 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.roster.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 4 || of["b"] != 4 {
+		t.Errorf("%d sequences of one tenant run and %d of the other, want 4 of each", of["a"], of["b"])
+	}
+}
+
+// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is remembered of
+// tenants that have gone.
+func TestEveryoneEnds(t *testing.T) {
+	suspended := int64(0)
+	rapid.Check(await.Untimed(t), func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
+		pages := rapid.IntRange(4, 24).Draw(t, "pages")
+		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")
+		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{
+			BatchTokens:  rapid.IntRange(1, 40).Draw(t, "batch tokens"),
+			PromptLogits: 8, RecordRows: 8, KeepSuspended: rapid.Bool().Draw(t, "keep"),
+			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
+			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := drawSequences(t, pages*size)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		for next := 0; next < len(list) || len(f.goals) > 0; {
+			for next < len(list) && random.IntN(3) > 0 {
+				q := list[next].q
+				q.Tenant, q.Request = string(rune('a'+random.IntN(3))), random.IntN(3)
+				q.Flow, q.Priority = string(rune('a'+random.IntN(2))), random.IntN(3)-1
+				if random.IntN(3) == 0 {
+					q.Places = 1 + random.IntN(4)
+				}
+				if err := f.add(q, list[next].goal); err != nil {
+					t.Fatal(err)
+				}
+				next++
+			}
+			if _, err := f.step(); err != nil {
+				t.Fatal(err)
+			}
+			if f.steps > 20_000 {
+				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
+			}
+		}
+		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Kept() != 0 {
+			t.Fatalf("left over: %+v, %d have kept their pages", st, f.sched.Kept())
+		}
+		if a := &f.sched.roster.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
+			t.Fatalf("left over: %d run, %d wait, %d tenants", a.running, a.waiting, len(a.members))
+		}
+		suspended += f.sched.Preemptions()
+	})
+	if suspended == 0 {
+		t.Error("no sequence was ever suspended")
+	}
+}
+
+// A tenant with a share of the places has no more of them running even while others leave theirs empty, and others are
+// admitted past its queue.
+func TestPlacesOfATenantAreBounded(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: "a", Request: i / 4, Places: 3}
+		if err := f.add(q, 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step(t, f)
+	}
+	if n := f.sched.Running(); n != 3 {
+		t.Errorf("%d sequences run, want 3", n)
+	}
+	flood(t, f, "b", "other", 10, 20)
+	for range 5 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.roster.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 3 || of["b"] != 5 {
+		t.Errorf("%d and %d sequences run, want 3 and 5", of["a"], of["b"])
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}

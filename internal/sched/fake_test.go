@@ -1,0 +1,361 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"sparrow/internal/kv"
+)
+
+// fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of
+// the sequence up to that token. It checks the invariants every step must hold:
+//
+//   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
+//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and
+//     recomputed ones alike;
+//   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
+//   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
+//   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
+//     at least one unless pages lack or as many prompts as may be were chosen; those that record or replay may wait
+//     for the rows that a batch has room for, and all may wait for a step of newcomers alone, of which no two follow
+//     each other; those of the background wait while prompts of others are computed;
+//   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
+//   - sequences wait, run and are admitted in order of arrival, preempted ones too;
+//   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
+//     Limits.PromptLogits beside one for each sequence and draft;
+//   - where ranks have pools of their own, a sequence has all its pages in one of them from its admission on;
+//   - kv.Check holds after Schedule and after the step.
+type fake struct {
+	pool  *kv.Pool   // the first, of fakes with one
+	pools []*kv.Pool // of each rank
+	sched *Scheduler
+	size  int      // tokens of a page
+	slots []uint64 // [pages*size]
+	sight int      // tokens a row of a window sees
+	seen  []uint64 // [window pages*size]
+	goals map[*Sequence]int
+	order []*Sequence        // first admissions
+	short map[*Sequence]bool // prompts that may overtake longer ones
+	steps int
+	apart bool                  // the latest step was of newcomers alone
+	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
+	right int                   // drafts that were accepted
+	wrong int
+	// scored counts the rows of logits of sequences that want more than one.
+	scored map[*Sequence]int
+	// recorded counts the rows that were recorded of each sequence.
+	recorded map[*Sequence]int
+}
+
+func newFake(pages, size int, l Limits) (*fake, error) {
+	return newWindowed(pages, size, kv.Window{}, l)
+}
+
+// newWindowed is a fake whose pool has window pages.
+func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
+	return newRanked(1, pages, size, w, l)
+}
+
+// newRanked is a fake with equal pools of several ranks.
+func newRanked(ranks, pages, size int, w kv.Window, l Limits) (*fake, error) {
+	var pools []*kv.Pool
+	for r := range ranks {
+		own := w
+		own.First = r * w.Pages
+		pool, err := kv.New(kv.Config{FirstPage: r * pages, Pages: (r + 1) * pages, PageTokens: size, Window: own,
+			Reuse: true, Main: "rows", Index: "keys"})
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, pool)
+	}
+	s, err := New(pools, l)
+	return &fake{pool: pools[0], pools: pools, sched: s, size: size, slots: make([]uint64, ranks*pages*size),
+		sight: w.Tokens, seen: make([]uint64, ranks*w.Pages*size), goals: map[*Sequence]int{},
+		short:  map[*Sequence]bool{},
+		scored: map[*Sequence]int{}, recorded: map[*Sequence]int{}}, err
+}
+
+// check checks every pool.
+func (f *fake) check() error {
+	for _, p := range f.pools {
+		if err := p.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add submits a sequence that ends when it has goal tokens.
+func (f *fake) add(q *Sequence, goal int) error {
+	f.goals[q], f.short[q] = goal, f.sched.next.short(len(q.Tokens))
+	return f.sched.Add(q)
+}
+
+// step runs one step and returns its items; none when everything is done.
+func (f *fake) step() ([]Item, error) {
+	decoding := map[*Sequence]int{} // with how often it was preempted
+	for _, q := range f.sched.roster.running {
+		if q.decoding() {
+			decoding[q] = q.Preempted
+		}
+	}
+	items := f.sched.Schedule()
+	f.steps++
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("after Schedule: %w", err)
+	}
+	if err := f.checkStep(items, decoding); err != nil {
+		return nil, err
+	}
+	for i := range items {
+		if q := items[i].Seq; !f.sched.next.takes(q) {
+			return nil, fmt.Errorf("sequence %d of the background is in a step beside prompts of others", q.age)
+		}
+	}
+	for i := range items {
+		if err := f.run(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range items {
+		if err := f.settle(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("after the step: %w", err)
+	}
+	return items, nil
+}
+
+func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
+	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
+	tokens, logits, seen, known := 0, 0, map[*Sequence]bool{}, len(f.order)
+	recorded, replayed, prompts := 0, 0, 0
+	for i := range items {
+		it := &items[i]
+		if !it.Decode {
+			prompts++
+		}
+		tokens += len(it.Tokens)
+		logits += max(it.Logits-1-it.Drafts, 0)
+		recorded += it.Record.len()
+		replayed += it.Seq.Replay.in(it.Cached, len(it.Tokens)).len()
+		if want := it.Seq.Record.in(it.Cached, len(it.Tokens)); it.Record != want {
+			return fmt.Errorf("sequence %d: %v of an item is recorded, want %v", it.Seq.age, it.Record, want)
+		}
+		if seen[it.Seq] {
+			return fmt.Errorf("a sequence is twice in a step")
+		}
+		seen[it.Seq] = true
+		if !slices.Contains(f.order, it.Seq) {
+			f.order = append(f.order, it.Seq)
+		}
+	}
+	slices.SortFunc(f.order[known:], older)
+	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
+		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
+	}
+	if most := f.sched.Limits().MaxPrompts; prompts > most {
+		return fmt.Errorf("%d prompts in a step, at most %d are allowed", prompts, most)
+	}
+	if most := f.sched.Limits().PromptLogits; logits > most {
+		return fmt.Errorf("%d rows of logits of prompts in a step, at most %d are allowed", logits, most)
+	}
+	if most := f.sched.Limits().RecordRows; recorded > most || replayed > most {
+		return fmt.Errorf("%d rows are recorded and %d replayed, at most %d may be", recorded, replayed, most)
+	}
+	if !slices.IsSortedFunc(f.sched.roster.waiting, older) || !slices.IsSortedFunc(f.sched.roster.running, older) {
+		return fmt.Errorf("sequences are not in order of arrival")
+	}
+	twice := f.apart
+	if f.apart = f.sched.Load().Apart(); f.apart {
+		return checkNewcomers(items, twice)
+	}
+	for _, q := range f.sched.roster.running {
+		pool := f.pools[q.Rank()]
+		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
+			continue
+		}
+		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 &&
+			(f.sight == 0 || pool.WindowsAvailable() > 0) {
+			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
+				pool.Available())
+		}
+	}
+	for q, times := range decoding {
+		if !seen[q] && free(q) && f.sched.next.takes(q) && q.Preempted == times {
+			return fmt.Errorf("sequence %d decodes but is not in the step", q.age)
+		}
+	}
+	return nil
+}
+
+// checkNewcomers checks a step of newcomers alone.
+func checkNewcomers(items []Item, twice bool) error {
+	if twice {
+		return fmt.Errorf("two steps without decodes follow each other")
+	}
+	for i := range items {
+		own := items[i].Seq.tenant()
+		if len(own.parent.members) == 1 { // flows of the only tenant
+			own = items[i].Seq.flow()
+		}
+		if it := &items[i]; it.Decode || !it.Last || own.running != 1 {
+			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of newcomers: %d behind %d",
+				it.Seq.age, it.Seq.tenant().running, len(it.Tokens), it.Cached)
+		}
+	}
+	return nil
+}
+
+// free reports whether a sequence neither records nor replays rows.
+func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} }
+
+// run checks what an item finds in the cache and writes its rows.
+func (f *fake) run(it *Item) error {
+	q := it.Seq
+	own := len(it.Tokens) - it.Drafts
+	if own < 1 || !slices.Equal(it.Tokens[:own], q.Tokens[it.Cached:it.Cached+own]) {
+		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, own, it.Cached)
+	}
+	if it.Last != (it.Cached+own == len(q.Tokens)) || it.Decode && own != 1 || it.Drafts > 0 && !it.Decode {
+		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
+			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
+	}
+	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // whose logits are wanted
+	if want := max(it.Cached+own-first, 0) + it.Drafts; it.Logits != want {
+		return fmt.Errorf("sequence %d: %d rows of logits of tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
+			it.Cached, it.Cached+own, it.Drafts, want)
+	}
+	if len(q.Drafts) > 0 {
+		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
+	}
+	each := len(f.slots) / f.size / len(f.pools)
+	for _, page := range it.Pages {
+		if it.Rank != q.Rank() || int(page)/each != it.Rank {
+			return fmt.Errorf("sequence %d of rank %d has page %d, of %d of each rank", q.age, it.Rank, page, each)
+		}
+	}
+	for p, h := range hashes(it) {
+		slot := f.slot(it, p)
+		if p >= it.Cached {
+			f.slots[slot] = h
+		} else if f.slots[slot] != h {
+			return fmt.Errorf("sequence %d: the cache holds something else at token %d of %d", q.age, p, it.Cached)
+		}
+		if f.sight == 0 || p <= it.Cached-f.sight {
+			continue
+		}
+		if at := it.Windows[p/f.size]; at < 0 {
+			return fmt.Errorf("sequence %d: token %d has no window page, %d are cached", q.age, p, it.Cached)
+		} else if slot := int(at)*f.size + p%f.size; p >= it.Cached {
+			f.seen[slot] = h
+		} else if f.seen[slot] != h {
+			return fmt.Errorf("sequence %d: the window holds something else at token %d of %d", q.age, p, it.Cached)
+		}
+	}
+	return nil
+}
+
+func (f *fake) slot(it *Item, p int) int { return int(it.Pages[p/f.size])*f.size + p%f.size }
+
+// hashes gives, for each token up to the end of an item, what the sequence up to it hashes to.
+func hashes(it *Item) iter.Seq2[int, uint64] {
+	q := it.Seq
+	return func(yield func(int, uint64) bool) {
+		h := uint64(len(q.Salt))
+		for _, b := range q.Salt {
+			h = h*31 + uint64(b)
+		}
+		for p, token := range slices.Concat(q.Tokens[:it.Cached], it.Tokens) {
+			h = (h ^ uint64(token)) * 1099511628211
+			if !yield(p, h) {
+				return
+			}
+		}
+	}
+}
+
+// following is the token the fake's model chooses after n.
+func following(n int) int32 { return int32(n * 7 % 5) }
+
+// settle commits an item, whose rows no other item of the step may have overwritten, samples, and accepts the drafts
+// that are what was sampled.
+func (f *fake) settle(it *Item) error {
+	q := it.Seq
+	for p, h := range hashes(it) {
+		if f.slots[f.slot(it, p)] != h {
+			return fmt.Errorf("sequence %d: its row %d was overwritten in the same step", q.age, p)
+		}
+	}
+	if q.Logits > 0 {
+		q.Logits -= it.Logits
+		f.scored[q] += it.Logits
+	}
+	plain := it.Record.in(0, len(it.Tokens)-it.Drafts)
+	f.keep(q, it.Cached, plain)
+	if err := f.sched.Done(it); err != nil || !it.Last {
+		return err
+	}
+	drafts := it.Tokens[len(it.Tokens)-it.Drafts:]
+	for i := 0; ; i++ {
+		if len(q.Tokens) == f.goals[q] {
+			f.remove(q)
+			return nil
+		}
+		q.Tokens = append(q.Tokens, following(len(q.Tokens)))
+		if i == len(drafts) || drafts[i] != q.Tokens[len(q.Tokens)-1] {
+			f.wrong += len(drafts) - i
+			break
+		}
+		f.right++
+		f.keep(q, it.Cached, it.Record.in(0, len(it.Tokens)-it.Drafts+i+1))
+		if err := f.sched.Accept(it); err != nil {
+			return err
+		}
+	}
+	if err := f.sched.Reject(it); err != nil {
+		return err
+	}
+	if got := it.Cached + it.Kept(); got != len(q.Tokens)-1 || got != q.cache.Len() {
+		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age,
+			got, q.cache.Len(), len(q.Tokens))
+	}
+	if have, need := len(q.Pages()), (q.cache.Len()+f.size-1)/f.size; it.Drafts > 0 && have != need {
+		return fmt.Errorf("sequence %d: %d pages after a verify, its %d tokens need %d", q.age, have, q.cache.Len(),
+			need)
+	}
+	if f.guess != nil {
+		f.draft(q, f.guess(q))
+	}
+	return nil
+}
+
+// keep takes the recorded rows of a span behind a position, those that it did not have yet.
+func (f *fake) keep(q *Sequence, at int, s Span) {
+	if end := at + s.To; s.len() > 0 && end > q.Record.From {
+		f.recorded[q] += end - max(at+s.From, q.Record.From)
+		q.Record.From = end
+	}
+}
+
+// draft guesses the next tokens of a sequence; every third guess is wrong.
+func (f *fake) draft(q *Sequence, n int) {
+	for i := range f.sched.ReserveDrafts(q, min(n, f.goals[q]-len(q.Tokens))) {
+		at := len(q.Tokens) + i
+		token := following(at)
+		if at%3 == 0 {
+			token++
+		}
+		q.Drafts = append(q.Drafts, token)
+	}
+}
+
+func (f *fake) remove(q *Sequence) {
+	f.sched.Remove(q)
+	delete(f.goals, q)
+}

@@ -1,0 +1,114 @@
+package sched
+
+import (
+	"slices"
+
+	"sparrow/internal/cost"
+)
+
+// A tenant's first sequence does not wait behind the work of others. Where its prompt alone takes no longer than their
+// decodes, or a quarter of their batch with prompts, it is computed in a batch apart, and its first token comes in half
+// the time or less; they go on in the batch after it. So they are held up by what one short prompt takes, never twice
+// in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the first
+// sequence of each of its flows.
+
+// addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of them alone is
+// worth it, and reports whether there are any.
+func (f *forming) addNewcomers() bool {
+	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
+	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
+		return false
+	}
+	others := f.othersWork()
+	if others.Decode.N+others.Prompts() == 0 {
+		return false
+	}
+	for len(f.items) < f.roster.limits.MaxPrompts {
+		q := f.nextNewcomer(&others)
+		if q == nil {
+			break
+		}
+		f.roster.admit(slices.Index(f.roster.waiting, q))
+		if n := q.left(); !q.restoring && f.roster.reserve(q, n) == nil {
+			f.load.AddPrompt(n, q.end(), f.roster.limits.Threshold)
+			f.addItem(q, n, false)
+		}
+	}
+	f.load.apart = len(f.items) > 0
+	return f.load.apart
+}
+
+// nextNewcomer is the newcomer that is added next, or nil: the one that comes first, or where that one does not come
+// apart, since its prompt is long, the first short one.
+func (f *forming) nextNewcomer(others *cost.Work) *Sequence {
+	o := f.roster
+	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.newcomer(q) }
+	for _, suits := range [...]func(*Sequence) bool{o.newcomer, short} {
+		if q := o.firstOf(o.waiting, suits); q != nil && o.canAdmit(q) && f.comesApart(q, others) {
+			return q
+		}
+	}
+	return nil
+}
+
+// newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
+// The latter takes no pages that others wait for.
+func (o *roster) newcomer(q *Sequence) bool {
+	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
+		q.waitsForPrompt() || q.waitsForPlace() {
+		return false
+	}
+	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0
+}
+
+// othersWork is about what the batch would compute without newcomers: decodes, and prompts that run or wait.
+func (f *forming) othersWork() (w cost.Work) {
+	limits := &f.roster.limits
+	prompts, budget := 0, limits.BatchTokens
+	add := func(q *Sequence, left int) {
+		if n := min(left, budget); n > 0 && prompts < limits.MaxPrompts {
+			w.AddPrompt(n, q.end(), limits.Threshold)
+			prompts, budget = prompts+1, budget-n
+		}
+	}
+	for _, q := range f.roster.running {
+		if q.decoding() {
+			w.Decode.Add(1+len(q.Drafts), q.end())
+		} else if !q.restoring {
+			add(q, q.left())
+		}
+	}
+	for _, q := range f.roster.waiting {
+		if prompts == limits.MaxPrompts {
+			break
+		}
+		if !q.waitsForPrompt() && !f.roster.newcomer(q) {
+			add(q, len(q.Tokens))
+		}
+	}
+	return w
+}
+
+// comesApart reports whether a newcomer is added to a batch without the work of others.
+func (f *forming) comesApart(q *Sequence, others *cost.Work) bool {
+	if q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
+		return false
+	}
+	rank, _ := f.roster.place(q, nil)
+	match, err := f.roster.pools[rank].Peek(q.Tokens, q.Options())
+	if err != nil {
+		return false
+	}
+	w := f.load.Work
+	w.AddPrompt(len(q.Tokens)-match.Tokens, match.Tokens, f.roster.limits.Threshold)
+	if int(w.Prompts()) > f.roster.limits.BatchTokens || !f.cost.Trusts(&w, SmallestChunk) {
+		return false
+	}
+	decodes := cost.Work{Decode: others.Decode}
+	alone, decoding := f.cost.Predict(&w), f.cost.Decoding(&decodes)
+	if alone > decoding && 4*alone > f.cost.Predict(others) {
+		return false
+	}
+	return others.Decode.N == 0 || f.roster.limits.MaxStall <= 0 ||
+		alone+decoding <= f.stallLimit(&decodes)/f.cost.Late()
+}

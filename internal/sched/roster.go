@@ -1,0 +1,44 @@
+package sched
+
+import (
+	"time"
+
+	"sparrow/internal/cost"
+	"sparrow/internal/kv"
+)
+
+// roster is the sequences that wait and those that run, and the pages that they hold. It admits, suspends and frees
+// them.
+type roster struct {
+	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one
+	limits   Limits
+	capacity int         // tokens a pool holds
+	waiting  []*Sequence // in order of arrival
+	running  []*Sequence // in order of arrival
+	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
+	arrivals int64
+	all      party       // everybody; its members are the tenants, theirs the flows, theirs the requests
+	heads    []*Sequence // memory for the first of each tenant that waits
+	promised []*Sequence // that wait, and for which others of their tenant were suspended
+
+	preemptions int64
+	onFree      func(*Sequence)
+	onAdmit     func(*Sequence) bool
+}
+
+// forming is the next batch while it is formed, and what is known of the time of batches.
+type forming struct {
+	roster  *roster
+	items   []Item
+	unknown [1]int32    // Tokens of an item whose token is not known
+	prompts []*Sequence // computed in this batch
+	begun   []*Sequence // prompts under way that are not in it, while it is formed
+	// prompted: it computes prompts, and nothing of the background
+	prompted bool
+	load     load        // of this batch, until the next is formed
+	room     room        // left in this batch
+	oldest   []*Sequence // memory for those that run
+	cost     cost.Model
+	stall    time.Duration // Stall
+	waited   time.Duration // Waited
+}

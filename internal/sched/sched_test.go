@@ -1,0 +1,411 @@
+package sched
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sparrow/internal/kv"
+	"sparrow/internal/testkit/await"
+)
+
+// Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step,
+// every sequence finishes, first admissions keep the order of arrival, and at the end nothing is held.
+func TestEverySequenceFinishes(t *testing.T) {
+	preempted, right, wrong, recorded := int64(0), 0, 0, 0
+	rapid.Check(await.Untimed(t), func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
+		pages := rapid.IntRange(2, 24).Draw(t, "pages")
+		window := kv.Window{}
+		if rapid.Bool().Draw(t, "windows") {
+			window = kv.Window{Pages: 1, Tokens: rapid.IntRange(1, 12).Draw(t, "window tokens")}
+			window.Pages = window.PerSequence(size) + rapid.IntRange(0, 12).Draw(t, "window pages")
+		}
+		f, err := newRanked(rapid.IntRange(1, 3).Draw(t, "ranks"), pages, size, window, Limits{
+			BatchTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
+			MaxRunning:  rapid.IntRange(1, 12).Draw(t, "max running"),
+			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
+
+			PromptLogits: rapid.IntRange(5, 20).Draw(t, "prompt logits"),
+			RecordRows:   rapid.IntRange(1, 20).Draw(t, "record rows"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := drawSequences(t, pages*size)
+		wanted := map[*Sequence]int{}
+		for _, d := range list {
+			if d.q.Logits > 0 {
+				wanted[d.q] = d.q.Logits
+			}
+		}
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		cancels := rapid.Bool().Draw(t, "cancels")
+		if rapid.Bool().Draw(t, "drafts") {
+			f.guess = func(*Sequence) int { return random.IntN(8) }
+		}
+		for next := 0; next < len(list) || len(f.goals) > 0; {
+			for next < len(list) && random.IntN(3) > 0 {
+				if err := f.add(list[next].q, list[next].goal); err != nil {
+					t.Fatal(err)
+				}
+				next++
+			}
+			if cancels && random.IntN(8) == 0 {
+				if all := f.sched.All(); len(all) > 0 {
+					f.remove(all[random.IntN(len(all))])
+				}
+			}
+			waits := f.sched.Waiting()+f.sched.Running() > 0
+			items, err := f.step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(items) == 0 && waits {
+				t.Fatalf("an empty step although %d run and %d wait", f.sched.Running(), f.sched.Waiting())
+			}
+			if f.steps > 100_000 {
+				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
+			}
+		}
+		checkOrder(t, f)
+		for _, pool := range f.pools {
+			if st := pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
+				t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+			}
+		}
+		for q, n := range f.recorded {
+			recorded += n
+			if most := len(q.Tokens); n > most {
+				t.Fatalf("%d rows were recorded of a sequence of %d tokens", n, most)
+			}
+		}
+		for q, n := range wanted {
+			if got := f.scored[q]; got != n && !cancels {
+				t.Fatalf("a sequence wanted %d rows of logits and had %d", n, got)
+			}
+		}
+		preempted += f.sched.Preemptions()
+		right, wrong = right+f.right, wrong+f.wrong
+	})
+	if preempted == 0 {
+		t.Error("no sequence was ever preempted: the pools are too large for this test")
+	}
+	if recorded == 0 {
+		t.Error("no row was ever recorded")
+	}
+	if right == 0 || wrong == 0 {
+		t.Errorf("%d drafts were accepted and %d rejected, want some of each", right, wrong)
+	}
+}
+
+// Drafts take what the step and the pool have left, and never anything from anybody else.
+func TestDraftsTakeWhatIsLeft(t *testing.T) {
+	f, err := newFake(4, 4, Limits{BatchTokens: 8, MaxRunning: 4, MaxPrompts: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 3)}, 16)
+	mustStep(t, f)
+	f.draft(old, 7)
+	if len(old.Drafts) != 7 || len(old.Pages()) != 3 {
+		t.Fatalf("room for %d drafts on %d pages, want 7 on 3", len(old.Drafts), len(old.Pages()))
+	}
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
+	items := mustStep(t, f)
+	// The prompt waits, so the drafts give their pages back and share the one of the next token, which has no room for
+	// any; the prompt is admitted and gets all that the decode leaves of the step.
+	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
+		t.Errorf("the decode's item is %+v, want no draft and one page", it)
+	}
+	if it := find(items, young); it == nil || len(it.Tokens) != 7 {
+		t.Errorf("the prompt's item is %+v, want all of its tokens", it)
+	}
+	f.draft(old, 7)
+	if items = mustStep(t, f); find(items, old).Drafts != 3 {
+		t.Errorf("the decode's item is %+v, want the three drafts that its page holds", find(items, old))
+	}
+}
+
+// The pages that drafts hold go to a token that needs one before anybody is preempted.
+func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
+	f, err := newFake(4, 4, Limits{BatchTokens: 20, MaxRunning: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 2)}, 16)
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 4)}, 8)
+	mustStep(t, f) // both prompts
+	f.draft(old, 7)
+	if len(old.Pages()) != 3 || f.pool.Available() != 0 {
+		t.Fatalf("%d pages with drafts, %d left; want 3 and none", len(old.Pages()), f.pool.Available())
+	}
+	items := mustStep(t, f)
+	if it := find(items, young); it == nil || !it.Decode {
+		t.Fatalf("the younger sequence's item is %+v, want its token", it)
+	}
+	if it := find(items, old); it == nil || len(it.Pages) > 2 {
+		t.Errorf("the older sequence's item is %+v, want at most two pages", it)
+	}
+	if n := f.sched.Preemptions(); n != 0 {
+		t.Errorf("%d sequences were preempted for drafts", n)
+	}
+}
+
+type drawn struct {
+	q    *Sequence
+	goal int
+}
+
+// drawSequences makes sequences with common beginnings, some of them in groups that wait for the first of their kind.
+func drawSequences(t *rapid.T, capacity int) []drawn {
+	var list []drawn
+	for len(list) < 20 {
+		n := rapid.IntRange(1, max(capacity*2/3, 1)).Draw(t, "prompt")
+		family, own := rapid.Int32Range(0, 2).Draw(t, "family"), rapid.IntRange(0, n).Draw(t, "own")
+		goal := rapid.IntRange(n, capacity).Draw(t, "goal")
+		tokens := make([]int32, n)
+		for i := range tokens {
+			tokens[i] = family
+			if i >= own {
+				tokens[i] = int32(len(list))
+			}
+		}
+		salt := []byte(rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "salt"))
+		first := &Sequence{Tokens: slices.Clone(tokens), Salt: salt}
+		if rapid.Bool().Draw(t, "scored") {
+			first.Logits = rapid.IntRange(0, n).Draw(t, "logits")
+		}
+		for _, s := range []*Span{&first.Record, &first.Replay} {
+			if rapid.IntRange(0, 2).Draw(t, "spans") == 0 {
+				s.From = rapid.IntRange(0, goal).Draw(t, "from")
+				s.To = s.From + rapid.IntRange(1, goal+1).Draw(t, "rows")
+			}
+		}
+		list = append(list, drawn{first, goal})
+		for range rapid.IntRange(0, 2).Draw(t, "more") {
+			list = append(list, drawn{&Sequence{Tokens: slices.Clone(tokens), Salt: salt, After: first}, goal})
+		}
+	}
+	return list
+}
+
+// checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common
+// prompt or for rows that a batch may record, and for short ones.
+func checkOrder(t *rapid.T, f *fake) {
+	latest := int64(0)
+	for _, q := range f.order {
+		if q.After != nil || !free(q) || f.short[q] {
+			continue
+		}
+		if q.age < latest {
+			t.Fatalf("sequence %d first ran after sequence %d", q.age, latest)
+		}
+		latest = q.age
+	}
+}
+
+func mustAdd(t *testing.T, f *fake, q *Sequence, goal int) *Sequence {
+	t.Helper()
+	if err := f.add(q, goal); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func mustStep(t *testing.T, f *fake) []Item {
+	t.Helper()
+	items, err := f.step()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
+func prompt(first int32, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = first + int32(i)
+	}
+	return out
+}
+
+func find(items []Item, q *Sequence) *Item {
+	for i := range items {
+		if items[i].Seq == q {
+			return &items[i]
+		}
+	}
+	return nil
+}
+
+func newTestFake(t *testing.T, pages, size int, l Limits) *fake {
+	t.Helper()
+	f, err := newFake(pages, size, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAShortPromptPassesALongOne(t *testing.T) {
+	f := newTestFake(t, 200, 64, Limits{BatchTokens: 512, MaxRunning: 64})
+	long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 4000)}, 4001)
+	mustStep(t, f)
+	short := mustAdd(t, f, &Sequence{Tokens: prompt(9000, 40)}, 41)
+	items := mustStep(t, f)
+	if it := find(items, short); it == nil || !it.Last {
+		t.Fatalf("the short prompt is not whole in the step after it arrived: %+v", it)
+	}
+	if it := find(items, long); it == nil || it.Last || len(it.Tokens) != 512-40 {
+		t.Errorf("the long prompt got %d tokens; want all that the short one left", len(it.Tokens))
+	}
+}
+
+func TestSequencesWithTheSamePromptShareItsPages(t *testing.T) {
+	f := newTestFake(t, 40, 16, Limits{BatchTokens: 64, MaxRunning: 8})
+	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
+	others := []*Sequence{}
+	for range 3 {
+		others = append(others, mustAdd(t, f, &Sequence{Tokens: prompt(0, 100), After: first}, 110))
+	}
+	for !first.computed {
+		if items := mustStep(t, f); len(items) != 1 {
+			t.Fatalf("%d sequences run before the first has its prompt", len(items))
+		}
+	}
+	items := mustStep(t, f)
+	for i, q := range others {
+		if it := find(items, q); it == nil || it.Cached != 96 || q.Match.Tokens != 96 {
+			t.Errorf("sequence %d matched %v; want 96 tokens", i, q.Match)
+		}
+	}
+}
+
+func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
+	f := newTestFake(t, 40, 16, Limits{BatchTokens: 16, MaxRunning: 8})
+	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
+	second := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100), After: first}, 110)
+	mustStep(t, f)
+	f.remove(first)
+	if it := find(mustStep(t, f), second); it == nil || it.Cached != 16 {
+		t.Errorf("got %+v; want the second to go on behind the page the first had computed", it)
+	}
+}
+
+// The lookups of a sequence that waits for pages are not counted again and again.
+func TestWaitingCountsNoLookups(t *testing.T) {
+	f := newTestFake(t, 8, 16, Limits{BatchTokens: 64, MaxRunning: 8})
+	mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 120)
+	mustAdd(t, f, &Sequence{Tokens: prompt(500, 100)}, 101)
+	for range 10 {
+		mustStep(t, f)
+	}
+	if st := f.pool.Stats(); st.Lookups != 1 || f.sched.Waiting() != 1 {
+		t.Errorf("%d lookups, %d wait; want one of each", st.Lookups, f.sched.Waiting())
+	}
+}
+
+func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
+	f := newTestFake(t, 4, 16, Limits{BatchTokens: 8, MaxRunning: 64})
+	if got := f.sched.Limits().MaxRunning; got != 8 {
+		t.Errorf("%d sequences may run in steps of 8 tokens", got)
+	}
+	q := &Sequence{Tokens: prompt(0, 64)}
+	for name, err := range map[string]error{
+		"empty":                   f.sched.Add(&Sequence{}),
+		"too long":                f.sched.Add(&Sequence{Tokens: prompt(0, 65)}),
+		"logits below 0":          f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: -1}),
+		"more logits than tokens": f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 4}),
+		"logits without room":     f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 2}),
+		"added twice":             errors.Join(f.sched.Add(q), f.sched.Add(q)),
+	} {
+		if !errors.Is(err, ErrSequence) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	f.sched.Remove(q)
+	f.sched.Remove(q) // once more changes nothing
+	pool, err := kv.New(kv.Config{Pages: 1, PageTokens: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []Limits{{}, {BatchTokens: 1}, {MaxRunning: 1}, {BatchTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
+		if _, err := New([]*kv.Pool{pool}, l); !errors.Is(err, ErrLimits) {
+			t.Errorf("limits %+v: error %v", l, err)
+		}
+	}
+}
+
+// A caller that lets a sequence outgrow the pool hears of it instead of waiting forever.
+func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
+	f := newTestFake(t, 2, 4, Limits{BatchTokens: 8, MaxRunning: 2})
+	mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 100)
+	mustStep(t, f)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f.sched.Schedule()
+}
+
+func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
+	f := newTestFake(t, 600, 64, Limits{BatchTokens: 64, MaxRunning: 16})
+	var list []*Sequence
+	for i := range int32(16) {
+		q := &Sequence{Tokens: append(make([]int32, 0, 4000), prompt(1000*i, 30)...)}
+		list = append(list, mustAdd(t, f, q, 4000))
+	}
+	for !slices.ContainsFunc(list, func(q *Sequence) bool { return len(q.Tokens) > 200 }) {
+		mustStep(t, f)
+	}
+	if n := testing.AllocsPerRun(200, func() {
+		for i := range f.sched.Schedule() {
+			it := &f.sched.next.items[i]
+			if err := f.sched.Done(it); err != nil {
+				t.Fatal(err)
+			}
+			it.Seq.Tokens = append(it.Seq.Tokens, 7)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a step", n)
+	}
+}
+
+// Admission keeps the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
+// eight and three. Both prompts would fit; the older one's ninth token would then preempt the younger sequence.
+func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
+	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 3)}, 4)
+	if items := mustStep(t, f); find(items, old) == nil || find(items, young) != nil {
+		t.Errorf("%d items; want the older sequence alone", len(items))
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+	if n := f.sched.Preemptions(); n != 0 {
+		t.Errorf("%d preemptions", n)
+	}
+}
+
+// A chunk takes every window page that no other prompt needs, also the last one.
+func TestAChunkTakesTheLastWindowPage(t *testing.T) {
+	window := kv.Window{Pages: 4, Tokens: 4}
+	limits := Limits{BatchTokens: 32, MaxRunning: 4}
+	f, err := newWindowed(20, 4, window, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := mustAdd(t, f, &Sequence{Tokens: prompt(0, 16)}, 17)
+	if it := find(mustStep(t, f), alone); it == nil || len(it.Tokens) != 16 {
+		t.Errorf("the first chunk is %+v, want the sixteen tokens that four window pages hold", it)
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+}

@@ -1,0 +1,189 @@
+package sched
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"sparrow/internal/cost"
+)
+
+// While sequences decode, prompts may not hold them up for longer than Limits.MaxStall: a batch takes as many tokens
+// of prompts as its predicted time allows.
+
+// SmallestChunk is how many tokens of prompts a batch takes in any case.
+const SmallestChunk = 32
+
+// backgroundPart is the part of Limits.MaxStall that a batch of the background alone takes: whoever comes waits for its
+// end, and should have the first token not much later than on an idle device.
+const backgroundPart = 4
+
+// promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
+// prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
+func (f *forming) promptTokens(left, logits int) int {
+	f.countDecodes()
+	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
+		return left
+	}
+	if f.background() {
+		stall := f.roster.limits.MaxStall.Seconds() / backgroundPart
+		return f.tokensWithin(max(stall, f.cost.Decoding(&f.load.Work)+stall/2)/f.cost.Late(), left, logits)
+	}
+	if len(f.items) == 0 {
+		if f.short(f.prompts[0].left()) && !f.short(f.prompts[len(f.prompts)-1].left()) {
+			return f.tokensWithin(f.roster.limits.MaxStall.Seconds()/f.cost.Late(), left, logits)
+		}
+		return left
+	}
+	limit := (f.stallLimit(&f.load.Work) - f.waited.Seconds()) / f.cost.Late()
+	n := f.tokensWithin(limit, left, logits)
+	w := f.withPrompts(n, logits)
+	if f.roster.limits.Divides && (n < min(left, f.promptsLeft()) || f.cost.Predict(&w) > limit) {
+		f.leaveDecodesOut()
+		return f.tokensWithin(f.roster.limits.MaxStall.Seconds(), f.roster.limits.BatchTokens, logits)
+	}
+	f.load.smallest = n == f.leastTokens(left) && n < left
+	return n
+}
+
+// background reports whether the batch computes the background alone.
+func (f *forming) background() bool {
+	for i := range f.items {
+		if !f.items[i].Seq.Background {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(f.prompts, func(q *Sequence) bool { return !q.Background })
+}
+
+// Waited says for how long sequences that decode have been left out when Schedule is called next.
+func (s *Scheduler) Waited(d time.Duration) { s.next.waited = d }
+
+// countDecodes adds the items of sequences that decode to the load.
+func (f *forming) countDecodes() {
+	for i := range f.items {
+		f.load.Decode.Add(len(f.items[i].Tokens), f.items[i].Cached)
+	}
+}
+
+// tokensWithin is how many tokens of the prompts a batch can take in a number of seconds, at most so many.
+func (f *forming) tokensWithin(limit float64, most, logits int) int {
+	least := f.leastTokens(most)
+	return least + sort.Search(most-least, func(i int) bool {
+		w := f.withPrompts(least+i+1, logits)
+		return !f.cost.Trusts(&w, SmallestChunk) || f.cost.Predict(&w) > limit
+	})
+}
+
+// leastTokens is how many of at most so many tokens a batch takes in any case.
+func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
+
+// promptsLeft is how many tokens the prompts of the batch have.
+func (f *forming) promptsLeft() (n int) {
+	for _, q := range f.prompts {
+		n += q.left()
+	}
+	return n
+}
+
+// leaveDecodesOut takes the sequences that decode out of the batch; their pages stay for Between. A batch of prompts
+// alone that takes about MaxStall is long enough to be computed well, and short enough for those who come meanwhile and
+// wait for its end.
+func (f *forming) leaveDecodesOut() {
+	prompts := f.prompts
+	f.begin()
+	f.prompts, f.load = prompts, load{apart: true, divided: true}
+}
+
+// Between forms a batch of the sequences that decode while a divided batch is computed, and says what it computes. It
+// has no drafts, since prompts wait, and takes no page from a sequence that runs: those that need one and find none
+// wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
+func (s *Scheduler) Between() ([]Item, Load) {
+	divided := s.next.load
+	s.next.addDecodes()
+	s.next.serve()
+	load := s.Load()
+	s.next.load = divided
+	return s.next.items, load
+}
+
+// addDecodes makes the batch one of sequences that decode and need no page of another that runs.
+func (f *forming) addDecodes() {
+	f.begin()
+	for _, q := range f.roster.running {
+		if q.decoding() && f.takes(q) && f.room.most(q, q.end(), 1) > 0 && f.roster.reserve(q, 1) == nil {
+			f.addItem(q, 1, true)
+		}
+	}
+	f.countDecodes()
+}
+
+// Decoding reports whether a sequence decodes.
+func (s *Scheduler) Decoding() bool {
+	return slices.ContainsFunc(s.roster.running, (*Sequence).decoding)
+}
+
+// stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
+// these take long by themselves.
+func (f *forming) stallLimit(w *cost.Work) float64 {
+	stall := f.roster.limits.MaxStall.Seconds()
+	return max(stall, f.cost.Decoding(w)+stall/2)
+}
+
+// withPrompts is the batch's work with n tokens of its prompts.
+func (f *forming) withPrompts(n, logits int) cost.Work {
+	w := f.load.Work
+	for i, q := range f.prompts {
+		part := f.share(q, n, logits, len(f.prompts)-i)
+		n, logits = n-part, logits-promptLogits(q, part)
+		w.AddPrompt(part, q.end(), f.roster.limits.Threshold)
+	}
+	return w
+}
+
+// Load is what the latest batch computes, for Took.
+func (s *Scheduler) Load() Load { return Load{s.next.load} }
+
+// Load is what a batch computes, as far as its time depends on it.
+type Load struct{ load load }
+
+type load struct {
+	cost.Work
+	smallest bool // prompts were cut to the smallest chunk
+	apart    bool // sequences that decode are left out
+	divided  bool // the same, and they may run meanwhile
+}
+
+// Divided reports whether sequences that decode may run while the batch is computed.
+func (l Load) Divided() bool { return l.load.divided }
+
+// Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
+func (l Load) Apart() bool { return l.load.apart }
+
+// Took says how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until its
+// tokens were out. Without it every batch is predicted by guesses.
+func (s *Scheduler) Took(of Load, d time.Duration) {
+	l := &of.load
+	s.next.cost.Observe(&l.Work, d.Seconds())
+	if s.roster.limits.MaxStall > 0 && l.smallest && s.next.cost.Prompts() >= enoughMeasured {
+		if t := s.next.cost.Predict(&l.Work); t > s.next.stallLimit(&l.Work) {
+			s.next.stall = max(s.next.stall, time.Duration(t*float64(time.Second)))
+		}
+	}
+}
+
+// PromptTime predicts the time of computing n tokens of a prompt behind cached ones, 0 before any prompt was measured.
+func (s *Scheduler) PromptTime(n, cached int) time.Duration {
+	var w cost.Work
+	if w.AddPrompt(n, cached, s.roster.limits.Threshold); n == 0 || s.next.cost.Prompts() == 0 {
+		return 0
+	}
+	return time.Duration(s.next.cost.Predict(&w) * float64(time.Second))
+}
+
+// enoughMeasured is how many batches with prompts are measured before Stall says anything.
+const enoughMeasured = 8
+
+// Stall is the longest that prompts hold up sequences that decode, as far as it is known to be above MaxStall: even the
+// smallest chunk takes so long. Otherwise it is 0.
+func (s *Scheduler) Stall() time.Duration { return s.next.stall }

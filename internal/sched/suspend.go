@@ -1,0 +1,83 @@
+package sched
+
+import (
+	"slices"
+
+	"sparrow/internal/kv"
+)
+
+// A sequence that is suspended for another keeps its pages for as long as nobody needs them, so that nothing of it is
+// computed again when it goes on. Sequences that run, and those that can be admitted, come first: for want of pages
+// the kept ones are given up, the latest first.
+
+// suspend puts a running sequence at its place in the queue. It keeps its pages where they may be kept.
+func (o *roster) suspend(q *Sequence) {
+	o.running = without(o.running, q)
+	q.request.count(-1, 1)
+	q.state, q.Drafts = stateWaiting, q.Drafts[:0]
+	q.Preempted++
+	o.preemptions++
+	o.waiting = insert(o.waiting, q)
+	o.kept = append(o.kept, q)
+	// What is in flight, or comes from elsewhere, is committed to sequences that run. With several ranks a sequence
+	// goes on where there is room.
+	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
+		len(o.pools) > 1 {
+		o.giveUp(q)
+	}
+}
+
+// giveUp gives the pages of a suspended sequence back, if it has kept them.
+func (o *roster) giveUp(q *Sequence) {
+	i := slices.Index(o.kept, q)
+	if i < 0 {
+		return
+	}
+	o.kept = slices.Delete(o.kept, i, i+1)
+	o.free(q)
+	q.ready, q.restoring = false, false
+	q.flight.tokens, q.flight.unknown = 0, 0
+}
+
+// giveUpForAnother gives up the pages that were kept latest, but for those of one sequence, and reports whether there
+// were any.
+func (o *roster) giveUpForAnother(q *Sequence) bool {
+	for i := len(o.kept) - 1; i >= 0; i-- {
+		if k := o.kept[i]; k != q {
+			o.giveUp(k)
+			return true
+		}
+	}
+	return false
+}
+
+// Kept counts the sequences in the queue that have kept their pages.
+func (s *Scheduler) Kept() int { return len(s.roster.kept) }
+
+// reserve makes room for the next n tokens of a running sequence.
+func (o *roster) reserve(q *Sequence, n int) error {
+	for {
+		if err := q.reserve(n); err == nil || !o.giveUpForAnother(q) {
+			return err
+		}
+	}
+}
+
+// findPages is hasPagesFor, and gives up kept pages where that helps.
+func (o *roster) findPages(q, gone *Sequence) bool {
+	for !o.hasPagesFor(q, gone) {
+		if !o.giveUpForAnother(q) {
+			return false
+		}
+	}
+	return true
+}
+
+// fit is how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or could
+// share, and how many there are to take.
+func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
+	if slices.Contains(o.kept, q) {
+		return q.needs(q.left() + 1), pool.Available(), nil
+	}
+	return pool.Fit(q.Tokens, 1, q.Options())
+}

@@ -1,0 +1,292 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"sparrow/engine"
+	"sparrow/internal/sim/clock"
+	"sparrow/internal/sim/formula"
+	"sparrow/internal/spec"
+	"sparrow/sample"
+)
+
+// Config describes replicas and their router.
+type Config struct {
+	Replicas int
+	Policy   Policy
+	Cost     formula.Cost
+	Seed     uint64 // of ties and tokens
+
+	CacheTokens   int // of each replica
+	ContextTokens int
+	StepTokens    int
+	MaxRunning    int
+	MaxQueue      int
+	// Capacity is how many replicas' work the machine that they share does at a time; 0: each has one of its own.
+	Capacity float64
+
+	Deaths []Death
+}
+
+// Death is the end of a replica: what runs on it is lost and sent again. It is back, with an empty cache, after Back;
+// 0 is never.
+type Death struct {
+	Replica  int
+	At, Back time.Duration
+}
+
+// check refuses what cannot be simulated.
+func (c *Config) check() error {
+	var bad []string
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"replicas", c.Replicas}, {"cache tokens", c.CacheTokens}, {"context tokens", c.ContextTokens},
+		{"step tokens", c.StepTokens}, {"running sequences", c.MaxRunning}, {"waiting sequences", c.MaxQueue}} {
+		if f.v < 1 {
+			bad = append(bad, fmt.Sprintf("%s: %d, want at least 1", f.name, f.v))
+		}
+	}
+	if k := c.Cost; k.Pass <= 0 || k.Row < 0 || k.Decode < 0 || k.Keys < 0 {
+		bad = append(bad, fmt.Sprintf("costs: %v a pass, %v a prompt's row, %v a decode, %v for a thousand keys; want "+
+			"positive ones", k.Pass, k.Row, k.Decode, k.Keys))
+	}
+	if !(c.Capacity >= 0) {
+		bad = append(bad, fmt.Sprintf("capacity: %v, want that of a machine in replicas, or 0", c.Capacity))
+	}
+	for _, d := range c.Deaths {
+		if d.Replica < 0 || d.Replica >= c.Replicas || d.At < 0 || d.Back < 0 {
+			bad = append(bad, fmt.Sprintf("replica %d dies after %v; want one of 0 to %d", d.Replica, d.At,
+				c.Replicas-1))
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("fleet: %s", strings.Join(bad, "; "))
+	}
+	return nil
+}
+
+// Run simulates a trace.
+func Run(c Config, sessions []Session) (*Report, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	f := &fleet{Config: c, clock: clock.New(time.Unix(0, 0)), report: &Report{Replicas: make([]Share, c.Replicas)}}
+	if f.time = f.clock; c.Capacity > 0 {
+		f.time = newMachine(f.clock, c.Capacity)
+	}
+	err := f.clock.Run(func() { f.live(sessions) })
+	if f.err != nil {
+		err = f.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.report.finish()
+	return f.report, nil
+}
+
+// fleet is one run.
+type fleet struct {
+	Config
+	clock    *clock.Virtual
+	time     formula.Time // of passes
+	router   *router
+	replicas []*replica
+	left     int           // sessions that have not ended
+	done     chan struct{} // when none is left
+	report   *Report
+	err      error
+}
+
+// replica is an engine and the requests on it; engine is nil while it is dead.
+type replica struct {
+	fleet  *fleet
+	engine *engine.Engine
+	open   []*call
+}
+
+// call is a request on its way.
+type call struct {
+	job    *engine.Job
+	first  time.Time
+	tokens []int32
+	failed bool
+	ended  chan struct{}
+}
+
+func (f *fleet) live(sessions []Session) {
+	for i := range f.Replicas {
+		r := &replica{fleet: f}
+		f.replicas = append(f.replicas, r)
+		if f.err = r.start(); f.err != nil {
+			return
+		}
+		if i == 0 {
+			info := r.engine.Info()
+			f.router = newRouter(f.Policy, f.Replicas, info.PageTokens, info.Pages, f.Seed)
+		}
+	}
+	f.left, f.done = len(sessions), make(chan struct{})
+	for i := range sessions {
+		f.clock.Go(func() {
+			f.converse(&sessions[i])
+			if f.left--; f.left == 0 {
+				close(f.done)
+			}
+		})
+	}
+	for _, d := range f.Deaths {
+		f.clock.Go(func() { f.die(d) })
+	}
+	f.clock.Wait(f.done, 0)
+	f.report.Took = f.clock.Now().Sub(time.Unix(0, 0))
+	for i, r := range f.replicas {
+		if r.engine != nil {
+			r.close(i)
+		}
+	}
+	f.clock.Sleep(1) // for the processes of deaths to end
+}
+
+// start starts the replica's engine.
+func (r *replica) start() error {
+	c := &r.fleet.Config
+	dev := formula.NewDevice(formula.Settings{Cost: c.Cost, Time: r.fleet.time})
+	m, err := formula.New(formula.Shape{Vocab: vocabulary, Context: c.ContextTokens, Plain: true}, dev)
+	if err != nil {
+		return err
+	}
+	r.engine, err = engine.New(m, engine.Config{CacheTokens: c.CacheTokens, StepTokens: c.StepTokens,
+		MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue, PlanHistory: 1, Draft: spec.Off(), Clock: r.fleet.clock,
+		Observe: r.observe, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	r.fleet.clock.Go(r.engine.Run)
+	return nil
+}
+
+// observe reads what an iteration gave.
+func (r *replica) observe(bool) {
+	r.open = slices.DeleteFunc(r.open, func(c *call) bool { return c.read(r.fleet.clock.Now()) })
+}
+
+// read takes the events of a call and reports whether it has ended.
+func (c *call) read(now time.Time) bool {
+	for {
+		ev, ok := c.job.Poll()
+		if !ok {
+			return false
+		}
+		if ev.Token >= 0 {
+			if c.tokens = append(c.tokens, ev.Token); c.first.IsZero() {
+				c.first = now
+			}
+		}
+		if ev.Last {
+			c.failed = ev.Err != nil
+			c.ended <- struct{}{}
+			return true
+		}
+	}
+}
+
+// close ends the replica's engine and keeps its counters.
+func (r *replica) close(number int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	e := r.engine
+	r.engine = nil
+	e.Close(ctx)
+	r.observe(false)
+	r.fleet.report.Replicas[number].add(e.Stats())
+}
+
+// die ends a replica and starts it again.
+func (f *fleet) die(d Death) {
+	if f.clock.Wait(f.done, max(d.At, 1)) || f.replicas[d.Replica].engine == nil {
+		return
+	}
+	f.replicas[d.Replica].close(d.Replica)
+	f.router.forget(d.Replica)
+	if d.Back == 0 || f.clock.Wait(f.done, d.Back) {
+		return
+	}
+	if err := f.replicas[d.Replica].start(); err != nil && f.err == nil {
+		f.err = err
+	}
+}
+
+// retryAfter is how long a client waits that was refused, or found no replica.
+const retryAfter = time.Second
+
+// converse has a conversation.
+func (f *fleet) converse(s *Session) {
+	talk := talk{seed: f.Seed, session: s}
+	for i := range s.Turns {
+		f.clock.Sleep(talk.pause(i))
+		prompt := talk.prompt(i)
+		if len(prompt)+s.Turns[i].OutputTokens > f.ContextTokens {
+			f.report.TooLong++
+			return
+		}
+		a, err := f.answer(&s.Turns[i], prompt)
+		if err != nil {
+			if f.err == nil {
+				f.err = err
+			}
+			return
+		}
+		f.report.count(a)
+		talk.history = append(talk.history, a.tokens...)
+	}
+}
+
+// answer sends a turn until it is answered.
+func (f *fleet) answer(t *Turn, prompt []int32) (answer, error) {
+	begun := f.clock.Now()
+	for {
+		load, alive := make([]int, len(f.replicas)), false
+		for i, r := range f.replicas {
+			if load[i] = -1; r.engine != nil {
+				st := r.engine.Stats()
+				load[i], alive = st.Running+st.Waiting, true
+			}
+		}
+		if !alive {
+			f.report.Refused++
+			f.clock.Sleep(retryAfter)
+			continue
+		}
+		r := f.replicas[f.router.choose(t.Tenant, prompt, load)]
+		p := sample.Default()
+		p.Temperature = 0
+		job, err := r.engine.Submit(engine.Request{Prompt: prompt, MaxTokens: t.OutputTokens, Sampling: p,
+			IgnoreEOS: true, Tenant: t.Tenant})
+		if errors.Is(err, engine.ErrQueueFull) {
+			f.report.Refused++
+			f.clock.Sleep(retryAfter)
+			continue
+		}
+		if err != nil {
+			return answer{}, fmt.Errorf("fleet: session %s: %w", t.Session, err)
+		}
+		c := &call{job: job, ended: make(chan struct{}, 1)}
+		r.open = append(r.open, c)
+		f.clock.Wait(c.ended, 0)
+		if c.failed {
+			f.report.Resent++
+			continue
+		}
+		u := job.Usage()
+		return answer{prompt: u.PromptTokens, cached: u.CachedTokens, output: u.CompletionTokens, tokens: c.tokens,
+			first: c.first.Sub(begun), took: f.clock.Now().Sub(begun)}, nil
+	}
+}

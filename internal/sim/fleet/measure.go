@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sparrow/api/openai/client"
+	"sparrow/internal/sim/formula"
+)
+
+// Measured is what loads from outside have shown of real servers.
+type Measured struct {
+	Info Info
+	Cost formula.Cost // of one that works alone
+	// Capacity is how many servers' work is done at a time where all of them work: less than their number on a machine
+	// that they share. 0 with one server.
+	Capacity float64
+}
+
+// Measure sends loads to the first server alone and fits the costs of its steps, and in turns with that to all servers
+// at once. What requests cost besides steps, and what the client costs on the same machine, is part of it. prompt is
+// the length of middle prompts in tokens; key is the servers' bearer key, or empty.
+func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measured, error) {
+	s, err := connect(ctx, urls, key, mostAtOnce)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: measure: %w", err)
+	}
+	defer s.close()
+	m := &meter{servers: s, draw: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 6)), prompt: prompt}
+	var alone, together []Sample
+	for round := range 4 {
+		for _, l := range m.loads() {
+			one, err := m.sample(ctx, s.clients[:1], l)
+			if err != nil {
+				return nil, fmt.Errorf("fleet: measure: %w", err)
+			}
+			all := one
+			if len(urls) > 1 {
+				if all, err = m.sample(ctx, s.clients, l); err != nil {
+					return nil, fmt.Errorf("fleet: measure: %w", err)
+				}
+			}
+			if round > 0 { // plans are made in the first
+				alone, together = append(alone, one), append(together, all)
+			}
+		}
+	}
+	out := &Measured{Info: s.info}
+	if out.Cost, err = Fit(alone); err != nil || len(urls) == 1 {
+		return out, err
+	}
+	n := float64(len(urls))
+	out.Capacity = min(n, n*total(alone).Seconds()/total(together).Seconds())
+	return out, nil
+}
+
+func total(list []Sample) (t time.Duration) {
+	for _, s := range list {
+		t += s.Took
+	}
+	return t
+}
+
+// meter makes loads. Their tokens are random, also from one run to the next: nothing is found in a cache.
+type meter struct {
+	*servers
+	draw   *rand.Rand
+	prompt int
+}
+
+// mostAtOnce is how many requests a load has at most.
+const mostAtOnce = 16
+
+// load is some requests to a server at the same time.
+type load struct{ requests, prompt, output int }
+
+// loads are those that fit the servers: prompts, decodes behind short and long contexts, and both.
+func (m *meter) loads() (out []load) {
+	p := m.prompt
+	for _, l := range []load{{1, p, 1}, {4, p, 1}, {1, 4 * p, 1}, {1, 8, 48}, {4, 8, 48}, {mostAtOnce, 8, 48},
+		{1, 3 * p, 48}, {4, 3 * p, 32}, {8, p / 4, 32}} {
+		l.prompt = max(min(l.prompt, m.info.ContextTokens-l.output), 1)
+		pages := (l.prompt + l.output + m.info.PageTokens) / m.info.PageTokens
+		if l.requests <= m.info.MaxRunning && l.requests*pages*m.info.PageTokens <= m.info.CacheTokens {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// sample sends a load to each server. The sample has the steps and rows of the first one.
+func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample, error) {
+	before, err := steps(ctx, to[0])
+	if err != nil {
+		return Sample{}, err
+	}
+	errs := make([]error, len(to)*l.requests)
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i := range errs {
+		prompt := make([]int32, l.prompt)
+		for j := range prompt {
+			prompt[j] = firstToken + m.draw.Int32N(1<<tokenBits)
+		}
+		all.Go(func() {
+			a, err := m.ask(ctx, to[i%len(to)], prompt, l.output)
+			if err == nil && a.output != l.output {
+				err = fmt.Errorf("an answer of %d tokens, want %d", a.output, l.output)
+			}
+			errs[i] = err
+		})
+	}
+	all.Wait()
+	took := time.Since(begun)
+	after, err := steps(ctx, to[0])
+	// The first token of an answer comes from the step with the end of its prompt. A row sees all before it and itself.
+	rows := l.prompt + l.output - 1
+	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
+		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)
+}
+
+// steps is how many a server has made.
+func steps(ctx context.Context, c *client.Client) (int, error) {
+	resp, err := c.Send(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if n, ok := strings.CutPrefix(lines.Text(), "sparrow_steps_total "); ok {
+			v, err := strconv.ParseFloat(n, 64)
+			return int(v), err
+		}
+	}
+	return 0, fmt.Errorf("%s/metrics has no sparrow_steps_total: only costs of Sparrow's servers can be measured",
+		c.Base())
+}

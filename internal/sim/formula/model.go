@@ -1,0 +1,130 @@
+package formula
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn/mla"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Shape is the size of a model.
+type Shape struct {
+	Vocab   int
+	Context int  // tokens
+	Windows bool // the model is a Windowed one
+	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nobody looks
+	// at them and contexts are long.
+	Plain bool
+	// Script, when set, says which token follows a sequence, in a model without windows.
+	Script Script
+}
+
+// Script is the token that follows a sequence, which hash names and tokens lists. Sequences that differ have other
+// hashes.
+type Script func(hash uint64, tokens func() []int32) int32
+
+// New makes a model.
+func New(s Shape, dev *Device) (model.Model, error) {
+	if s.Windows {
+		return newWindowed(s, dev), nil
+	}
+	return newModel(s, dev)
+}
+
+// The indexer keeps all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and of
+// the sparse one, which reads page tables.
+const topK = 128
+
+// residual is the hash behind every row of the latest pass, which a drafting pass continues.
+type residual struct {
+	hash []uint64
+	rows int // 0 while they are not valid
+}
+
+// Model is a model of the family of DeepSeek-V3.2.
+type Model struct {
+	dev    *Device
+	plain  bool
+	config config.Config
+	facts  plan.Model
+	attn   *mla.Attention
+
+	pageTokens, pages int
+	marks             []uint64  // [slots]: the target's rows
+	draftMarks        []uint64  // [slots]: the drafting layer's
+	logits            []float32 // [vocabulary]: memory of one row
+	script            Script
+	tokens            []int32 // [slots], where there is a script
+}
+
+// newModel makes a model with a drafting layer.
+func newModel(s Shape, dev *Device) (*Model, error) {
+	m := &Model{dev: dev, plain: s.Plain, script: s.Script, logits: make([]float32, s.Vocab),
+		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
+			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 1, Dim: 128, TopK: topK}},
+		facts: plan.Model{Family: plan.DeepSeekV32, Heads: 1, K: topK, IndexHeads: 1, QKDim: 96, VDim: 32, Layers: 1,
+			NextN: 1, Context: s.Context, LayerSupportsDense: true}}
+	var err error
+	m.attn, err = mla.New(dev, kernel.NewBuilder(dev, kernel.Member{}), mla.Params{
+		Dims:  kernel.LatentDims{Heads: 1, Nope: 32, Rope: 64, V: 32, Latent: 512},
+		QLora: 1, IndexHeads: 1, TopK: topK, Scale: 1, CosScale: 1, InvFreq: make([]float32, 32)})
+	return m, err
+}
+
+// Config describes the model.
+func (m *Model) Config() *config.Config { return &m.config }
+
+// Facts are the properties that the planner reads.
+func (m *Model) Facts() plan.Model { return m.facts }
+
+// Device is where the model runs.
+func (m *Model) Device() kernel.Machine { return m.dev }
+
+// DraftHead is nil: there is a drafting layer.
+func (m *Model) DraftHead() error { return nil }
+
+// Allocate makes the cache.
+func (m *Model) Allocate(cfg *plan.Config, pages int) error {
+	m.pageTokens, m.pages = cfg.Page, pages
+	m.marks, m.draftMarks = make([]uint64, pages*cfg.Page), make([]uint64, pages*cfg.Page)
+	if m.script != nil {
+		m.tokens = make([]int32, pages*cfg.Page)
+	}
+	return nil
+}
+
+// PageBytes is the memory of a page.
+func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
+
+// workspace is where passes run.
+type workspace struct {
+	m             *Model
+	target, chain residual
+}
+
+// Bind takes the rows that drafting passes continue.
+func (m *Model) Bind(_ *kernel.Arena, rows int) model.Workspace {
+	return &workspace{m, residual{hash: make([]uint64, rows)}, residual{hash: make([]uint64, rows)}}
+}
+
+// Arrange lays out a pass.
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if err := m.dev.try(OpArrange); err != nil {
+		return nil, err
+	}
+	if p.Rows > len(w.target.hash) {
+		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.target.hash))
+	}
+	main, index, err := model.Kinds(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &pass{m: m, work: w}
+	s.take(&m.config, p, a)
+	s.attn, err = m.attn.Arrange(p, cfg, s.in, a, mla.Layouts{Main: main, Index: index})
+	return s, err
+}

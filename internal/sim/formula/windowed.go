@@ -1,0 +1,435 @@
+package formula
+
+import (
+	"fmt"
+	"time"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Sizes of a Windowed model: those of DeepSeek-V4.
+const (
+	window = 128 // tokens that a row sees one by one
+	group  = 4   // tokens of a compressed entry, which also reads the group before it
+	ring   = 16  // marks that a state keeps: two groups, and as many again that can be truncated
+)
+
+// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence gives back
+// as it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
+type Windowed struct {
+	dev    *Device
+	config config.Config
+	facts  plan.Model
+
+	pageTokens, pages int
+	marks             []uint64   // [slots of window pages]
+	entries           []uint64   // [pages * groups of a page]
+	tails             [][]uint64 // [window pages, group]: the last marks of a page, from which a state is restored
+	held              int        // states
+	logits            []float32
+}
+
+var _ model.Windowed = (*Windowed)(nil)
+
+// newWindowed makes a model with a drafting block.
+func newWindowed(s Shape, dev *Device) *Windowed {
+	return &Windowed{dev: dev, logits: make([]float32, s.Vocab),
+		config: config.Config{Family: config.DeepseekV4, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
+			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 64, Dim: 128, TopK: topK}},
+		facts: plan.Model{Family: plan.DeepSeekV4, Heads: 64, K: topK, IndexHeads: 64, QKDim: 512, VDim: 512, Layers: 1,
+			NextN: 1, Context: s.Context, Window: window, Ratios: []int{group}}}
+}
+
+// Config describes the model.
+func (m *Windowed) Config() *config.Config { return &m.config }
+
+// Facts are the properties that the planner reads.
+func (m *Windowed) Facts() plan.Model { return m.facts }
+
+// Device is where the model runs.
+func (m *Windowed) Device() kernel.Machine { return m.dev }
+
+// DraftHead is nil: there is a drafting block.
+func (m *Windowed) DraftHead() error { return nil }
+
+// Allocate makes the cache, with a window page for each page.
+func (m *Windowed) Allocate(cfg *plan.Config, pages int) error {
+	return m.AllocateWindows(cfg, pages, pages)
+}
+
+// AllocateWindows makes the cache.
+func (m *Windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
+	m.pageTokens, m.pages = cfg.Page, pages
+	m.marks, m.entries = make([]uint64, windows*cfg.Page), make([]uint64, pages*cfg.Page/group)
+	m.tails = make([][]uint64, windows)
+	for i := range m.tails {
+		m.tails[i] = make([]uint64, group)
+	}
+	return nil
+}
+
+// PageBytes is the memory of a page and its window page.
+func (m *Windowed) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * (8 + 8/group) }
+
+// WindowBytes is the part of a window page.
+func (m *Windowed) WindowBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 8 }
+
+// Window is how many tokens a row sees in window pages.
+func (m *Windowed) Window() int { return window }
+
+// StateBytes is the memory of a state.
+func (m *Windowed) StateBytes(*plan.Config) int64 { return 8 * ring }
+
+// States counts the states that were made and not released.
+func (m *Windowed) States() int { return m.held }
+
+// windowSpace is where passes run.
+type windowSpace struct {
+	m       *Windowed
+	hash    []uint64 // behind every row of the target
+	rows    int      // of the latest pass of the target; 0 while they are not valid
+	drafted int      // the same of the drafting block
+}
+
+// Bind takes the rows that drafting passes continue.
+func (m *Windowed) Bind(_ *kernel.Arena, rows int) model.Workspace {
+	return &windowSpace{m: m, hash: make([]uint64, rows)}
+}
+
+// Arrange lays out a pass.
+func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if err := m.dev.try(OpArrange); err != nil {
+		return nil, err
+	}
+	if p.Rows > len(w.hash) {
+		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.hash))
+	}
+	s := &windowPass{m: m, work: w}
+	s.take(&m.config, p, a)
+	return s, nil
+}
+
+// Reserve has nothing to take.
+func (m *Windowed) Reserve(int) error { return nil }
+
+// NewState makes the state of an empty sequence.
+func (m *Windowed) NewState() (model.State, error) {
+	if err := m.dev.try(OpState); err != nil {
+		return nil, err
+	}
+	m.held++
+	return &state{m: m}, nil
+}
+
+// Restore makes a state that continues after n tokens of the cache.
+func (m *Windowed) Restore(n int, windows []int32) (model.State, error) {
+	given, err := m.NewState()
+	if err != nil {
+		return nil, err
+	}
+	s, last := given.(*state), n/m.pageTokens-1
+	if n%m.pageTokens != 0 || last < 0 || last >= len(windows) || windows[last] < 0 {
+		s.Release()
+		return nil, fmt.Errorf("formula: restoring a state after %d tokens from %d window pages", n, len(windows))
+	}
+	for i, mark := range m.tails[windows[last]] {
+		s.ring[(n-group+i)%ring] = mark
+	}
+	s.len, s.low, s.high = n, n-group, n
+	return s, nil
+}
+
+// Commit advances the states of a batch.
+func (m *Windowed) Commit(in *model.Input) {
+	for r, s := range in.States {
+		s.(*state).len += len(in.Tokens[r])
+	}
+}
+
+// state is the latest marks of a sequence, the one of position p at p mod ring.
+type state struct {
+	m        *Windowed
+	ring     [ring]uint64
+	len      int
+	low      int // no mark before this position is there
+	high     int // one more than the last position that was written
+	released bool
+}
+
+// Len is the number of tokens.
+func (s *state) Len() int { return s.len }
+
+// Clone copies the state.
+func (s *state) Clone() (model.State, error) {
+	out := *s
+	s.m.held++
+	return &out, nil
+}
+
+// Truncate removes the tokens from n on, where the marks that the next group reads are still there.
+func (s *state) Truncate(n int) error {
+	if n < 0 || n > s.len {
+		return fmt.Errorf("formula: a state of %d tokens cannot become one of %d", s.len, n)
+	}
+	if n == 0 {
+		s.len, s.low, s.high = 0, 0, 0
+		return nil
+	}
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	s.len = n
+	return nil
+}
+
+// holds reports whether the marks are there that a sequence of n tokens goes on from.
+func (s *state) holds(n int) error {
+	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
+		return fmt.Errorf("formula: to continue after %d tokens position %d is needed, the state has those from %d on",
+			n, first, held)
+	}
+	return nil
+}
+
+// Release frees the state.
+func (s *state) Release() {
+	if s.released {
+		panic("formula: a state is released twice")
+	}
+	s.released = true
+	s.m.held--
+}
+
+// check reports whether a state is one that a sequence can continue from at a position.
+func (m *Windowed) check(given model.State, first int) (*state, error) {
+	s, ok := given.(*state)
+	switch {
+	case !ok || s == nil || s.m != m || s.released:
+		return nil, fmt.Errorf("formula: a sequence without a state of this model")
+	case s.len != first:
+		return nil, fmt.Errorf("formula: a sequence continues at position %d, its state covers %d tokens", first, s.len)
+	}
+	return s, s.holds(first)
+}
+
+// places are the window pages of a request.
+func places(in *model.Input, r int) []int32 {
+	if len(in.Windows) == 0 || in.Windows[r] == nil {
+		return in.Tables[r]
+	}
+	return in.Windows[r]
+}
+
+// windowPass is a pass of Windowed or of its drafting block.
+type windowPass struct {
+	blocks
+	m      *Windowed
+	work   *windowSpace
+	states []*state
+	tails  []int32 // for each row the window page that its mark is among the last of, or -1
+
+	program divided
+}
+
+// Prepare fills the input block.
+func (s *windowPass) Prepare(in *model.Input, words []int32) error {
+	if err := s.m.dev.try(OpPrepare); err != nil {
+		return err
+	}
+	block := attn.NewBlock(s.plan, words)
+	if s.plan.Pass != plan.PassTarget {
+		return s.prepareDraft(in, block)
+	}
+	m := s.m
+	s.work.rows, s.states = 0, s.states[:0]
+	if err := in.Batch.CheckPages(m.pages); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), m.config.Vocab); err != nil {
+		return err
+	}
+	for r := range in.Tokens {
+		st, err := m.check(in.States[r], in.Batch.Batch.FirstPosition(in.Config, r))
+		if err != nil {
+			return err
+		}
+		s.states = append(s.states, st)
+	}
+	in.FillTable(block.Array(plan.PageTable), in.Tables, 0)
+	position, slots, request := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.RowRequests)
+	seen, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols
+	lens := block.Array(plan.WindowLengths)
+	s.tails = append(s.tails[:0], make([]int32, s.plan.Rows)...)
+	err := in.Rows(func(r attn.Row) error {
+		pages, size := places(in, r.Request), m.pageTokens
+		n := min(r.Position+1, window)
+		for i := range n {
+			p := r.Position - n + 1 + i
+			page := pages[p/size]
+			if page < 0 || int(page)*size >= len(m.marks) {
+				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page is %d",
+					r.Request, r.Position, p, page)
+			}
+			seen[r.Index*width+i] = page*int32(size) + int32(p%size)
+		}
+		request[r.Index], position[r.Index], lens[r.Index] = int32(r.Request), int32(r.Position), int32(n)
+		slots[r.Index] = seen[r.Index*width+n-1]
+		if s.tails[r.Index] = -1; r.Position%size >= size-group {
+			s.tails[r.Index] = pages[r.Position/size]
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for r, st := range s.states {
+		st.high = max(st.high, st.len+len(in.Tokens[r])) // a pass that fails may leave some of them
+	}
+	return block.FillLogits(&in.Batch)
+}
+
+// prepareDraft fills the block of a drafting pass: of a prompt only the last rows are computed.
+func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
+	from, i, wanted := s.work.rows, 0, 0
+	if s.plan.Pass == plan.PassChain {
+		from = s.work.drafted
+	}
+	if err := block.FillSampling(&in.Batch); err != nil {
+		return err
+	}
+	tokens, position := block.Array(plan.TokenIDs), block.Array(plan.Positions)
+	hidden, logits := block.Array(plan.HiddenRows), block.Array(plan.LogitRows)
+	for r := range in.Tokens {
+		first, n := in.Batch.Batch.FirstPosition(in.Config, r), in.Batch.Batch.Rows(in.Config, r)
+		for t := max(n-window, 0); t < n; t++ {
+			var err error
+			tokens[i], position[i] = in.Tokens[r][t], int32(first+t)
+			if hidden[i], err = in.HiddenRow(r, t, from); err != nil {
+				return err
+			}
+			if t == n-1 && in.Batch.Batch.Requests[r].Logits > 0 {
+				logits[wanted] = int32(i)
+				wanted++
+			}
+			i++
+		}
+	}
+	s.work.drafted = 0
+	return nil
+}
+
+// Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, and wrong.
+func (s *windowPass) Program() (kernel.Program, error) {
+	if s.program.dev == nil {
+		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end, whole: s.plan.Pass != plan.PassTarget}
+	}
+	return &s.program, nil
+}
+
+// begin meets the fault of the pass and returns its time.
+func (s *windowPass) begin() (time.Duration, error) {
+	m, position := s.m, s.array(plan.Positions)
+	if s.plan.Pass != plan.PassTarget {
+		return m.dev.cost.of(len(position), len(position), 0) / draftCost, m.dev.try(OpExecute)
+	}
+	slots, request := s.array(plan.Slots), s.array(plan.RowRequests)
+	for i, slot := range slots {
+		if m.marks[slot] = ^uint64(0); i < len(slots)/2 {
+			continue
+		}
+		if err := m.dev.try(OpExecute); err != nil {
+			for j, p := range position {
+				s.states[request[j]].ring[p%ring] = ^uint64(0)
+			}
+			return 0, err
+		}
+		break
+	}
+	keys := 0
+	for i, n := range s.array(plan.WindowLengths) {
+		keys += (int(position[i])+1)/group + int(n)
+	}
+	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
+}
+
+// end writes the results.
+func (s *windowPass) end() error {
+	m, tokens, position := s.m, s.array(plan.TokenIDs), s.array(plan.Positions)
+	if s.plan.Pass != plan.PassTarget {
+		s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
+			h := mark(tokens[r], int(position[r])+1)
+			fillLogits(to, h)
+			to[easy(h)] += lead
+		})
+		return nil
+	}
+	s.compute(tokens, position, s.array(plan.Slots), s.array(plan.RowRequests))
+	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
+		fillLogits(to, s.work.hash[r])
+		if h := mark(tokens[r], int(position[r])); h%3 > 0 {
+			to[easy(h)] += lead
+		}
+	})
+	return nil
+}
+
+// compute stores marks and entries and hashes what every row sees. Rows of a request are computed in ascending order of
+// their positions, wherever the plan has them.
+func (s *windowPass) compute(tokens, position, slots, request []int32) {
+	m := s.m
+	table, seen := s.array(plan.PageTable), s.array(plan.WindowIndices)
+	lens, width := s.array(plan.WindowLengths), s.plan.Input(plan.WindowIndices).Cols
+	for i, slot := range slots {
+		m.marks[slot] = mark(tokens[i], int(position[i]))
+	}
+	for i := range slots {
+		p, st := int(position[i]), s.states[request[i]]
+		st.ring[p%ring] = m.marks[slots[i]]
+		if page := s.tails[i]; page >= 0 {
+			m.tails[page][p%group] = m.marks[slots[i]]
+		}
+		entry := func(g int) *uint64 {
+			page := table[int(request[i])*s.plan.TablePages+g*group/m.pageTokens]
+			return &m.entries[int(page)*m.pageTokens/group+g%(m.pageTokens/group)]
+		}
+		groups := (p + 1) / group
+		if (p+1)%group == 0 {
+			h := uint64(0)
+			for q := max(p+1-2*group, 0); q <= p; q++ {
+				h = after(h, st.ring[q%ring])
+			}
+			*entry(groups - 1) = h
+		}
+		h := uint64(0)
+		for g := range groups {
+			h = after(h, *entry(g))
+		}
+		for _, slot := range seen[i*width : i*width+int(lens[i])] {
+			h = after(h, m.marks[slot])
+		}
+		s.work.hash[i] = h
+	}
+}
+
+// lead is by how much an easy token is likelier than others.
+const lead = 6
+
+// easy is the token that a mark alone predicts: what drafts are right about.
+func easy(h uint64) int { return int(mix(h+1) % 32) }
+
+// Ended lets drafting passes continue the rows of this one.
+func (s *windowPass) Ended(err error) {
+	if err != nil {
+		return
+	}
+	if s.plan.Pass == plan.PassTarget {
+		s.work.rows = s.plan.Rows
+	} else {
+		s.work.drafted = s.plan.Rows
+	}
+}

@@ -1,0 +1,122 @@
+// Package script opens engines whose model plays given replies, for tests of clients.
+//
+// A prompt flows in as text; a message flows out, written in the checkpoint's chat format and played token by token.
+// Everything but the weights is real: rendering, tokenizer, scheduler, prefix cache, masks, sampling, parsing and
+// streams. The model (internal/sim/formula) reads the prompt back from the pages of the cache, so a wrong page gives
+// another reply, or none.
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"sparrow"
+	"sparrow/chat"
+	"sparrow/internal/model"
+	"sparrow/internal/sim/formula"
+	"sparrow/internal/spec"
+)
+
+// Reply is what the model answers to a prompt. It is asked once for each prompt.
+type Reply func(prompt string) chat.Message
+
+// Open opens an engine that plays replies. Of the configuration's checkpoint it uses the tokenizer and the chat format;
+// sequences have at most so many tokens. Nothing is drafted.
+func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*sparrow.Engine, error) {
+	p := &player{reply: reply, next: map[uint64]int32{}}
+	c.CacheTokens, c.Draft = max(c.CacheTokens, tokens), spec.Off()
+	c.Substitute = func(loaded model.Model) (model.Model, error) {
+		return formula.New(formula.Shape{Vocab: loaded.Config().Vocab, Context: tokens, Script: p.token},
+			formula.NewDevice(formula.Settings{}))
+	}
+	p.mu.Lock() // no sequence is played before the engine is known
+	defer p.mu.Unlock()
+	e, err := sparrow.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if p.engine, p.end = e, 0; e.Info().Tokenizer.EOS != "" {
+		ids, err := e.Encode(e.Info().Tokenizer.EOS, false)
+		if err == nil && len(ids) == 1 {
+			p.end = ids[0]
+			return e, nil
+		}
+	}
+	return nil, errors.Join(errors.New("script: the tokenizer has no token that ends a reply"), e.Close(ctx))
+}
+
+// player knows which token follows each sequence of the replies that were begun.
+type player struct {
+	reply Reply
+
+	mu     sync.Mutex
+	engine *sparrow.Engine
+	end    int32            // the token that ends a reply
+	next   map[uint64]int32 // by the hash of the sequence before
+}
+
+// token is the next token of a sequence: that of a reply in progress, or the first one of a new reply.
+func (p *player) token(hash uint64, tokens func() []int32) int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id, ok := p.next[hash]; ok {
+		return id
+	}
+	ids, err := p.begin(tokens())
+	if err != nil {
+		ids = nil // an empty reply: the client's test fails on it, and the engine goes on
+	}
+	ids = append(ids, p.end)
+	at := len(tokens())
+	for i, id := range ids {
+		p.next[hash] = id
+		hash = formula.After(hash, id, at+i)
+	}
+	return ids[0]
+}
+
+// begin is the reply to a prompt.
+func (p *player) begin(ids []int32) ([]int32, error) {
+	prompt, err := p.engine.Decode(ids)
+	if err != nil {
+		return nil, err
+	}
+	text, err := Text(p.engine, prompt, p.reply(prompt))
+	if err != nil {
+		return nil, err
+	}
+	return p.engine.Encode(text, false)
+}
+
+// The markers of reasoning, which all families share.
+const (
+	thinkOpen  = "<think>"
+	thinkClose = "</think>"
+)
+
+// Text is a message as the engine's model would write it after a prompt.
+func Text(e *sparrow.Engine, prompt string, m chat.Message) (string, error) {
+	off := false
+	question := []chat.Message{{Role: chat.User, Content: "?"}}
+	before, _, err := e.Render(&chat.Request{Messages: question, Thinking: &off, AddGenerationPrompt: true})
+	if err != nil {
+		return "", err
+	}
+	reasoning := m.Reasoning
+	m.Role, m.Reasoning = chat.Assistant, ""
+	whole, _, err := e.Render(&chat.Request{Messages: append(question, m), Thinking: &off})
+	if err != nil {
+		return "", err
+	}
+	text, ok := strings.CutPrefix(whole, before)
+	if !ok {
+		return "", fmt.Errorf("script: the format %s does not continue a prompt with the reply", e.Info().ChatFormat)
+	}
+	if strings.HasSuffix(prompt, thinkOpen) {
+		text = reasoning + thinkClose + text
+	}
+	return text, nil
+}

@@ -1,0 +1,40 @@
+package spec
+
+import "sparrow/internal/cost"
+
+// pass is the time of a kind of pass by its number of rows.
+type pass struct {
+	fit   cost.Fit
+	known bool // something was measured
+}
+
+const (
+	// sharedDecay is the weight that earlier measurements keep with each new one: about the last fifty count. Costs
+	// change with the length of contexts and with whatever else the machine does.
+	sharedDecay = 0.98
+	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally
+	// many. Decoding reads every weight once, however many rows there are.
+	fixedShare = 0.7
+	// leastRow is the least time of a row, relative to the fixed part: noise may say that rows take none.
+	leastRow = 0.01
+)
+
+// add notes that a pass of that many rows took so many seconds.
+func (p *pass) add(rows int, seconds float64) {
+	if rows < 1 || seconds <= 0 {
+		return
+	}
+	x := cost.Features{1, float64(rows)}
+	if !p.known {
+		p.fit = cost.NewFit(sharedDecay, cost.Features{fixedShare * seconds, (1 - fixedShare) * seconds / x[1]})
+	}
+	p.known = true
+	seconds = min(seconds, cost.Outlier*p.fit.Predict(x))
+	p.fit.Observe(x, seconds, seconds)
+}
+
+// at is the time of that many rows to one of share sequences: its own rows and its share of the fixed part.
+func (p *pass) at(rows, share float64) float64 {
+	fixed := p.fit.Each(0)
+	return fixed/share + max(p.fit.Each(1), leastRow*fixed)*rows
+}

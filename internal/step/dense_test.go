@@ -1,0 +1,71 @@
+package step_test
+
+import (
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/archive"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/plan"
+)
+
+// openDense loads an oracle of a model without an indexer.
+func openDense(t *testing.T) model.Model {
+	t.Helper()
+	const name = "deepseek_v3-1"
+	src, err := family.Open(archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz") + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Without an indexer too, a row's bits are the same alone, batched, mixed with decodes, chunked or whole. Prompts lie
+// below, at and beyond the threshold of expanded keys.
+func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
+	m := openDense(t)
+	for _, s := range []setting{
+		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},
+		{"656-byte pages", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			b := newBench(t, m, s.policy)
+			lengths := []int{90, 128, 129, 300}
+			var alone [][][]float32
+			for i, n := range lengths {
+				alone = append(alone, b.whole(b.prompt(i, n)))
+			}
+			b.batched(lengths, alone)
+			b.chunked(lengths[3], alone[3])
+			b.mixed(lengths, alone)
+		})
+	}
+}
+
+// With deterministic, a token of a prompt has the bits that it had as output.
+func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
+	b := newBench(t, openDense(t), plan.Policy{KV: "fp8-576", Deterministic: true})
+	const n = 200
+	tokens, pages := b.prompt(5, n+6), b.pages(n+6)
+	got := b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages, Logits: n})
+	for i := n; i < n+4; i++ {
+		got = append(got, b.step(step.Work{Kind: plan.ModeDecode, Tokens: tokens[i : i+1], Cached: i, Pages: pages,
+			Logits: 1})...)
+	}
+	got = append(got, b.step(step.Work{Kind: plan.ModeVerify, Tokens: tokens[n+4:], Cached: n + 4, Pages: pages,
+		Logits: 2})...)
+	b.reset()
+	b.sameBits("206 tokens", got, b.whole(tokens))
+}

@@ -1,0 +1,266 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/sample"
+)
+
+// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
+// drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
+// tokens but the last: that one its block begins with, and a work without logits has nothing to do.
+type Draft struct {
+	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
+	Kind plan.Mode
+	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
+	Tokens []int32
+	// Sampled, above 0, replaces the last tokens on the device, as many as Right says and one more: by the tokens, best
+	// or drawn, of wanted rows from Sampled-1 on of the pass of the target before, whose rows do not come back whole.
+	// The host need not have seen them.
+	Sampled int
+	// Right says of each draft among these tokens, which of them means that it was right. The row with logits is then
+	// not the last one but the one behind the right drafts, which the device finds. It goes with Sampled.
+	Right []Range
+	// Cached is how many tokens lie before the first row.
+	Cached int
+	// Rank is Work.Rank.
+	Rank int
+	// Pages holds the pages of all Cached + len(Tokens) tokens.
+	Pages []int32
+	// Windows are the window pages of the Cached + len(Tokens) tokens where the model drafts in blocks and is
+	// model.Windowed; nil where they have the numbers of the pages.
+	Windows []int32
+	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	State model.State
+	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
+	Logits bool
+	// Best requests only a token of that row: the best one, or where Draws is not nil the one that it draws. Draws has
+	// one for each number of drafts that may be right; in a block, one for each of its tokens.
+	Best  bool
+	Draws []sample.Draw
+	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
+	// Work; after a Draft there is one row, which continues the one of that Draft whose logits were computed.
+	From int
+}
+
+// Range is the tokens from Least to Most.
+type Range struct{ Least, Most int32 }
+
+// Draft runs the drafting layer after a Run, or, chained, after a Draft, and waits for it: see StartDraft.
+func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
+	p, err := r.StartDraft(works, chained)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Wait()
+}
+
+// StartDraft enqueues the drafting layer behind a Start, whose pass may not have ended, or, chained, behind a Draft.
+// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens
+// are those that the pass before has chosen, all rows are stored, then of each sequence the row behind its right drafts
+// is picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its
+// plan is that of these rows, nil where no logits are computed.
+func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
+	m, ok := r.model.(model.Drafter)
+	if !ok {
+		return Pending{}, fmt.Errorf("step: models of family %s have no drafting layer", r.model.Config().Family)
+	}
+	if err := m.DraftHead(); err != nil {
+		return Pending{}, err
+	}
+	if err := r.checkDrafts(works, chained); err != nil {
+		return Pending{}, err
+	}
+	if r.cfg.Model.Block > 0 {
+		return r.startBlocks(works)
+	}
+	first, second := r.collectOthers, r.startLast
+	if sampled(works) {
+		first, second = r.collectAll, r.startPicked
+		if err := r.saveChosen(); err != nil {
+			return Pending{}, err
+		}
+	}
+	if err := first(works, chained); err != nil {
+		return Pending{}, err
+	}
+	if len(r.draft.batch.Requests) > 0 {
+		r.pad(&r.draft)
+		if _, _, err := r.start(&r.draft); err != nil {
+			return Pending{}, err
+		}
+	}
+	pending := Pending{event: kernel.Done{}}
+	if slices.ContainsFunc(works, func(w Draft) bool { return w.Logits }) {
+		p, block, err := second(works, chained)
+		if err != nil {
+			return Pending{}, err
+		}
+		if _, one := r.model.Device().(kernel.Device); one {
+			r.feed.remember(p)
+		}
+		if pending, err = r.fetch(&r.draft, p, block); err != nil {
+			return Pending{}, err
+		}
+	}
+	r.endDrafts(works, pending.Plan())
+	return pending, nil
+}
+
+// sampled reports whether tokens of a draft are those of the pass before.
+func sampled(works []Draft) bool {
+	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
+}
+
+func (r *Runner) checkDrafts(works []Draft, chained bool) error {
+	for i := range works {
+		w := &works[i]
+		n := len(w.Tokens)
+		switch {
+		case n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions:
+			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached,
+				r.model.Config().MaxPositions)
+		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
+			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
+		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.requests) ||
+			r.ends.requests[w.From] < 0):
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
+				"one whose logits were wanted", i, n, w.From, len(r.ends.requests))
+		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
+			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
+		case r.cfg.Model.Block > 0 && (chained || w.Sampled > 0 || len(w.Right) > 0):
+			return fmt.Errorf("step: draft %d: a block is drafted in one pass, behind tokens that the host has seen", i)
+		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
+			len(w.Right) > r.picks.most:
+			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+
+				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
+				len(w.Right), r.picks.most)
+		case w.Draws != nil && r.cfg.Model.Block > 0 && len(w.Draws) != r.cfg.Model.Block:
+			return fmt.Errorf("step: draft %d: %d draws for a block of %d", i, len(w.Draws), r.cfg.Model.Block)
+		case r.cfg.Model.Block > 0:
+		case w.Draws != nil && len(w.Draws) != len(w.Right)+1:
+			return fmt.Errorf("step: draft %d: %d draws for %d drafts, want one more", i, len(w.Draws), len(w.Right))
+		}
+	}
+	return nil
+}
+
+// beginDrafts begins the description of a pass of the drafting layer.
+func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
+	b, in := &r.draft.batch, &r.draft.input
+	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], pass
+	in.Tokens, in.Tables, in.Hidden, in.States = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.States[:0]
+	in.Draws, b.Draws, r.feed.wants = in.Draws[:0], false, r.feed.wants[:0]
+	in.Windows = in.Windows[:0]
+	rows := 0
+	for i := range works {
+		rows += len(works[i].Tokens)
+	}
+	if cap(r.rows) < rows {
+		r.rows = make([]int32, 0, rows)
+	}
+	r.rows = r.rows[:0]
+}
+
+// addDraft adds rows of a work to a pass of the drafting layer: tokens from to to. Row t continues row source(t). With
+// logits there is one row; draws says how its token is drawn.
+func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
+	draws []sample.Draw) error {
+	b, in := &r.draft.batch, &r.draft.input
+	first := len(r.rows)
+	for t := from; t < to; t++ {
+		row, err := source(t)
+		if err != nil {
+			return err
+		}
+		r.rows = append(r.rows, row)
+	}
+	q := plan.DraftRequest(to-from, w.Cached+to)
+	if kind == plan.ModeExtend {
+		q = plan.ExtendRequest(to-from, w.Cached+from)
+	}
+	if q.Rank = w.Rank; logits {
+		q.Logits, q.Best = 1, w.Best
+	}
+	b.Draws = b.Draws || draws != nil
+	in.Draws = append(in.Draws, draws)
+	b.Add(q)
+	in.Tokens = append(in.Tokens, w.Tokens[from:to])
+	in.Tables = append(in.Tables, w.Pages)
+	in.States = append(in.States, w.State)
+	in.Hidden = append(in.Hidden, r.rows[first:])
+	return nil
+}
+
+// collectOthers describes the rows without logits as a batch.
+func (r *Runner) collectOthers(works []Draft, chained bool) error {
+	r.beginDrafts(works, plan.PassDraft)
+	for i := range works {
+		w := &works[i]
+		to := len(w.Tokens)
+		if w.Logits {
+			to--
+		}
+		if to == 0 {
+			continue
+		}
+		if err := r.addDraft(w, w.Kind, 0, to, r.source(w, chained), false, nil); err != nil {
+			return fmt.Errorf("step: draft %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// startLast enqueues the rows with logits.
+func (r *Runner) startLast(works []Draft, chained bool) (*pass, []int32, error) {
+	pass := plan.PassDraft
+	if chained {
+		pass = plan.PassChain
+	}
+	r.beginDrafts(works, pass)
+	for i := range works {
+		w := &works[i]
+		if n := len(w.Tokens); w.Logits {
+			if err := r.addDraft(w, plan.ModeDraft, n-1, n, r.source(w, chained), true, w.Draws); err != nil {
+				return nil, nil, fmt.Errorf("step: draft %d: %w", i, err)
+			}
+		}
+	}
+	r.pad(&r.draft)
+	return r.start(&r.draft)
+}
+
+// source finds the rows that hold the hidden states of a draft's rows.
+func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
+	return func(t int) (int32, error) {
+		if chained {
+			return attn.RowOf(r.ends.plan, r.ends.requests[w.From], 0)
+		}
+		return attn.RowOf(r.target.input.Plan, w.From, t)
+	}
+}
+
+// ends is where a chain can continue after a draft pass.
+type ends struct {
+	plan     *plan.Plan
+	requests []int // of the pass, for each Draft; negative where it had no logits
+}
+
+// endDrafts records the rows after which a chain can continue.
+func (r *Runner) endDrafts(works []Draft, p *plan.Plan) {
+	r.ends.plan, r.ends.requests = p, r.ends.requests[:0]
+	at := 0
+	for i := range works {
+		if !works[i].Logits {
+			r.ends.requests = append(r.ends.requests, -1)
+			continue
+		}
+		r.ends.requests = append(r.ends.requests, at)
+		at++
+	}
+}

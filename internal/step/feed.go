@@ -1,0 +1,154 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// feed carries the tokens that a pass has chosen, the best of its rows or those that were drawn, to the tokens of the
+// next pass on the device, so that the next pass can be enqueued before the host has seen them: from the target to the
+// target or the drafting layer, and from the drafting layer to the target.
+type feed struct {
+	table kernel.Tensor // i32 [rows, 1] of memory that no pass uses: the tokens that the pass before chose
+	from  *pass         // the latest pass, where it has chosen tokens and its memory is not used again; else nil
+	saved int           // how many tokens of the latest pass are in table
+	kind  plan.Pass
+	wants []fed     // of the batch that is being prepared
+	sent  [2]places // of passes of the target, and of the drafting layer
+}
+
+// places says where tokens go.
+type places struct {
+	table kernel.Tensor // i32 [rows, 1]: the row of the next pass whose token the pass before chose, -1: none
+	held  []int32       // what table holds; decodes mostly have the order of the pass before
+	words [2]kernel.Words
+	turn  int // words are used alternately, like the input blocks
+}
+
+// fed is a new token of a request that the pass before chose from one of its rows of logits.
+type fed struct{ request, token, row int }
+
+// newFeed takes memory for passes of so many rows.
+func newFeed(a *kernel.Arena, rows int) feed {
+	take := func() kernel.Tensor { return a.Take(kernel.I32, rows, 1) }
+	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}
+}
+
+// free gives the memory of the host back.
+func (f *feed) free(m kernel.Memory) {
+	for i := range f.sent {
+		for j := range f.sent[i].words {
+			_ = f.sent[i].words[j].Free(m)
+		}
+	}
+}
+
+// chosen is the tokens of the pass before.
+func (f *feed) chosen() kernel.Tensor {
+	if f.from != nil {
+		return f.from.Outputs().Best.IDs
+	}
+	return f.table.Slice(0, f.saved)
+}
+
+// want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
+// must be of that kind; 0 is none.
+func (f *feed) want(request, token, row int, kind plan.Pass) error {
+	if row == 0 {
+		return nil
+	}
+	if row < 0 || row > f.chosen().Rows || f.kind != kind {
+		return fmt.Errorf("token %d is that of row %d of the %v pass before, which has no such row", token, row-1, kind)
+	}
+	f.wants = append(f.wants, fed{request, token, row - 1})
+	return nil
+}
+
+// forget says that the memory of the latest pass is used again.
+func (f *feed) forget() { f.from, f.saved = nil, 0 }
+
+// discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, the device
+// may not have written what was enqueued behind it: the next pass writes all places again.
+func (f *feed) discardUnless(done *bool) {
+	if *done {
+		return
+	}
+	for i := range f.sent {
+		f.sent[i].held = f.sent[i].held[:0]
+	}
+}
+
+// remember lets the next pass take the tokens of the latest one, where it has chosen any.
+func (f *feed) remember(p *pass) {
+	f.forget()
+	if p.Outputs().Best.IDs.Given() {
+		f.from, f.kind = p, p.plan.Pass
+	}
+}
+
+// save copies the tokens of the latest pass, before other passes use its memory.
+func (f *feed) save(dev kernel.Device) error {
+	if f.from == nil {
+		return nil
+	}
+	ids := f.from.Outputs().Best.IDs
+	f.from, f.saved = nil, ids.Rows
+	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
+}
+
+// enqueue enqueues the input block of a pass, and behind it the tokens that are fed.
+func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32) error {
+	if len(f.wants) == 0 {
+		return kernel.WriteI32(dev, p.Inputs(), block)
+	}
+	if p != f.from { // a pass in the same memory as the one before leaves that one's tokens where they are
+		if err := f.save(dev); err != nil {
+			return err
+		}
+	}
+	if err := kernel.WriteI32(dev, p.Inputs(), block); err != nil {
+		return err
+	}
+	tokens, to := f.chosen(), &f.sent[0]
+	if p.plan.Pass != plan.PassTarget {
+		to = &f.sent[1]
+	}
+	rows, err := to.write(dev, p, f.wants, tokens.Rows)
+	if err != nil {
+		return err
+	}
+	return dev.Put(kernel.PutArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: tokens, Rows: rows})
+}
+
+// write enqueues the places of a number of tokens, unless the device has them.
+func (t *places) write(dev kernel.Device, p *pass, wants []fed, tokens int) (kernel.Tensor, error) {
+	words, err := t.words[1-t.turn].Take(dev, tokens)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	for i := range words {
+		words[i] = -1
+	}
+	for _, w := range wants {
+		if words[w.row] >= 0 {
+			return kernel.Tensor{}, fmt.Errorf("step: two tokens are that of row %d of the pass before", w.row)
+		}
+		if words[w.row], err = attn.RowOf(p.plan, w.request, w.token); err != nil {
+			return kernel.Tensor{}, err
+		}
+	}
+	to := t.table.Slice(0, tokens)
+	if slices.Equal(words, t.held) {
+		return to, nil
+	}
+	t.turn, t.held = 1-t.turn, append(t.held[:0], words...)
+	if err := kernel.WriteI32(dev, to, words); err != nil {
+		t.held = t.held[:0]
+		return kernel.Tensor{}, err
+	}
+	return to, nil
+}

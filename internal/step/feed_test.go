@@ -1,0 +1,112 @@
+package step_test
+
+import (
+	"strings"
+	"testing"
+
+	"sparrow/internal/step"
+	"sparrow/plan"
+)
+
+// A pass whose tokens are the best of the pass before, which the host has not seen, gives the bits of a pass that is
+// told them: beside prompts, in another order, and padded.
+func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
+
+func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
+	gpuSettings(t) // skips where there is no GPU
+	testFed(t, "cuda")
+}
+
+func testFed(t *testing.T, kernels string) {
+	b := newBench(t, open(t, "deepseek_v32-1", kernels), plan.Policy{KV: "bf16"})
+	t.Cleanup(func() { b.run.Close() })
+	const sequences, steps = 3, 6
+	order := [steps][]int{{0, 1, 2}, {2, 0, 1}, {1}, {1, 2, 0}, {0, 1, 2}, {2, 1, 0}} // of decodes
+	run := func(fed bool) (out [][]int32) {
+		b.reset()
+		works, tokens := make([]step.Work, sequences), make([]int32, sequences)
+		for i := range works {
+			p := b.prompt(i+1, 30+40*i)
+			works[i] = step.Work{Kind: plan.ModeExtend, Tokens: p, Pages: b.pages(len(p) + steps + 1), Logits: 1,
+				Best: true}
+		}
+		before, err := b.run.Start(works)
+		if err != nil {
+			t.Fatal(err)
+		}
+		latest := []int{0, 1, 2} // sequences of the pass before, in the order of their rows
+		wait := func() {
+			res, err := before.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r, i := range latest {
+				tokens[i], _, _ = res.Best(r)
+			}
+			out = append(out, append([]int32(nil), tokens...))
+		}
+		for s, list := range order {
+			if !fed {
+				wait()
+			}
+			var next []step.Work
+			for _, i := range list {
+				w := &works[i]
+				w.Cached += len(w.Tokens)
+				w.Kind, w.Tokens, w.Sampled = plan.ModeDecode, []int32{tokens[i]}, 0
+				for r, x := range latest {
+					if x == i && fed {
+						w.Tokens, w.Sampled = []int32{0}, r+1
+					}
+				}
+				next = append(next, *w)
+			}
+			if s%2 == 1 { // a prompt beside them, whose tokens the host knows
+				p := b.prompt(50+s, 20)
+				next = append(next, step.Work{Kind: plan.ModeExtend, Tokens: p, Pages: b.pages(len(p))})
+			}
+			after, err := b.run.Start(next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fed {
+				wait()
+			}
+			before, latest = after, list
+		}
+		wait()
+		return out
+	}
+	want, got := run(false), run(true)
+	for s := range want {
+		for i := range want[s] {
+			if got[s][i] != want[s][i] {
+				t.Fatalf("pass %d, sequence %d: token %d, want %d", s, i, got[s][i], want[s][i])
+			}
+		}
+	}
+}
+
+// Rows that the pass before does not have, or whose logits came back whole, are refused.
+func TestFedTokensRefuse(t *testing.T) {
+	b := newBench(t, open(t, "deepseek_v32-1", "cpu"), plan.Policy{KV: "bf16"})
+	t.Cleanup(func() { b.run.Close() })
+	prompt := step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(1, 5), Pages: b.pages(8), Logits: 1}
+	for _, c := range []struct {
+		name    string
+		best    bool
+		sampled int
+	}{{"whole logits", false, 1}, {"a row that is not there", true, 2}, {"a negative row", true, -1}} {
+		first := prompt
+		first.Best = c.best
+		b.step(first)
+		w := step.Work{Kind: plan.ModeDecode, Tokens: []int32{0}, Cached: 5, Pages: prompt.Pages, Logits: 1, Best: true,
+			Sampled: c.sampled}
+		if c.sampled == 2 { // no pass of the drafting layer either
+			w.Sampled, w.Drafted = 0, 1
+		}
+		if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "no such row") {
+			t.Errorf("%s: error %v", c.name, err)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package step
+
+import (
+	"fmt"
+
+	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// GraphBytes is the device memory that captured graphs may take where Limits.GraphBytes is 0.
+const GraphBytes = 256 << 20
+
+// Graphs counts what a runner did with captured graphs. All are zero on devices without them.
+type Graphs struct {
+	Captured int64 // passes that were captured
+	Replayed int64 // passes that ran from a graph
+	Failed   int64 // captures that failed; passes of these shapes run with plain launches
+	Evicted  int64 // graphs that made room for others
+	Held     int   // graphs now
+	Bytes    int64 // device memory of these
+	Budget   int64 // the most that they may take
+	Launches int   // kernels, copies and fills of the latest graph that ran
+	// Failure is why the latest capture failed, nil where none did.
+	Failure error
+}
+
+// graphs captures the passes of decode-like batches and enqueues them again. The second pass of a shape is captured:
+// the first one runs plainly, since many shapes occur once.
+type graphs struct {
+	dev    kernel.Capturer // nil where the device has no graphs
+	passes map[*pass]bool  // that hold a graph
+	clock  int64           // of uses
+	count  Graphs
+}
+
+// captured is the graph of a pass.
+type captured struct {
+	graph kernel.Graph
+	used  int64 // clock of the latest use
+	ran   bool  // the pass ran plainly before
+	off   bool  // a capture failed
+}
+
+func newGraphs(dev kernel.Machine, budget int64) graphs {
+	c, _ := dev.(kernel.Capturer)
+	if budget == 0 {
+		budget = GraphBytes
+	}
+	if c == nil || budget < 0 {
+		return graphs{}
+	}
+	return graphs{dev: c, passes: map[*pass]bool{}, count: Graphs{Budget: budget}}
+}
+
+// enqueue enqueues the operations of a pass, from its graph where there is one.
+func (g *graphs) enqueue(p *pass) error {
+	c := &p.captured
+	switch {
+	case g.dev == nil || c.off || !p.plan.Mode.DecodeLike():
+		return p.run()
+	case c.graph != nil && c.graph.Stale(): // such as the states of sequences, which move when more are opened
+		if err := g.drop(p); err != nil {
+			return err
+		}
+		c.ran = true
+		return p.run()
+	case c.graph == nil && !c.ran:
+		c.ran = true
+		return p.run()
+	case c.graph == nil:
+		if err := g.capture(p); err != nil {
+			c.off = true
+			g.count.Failed++
+			g.count.Failure = fmt.Errorf("step: a pass of %d rows runs with plain launches: %w", p.plan.Rows, err)
+			return p.run()
+		}
+	}
+	g.clock++
+	c.used = g.clock
+	g.count.Replayed++
+	g.count.Launches = c.graph.Launches()
+	return c.graph.Launch()
+}
+
+// capture records a pass and makes room for it in the budget.
+func (g *graphs) capture(p *pass) error {
+	made, err := g.dev.Capture(p.run)
+	if err != nil {
+		return err
+	}
+	if made.Bytes() > g.count.Budget {
+		err := fmt.Errorf("the graph takes %d bytes, all graphs may take %d", made.Bytes(), g.count.Budget)
+		if failed := made.Close(); failed != nil {
+			return failed
+		}
+		return err
+	}
+	for g.count.Bytes+made.Bytes() > g.count.Budget {
+		if err := g.evict(); err != nil {
+			return err
+		}
+	}
+	p.captured.graph, g.passes[p] = made, true
+	g.count.Captured++
+	g.count.Held++
+	g.count.Bytes += made.Bytes()
+	return nil
+}
+
+// evict closes the graph that was not used for the longest time.
+func (g *graphs) evict() error {
+	var oldest *pass
+	for p := range g.passes {
+		if oldest == nil || p.captured.used < oldest.captured.used {
+			oldest = p
+		}
+	}
+	g.count.Evicted++
+	return g.drop(oldest)
+}
+
+// drop closes the graph of a pass. The driver keeps it until what was enqueued of it has run.
+func (g *graphs) drop(p *pass) error {
+	graph := p.captured.graph
+	if graph == nil {
+		return nil
+	}
+	delete(g.passes, p)
+	g.count.Held--
+	g.count.Bytes -= graph.Bytes()
+	p.captured = captured{}
+	return graph.Close()
+}
+
+// close closes every graph.
+func (g *graphs) close() error {
+	for p := range g.passes {
+		if err := g.drop(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bucket is the number of requests that a batch is padded to, so that few shapes occur: up to 8 itself, up to 64 the
+// next multiple of 8, then of 16. Rows that are padding are equal and so are their experts, whose weights are read once
+// more at most: that counts beside few rows only.
+func bucket(requests int) int {
+	switch {
+	case requests <= 8:
+		return requests
+	case requests <= 64:
+		return (requests + 7) &^ 7
+	}
+	return (requests + 15) &^ 15
+}
+
+// pad adds requests that store nothing and see nothing to a batch of equal decode-like requests, up to a number of
+// requests that captured graphs exist for. Ranks that share attention by requests all get the same number.
+func (r *Runner) pad(s *side) {
+	b, in := &s.batch, &s.input
+	n := len(b.Requests)
+	_, stateful := r.model.(model.Stateful)
+	if stateful && !r.limits.PadStates || r.graphs.dev == nil || n == 0 || !b.Mode.DecodeLike() ||
+		b.Record != (plan.Record{}) {
+		return
+	}
+	like := b.Requests[0]
+	rows := b.Rows(&r.cfg, 0)
+	for i := range b.Requests {
+		if q := &b.Requests[i]; b.Rows(&r.cfg, i) != rows || q.Logits != like.Logits || q.Best != like.Best {
+			return
+		}
+	}
+	ranks := 1
+	if r.cfg.Model.ByRequests() {
+		ranks = r.cfg.Model.Ranks
+	}
+	var counts [kernel.MaxRanks]int
+	most := 0
+	for i := range b.Requests {
+		rank := b.Requests[i].Rank
+		counts[rank]++
+		most = max(most, counts[rank])
+	}
+	to := min(bucket(most), r.limits.Requests/ranks)
+	if to < most || to*ranks*rows > r.limits.Rows {
+		return
+	}
+	if len(r.padding) < rows {
+		r.padding = make([]int32, rows)
+	}
+	for rank := range ranks {
+		for range to - counts[rank] {
+			b.Add(plan.Request{Kind: like.Kind, N: like.N, Logits: like.Logits, Best: like.Best, Padding: true,
+				Rank: rank})
+			in.Tokens = append(in.Tokens, r.padding[:rows])
+			in.Tables = append(in.Tables, nil)
+			in.States = append(in.States, nil)
+			if b.Pass == plan.PassTarget || b.Pass == plan.PassBlock {
+				in.Windows = append(in.Windows, nil)
+			} else {
+				in.Hidden = append(in.Hidden, r.padding[:rows])
+			}
+		}
+	}
+}

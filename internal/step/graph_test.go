@@ -1,0 +1,308 @@
+package step_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/step"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/plan"
+)
+
+// decoding decodes some sequences of different lengths together and returns the logits of every step. Where drafts
+// are asked for, each step verifies as many tokens and the drafting layer continues them.
+type decoding struct {
+	sequences, steps, rows int
+	drafts                 bool
+}
+
+func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits) ([][]float32, step.Graphs) {
+	t.Helper()
+	b := newBench(t, m, p)
+	b.run.Close()
+	l.Rows, l.Requests, l.Context = 700, 16, min(b.cfg.Model.Context, 512)
+	var err error
+	if b.run, err = step.New(m, b.cfg, l); err != nil {
+		t.Fatal(err)
+	}
+	defer b.run.Close()
+	works := make([]step.Work, d.sequences)
+	for i := range works {
+		tokens := b.prompt(i+1, 40+23*i)
+		works[i] = step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: b.pages(len(tokens) + d.steps*d.rows + 8)}
+	}
+	for i := range works {
+		b.step(works[i])
+	}
+	var all [][]float32
+	for s := range d.steps {
+		for i := range works {
+			w := &works[i]
+			w.Cached += len(w.Tokens)
+			w.Kind, w.Tokens, w.Logits = plan.ModeDecode, b.prompt(s+11*i, d.rows), d.rows
+			if d.rows > 1 {
+				w.Kind = plan.ModeVerify
+			}
+		}
+		all = append(all, b.step(works...)...)
+		if d.drafts {
+			all = append(all, b.draft(works)...)
+		}
+	}
+	return all, b.run.Graphs()
+}
+
+// draft continues works by two drafts each, the second in a chain.
+func (b *bench) draft(works []step.Work) [][]float32 {
+	b.Helper()
+	drafts := make([]step.Draft, len(works))
+	for i, w := range works {
+		drafts[i] = step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, Logits: true,
+			From: i}
+	}
+	var out [][]float32
+	for _, chained := range []bool{false, true} {
+		res, err := b.run.Draft(drafts, chained)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range drafts {
+			out = append(out, slices.Clone(res.Row(i)))
+			d := &drafts[i]
+			d.Cached, d.Tokens = d.Cached+len(d.Tokens), d.Tokens[:1]
+		}
+	}
+	return out
+}
+
+var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, steps: 5, rows: 1},
+	{sequences: 11, steps: 4, rows: 2}}
+
+// Logits of a pass that runs from a captured graph, in a padded batch, have the bits of plain launches; a second run
+// has them too.
+func TestGPUGraphsKeepBits(t *testing.T) {
+	for _, set := range gpuSettings(t)[:3] {
+		for _, checkpoint := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/deepseek_v32-fp8-1",
+			"testdata/oracle/glm_moe_dsa-1", "builtin"} {
+			dev, err := op.Open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := loadOn(t, "../../"+checkpoint, dev)
+			for _, d := range decodings {
+				sameGraphs(t, fmt.Sprintf("%s, %s, %+v", checkpoint, set.name, d), m, set.policy, d)
+			}
+		}
+	}
+}
+
+// Drafting passes run from graphs as well.
+func TestGPUDraftGraphsKeepBits(t *testing.T) {
+	gpuSettings(t)
+	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
+		dev, err := op.Open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := loadOn(t, layersOf(t, 2, 1, 128, kind), dev)
+		sameGraphs(t, kind.String(), m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
+			decoding{sequences: 9, steps: 4, rows: 2, drafts: true})
+	}
+}
+
+func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decoding) {
+	t.Helper()
+	plain, none := d.run(t, m, p, step.Limits{GraphBytes: -1})
+	if none != (step.Graphs{}) {
+		t.Errorf("%s: graphs are off and %+v", what, none)
+	}
+	b := &bench{T: t}
+	for range 2 {
+		got, n := d.run(t, m, p, step.Limits{})
+		b.sameBits(what, got, plain)
+		t.Logf("%s: %d graphs of %d launches, %d bytes", what, n.Held, n.Launches, n.Bytes)
+		if n.Captured == 0 || n.Replayed < int64(d.steps)-3 || n.Failed != 0 {
+			t.Errorf("%s: %+v", what, n)
+		}
+	}
+}
+
+// detached loads a checkpoint on the CUDA operations without a GPU: launches are checked and counted, and compute
+// nothing.
+func detached(t *testing.T, folder string) (model.Model, *op.Device) {
+	t.Helper()
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loadOn(t, folder, dev), dev
+}
+
+func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
+	t.Helper()
+	src, err := family.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
+	return m
+}
+
+// The first pass of a shape is launched plainly, the second captured, later ones replayed with one launch beside the
+// copies of inputs and results. Batches of nine and twelve sequences share a graph.
+func TestGraphsReplay(t *testing.T) {
+	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
+	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	b.run.Close()
+	var err error
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 16, Context: 512}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.run.Close()
+	held := dev.Reserved()
+	if held == 0 {
+		t.Error("no scratch memory was reserved")
+	}
+	decode := func(n int) (launches int64, g step.Graphs) {
+		works := make([]step.Work, n)
+		for i := range works {
+			works[i] = step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 200, Pages: []int32{1, 2, 3, 4},
+				Logits: 1}
+		}
+		before := dev.Launches()
+		if rows := b.step(works...); len(rows) != n {
+			t.Errorf("%d rows of logits of %d sequences", len(rows), n)
+		}
+		return dev.Launches() - before, b.run.Graphs()
+	}
+	plain, g := decode(9)
+	if plain < 20 || g.Captured != 0 {
+		t.Errorf("the first pass took %d launches, %+v", plain, g)
+	}
+	if _, g = decode(12); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
+		t.Errorf("after the second pass of a shape: %+v", g)
+	}
+	// The inputs, the graph, the results and the fault bits.
+	if n, g := decode(9); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
+		t.Errorf("a replay took %d launches, %+v; plain launches are %d", n, g, plain)
+	}
+	if _, g = decode(1); g.Captured != 1 || g.Held != 1 {
+		t.Errorf("the first pass of another shape was captured: %+v", g)
+	}
+	if dev.Reserved() != held {
+		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
+	}
+	// A graph may use memory that was freed: the next pass is launched plainly, and the one after it captured again.
+	x, err := kernel.New(dev, kernel.F32, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Free(x.Buf)
+	if n, g := decode(9); n != plain || g.Held != 0 || g.Replayed != 2 {
+		t.Errorf("after memory was freed a pass took %d launches, %+v", n, g)
+	}
+	if _, g = decode(9); g.Captured != 2 || g.Held != 1 || g.Replayed != 3 {
+		t.Errorf("the second pass after memory was freed: %+v", g)
+	}
+}
+
+// Prompts whose chunks all have shapes of their own do not cost decodes their graph.
+func TestPromptsLeaveGraphs(t *testing.T) {
+	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
+	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	b.run.Close()
+	var err error
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 8, Context: 512}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.run.Close()
+	decode := step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 20, Pages: []int32{1}, Logits: 1}
+	b.step(decode)
+	b.step(decode)
+	for i := range 600 {
+		b.step(step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(1, 1+i%30), Cached: i / 30 * 20, Logits: 1,
+			Pages: []int32{1, 2, 3, 4, 5, 6, 7}})
+	}
+	b.step(decode)
+	if g := b.run.Graphs(); g.Captured != 1 || g.Held != 1 || g.Replayed != 2 {
+		t.Errorf("after 600 shapes of prompts: %+v", g)
+	}
+}
+
+// Graphs beyond the budget replace those that were not used for the longest time. A graph larger than the budget is
+// refused, and its passes run with plain launches.
+func TestGraphsKeepTheirBudget(t *testing.T) {
+	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
+	run := func(budget int64) step.Graphs {
+		b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+		b.run.Close()
+		var err error
+		if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 8, Context: 512,
+			GraphBytes: budget}); err != nil {
+			t.Fatal(err)
+		}
+		defer b.run.Close()
+		for _, n := range []int{1, 2, 4, 1, 2, 4, 1, 2, 4, 4} {
+			var works []step.Work
+			for range n {
+				works = append(works, step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 20,
+					Pages: []int32{1}, Logits: 1})
+			}
+			b.step(works...)
+		}
+		return b.run.Graphs()
+	}
+	g := run(0)
+	if g.Captured != 3 || g.Held != 3 || g.Evicted != 0 || g.Failed != 0 || g.Budget != step.GraphBytes {
+		t.Errorf("with room for all: %+v", g)
+	}
+	each := g.Bytes / 3
+	if g = run(2*each + each/2); g.Held != 2 || g.Evicted == 0 || g.Bytes > g.Budget || g.Failed != 0 {
+		t.Errorf("with room for two: %+v", g)
+	}
+	if g = run(each / 2); g.Held != 0 || g.Failed != 3 || g.Failure == nil || g.Replayed != 0 {
+		t.Errorf("with room for none: %+v", g)
+	}
+}
+
+// withoutGraphs is a device whose captures fail.
+type withoutGraphs struct{ *op.Device }
+
+func (withoutGraphs) Capture(func() error) (kernel.Graph, error) {
+	return nil, errors.New("no room for a graph")
+}
+
+// A capture that fails is counted with its reason; passes of its shape run with plain launches and are not captured
+// again.
+func TestFailedCapturesRunPlainly(t *testing.T) {
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := loadOn(t, "../../testdata/oracle/deepseek_v32-fp8-1", withoutGraphs{dev})
+	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	defer b.run.Close()
+	for i := range 4 {
+		before := dev.Launches()
+		b.step(step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 20, Pages: []int32{1}, Logits: 1})
+		if n := dev.Launches() - before; n < 20 {
+			t.Errorf("pass %d took %d launches", i, n)
+		}
+	}
+	if g := b.run.Graphs(); g.Failed != 1 || g.Replayed != 0 || g.Failure == nil ||
+		!strings.Contains(g.Failure.Error(), "a pass of 1 rows runs with plain launches: no room for a graph") {
+		t.Errorf("%+v", g)
+	}
+}

@@ -1,0 +1,158 @@
+package step
+
+import (
+	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Limits bound passes; a zero takes the default.
+type Limits struct {
+	Rows     int // new tokens of a pass; 512
+	Requests int // sequences of a pass; 64, and at most Rows
+	Prompts  int // of them prompts; 4
+	Context  int // tokens of a sequence; the model's
+	// Decodes says that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such a
+	// row.
+	Decodes bool
+	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
+	PromptLogits int
+	// Draws says that the device draws tokens, and that the drafting layer may follow the target before the host has
+	// seen what that chose.
+	Draws bool
+	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
+	GraphBytes int64
+	// PadStates pads batches of a model.Stateful as it does those of other models.
+	PadStates bool
+	// Record is what passes of the target may record, and Replay what they may be given, of RecordRows rows each; 0 is
+	// every row.
+	Record     plan.Record
+	Replay     plan.Replay
+	RecordRows int
+}
+
+func (l Limits) withDefaults(cfg *plan.Config) Limits {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Rows, 512)
+	set(&l.Requests, 64)
+	set(&l.Prompts, 4)
+	set(&l.Context, cfg.Model.Context)
+	l.Context = max(l.Context, 1)
+	l.Rows = min(l.Rows, l.Prompts*l.Context+l.Requests*max(cfg.N, 1))
+	l.Requests = min(l.Requests, l.Rows)
+	set(&l.RecordRows, l.Rows)
+	return l
+}
+
+// Measure is the memory of passes within limits: that of plans which bound them, on an arena without memory.
+func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
+	l = l.withDefaults(&cfg)
+	a := kernel.MeasureArena()
+	work, _, _ := l.bind(m, a, &cfg)
+	mark := a.Mark()
+	err := l.bounds(m, &cfg, func(p *plan.Plan) error {
+		a.Reset(mark)
+		_, err := work.Arrange(p, &cfg, a)
+		return err
+	})
+	return a.High(), err
+}
+
+// bind takes from an arena what outlives a pass.
+func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
+	drafts := 0
+	if l.Draws && follows(m, cfg) {
+		drafts = cfg.N - 1
+	}
+	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
+}
+
+// follows reports whether there is a drafting layer whose rows can be picked when they are stored: states of sequences
+// keep what was accepted.
+func follows(m model.Model, cfg *plan.Config) bool {
+	d, ok := m.(model.Drafter)
+	_, stateful := m.(model.Stateful)
+	return ok && cfg.N > 1 && d.DraftHead() == nil && !stateful
+}
+
+// bounds calls visit with plans that bound all passes.
+func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
+	for _, most := range l.kinds(m, cfg) {
+		for _, most := range withFewer(most, plan.JointRows(cfg.Hardware.Arch)) {
+			// Where not all logits come back, they are computed beside those that do.
+			for most.Whole = max(most.Logits-1, 0); most.Whole <= most.Logits; most.Whole++ {
+				if err := visit(plan.Bound(*cfg, most)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// kinds are the kinds of passes: of the target, also without prompts, and of the drafting layer. The memory of those
+// without prompts is within that of the others, but operations of fewer rows may use more memory of their own.
+func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
+	width := max(cfg.N, 1)
+	if l.Decodes {
+		width = 1
+	}
+	var list []plan.Most
+	for n := 1; n <= width; n++ {
+		rows := min(l.Rows, l.Requests*n)
+		list = append(list, plan.Most{Rows: rows, Width: n, Logits: rows})
+	}
+	if !l.Decodes {
+		list = append(list, plan.Most{Rows: l.Rows, Prompts: l.Prompts, Width: width,
+			Logits: min(l.Rows, l.Requests*width+l.PromptLogits)})
+	}
+	for i := range list {
+		k := &list[i]
+		if l.Record != (plan.Record{}) {
+			k.Record, k.Recorded = l.Record, min(l.RecordRows, k.Rows)
+		}
+		if l.Replay != (plan.Replay{}) {
+			k.Replay, k.Replayed = l.Replay, min(l.RecordRows, k.Rows)
+		}
+	}
+	d, ok := m.(model.Drafter)
+	switch n := cfg.Model.Block; {
+	case !ok || cfg.N <= 1 || d.DraftHead() != nil:
+	case n > 0:
+		list = append(list, plan.Most{Pass: plan.PassBlock, Rows: n * l.Requests, Width: n, Logits: n * l.Requests})
+	default:
+		all := list[len(list)-1] // rows of the target
+		last := plan.Most{Pass: plan.PassChain, Rows: l.Requests, Width: 1, Logits: l.Requests}
+		list = append(list, last, plan.Most{Pass: plan.PassDraft, Rows: all.Rows, Prompts: all.Prompts,
+			Width: all.Width, Logits: l.Requests})
+		if l.Draws && follows(m, cfg) {
+			last.Pass = plan.PassPick
+			list = append(list, last)
+		}
+	}
+	for i := range list {
+		list[i].Requests, list[i].Context = l.Requests, l.Context
+		list[i].Draws = l.Draws || list[i].Pass == plan.PassBlock // which draws on any device
+	}
+	return list
+}
+
+// withFewer are the passes of so many rows that compute the indexer queries of all rows at once, and those of more,
+// which do not.
+func withFewer(most plan.Most, joint int) []plan.Most {
+	if most.Pass == plan.PassBlock { // it has no indexer
+		return []plan.Most{most}
+	}
+	few := most
+	few.Joint, few.Rows = true, min(most.Rows, joint)
+	few.Requests, few.Logits = min(few.Requests, few.Rows), min(few.Logits, few.Rows)
+	few.Recorded, few.Replayed = min(few.Recorded, few.Rows), min(few.Replayed, few.Rows)
+	if most.Rows <= joint {
+		return []plan.Most{few}
+	}
+	return []plan.Most{few, most}
+}

@@ -1,0 +1,220 @@
+package step
+
+import (
+	"fmt"
+
+	"sparrow/internal/attn"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/sample"
+)
+
+// Where tokens of a draft pass are those that the target has chosen, the host does not know yet how many drafts were
+// right, and so which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of each.
+// Then one row of each sequence goes through the layer. Its inputs are prepared for every number of right drafts, and
+// the device, which compares the drafts, takes what belongs to that number (kernel.Accepter). Pages are those of all
+// rows, so what the plan depends on is the same for every number.
+
+// picks is the memory of such passes.
+type picks struct {
+	most   int           // drafts of a sequence
+	table  kernel.Tensor // i32 [1, n]: drafts and words of kernel.AcceptArgs
+	stored *plan.Plan    // of the pass that stored the rows
+	blocks [][]int32     // input blocks for fewer right drafts than there are, the fewest first
+	list   []int32       // what goes into table
+	args   kernel.AcceptArgs
+	words  [2]kernel.Words // used alternately, like the input blocks
+	turn   int
+}
+
+// pickedArrays depend on which row of a sequence is picked.
+var pickedArrays = [...]plan.ArrayName{plan.Positions, plan.Slots, plan.Lengths, plan.Kept, plan.HiddenRows, plan.Draws}
+
+// bindPicks takes memory for passes of so many requests with so many drafts each.
+func bindPicks(a *kernel.Arena, requests, drafts int) picks {
+	if drafts <= 0 {
+		return picks{}
+	}
+	words := len(pickedArrays) - 1 + sample.DrawWords
+	return picks{most: drafts, table: a.Take(kernel.I32, 1, requests*(1+2*drafts+words*(3+drafts)))}
+}
+
+// saveChosen keeps the tokens of the target, before the drafting layer uses their memory.
+func (r *Runner) saveChosen() error {
+	dev, one := r.model.Device().(kernel.Device)
+	if !one {
+		return fmt.Errorf("step: several devices together feed no tokens from pass to pass")
+	}
+	return r.feed.save(dev)
+}
+
+// collectAll describes all rows as a batch that stores them.
+func (r *Runner) collectAll(works []Draft, _ bool) error {
+	r.beginDrafts(works, plan.PassDraft)
+	for i := range works {
+		w := &works[i]
+		n := len(w.Tokens)
+		err := r.addDraft(w, w.Kind, 0, n, r.source(w, false), false, nil)
+		if w.Sampled > 0 {
+			for k := range len(w.Right) + 1 {
+				if err == nil {
+					err = r.feed.want(i, n-1-len(w.Right)+k, w.Sampled+k, plan.PassTarget)
+				}
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("step: draft %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// collectPicked describes the rows behind so many right drafts as a batch.
+func (r *Runner) collectPicked(works []Draft, right int) error {
+	r.beginDrafts(works, plan.PassPick)
+	for i := range works {
+		w := &works[i]
+		if !w.Logits {
+			continue
+		}
+		k := min(right, len(w.Right))
+		var draws []sample.Draw
+		if w.Draws != nil {
+			draws = w.Draws[k : k+1]
+		}
+		at := len(w.Tokens) - 1 - len(w.Right) + k
+		err := r.addDraft(w, plan.ModeDraft, at, at+1,
+			func(t int) (int32, error) { return attn.RowOf(r.picks.stored, i, t) }, true, draws)
+		if err != nil {
+			return fmt.Errorf("step: draft %d: %w", i, err)
+		}
+	}
+	r.pad(&r.draft)
+	return nil
+}
+
+// startPicked enqueues the rows behind the right drafts, which collectAll has stored.
+func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
+	k := &r.picks
+	k.stored, k.args = r.draft.input.Plan, kernel.AcceptArgs{}
+	most := 0
+	for i := range works {
+		most = max(most, len(works[i].Right))
+	}
+	// With all drafts right rows see the most keys: a plan for them takes fewer.
+	if err := r.collectPicked(works, most); err != nil {
+		return nil, nil, err
+	}
+	if most == 0 {
+		return r.start(&r.draft)
+	}
+	p, err := r.pass(&r.draft.batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	for len(k.blocks) < most {
+		k.blocks = append(k.blocks, nil)
+	}
+	for n := range most {
+		if err := r.collectPicked(works, n); err != nil {
+			return nil, nil, err
+		}
+		if len(k.blocks[n]) < p.plan.InputWords {
+			k.blocks[n] = make([]int32, p.plan.InputWords)
+		}
+		if err := r.prepare(&r.draft, p, k.blocks[n]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := r.collectPicked(works, most); err != nil {
+		return nil, nil, err
+	}
+	block, err := r.block(&r.draft, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.prepare(&r.draft, p, block); err != nil {
+		return nil, nil, err
+	}
+	k.fill(works, p, block, most)
+	return p, block, r.launch(&r.draft, p, block)
+}
+
+// fill lists the drafts of all requests and the words of an input block that depend on them.
+func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
+	k.list = k.list[:0]
+	requests := 0
+	for i := range works {
+		w := &works[i]
+		if !w.Logits {
+			continue
+		}
+		requests++
+		k.list = append(k.list, int32(max(w.Sampled-1, 0)))
+		for n := range most {
+			one := Range{Least: 1} // there is no such draft
+			if n < len(w.Right) {
+				one = w.Right[n]
+			}
+			k.list = append(k.list, one.Least, one.Most)
+		}
+	}
+	drafts := len(k.list)
+	owners := attn.NewBlock(p.plan, block).Array(plan.RowRequests)
+	for _, name := range pickedArrays {
+		a := p.plan.Input(name)
+		for i := range a.Words() {
+			at, request := a.First+i, int32(i/max(a.Cols, 1)) // rows of logits are in the order of requests
+			if name != plan.Draws {
+				request = owners[i]
+			}
+			if !k.differs(block, at, most) {
+				continue
+			}
+			k.list = append(k.list, int32(at), request)
+			for n := range most {
+				k.list = append(k.list, k.blocks[n][at])
+			}
+			k.list = append(k.list, block[at])
+		}
+	}
+	view := func(first, rows, cols int) kernel.Tensor {
+		t := k.table
+		t.Off += 4 * int64(first)
+		t.Rows, t.Cols, t.Stride = rows, cols, cols
+		return t
+	}
+	k.args = kernel.AcceptArgs{Drafts: view(0, requests, 1+2*most),
+		Words: view(drafts, (len(k.list)-drafts)/(3+most), 3+most)}
+}
+
+// differs reports whether a word of the block depends on how many drafts are right.
+func (k *picks) differs(block []int32, at, most int) bool {
+	for n := range most {
+		if k.blocks[n][at] != block[at] {
+			return true
+		}
+	}
+	return false
+}
+
+// enqueue puts the words that belong to the right drafts into the inputs of a pass, which were enqueued. tokens are
+// what the target chose.
+func (k *picks) enqueue(dev kernel.Device, p *pass, tokens kernel.Tensor) error {
+	if k.args.Words.Rows == 0 {
+		return nil
+	}
+	k.turn = 1 - k.turn
+	words, err := k.words[k.turn].Take(dev, len(k.list))
+	if err != nil {
+		return err
+	}
+	copy(words, k.list)
+	to := k.table
+	to.Cols, to.Stride = len(words), len(words)
+	if err := kernel.WriteI32(dev, to, words); err != nil {
+		return err
+	}
+	k.args.Out, k.args.Tokens = p.Inputs(), tokens
+	return dev.Accept(k.args)
+}

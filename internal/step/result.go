@@ -1,0 +1,198 @@
+package step
+
+import (
+	"math"
+	"unsafe"
+
+	"sparrow/internal/attn"
+	"sparrow/internal/model"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Pending is a pass that the device may not have finished.
+type Pending struct {
+	result Result
+	event  kernel.Event
+	feed   *feed
+}
+
+// fetch enqueues one copy that brings all results of a pass to host memory.
+func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
+	out := p.Outputs()
+	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input,
+		rows: attn.NewBlock(p.plan, block).Array(plan.RecordRows)}
+	n := out.Block.Cols / 4
+	if cap(s.results[s.turn]) < n {
+		s.results[s.turn] = make([]float32, n)
+	}
+	res.words = s.results[s.turn][:n]
+	res.Logits = res.words[:(p.plan.WholeLogits-paddedLogits(&s.batch))*res.Vocab]
+	event, err := kernel.FetchF32(r.model.Device(), res.words, out.Block)
+	return Pending{result: res, event: event, feed: &r.feed}, err
+}
+
+// paddedLogits is how many of the last whole rows of logits belong to requests that are padding.
+func paddedLogits(b *plan.Batch) int {
+	n := 0
+	for i := range b.Requests {
+		if q := &b.Requests[i]; q.Padding && !q.Best {
+			n += q.Logits
+		}
+	}
+	return n
+}
+
+// Plan is the plan of the pass.
+func (p Pending) Plan() *plan.Plan { return p.result.Plan }
+
+// Wait waits for the pass and its results.
+func (p Pending) Wait() (Result, error) {
+	done := false
+	defer p.feed.discardUnless(&done)
+	if err := p.event.Wait(); err != nil {
+		return Result{}, failed(p.Plan(), err)
+	}
+	done = true
+	return p.result, nil
+}
+
+// Result is the result of a pass. It is valid until the second pass after it of the same kind, of the target or of the
+// drafting layer.
+type Result struct {
+	Plan   *plan.Plan
+	Logits []float32 // the rows that came back whole, [rows, Vocab]
+	Vocab  int
+
+	words []float32 // the whole output block
+	rows  []int32   // rows of the pass that were recorded
+	pass  *pass
+	input *model.Input
+}
+
+// Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token came back.
+func (r Result) Row(i int) []float32 {
+	if w := r.pass.whole; w != nil {
+		if i = int(w[i]); i < 0 {
+			return nil
+		}
+	}
+	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
+}
+
+// wholeRows maps every wanted row of logits to its index among the rows that come back whole, or -1; nil where all of
+// them do. It is the same for all batches of a shape.
+func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
+	if p.WholeLogits == p.Logits {
+		return nil
+	}
+	out, at := make([]int32, 0, p.Logits), int32(0)
+	for i := range b.Requests {
+		for range b.Requests[i].Logits {
+			if b.Requests[i].Best {
+				out = append(out, -1)
+				continue
+			}
+			out = append(out, at)
+			at++
+		}
+	}
+	return out
+}
+
+// Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
+// exponentials. It is available where not all rows came back whole.
+func (r Result) Best(i int) (token int32, logit, logSum float32) {
+	b := r.pass.Outputs().Best
+	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
+		r.view(b.LogSum.Slice(i, i+1))[0]
+}
+
+// Recorded is the number, among the recorded rows of a pass, of the first of a work; the others follow it. It is known
+// until the next pass of the same kind is started.
+func (r Result) Recorded(work int) int {
+	n := 0
+	for i := range work {
+		n += r.input.Batch.Batch.Requests[i].Records
+	}
+	return n
+}
+
+// recorded is what recorded row i holds of a layer.
+func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) kernel.Tensor {
+	list := r.pass.Outputs().Recorded
+	if layer >= len(list) {
+		return kernel.Tensor{}
+	}
+	t := of(&list[layer])
+	if !t.Given() {
+		return kernel.Tensor{}
+	}
+	return t.Slice(i, i+1)
+}
+
+// Hidden is a layer's output for recorded row i, where hidden states were recorded. Rows that the device keeps as bf16
+// are widened into newly allocated memory.
+func (r Result) Hidden(layer, i int) []float32 {
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Hidden })
+	if t.DType != kernel.BF16 {
+		return r.view(t)
+	}
+	first := int(t.Off-r.pass.Outputs().Block.Off) / 2
+	out := make([]float32, t.Cols)
+	for c := range out {
+		word := math.Float32bits(r.words[(first+c)/2]) // two values in a word, the first in its lower half
+		out[c] = num.FromBF16(uint16(word >> (16 * ((first + c) % 2))))
+	}
+	return out
+}
+
+// Selected is which keys recorded row i selected in a layer, -1 at the end, where selections were recorded; nil for
+// layers that share another's, and for rows of the dense form, which attend to every key.
+func (r Result) Selected(layer, i int) []int32 {
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Selected })
+	if !t.Given() || r.Plan.DenseRow(int(r.rows[i])) {
+		return nil
+	}
+	return ints(r.view(t))
+}
+
+// Scores are the scores of what Selected returns, where they were recorded.
+func (r Result) Scores(layer, i int) []float32 {
+	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
+}
+
+// Blocks are the blocks of keys that a layer keeps for later ones, -1 at the end, where selections were recorded; nil
+// for other layers. Of rows that see no more blocks than are kept it holds nothing of use.
+func (r Result) Blocks(layer, i int) []int32 {
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Blocks })
+	if !t.Given() {
+		return nil
+	}
+	return ints(r.view(t))
+}
+
+// Experts are the experts that recorded row i chose in a layer, and their weights, where they were recorded; nil for
+// layers without experts.
+func (r Result) Experts(layer, i int) ([]int32, []float32) {
+	return ints(r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Experts }))),
+		r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Weights }))
+}
+
+// ints is the same memory as int32: both have 4 bytes an element.
+func ints(v []float32) []int32 {
+	if len(v) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*int32)(unsafe.Pointer(&v[0])), len(v))
+}
+
+// view finds a row of the output block in host memory; nil where there is none.
+func (r Result) view(t kernel.Tensor) []float32 {
+	if !t.Given() {
+		return nil
+	}
+	at := int(t.Off-r.pass.Outputs().Block.Off) / 4
+	return r.words[at : at+t.Cols]
+}

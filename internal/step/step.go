@@ -1,0 +1,436 @@
+// Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input
+// block is filled and copied to the device, the model's operations are enqueued, and logits in host memory flow out.
+// It has no policy: the scheduler chooses the sequences of a pass, and the planner how they run.
+package step
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/internal/model"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/record"
+	"sparrow/sample"
+)
+
+// Work is one sequence's part of a pass.
+type Work struct {
+	// Kind is plan.ModeExtend, ModeDecode, ModeVerify or ModeDraft.
+	Kind plan.Mode
+	// Tokens are the new tokens. Decode has exactly one.
+	Tokens []int32
+	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row
+	// Sampled-1 of the pass before, which must be the target's, with rows that do not come back whole.
+	Sampled int
+	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
+	// the pass before, which must be of the drafting layer, with tokens that it was fed.
+	Drafted int
+	// Cached is how many tokens before them are in the cache.
+	Cached int
+	// Before are the last of those tokens, where the model is model.Remembering: as many as it remembers, or all.
+	Before []int32
+	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
+	Rank int
+	// Pages holds the pages of all Cached + len(Tokens) tokens.
+	Pages []int32
+	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the
+	// numbers of the pages.
+	Windows []int32
+	// Logits is the number of last new tokens whose logits are computed.
+	Logits int
+	// Best requests only a token of each of them: the best one, or where Draws is not nil the one that it draws.
+	Best  bool
+	Draws []sample.Draw
+	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	State model.State
+	// Record says what is recorded of the new tokens from RecordFrom to RecordTo, half open.
+	Record               plan.Record
+	RecordFrom, RecordTo int
+	// Replay is what rows of its positions take instead of choosing; nil for none.
+	Replay *record.Replay
+}
+
+// Runner turns works into logits. One goroutine uses it at a time.
+type Runner struct {
+	model  model.Model
+	work   model.Workspace
+	cfg    plan.Config
+	limits Limits
+	arena  *kernel.Arena
+	bound  int64 // mark behind what the model keeps from pass to pass
+	shapes plan.Shaper
+	passes map[plan.Shape]*pass
+
+	graphs graphs
+	feed   feed
+	picks  picks
+
+	target, draft side
+	ends          ends    // of the latest draft pass
+	rows          []int32 // memory behind the hidden rows of a draft
+	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
+}
+
+// pass is a plan with its place in the arena.
+type pass struct {
+	plan  *plan.Plan
+	whole []int32 // wholeRows of its batches
+	model.Pass
+	captured   captured
+	operations int // of its program
+}
+
+// run enqueues the operations of a pass.
+func (p *pass) run() error {
+	program, err := p.program()
+	if err != nil {
+		return err
+	}
+	return program.Run(0, program.Len())
+}
+
+// program is the operations of a pass.
+func (p *pass) program() (kernel.Program, error) {
+	program, err := p.Program()
+	if err != nil {
+		return nil, err
+	}
+	p.operations = program.Len()
+	return program, nil
+}
+
+// side is what the runner keeps for passes of the target, or of the drafting layer.
+type side struct {
+	batch plan.Batch
+	input model.Input
+	// Two of each, used alternately: the device may still use those of the pass before. Blocks are page-locked where
+	// the device reads them beside the host.
+	blocks  [2]kernel.Words
+	results [2][]float32
+	turn    int
+}
+
+// New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within
+// the limits, and none later.
+func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
+	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
+	need, err := Measure(m, cfg, l)
+	if err != nil {
+		return nil, err
+	}
+	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
+		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
+	}
+	r.work, r.feed, r.picks = r.limits.bind(m, r.arena, &cfg)
+	r.bound = r.arena.Mark()
+	if err := r.reserve(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.graphs = newGraphs(m.Device(), r.limits.GraphBytes)
+	return r, nil
+}
+
+// reserve takes the memory that operations of the largest passes use beside the arena, so that no pass takes any later.
+func (r *Runner) reserve() error {
+	dev, ok := r.model.Device().(kernel.Reserver)
+	if !ok {
+		return nil
+	}
+	return r.limits.bounds(r.model, &r.cfg, func(p *plan.Plan) error {
+		r.arena.Reset(r.bound)
+		laid, err := r.work.Arrange(p, &r.cfg, r.arena)
+		if err != nil {
+			return err
+		}
+		if err := dev.Reserve((&pass{plan: p, Pass: laid}).run); err != nil {
+			return fmt.Errorf("step: memory of the operations of %d rows: %w", p.Rows, err)
+		}
+		return nil
+	})
+}
+
+// Close frees the memory.
+func (r *Runner) Close() {
+	// What the driver does not give back shows as an error of the device at its next use.
+	_ = r.graphs.close()
+	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.picks.words} {
+		for i := range list {
+			_ = list[i].Free(r.model.Device())
+		}
+	}
+	r.feed.free(r.model.Device())
+	r.arena.Free(r.model.Device())
+}
+
+// Graphs counts captured graphs.
+func (r *Runner) Graphs() Graphs { return r.graphs.count }
+
+// Config is the configuration every plan is made from.
+func (r *Runner) Config() *plan.Config { return &r.cfg }
+
+// Bytes is the memory of the arena.
+func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
+
+// What is kept for reuse, beside graphs; decode shapes repeat, prefill shapes hardly do.
+const (
+	maxPasses      = 256
+	maxPassBytes   = 64 << 20 // of their plans and operations
+	operationBytes = 400      // about
+)
+
+// Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
+// works and the slices in them. At most one earlier pass may not have been waited for.
+func (r *Runner) Start(works []Work) (Pending, error) {
+	s, err := r.Begin(works)
+	if err != nil {
+		return Pending{}, err
+	}
+	return s.End()
+}
+
+// Run executes one pass of the target and waits for it.
+func (r *Runner) Run(works []Work) (Result, error) {
+	p, err := r.Start(works)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Wait()
+}
+
+// start prepares and enqueues a side's batch, and returns its pass and its input block: one copy carries that to the
+// device.
+func (r *Runner) start(s *side) (*pass, []int32, error) {
+	p, block, err := r.ready(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, block, r.launch(s, p, block)
+}
+
+// ready prepares a side's batch.
+func (r *Runner) ready(s *side) (*pass, []int32, error) {
+	p, err := r.pass(&s.batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	block, err := r.block(s, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, block, r.prepare(s, p, block)
+}
+
+// block is memory for the inputs of a side's next pass.
+func (r *Runner) block(s *side, p *pass) ([]int32, error) {
+	s.turn = 1 - s.turn
+	return s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
+}
+
+// prepare fills the inputs of a side's batch.
+func (r *Runner) prepare(s *side, p *pass, block []int32) error {
+	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
+	return p.Prepare(&s.input, block)
+}
+
+// launch enqueues a pass that was prepared.
+func (r *Runner) launch(s *side, p *pass, block []int32) error {
+	err := r.attempt(p, func() error {
+		if err := r.enter(s, p, block); err != nil {
+			return err
+		}
+		return r.graphs.enqueue(p)
+	})
+	if err == nil {
+		r.leave(s, p)
+	}
+	return err
+}
+
+// attempt enqueues a part of a pass. A part that fails ends the pass.
+func (r *Runner) attempt(p *pass, part func() error) error {
+	done := false
+	defer r.feed.discardUnless(&done)
+	if err := part(); err != nil {
+		p.Ended(err)
+		return failed(p.plan, err)
+	}
+	done = true
+	return nil
+}
+
+// leave ends a pass whose operations are enqueued.
+func (r *Runner) leave(s *side, p *pass) {
+	if _, one := r.model.Device().(kernel.Device); one && s == &r.target {
+		r.feed.remember(p)
+	}
+	p.Ended(nil)
+	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
+		c.Commit(&s.input)
+	}
+}
+
+// enter enqueues the inputs of a pass.
+func (r *Runner) enter(s *side, p *pass, block []int32) error {
+	machine := r.model.Device()
+	dev, one := machine.(kernel.Device) // several together feed no tokens
+	var err error
+	if one {
+		err = r.feed.enqueue(dev, p, block)
+	} else {
+		err = kernel.WriteI32(machine, p.Inputs(), block)
+	}
+	if err == nil && p.plan.Pass == plan.PassPick {
+		err = r.picks.enqueue(dev, p, r.feed.chosen())
+	}
+	if s == &r.target || r.feed.from != nil {
+		r.feed.forget()
+	}
+	return err
+}
+
+// failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
+func failed(p *plan.Plan, err error) error {
+	var refusal *plan.Error
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", plan.ErrKernelStatus(p.Mode, p.Rows), err)
+}
+
+// pass builds the batch's plan and lays it out, or reuses what was made for the same shape.
+func (r *Runner) pass(b *plan.Batch) (*pass, error) {
+	shape, err := r.shapes.Of(&r.cfg, b)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := r.passes[shape]; ok {
+		return p, nil
+	}
+	p, err := plan.Build(r.cfg, *b)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Runnable {
+		return nil,
+			fmt.Errorf(
+				"step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run",
+				r.cfg.Catalog)
+	}
+	r.arena.Reset(r.bound)
+	laid, err := r.work.Arrange(p, &r.cfg, r.arena)
+	if err != nil {
+		return nil, err
+	}
+	if !r.arena.Fits() {
+		err := fmt.Errorf("step: a pass of %d rows, %d requests and pages of %d tokens needs %d bytes; the engine "+
+			"took %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
+			p.Rows, p.Requests, p.TablePages*r.cfg.Page, r.arena.High(), r.arena.Bytes(), r.limits.Rows,
+			r.limits.Requests, r.limits.Prompts, r.limits.Context)
+		r.arena.Forget()
+		return nil, err
+	}
+	if err := r.forgetPasses(); err != nil {
+		return nil, err
+	}
+	r.passes[shape] = &pass{plan: p, whole: wholeRows(b, p), Pass: laid}
+	return r.passes[shape], nil
+}
+
+// forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
+// whose chunks all have shapes of their own do not cost decodes their graphs.
+func (r *Runner) forgetPasses() error {
+	bytes := 0
+	for _, p := range r.passes {
+		if !r.graphs.passes[p] {
+			bytes += p.operations*operationBytes + p.plan.Bytes()
+		}
+	}
+	if len(r.passes) < maxPasses && bytes < maxPassBytes {
+		return nil
+	}
+	for shape, p := range r.passes {
+		if !r.graphs.passes[p] {
+			delete(r.passes, shape)
+		}
+	}
+	if len(r.passes) <= maxPasses/2 {
+		return nil
+	}
+	clear(r.passes)
+	return r.graphs.close()
+}
+
+// collect describes the works as a batch.
+func (r *Runner) collect(works []Work) error {
+	b, in := &r.target.batch, &r.target.input
+	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
+	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
+	in.Replays, in.Draws, in.Before, b.Draws = in.Replays[:0], in.Draws[:0], in.Before[:0], false
+	r.feed.wants = r.feed.wants[:0]
+	for i := range works {
+		w := &works[i]
+		n := len(w.Tokens)
+		if n == 0 || w.Cached < 0 || w.Logits > n || w.Logits < 0 {
+			return fmt.Errorf("step: sequence %d: %d new tokens after %d cached, %d rows of logits", i, n, w.Cached,
+				w.Logits)
+		}
+		if end, most := w.Cached+n, r.model.Config().MaxPositions; end > most {
+			return fmt.Errorf("step: sequence %d would hold %d tokens, the model has %d positions", i, end, most)
+		}
+		var q plan.Request
+		switch w.Kind {
+		case plan.ModeExtend:
+			q = plan.ExtendRequest(n, w.Cached)
+		case plan.ModeDecode:
+			if n != 1 {
+				return fmt.Errorf("step: sequence %d decodes %d tokens, want one", i, n)
+			}
+			q = plan.DecodeRequest(w.Cached + 1)
+		case plan.ModeVerify:
+			q = plan.VerifyRequest(n, w.Cached)
+		case plan.ModeDraft:
+			q = plan.DraftRequest(n, w.Cached+n)
+		default:
+			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
+		}
+		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
+		if err := errors.Join(w.choices(b, &q), r.feed.want(i, 0, w.Sampled, plan.PassTarget),
+			r.feed.want(i, n-1, w.Drafted, plan.PassPick)); err != nil {
+			return fmt.Errorf("step: sequence %d: %w", i, err)
+		}
+		b.Add(q)
+		in.Tokens = append(in.Tokens, w.Tokens)
+		in.Tables = append(in.Tables, w.Pages)
+		in.Windows = append(in.Windows, w.Windows)
+		in.Before = append(in.Before, w.Before)
+		in.States = append(in.States, w.State)
+		in.Replays = append(in.Replays, w.Replay)
+		in.Draws = append(in.Draws, w.Draws)
+		b.Draws = b.Draws || w.Draws != nil
+	}
+	return nil
+}
+
+// choices adds what the work records and replays to its batch and its request.
+func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
+	n := len(w.Tokens)
+	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {
+		if w.RecordFrom < 0 || w.RecordTo > n {
+			return fmt.Errorf("new tokens %d to %d are recorded, it has %d", w.RecordFrom, w.RecordTo, n)
+		}
+		b.Record = b.Record.With(w.Record)
+		q.RecordFrom, q.Records = w.RecordFrom, w.RecordTo-w.RecordFrom
+	}
+	if w.Replay == nil {
+		return nil
+	}
+	from, to := max(w.Replay.First, w.Cached), min(w.Replay.First+w.Replay.Len(), w.Cached+n)
+	if from < to {
+		q.ReplayFrom, q.Replays = from-w.Cached, to-from
+		b.Replay.Selections = b.Replay.Selections || w.Replay.Selections
+		b.Replay.Experts = b.Replay.Experts || w.Replay.Experts
+	}
+	return nil
+}

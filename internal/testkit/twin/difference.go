@@ -1,0 +1,186 @@
+package twin
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+)
+
+// Differences are how two devices differ, operation by operation.
+type Differences map[string]*Difference // by operation and argument, such as "NormArgs.Out"
+
+// Difference is how one argument of one kind of operation differs, over all calls.
+type Difference struct {
+	DType    kernel.DType
+	Calls    int
+	Elements int     // compared
+	Unequal  int     // of them
+	Worst    float64 // the largest difference of a call, as a share of the largest value of that call
+	diff     float64 // sum of the squares of all differences
+	size     float64 // sum of the squares of all values
+}
+
+// Noise is the root mean square of the differences, as a share of that of the values.
+func (d *Difference) Noise() float64 {
+	if d.diff == 0 {
+		return 0
+	}
+	return math.Sqrt(d.diff / d.size)
+}
+
+// Print writes the differences as a table.
+func (s Differences) Print(w io.Writer) {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "argument\tcalls\telements\tunequal\tworst\tnoise")
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		d := s[name]
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%.2e\t%.2e\n", name, d.Calls, d.Elements, d.Unequal, d.Worst, d.Noise())
+	}
+	out.Flush()
+}
+
+// Settle compares an operation's tensors on both devices, after both have run it, and gives the second those of the
+// first.
+func (d *Device) Settle(c Call, to Differences) error {
+	var err error
+	tensors(reflect.ValueOf(c.Op), c.Operation(), func(field string, t kernel.Tensor) {
+		if err != nil {
+			return
+		}
+		x := to[field]
+		if x == nil {
+			x = &Difference{DType: t.DType}
+			to[field] = x
+		}
+		n := d.written(c.Op, field, t)
+		if err = d.settle(t, n.columns, x); err != nil {
+			err = fmt.Errorf("%s: %w", field, err)
+		}
+		x.Elements += n.elements
+	})
+	return err
+}
+
+// written is what of a tensor an operation writes.
+type written struct {
+	columns  func(r int) int // of row r
+	elements int             // in all
+}
+
+// written is all of a tensor, but for scores, which end at the keys that a row sees, and for pools, whose other rows
+// stay as they are.
+func (d *Device) written(args any, field string, t kernel.Tensor) written {
+	n := written{func(int) int { return t.Cols }, t.Rows * t.Cols}
+	rows := func(slots kernel.Tensor, p kernel.Pool) {
+		if strings.HasSuffix(field, ".Pool.Mem") {
+			n.elements = slots.Rows * p.Mem.Cols / p.PageTokens
+		}
+	}
+	switch a := args.(type) {
+	case kernel.StoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.IndexStoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.EntryStoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.KeyStoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.ScoreArgs:
+		if !strings.HasSuffix(field, ".Out") {
+			break
+		}
+		lens := host.I32(Second(a.Lens))
+		n.columns = func(r int) int {
+			if k := int(lens[r*a.Lens.Stride]); k > a.SkipUpTo {
+				return k
+			}
+			return 0
+		}
+		n.elements = 0
+		for r := range t.Rows {
+			n.elements += n.columns(r)
+		}
+	}
+	return n
+}
+
+// tensors calls visit for every tensor of an operation's arguments.
+func tensors(v reflect.Value, path string, visit func(string, kernel.Tensor)) {
+	if t, ok := v.Interface().(kernel.Tensor); ok {
+		if t.Given() {
+			visit(path, t)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			tensors(v.Field(i), path+"."+v.Type().Field(i).Name, visit)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			tensors(v.Index(i), path, visit)
+		}
+	}
+}
+
+// settle does it for one tensor.
+func (d *Device) settle(t kernel.Tensor, columns func(r int) int, x *Difference) error {
+	raw := make([]byte, t.Extent())
+	if err := d.first.Read(raw, First(t)); err != nil {
+		return err
+	}
+	x.Calls++
+	size := t.DType.Size()
+	var most, worst float64
+	for r := range t.Rows {
+		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(Second(t).Slice(r, r+1))
+		for c := range columns(r) {
+			g, w := value(t.DType, got[c*size:]), value(t.DType, want[c*size:])
+			diff := math.Abs(g - w)
+			switch {
+			case g == w || math.IsNaN(g) && math.IsNaN(w):
+				diff = 0
+			case math.IsNaN(diff):
+				diff = math.Inf(1)
+				fallthrough
+			default:
+				x.Unequal++
+			}
+			if !math.IsInf(w, 0) && !math.IsNaN(w) {
+				most, x.size = max(most, math.Abs(w)), x.size+w*w
+			}
+			worst, x.diff = max(worst, diff), x.diff+diff*diff
+		}
+		copy(want, got)
+	}
+	if worst > 0 {
+		x.Worst = max(x.Worst, worst/most)
+	}
+	return nil
+}
+
+// value is one element of a tensor.
+func value(d kernel.DType, b []byte) float64 {
+	switch d {
+	case kernel.F32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case kernel.BF16:
+		return float64(num.FromBF16(binary.LittleEndian.Uint16(b)))
+	case kernel.I32:
+		return float64(int32(binary.LittleEndian.Uint32(b)))
+	case kernel.E4M3:
+		return float64(num.FromE4M3(b[0]))
+	}
+	return float64(b[0])
+}

@@ -1,0 +1,238 @@
+package metric
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sparrow"
+	"sparrow/internal/kv/prefix"
+)
+
+// collector reads an engine once for each scrape and writes metrics under one prefix.
+type collector struct {
+	source Source
+	prefix string
+	labels prometheus.Labels // of every metric
+	write  func(*snapshot)
+
+	mu    sync.Mutex
+	descs map[string]*prometheus.Desc // by name and names of labels; making one costs more than writing a number
+}
+
+// desc describes a metric.
+func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
+	key := name + "\x00" + strings.Join(labels, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.descs[key]
+	if d == nil {
+		if c.descs == nil {
+			c.descs = map[string]*prometheus.Desc{}
+		}
+		d = prometheus.NewDesc(c.prefix+name, help, labels, c.labels)
+		c.descs[key] = d
+	}
+	return d
+}
+
+// Describe names nothing: which metrics there are depends on what has run.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads the engine once.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	c.write(&snapshot{collector: c, out: out, info: c.source.Info(), stats: c.source.Stats()})
+}
+
+// snapshot is what one scrape reads, all of one moment, and where its metrics go.
+type snapshot struct {
+	*collector
+	out   chan<- prometheus.Metric
+	info  sparrow.Info
+	stats sparrow.Stats
+}
+
+// add writes one number; labels are pairs of a name and a value.
+func (s *snapshot) add(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
+	var names, values []string
+	for i := 0; i < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	s.out <- prometheus.MustNewConstMetric(s.desc(name, help, names), kind, v, values...)
+}
+
+func (s *snapshot) gauge(name, help string, v int, labels ...string) {
+	s.add(prometheus.GaugeValue, name, help, float64(v), labels...)
+}
+
+func (s *snapshot) counter(name, help string, v int64, labels ...string) {
+	s.add(prometheus.CounterValue, name, help, float64(v), labels...)
+}
+
+// usage is the share of pages in use; an engine without pages uses none.
+func (s *snapshot) usage(name, help string) {
+	share := 0.0
+	if s.stats.KV.Pages > 0 {
+		share = s.stats.KV.Usage()
+	}
+	s.add(prometheus.GaugeValue, name, help, share)
+}
+
+func newEngineCollector(source Source) *collector {
+	return &collector{source: source, prefix: "sparrow_", write: (*snapshot).engine}
+}
+
+// engine writes the engine's own metrics.
+func (s *snapshot) engine() {
+	info, stats, kv := &s.info, &s.stats, &s.stats.KV
+	s.gauge("info", "Always 1; the labels describe the engine.", 1, "model", info.Name, "family", info.Family,
+		"kernels", info.Kernels, "layout", info.Config.Layout.String(), "prefill", info.Config.Prefill.String(),
+		"decode", info.Config.Decode.String())
+	s.gauge("requests_running", "Sequences in the batch.", stats.Running)
+	s.gauge("requests_waiting", "Sequences in the queue.", stats.Waiting)
+	s.usage("kv_usage_ratio", "Share of cache pages in use by running sequences, 0 to 1.")
+	s.gauge("kv_page_tokens", "Tokens in a cache page.", info.PageTokens)
+	s.counter("requests_total", "Requests accepted.", stats.Requests)
+	s.counter("steps_total", "Steps of the engine.", stats.Steps)
+	s.counter("steps_overlapped_total", "Steps that were enqueued while the one before ran.", stats.Overlapped)
+	s.counter("steps_between_total", "Steps of streams that ran between the operations of a step of prompts.",
+		stats.Between)
+	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the step before.", stats.Unused)
+	s.counter("preemptions_total", "Sequences that were suspended for others.", stats.Preempted)
+	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
+	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
+	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
+	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)
+	s.counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", kv.ReusedTokens)
+	s.counter("kv_evictions_total", "Cached pages given up to make room.", kv.Evictions)
+	s.gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.", kv.Windows)
+	s.gauge("kv_window_pages_used", "Window pages that running sequences still see.",
+		kv.Windows-kv.WindowsFree-kv.WindowsIdle)
+	s.counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.",
+		kv.WindowEvictions)
+	s.counter("draft_tokens_total", "Tokens drafted.", stats.Drafted)
+	s.counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", stats.Accepted)
+	s.counter("draft_verifies_total", "Sequences whose drafts a step verified.", stats.Verified)
+	s.counter("draft_verify_tokens_total", "Tokens that came out of those verifies.", stats.VerifiedTokens)
+	s.counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.",
+		stats.Conversions)
+	s.counter("slices_total", "Extra launches because a kernel's limit was met.", stats.Slices)
+	if x := &stats.Experts; x.Choices > 0 {
+		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; those "+
+			"that the usage file held before are included.", x.Choices)
+		for _, top := range []struct {
+			name  string
+			share float64
+		}{{"tenth", x.Tenth}, {"quarter", x.Quarter}, {"half", x.Half}} {
+			s.add(prometheus.GaugeValue, "expert_top_share", "Share of choices that the most chosen experts of a "+
+				"layer get, in the mean over layers: how far use is from even.", top.share, "of", top.name)
+		}
+	}
+	if info.MovesExperts {
+		s.counter("expert_moves_total", "Experts that were moved to the device in the place of others.",
+			stats.Experts.Moved)
+	}
+	s.counter("graphs_captured_total", "Passes that were captured as a graph of the device.", stats.Graphs.Captured)
+	s.counter("graphs_replayed_total", "Passes that ran from a captured graph.", stats.Graphs.Replayed)
+	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
+		stats.Graphs.Failed)
+	m := &info.Memory
+	s.add(prometheus.GaugeValue, "device_memory_total_bytes",
+		"All memory of a GPU, or of those that share the model; 0 on a CPU.", float64(m.Device))
+	s.add(prometheus.CounterValue, "device_busy_seconds_total",
+		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
+	s.add(prometheus.GaugeValue, "longest_gap_seconds",
+		"Longest step of the last minute or two that running streams waited for.", stats.LongestGap.Seconds())
+	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
+	usable := 1
+	if stats.Device != "" {
+		usable = 0
+	}
+	s.gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it does not end.", usable)
+	for owner, bytes := range map[string]int64{"weights": m.Weights, "cache": m.Cache, "states": m.States,
+		"arena": m.Arena, "scratch": m.Scratch, "graphs": stats.Graphs.Bytes} {
+		s.add(prometheus.GaugeValue, "device_memory_bytes", "Memory by owner: weights, cache, states of sequences, "+
+			"arena of passes, scratch of operations, graphs.", float64(bytes), "owner", owner)
+	}
+	for state, n := range map[string]int{"used": kv.Used, "cached": kv.Cached, "free": kv.Free} {
+		s.gauge("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", n,
+			"state", state)
+	}
+	for outcome, n := range map[string]int64{"finished": stats.Finished, "aborted": stats.Aborted,
+		"failed": stats.Failed, "refused": stats.Refused} {
+		s.counter("requests_ended_total",
+			"Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).", n,
+			"outcome", outcome)
+	}
+	for why, n := range kv.Stops {
+		s.counter("prefix_stops_total", "Prefix lookups by the reason they matched no further.", n,
+			"reason", prefix.Stop(why).String())
+	}
+	s.tiers()
+	for i, n := range stats.Drafts {
+		place := strconv.Itoa(i + 1)
+		s.counter("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.",
+			n.Judged, "place", place)
+		s.counter("draft_right_total", "Drafts that were the target's choice, by their place in the chain.", n.Right,
+			"place", place)
+	}
+	for reason, n := range map[string]int64{"cost": stats.DraftsEnded, "failed": stats.DraftsFailed} {
+		s.counter("draft_off_total",
+			"Sequences that stopped drafting, by reason: cost (drafting did not save time) or failed.", n,
+			"reason", reason)
+	}
+	for _, p := range stats.Plans {
+		labels := []string{"row", p.Row.String(), "form", p.Form.String(), "kernel", p.Kernel.String(),
+			"convert", p.Convert.String()}
+		s.counter("plan_segments_total",
+			"Plan segments that ran, by what their rows were, their form, kernel and conversion.", p.Steps, labels...)
+		s.counter("plan_rows_total", "Rows carried by those segments.", p.Rows, labels...)
+	}
+}
+
+// tiers writes what the prefix cache keeps outside the device; nothing where it keeps nothing there.
+func (s *snapshot) tiers() {
+	t := &s.stats.Tiers
+	if len(t.Tiers) == 0 {
+		return
+	}
+	kind := "sampled"
+	if t.Identified {
+		kind = "all"
+	}
+	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device name the weights: by all "+
+		"bytes, or until those are read by a sample, while pages stay on this machine.", 1, "kind", kind)
+	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
+	s.counter("tier_no_memory_total", "Pages that were not copied from the device for want of host memory.", t.NoRoom)
+	for outcome, n := range map[string]int64{"restored": t.Restored, "missed": t.Missed, "slow": t.Slow} {
+		s.counter("tier_requests_total", "Sequences that looked for pages in tiers, by outcome: restored (some came), "+
+			"missed (none was held), slow (the rest was computed because pages came too slowly).", n,
+			"outcome", outcome)
+	}
+	s.add(prometheus.CounterValue, "tier_saved_seconds_total",
+		"Time that computing restored tokens would have taken beyond bringing them back.", t.Saved.Seconds())
+	s.add(prometheus.CounterValue, "tier_lost_seconds_total",
+		"Time that sequences waited for pages beyond what computing them would have taken.", t.Lost.Seconds())
+	for i := range t.Tiers {
+		c := &t.Tiers[i]
+		s.add(prometheus.GaugeValue, "tier_bytes", "Bytes of the pages that a tier holds; a shared store does not say.",
+			float64(c.Bytes), "tier", c.Tier)
+		s.add(prometheus.GaugeValue, "tier_pages", "Pages that a tier holds; a shared store does not say.",
+			float64(c.Pages), "tier", c.Tier)
+		for reason, n := range c.Stops {
+			s.counter("tier_stops_total", "Times that a tier did not hand over the next page of a prompt, by reason.",
+				n, "tier", c.Tier, "reason", reason)
+		}
+		s.counter("tier_hit_bytes_total", "Bytes of the pages that came back from a tier.", c.HitBytes, "tier", c.Tier)
+		s.add(prometheus.CounterValue, "tier_busy_seconds_total", "Time in which pages were read from a tier.",
+			c.Busy.Seconds(), "tier", c.Tier)
+		for event, n := range map[string]int64{"hit": c.Hits, "stored": c.Stored, "evicted": c.Evicted,
+			"dropped": c.Dropped, "damaged": c.Damaged, "failed": c.Failed} {
+			s.counter("tier_pages_total", "Pages by tier and event: hit (came back), stored, evicted (to make room), "+
+				"dropped (no time or room to keep it), damaged (held and of no use), failed (calls that failed).", n,
+				"tier", c.Tier, "event", event)
+		}
+	}
+}
