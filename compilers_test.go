@@ -104,9 +104,9 @@ func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 	e := start(t, Config{MaxRunning: 1, MaxQueue: 2})
 	ask := func(tenant string, tokens int) (*Stream, error) {
 		return e.Stream(t.Context(), Request{Prompt: "a", Tenant: tenant, MaxTokens: tokens, MinTokens: 1,
-			Format: Format{Kind: FormatSchema, Schema: []byte(`{"enum":["x","y"]}`)}})
+			Format: Format{Kind: FormatSchema, Schema: []byte(`{"type":"string","minLength":8000}`)}})
 	}
-	first, err := ask("a", 100)
+	first, err := ask("a", 8000) // it runs until it is closed below
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +127,7 @@ func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 		t.Errorf("a request that the core refuses: %v", err)
 	}
 	other.Close()
+	first.Close()
 	for range first.All() {
 	}
 	for range other.All() {

@@ -190,7 +190,7 @@ func (c *Config) Validate() error {
 			max(c.Ranks, len(c.GPUs))))
 	}
 	if c.Ranks > 1 && len(c.GPUs) > 0 {
-		errs = append(errs, fmt.Errorf("Ranks is %d and GPUs %v; give CPUs or GPUs", c.Ranks, c.GPUs))
+		errs = append(errs, fmt.Errorf("both Ranks %d and GPUs %v are given; give CPUs or GPUs", c.Ranks, c.GPUs))
 	}
 	if len(c.GPUs) > group.MaxRanks || slices.ContainsFunc(c.GPUs, func(n int) bool { return n < 0 }) {
 		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d numbers from 0 on", c.GPUs, group.MaxRanks))

@@ -4,7 +4,8 @@ package kernels
 func Cases() []Case {
 	var out []Case
 	for _, list := range [][]Case{productCases(), blockCases(), groupCases(), indexCases(), attendCases(),
-		cacheCases(), rowCases(), v4Cases()} {
+		cacheCases(), rowCases(), v4Cases(), v41Cases(),
+		linearCases()} {
 		out = append(out, list...)
 	}
 	return out

@@ -44,6 +44,11 @@ func (o *Op) reads(t kernel.Tensor) *Op {
 // equal compares bytes or numbers exactly.
 func equal(got, want kernel.Tensor) error { return near(got, want, 0) }
 
+// within compares outputs up to a part of the largest value.
+func within(tol float64) func(got, want kernel.Tensor) error {
+	return func(got, want kernel.Tensor) error { return near(got, want, tol) }
+}
+
 // sampled compares rows of an output with the reference, which computes each of them alone: alone(ref, row, out)
 // writes row to out.
 func sampled(out kernel.Tensor, tol float64,
