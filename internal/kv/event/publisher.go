@@ -15,7 +15,7 @@ import (
 )
 
 // ErrEndpoint is wrapped by errors about where to publish.
-var ErrEndpoint = errors.New("internal/kv/event: endpoint")
+var ErrEndpoint = errors.New("kv/event: endpoint")
 
 // Config says where events are published.
 type Config struct {
