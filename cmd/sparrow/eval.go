@@ -24,7 +24,7 @@ import (
 type evalFlags struct {
 	engineFlags
 	tasks, compare, url, key, perplexity    string
-	chunk                                   int
+	chunk, repeat                           int
 	limit, concurrency, maxTokens, failures int
 	timeout                                 time.Duration
 	asJSON                                  bool
@@ -51,6 +51,7 @@ Exit status 1 means that requests failed; wrong answers are a result, not a fail
   sparrow eval --tasks word*,tool --kv fp8 --json
   sparrow eval --compare dense,sparse,kv=fp8,kv=fp8-576 --tasks find_one_1024,word3,tool --limit 10
   sparrow eval --model v32-q4.gguf --perplexity wiki.test.raw
+  sparrow eval --url http://127.0.0.1:8080 --repeat 5 my-tasks.jsonl
   sparrow eval --url http://127.0.0.1:8080 my-tasks.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -63,6 +64,8 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: "+
 		"patterns such as word*,find_one_*; default all")
 	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
+	s.IntVar(&f.repeat, "repeat", 1, "how often all items are asked: from 2 on, the mean of each score and how far "+
+		"runs differ are printed")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
 	s.StringVar(&f.perplexity, "perplexity", "", "`FILE` with a text whose perplexity is measured instead of tasks; "+
 		"--limit is then the most chunks")
@@ -92,6 +95,10 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 		count{"max-tokens", f.maxTokens, 0}, count{"failures", f.failures, 0}); err != nil {
 		return err
 	}
+	if f.repeat < 1 || f.repeat > 1 && (f.compare != "" || f.perplexity != "") {
+		return fmt.Errorf("eval: --repeat is %d; want 1 or more, and neither --compare nor --perplexity beside more "+
+			"than 1", f.repeat)
+	}
 	if f.perplexity != "" {
 		return f.measurePerplexity(cmd, args)
 	}
@@ -104,8 +111,8 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case f.url != "":
-		r, err := f.askServer(cmd, tasks)
-		return f.finish(cmd.OutOrStdout(), r, err, r)
+		runs, err := f.askServer(cmd, tasks)
+		return f.finishRuns(cmd.OutOrStdout(), runs, err)
 	case f.compare != "":
 		c, failed := f.comparePlans(cmd, tasks)
 		if c == nil {
@@ -117,8 +124,8 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := f.askEngine(cmd, tasks, c, eval.Plan{Policy: c.Policy})
-	return f.finish(cmd.OutOrStdout(), r, err, r)
+	runs, err := f.askEngine(cmd, tasks, c, eval.Plan{Policy: c.Policy})
+	return f.finishRuns(cmd.OutOrStdout(), runs, err)
 }
 
 // measurePerplexity scores a text instead of tasks.
@@ -194,7 +201,7 @@ func loadFile(dir fs.FS, name string) ([]eval.Task, error) {
 }
 
 // askServer runs the tasks against --url.
-func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) (*eval.Report, error) {
+func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) ([]*eval.Report, error) {
 	r, err := eval.NewRemote(cmd.Context(),
 		eval.RemoteConfig{URL: f.url, Model: f.name, Key: f.key, Timeout: f.timeout})
 	if err != nil {
@@ -227,7 +234,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 			failed = unfinished(cmd.Context(), p, len(reports), len(plans), err)
 			break
 		}
-		reports = append(reports, r)
+		reports = append(reports, r...)
 	}
 	if len(reports) == 0 {
 		return nil, failed
@@ -266,8 +273,8 @@ func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) er
 }
 
 // askEngine runs the tasks on an engine of its own, as the plan says.
-func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (_ *eval.Report,
-	err error) {
+func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (
+	_ []*eval.Report, err error) {
 	c.Policy = p.Policy
 	if p.Kernels != "" {
 		c.Kernels = p.Kernels
@@ -297,25 +304,49 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	if p.Name != "" {
 		label = p.Name
 	}
-	r, err := f.ask(cmd, answers, tasks, label)
+	runs, err := f.ask(cmd, answers, tasks, label)
 	if err != nil {
 		return nil, err
 	}
-	r.Plan, r.About, r.Rows, r.Drafts = p.Name, p.About, eval.RowsOf(e), eval.DraftsOf(e)
-	r.By.Settings = f.settings(e.Info())
-	return r, nil
+	for _, r := range runs {
+		r.Plan, r.About, r.By.Settings = p.Name, p.About, f.settings(e.Info())
+	}
+	last := runs[len(runs)-1] // the engine counts rows and drafts of all runs
+	last.Rows, last.Drafts = eval.RowsOf(e), eval.DraftsOf(e)
+	return runs, nil
 }
 
-// ask runs the tasks with a bar on standard error.
-func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) (*eval.Report, error) {
+// ask runs the tasks as often as --repeat says, with a bar on standard error.
+func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) ([]*eval.Report, error) {
 	bar := newProgress(cmd.ErrOrStderr(), label)
 	defer bar.end()
-	return eval.Run(cmd.Context(), r, tasks, eval.Options{
-		Concurrency: f.concurrency, Limit: f.limit, MaxTokens: f.maxTokens, Failures: f.failures,
-		OnItem: func(p eval.Progress) {
-			bar.set(int64(p.Done), int64(p.Items), fmt.Sprintf("%s, %d right, %d wrong", p.Task, p.Exact, p.Wrong))
-		},
-	})
+	var runs []*eval.Report
+	for i := range f.repeat {
+		report, err := eval.Run(cmd.Context(), r, tasks, eval.Options{
+			Concurrency: f.concurrency, Limit: f.limit, MaxTokens: f.maxTokens, Failures: f.failures,
+			OnItem: func(p eval.Progress) {
+				bar.set(int64(i*p.Items+p.Done), int64(f.repeat*p.Items),
+					fmt.Sprintf("%s, %d right, %d wrong", p.Task, p.Exact, p.Wrong))
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, report)
+	}
+	return runs, nil
+}
+
+// finishRuns prints one run, or how several differ.
+func (f *evalFlags) finishRuns(w io.Writer, runs []*eval.Report, err error) error {
+	if err != nil {
+		return err
+	}
+	if len(runs) == 1 {
+		return f.finish(w, runs[0], nil, runs...)
+	}
+	r, err := eval.Repeated(runs)
+	return f.finish(w, r, err, runs...)
 }
 
 // finish prints a result; failed requests are the command's failure.
