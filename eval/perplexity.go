@@ -45,7 +45,8 @@ func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chun
 		total = min(total, limit)
 	}
 	if total == 0 {
-		return nil, fmt.Errorf("eval: perplexity: the text has %d tokens; want a chunk of %d at least", len(ids), chunk)
+		return nil, fmt.Errorf("eval: perplexity: the text has %d tokens; want at least one chunk of %d: take a "+
+			"longer text or smaller chunks", len(ids), chunk)
 	}
 	var sum, squares float64
 	for ; p.Chunks < total; p.Chunks++ {

@@ -128,7 +128,7 @@ func (s *service) checkModel(name string) error {
 	}
 	if name != s.info.Name && !slices.ContainsFunc(s.options.Aliases, isAlias) {
 		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
-			s.info.Name)
+			append([]string{s.info.Name}, s.options.Aliases...))
 	}
 	return nil
 }

@@ -256,7 +256,7 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	if err != nil {
 		return err
 	}
-	if p.Speculation, err = f.speculation(); err != nil {
+	if p.Speculation, err = f.speculation(&q.Model); err != nil {
 		return err
 	}
 	if err := p.V4SparsePrefill.UnmarshalText([]byte(f.v4Prefill)); err != nil {
@@ -301,8 +301,8 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 }
 
 // speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a
-// flag nothing is drafted, and auto shows the longest chain.
-func (f *explainFlags) speculation() (plan.Speculation, error) {
+// flag nothing is drafted, and auto shows the longest chain that the model drafts, if it drafts at all.
+func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	s, err := f.drafts()
 	switch {
 	case err != nil:
@@ -315,7 +315,15 @@ func (f *explainFlags) speculation() (plan.Speculation, error) {
 	case f.draft == "" || s.Drafts() == 0:
 		return plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}, nil
 	}
-	return plan.Speculation{Tokens: s.Drafts() + 1, Branches: f.draftBranches}, nil
+	n := s.Drafts()
+	switch {
+	case s.IsFixed():
+	case m.NextN == 0:
+		return plan.Speculation{Branches: f.draftBranches}, nil
+	case m.Block > 0:
+		n = m.Block
+	}
+	return plan.Speculation{Tokens: n + 1, Branches: f.draftBranches}, nil
 }
 
 // described is the config of a folder, which may have no weights yet, of a GGUF file, or of the built-in model.

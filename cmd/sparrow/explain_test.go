@@ -551,3 +551,20 @@ func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// Auto is the longest chain that the model drafts: a block of its stages, nothing where it has none; what a GPU refuses
+// to draft with, explain refuses too.
+func TestExplainDraftsAsModelsDo(t *testing.T) {
+	for args, want := range map[string]string{
+		"--family v4-flash-0731 --draft auto":           "up to 5 drafts by 3 stages",
+		"--family v4-flash-0731 --draft 6":              "ask for at most --draft 5",
+		"--family v4-flash-0731 --draft auto --hw h200": "ask for --draft off",
+		"--family deepseek_v32 --draft auto":            "up to 7 drafts by layer 61",
+		"--family v4.1 --draft auto":                    "plan ",
+	} {
+		_, stdout, stderr := invoke(append([]string{"explain", "--batch", "decode:300"}, strings.Fields(args)...)...)
+		if !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s: no %q in:\n%s%s", args, want, stdout, stderr)
+		}
+	}
+}

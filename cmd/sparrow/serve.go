@@ -302,6 +302,9 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	if c.Model.Dense() {
 		keys = "every key of each query"
 	}
+	if n := c.Model.PoolTokens(); n > 0 {
+		keys = fmt.Sprintf("top %d pools of %d tokens of each query", c.Model.K, n)
+	}
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; %s; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), keys, i.Kernels)
 	fmt.Fprintf(w, "device   %s\n", strings.Join(append([]string{deviceText(i)}, d.arithmetic(i)...), "; "))
@@ -382,11 +385,18 @@ func draftText(i sparrow.Info) string {
 	case i.Drafts == 0:
 		return "none: " + i.NoDrafts
 	case i.Draft.IsFixed():
-		return fmt.Sprintf("%d tokens at a time by layer %d, verified together", i.Drafts, i.Config.Model.Layers)
+		return fmt.Sprintf("%d tokens at a time by %s, verified together", i.Drafts, drafter(&i.Config.Model))
 	}
-	return fmt.Sprintf(
-		"auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts,
-		i.Config.Model.Layers)
+	return fmt.Sprintf("auto: up to %d tokens at a time by %s, verified together, as long as that pays for a request",
+		i.Drafts, drafter(&i.Config.Model))
+}
+
+// drafter names the part of a model that drafts.
+func drafter(m *plan.Model) string {
+	if m.Block > 0 {
+		return fmt.Sprintf("%d stages, in blocks of %d", m.NextN, m.Block)
+	}
+	return fmt.Sprintf("layer %d", m.Layers)
 }
 
 func denseText(i sparrow.Info) string {
