@@ -31,13 +31,16 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 
 // model answers GET /v1/models/{id}.
 func (s openaiAPI) model(w http.ResponseWriter, r *http.Request) error {
-	if err := s.checkModel(strings.TrimPrefix(r.URL.Path, modelPrefix)); err != nil {
+	name := strings.TrimPrefix(r.URL.Path, modelPrefix)
+	if err := s.checkModel(name); err != nil {
 		return err
 	}
 	if r.Header.Get(anthropicVersion) != "" {
 		return s.respond(w, http.StatusOK, anthropicModel(&s.info))
 	}
-	return s.respond(w, http.StatusOK, openaiModel(&s.info))
+	m := openaiModel(&s.info)
+	m.ID = name // an alias is found under its own name, as in the list
+	return s.respond(w, http.StatusOK, m)
 }
 
 func openaiModel(i *sparrow.Info) openai.Model {

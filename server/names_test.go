@@ -31,11 +31,16 @@ func TestAliases(t *testing.T) {
 			t.Errorf("%s %s: status %d: %s", c.path, c.name, got.status, got.body)
 		}
 	}
+	if got := post(t, hs.URL+responsesPath, `{"input":"x","model":"gpt-4o","tools":[{"type":"custom","name":"sh"}],
+		"tool_choice":{"type":"custom","name":"sh"}}`); !strings.Contains(got.body, `"tool_choice":{"type":"custom"`) {
+		t.Errorf("the choice of a custom tool is repeated as %s", got.body)
+	}
 	if got := get(t, hs.URL+"/v1/models"); !strings.Contains(got.body, `"id":"gpt-4o"`) ||
 		strings.Contains(got.body, "claude") {
 		t.Errorf("the list is %s", got.body)
 	}
-	if got := get(t, hs.URL+"/v1/models/claude-x"); got.status != 200 {
+	if got := get(t, hs.URL+"/v1/models/claude-x"); got.status != 200 ||
+		!strings.Contains(got.body, `"id":"claude-x"`) {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 	for _, bad := range []string{"", "[x"} {

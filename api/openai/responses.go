@@ -68,10 +68,14 @@ func (c ResponseChoice) MarshalJSON() ([]byte, error) {
 	if c.Mode != ChoiceFunction {
 		return wire.Marshal(c.Mode)
 	}
+	kind := typeFunction
+	if c.Custom {
+		kind = TypeCustom
+	}
 	return wire.Marshal(struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
-	}{typeFunction, c.Name})
+	}{kind, c.Name})
 }
 
 // ResponseUsage counts the tokens of a response.

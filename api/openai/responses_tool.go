@@ -154,7 +154,8 @@ func readResponseChoice(c *wire.Reader) *ToolChoice {
 				`an object must be {"type": "function" or "custom", "name": ...}, and its type is %q`,
 				jsonscan.Clip(named.kind))
 		}
-		return &ToolChoice{Mode: ChoiceFunction, Name: FlatName(named.namespace, named.name)}
+		return &ToolChoice{Mode: ChoiceFunction, Name: FlatName(named.namespace, named.name),
+			Custom: named.kind == TypeCustom}
 	}
 	c.WrongShape("none, auto, required or an object that names a tool")
 	return nil

@@ -160,6 +160,8 @@ const (
 type ToolChoice struct {
 	Mode string
 	Name string // the function, when Mode is ChoiceFunction
+	// Custom says that Name is that of a custom tool; a response repeats the choice in its own words.
+	Custom bool
 }
 
 // MarshalJSON writes the mode as a string, or the object that names a function.
