@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/model/synth"
 )
 
-// Sizes of the sessions below. docs/benchmarks.md has those of a whole day: 150 turns up to 200,000 tokens.
+// Sizes of the sessions below. Those of a whole day are 150 turns up to 200,000 tokens; they take long on two cores.
 var (
 	sessionTurns  = flag.Int("session-turns", 6, "turns of a session")
 	sessionTokens = flag.Int("session-tokens", 2400, "tokens that a session grows to")
