@@ -160,7 +160,7 @@ const (
 type ToolChoice struct {
 	Mode string
 	Name string // the function, when Mode is ChoiceFunction
-	// Custom says that Name is that of a custom tool; a response repeats the choice in its own words.
+	// Custom reports that Name is a custom tool: a response repeats the choice with the type custom.
 	Custom bool
 }
 

@@ -1,6 +1,11 @@
 package model
 
-import "sparrow/plan"
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/plan"
+)
 
 // Stateful is a model that keeps a state of every sequence beside its pages, such as the open groups of a compressor.
 // The state is an input of every step of the sequence, nil for requests that are padding; a step that succeeds advances
@@ -51,4 +56,25 @@ type Snapshotted interface {
 	Windowed
 	// SnapshotSpacing is how many pages apart snapshots inside a sequence are worth keeping.
 	SnapshotSpacing() int
+}
+
+// StatesOf appends the states of a batch's sequences to list. find gives that of a sequence, checked, and the zero
+// value for padding. Every sequence must have a state of its own.
+func StatesOf[S comparable](list []S, in *Input, find func(given State, sequence int) (S, error)) ([]S, error) {
+	if len(in.States) != len(in.Tokens) {
+		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
+			len(in.Tokens))
+	}
+	var none S
+	for r, given := range in.States {
+		s, err := find(given, r)
+		if err != nil {
+			return nil, err
+		}
+		if s != none && slices.Contains(list, s) {
+			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }

@@ -2,7 +2,6 @@ package next
 
 import (
 	"fmt"
-	"slices"
 
 	"sparrow/internal/attn/hybrid"
 	"sparrow/internal/model"
@@ -67,28 +66,13 @@ func (m *Model) stateOf(given model.State, in *model.Input, sequence int) (*hybr
 
 // statesOf finds the states of a batch; in a pass of the target each must end where its sequence continues.
 func (m *Model) statesOf(list []*hybrid.State, in *model.Input, target bool) ([]*hybrid.State, error) {
-	if len(in.States) != len(in.Tokens) {
-		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
-			len(in.Tokens))
-	}
-	for r, given := range in.States {
-		s, err := m.stateOf(given, in, r)
-		if err == nil && s == nil {
-			list = append(list, nil)
-			continue
+	return model.StatesOf(list, in, func(given model.State, sequence int) (*hybrid.State, error) {
+		s, err := m.stateOf(given, in, sequence)
+		if err == nil && s != nil && target {
+			err = s.Check(sequence, in.Batch.Batch.FirstPosition(in.Config, sequence))
 		}
-		if err == nil && target {
-			err = s.Check(r, in.Batch.Batch.FirstPosition(in.Config, r))
-		}
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(list, s) {
-			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
-		}
-		list = append(list, s)
-	}
-	return list, nil
+		return s, err
+	})
 }
 
 // Commit advances every state of a batch: its sequence's rows are computed and stored.

@@ -2,7 +2,6 @@ package v41
 
 import (
 	"fmt"
-	"slices"
 
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model"
@@ -71,28 +70,13 @@ func (m *Model) stateOf(given model.State, in *model.Input, sequence int) (*dual
 
 // statesOf checks the states of a batch: each must end where its sequence continues.
 func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, error) {
-	if len(in.States) != len(in.Tokens) {
-		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
-			len(in.Tokens))
-	}
-	for r, given := range in.States {
-		s, err := m.stateOf(given, in, r)
-		if err == nil && s == nil {
-			list = append(list, nil)
-			continue
+	return model.StatesOf(list, in, func(given model.State, sequence int) (*dual.State, error) {
+		s, err := m.stateOf(given, in, sequence)
+		if err == nil && s != nil {
+			err = s.Check(sequence, in.Batch.Batch.FirstPosition(in.Config, sequence))
 		}
-		if err == nil {
-			err = s.Check(r, in.Batch.Batch.FirstPosition(in.Config, r))
-		}
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(list, s) {
-			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
-		}
-		list = append(list, s)
-	}
-	return list, nil
+		return s, err
+	})
 }
 
 // Commit advances every state of a batch: its sequence's rows are computed and stored.
