@@ -36,8 +36,10 @@ type fake struct {
 	sight int      // tokens a row of a window sees
 	seen  []uint64 // [window pages*size]
 	goals map[*Sequence]int
-	order []*Sequence        // first admissions
-	short map[*Sequence]bool // prompts that may overtake longer ones
+	order []*Sequence // first admissions
+	// loose are prompts whose place in the order is not checked: short ones overtake others, and those that want rows of
+	// logits never come apart, so that newcomers overtake them.
+	loose map[*Sequence]bool
 	steps int
 	apart bool                  // the latest step was of newcomers alone
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
@@ -74,7 +76,7 @@ func newRanked(ranks, pages, size int, w kv.Window, l Limits) (*fake, error) {
 	s, err := New(pools, l)
 	return &fake{pool: pools[0], pools: pools, sched: s, size: size, slots: make([]uint64, ranks*pages*size),
 		sight: w.Tokens, seen: make([]uint64, ranks*w.Pages*size), goals: map[*Sequence]int{},
-		short:  map[*Sequence]bool{},
+		loose:  map[*Sequence]bool{},
 		scored: map[*Sequence]int{}, recorded: map[*Sequence]int{}}, err
 }
 
@@ -90,7 +92,7 @@ func (f *fake) check() error {
 
 // add submits a sequence that ends when it has goal tokens.
 func (f *fake) add(q *Sequence, goal int) error {
-	f.goals[q], f.short[q] = goal, f.sched.next.short(len(q.Tokens))
+	f.goals[q], f.loose[q] = goal, f.sched.next.short(len(q.Tokens)) || q.Logits > 1
 	return f.sched.Add(q)
 }
 

@@ -194,11 +194,11 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 }
 
 // checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common
-// prompt or for rows that a batch may record, and for short ones.
+// prompt, or for rows that a batch may record or write logits of, and for short ones.
 func checkOrder(t *rapid.T, f *fake) {
 	latest := int64(0)
 	for _, q := range f.order {
-		if q.After != nil || !free(q) || f.short[q] {
+		if q.After != nil || !free(q) || f.loose[q] {
 			continue
 		}
 		if q.age < latest {
