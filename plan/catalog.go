@@ -164,7 +164,11 @@ func (e *Entry) against(d *Demand) []Objection {
 		add(E16, "its build for %s is missing", d.Hardware.Arch)
 	}
 	if family && d.KV != DTypeUnset && firstLayout(e.readable(d.Phase)&d.Model.layouts(), d.KV) == LayoutNone {
-		add(E03, "it cannot read %s rows in %s", d.KV, d.Phase)
+		rows := d.KV.String() + " rows"
+		if l := firstLayout(d.Model.layouts(), d.KV); l != LayoutNone {
+			rows = "rows of the layout " + l.String()
+		}
+		add(E03, "it cannot read %s in %s", rows, d.Phase)
 	}
 	// V4 pads its selection to the width the kernel wants.
 	if e.TopK != nil && !d.Model.V4() && !d.Model.Dense() {

@@ -349,7 +349,7 @@ func releasedModels() []released {
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 61, NextN: 3, Block: 5, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
-		{[]string{"deepseek_v41", "deepseek-v4.1-flash", "v4.1"},
+		{[]string{"deepseek_v41", "deepseek-v4.1-flash", "v4.1", "v41"},
 			Model{Family: DeepSeekV41, Heads: 64, K: 512, IndexHeads: 32, QKDim: 512, VDim: 512,
 				Layers: 40, Context: 1048576, Window: 128, GroupHeads: 8,
 				Ratios: slices.Concat([]int{0, 0}, slices.Repeat([]int{2}, 18), slices.Repeat([]int{1}, 20)),

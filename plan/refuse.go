@@ -189,9 +189,11 @@ func (c *Chooser) flags(p Pair) string {
 	return fmt.Sprintf("--kv %s --prefill %s --decode %s", name, p.Prefill, p.Decode)
 }
 
-// NothingFits lists every kernel with its reason.
+// NothingFits lists every kernel with its reason. Its text names those of the family alone, where there are any.
 func (c *Chooser) NothingFits() error {
 	e := &Error{Code: E01, Asked: fmt.Sprintf("%s on %s with kv %s", c.Model.Family, c.Hardware.Arch, c.kvName())}
+	ofFamily := func(k Entry) bool { return k.family(c.Model) }
+	all := !slices.ContainsFunc(c.Entries, ofFamily)
 	var tried []string
 	for i := range c.Entries {
 		k := &c.Entries[i]
@@ -207,14 +209,35 @@ func (c *Chooser) NothingFits() error {
 			continue
 		}
 		e.Tried = append(e.Tried, Rejection{k.Kernel, phase, against[0].Code, joinObjections(against)})
-		tried = append(tried, fmt.Sprintf("%s (%s)", k.Kernel, joinObjections(against)))
+		if all || ofFamily(*k) {
+			tried = append(tried, fmt.Sprintf("%s (%s)", k.Kernel, joinObjections(against)))
+		}
 	}
 	e.Supported = "none of the kernels tried: " + strings.Join(tried, ", ")
-	e.Try = "--hw cpu or --hw sm90, or --catalog public to see what other engines have"
+	e.Try = strings.Join(c.elsewhere(), " or ")
+	if c.Name == CatalogSparrow && !ours.Has(c.Hardware.Arch) {
+		e.Try += ", or --catalog public to see what other engines have"
+	}
 	if k := c.byName(); k != KernelNone {
 		e.Try = fmt.Sprintf("--prefill %s --decode %s", k, k)
 	}
 	return e
+}
+
+// elsewhere lists flags for the architectures, other than the one asked for, on which kernels of the catalogue serve
+// both phases of the model.
+func (c *Chooser) elsewhere() (flags []string) {
+	for _, hw := range presets {
+		fits := func(p Phase) bool {
+			return slices.ContainsFunc(c.Entries, func(e Entry) bool {
+				return len(e.against(&Demand{Hardware: &hw, Model: c.Model, Phase: p})) == 0
+			})
+		}
+		if hw.Arch != c.Hardware.Arch && fits(PhasePrefill) && fits(PhaseDecode) {
+			flags = append(flags, "--hw "+hw.Arch.String())
+		}
+	}
+	return flags
 }
 
 func (c *Chooser) kvName() string {

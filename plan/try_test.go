@@ -71,3 +71,41 @@ func TestEverySuggestionWorks(t *testing.T) {
 		t.Errorf("%d suggestions tried, %d configurations accepted: the walk is too small", tried, accepted)
 	}
 }
+
+// Every released model runs on a CPU; where a GPU refuses one, the refusal names hardware that accepts the model and is
+// not the one that was asked for.
+func TestSuggestedHardwareWorks(t *testing.T) {
+	for _, name := range UsualModelNames() {
+		for _, arch := range []string{"cpu", "sm90", "sm100"} {
+			s := newSetup(t, arch, family(t, name))
+			_, _, err := Resolve(s.hw, s.model, s.policy)
+			var e *Error
+			if err == nil || !errors.As(err, &e) || !errors.Is(err, E01) {
+				if err != nil || arch == "sm100" {
+					t.Errorf("%s on %s: %v", name, arch, err)
+				}
+				continue
+			}
+			flags, _, _ := strings.Cut(e.Try, ",")
+			if flags == "" || strings.Contains(e.Try, "--hw "+arch+" ") || strings.HasSuffix(e.Try, "--hw "+arch) {
+				t.Errorf("%s on %s: %q is suggested", name, arch, e.Try)
+			}
+			for _, flag := range strings.Split(flags, " or ") {
+				s := newSetup(t, strings.TrimPrefix(flag, "--hw "), family(t, name))
+				if _, _, err := Resolve(s.hw, s.model, s.policy); err != nil {
+					t.Errorf("%s on %s suggests %s, which says %v", name, arch, flag, err)
+				}
+			}
+		}
+	}
+}
+
+// A kernel that cannot read a model's rows names their layout.
+func TestARefusalNamesTheLayout(t *testing.T) {
+	s := newSetup(t, "cpu", family(t, "v41"))
+	against := sparrowCatalogue.Entry(V4Flat).against(&Demand{Hardware: &s.hw, Model: &s.model, KV: FP8E4M3,
+		Phase: PhasePrefill})
+	if text := joinObjections(against); text != "it cannot read rows of the layout v41-288 in prefill" {
+		t.Error(text)
+	}
+}

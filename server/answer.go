@@ -103,9 +103,9 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 	return e.flush()
 }
 
-// head is what a response begins with.
-func (s *service) head(id, object string) openai.Head {
-	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: s.info.Name,
+// head is what a response begins with; model is the name in the request, which may be an alias.
+func (s *service) head(id, object, model string) openai.Head {
+	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: model,
 		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
 }
 

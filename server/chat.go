@@ -35,7 +35,7 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 	}
 	shape := chatShape{
 		rollout: roll,
-		head:    s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
+		head:    s.head("chatcmpl-"+x.id, openai.ObjectChat, req.Model), usage: req.WantsUsage(), n: req.Choices(),
 		continuous: req.WantsContinuousUsage(),
 		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
 		inputs: &inputs{tools: newToolbox(req.Tools)}, functions: req.Functions,

@@ -41,7 +41,7 @@ func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	if shape.rollout, err = s.rollout(&req.Options, ask); err != nil {
 		return err
 	}
-	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
+	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion, req.Model), req.WantsUsage()
 	shape.continuous = req.WantsContinuousUsage()
 	switch {
 	case req.NewTokens() == 0 && ask[0].Score == nil:

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"sparrow/api/openai"
@@ -48,6 +49,15 @@ func TestEffortWords(t *testing.T) {
 					t.Errorf("%s, %s, %s: status %d, %s %q, want %q: %s", m.name, i.name, word, got.status,
 						effortHeader, got.header.Get(effortHeader), told, got.body)
 					continue
+				}
+				if i.name == "responses" {
+					repeated := fmt.Sprintf(`"reasoning":{"effort":%q`, used)
+					if used == effortOn {
+						repeated = `"reasoning":{"effort":null`
+					}
+					if !strings.Contains(got.body, repeated) {
+						t.Errorf("%s, %s: the response has no %s: %s", m.name, word, repeated, got.body)
+					}
 				}
 				c := e.last(t).Chat
 				level := used

@@ -41,7 +41,7 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 	ask := []sparrow.Request{chatRequest(turnChat, s.origin(x, x.id))}
 	to := &messageAnswer{
 		limit: *req.MaxTokens, omit: req.Omit,
-		response: anthropic.NewResponse("msg_"+rand.Text(), s.info.Name),
+		response: anthropic.NewResponse("msg_"+rand.Text(), req.Model),
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
 	}
 	if to.limit == 0 {

@@ -30,6 +30,10 @@ func TestAliases(t *testing.T) {
 		if got.status != c.status {
 			t.Errorf("%s %s: status %d: %s", c.path, c.name, got.status, got.body)
 		}
+		if want := `"model":"` + c.name + `"`; c.status == 200 && !strings.HasSuffix(c.path, "/count_tokens") &&
+			!strings.Contains(got.body, want) {
+			t.Errorf("%s: the answer does not name the model as the request does, %s: %s", c.path, want, got.body)
+		}
 	}
 	if got := post(t, hs.URL+responsesPath, `{"input":"x","model":"gpt-4o","tools":[{"type":"custom","name":"sh"}],
 		"tool_choice":{"type":"custom","name":"sh"}}`); !strings.Contains(got.body, `"tool_choice":{"type":"custom"`) {

@@ -32,7 +32,7 @@ func (s openaiAPI) score(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	x := exchangeOf(r)
-	to.head = s.head("score-"+x.id, openai.ObjectScore)
+	to.head = s.head("score-"+x.id, openai.ObjectScore, req.Model)
 	ask := to.given.Request(to.columns.alternatives)
 	ask.ID, ask.Tenant, ask.Salt, ask.Source, ask.Flow = x.id, x.tenant, req.CacheSalt, x.source, x.flow
 	return s.collect(w, r, []sparrow.Request{ask}, to, to.response)

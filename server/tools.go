@@ -2,7 +2,9 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -37,6 +39,9 @@ func inputPattern(f *openai.ToolFormat) string {
 	case f == nil || f.Type != openai.ToolGrammar:
 		return ""
 	case f.Syntax == openai.SyntaxRegexp:
+		if !enforceable(f.Definition) {
+			return ""
+		}
 		return f.Definition
 	}
 	pattern, err := grammar.LarkPattern(f.Definition)
@@ -44,6 +49,16 @@ func inputPattern(f *openai.ToolFormat) string {
 		return ""
 	}
 	return pattern
+}
+
+// enforceable reports whether a mask can follow a regular expression: not one with lookahead or backreferences. The
+// escape \u is ECMA-262's, which package grammar translates.
+func enforceable(pattern string) bool {
+	var e *syntax.Error
+	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
+		return true
+	}
+	return e.Code == syntax.ErrInvalidEscape && strings.HasPrefix(e.Expr, `\u`)
 }
 
 // toolOf is a tool as the model is shown it. A custom tool is a function with one argument, its input, whose

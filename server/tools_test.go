@@ -54,6 +54,26 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	}
 }
 
+// A pattern with lookahead is shown to the model and not enforced, which a header says; a broken one is refused.
+func TestPatternsOfCustomTools(t *testing.T) {
+	e := newFake(saying("x"))
+	_, hs := start(t, e, Options{})
+	for _, c := range []struct {
+		pattern, ignored string
+		status           int
+	}{{`a+`, "", 200}, {`\\u0061+`, "", 200}, {`(?=a)b`, "tools[].format", 200}, {`(a)\\1`, "tools[].format", 200},
+		{`(a`, "", 400}, {`*a`, "", 400}} {
+		got := post(t, hs.URL+responsesPath, asked+`,"tools":[{"type":"custom","name":"f","format":{"type":"grammar",
+			"syntax":"regex","definition":"`+c.pattern+`"}}]}`)
+		if got.status != c.status || got.header.Get(ignoredHeader) != c.ignored {
+			t.Errorf("%s: status %d, ignored %q: %s", c.pattern, got.status, got.header.Get(ignoredHeader), got.body)
+		}
+		if c.status == 200 && (len(e.last(t).Chat.Tools[0].Enforced) > 0) != (c.ignored == "") {
+			t.Errorf("%s: the input is held to %s", c.pattern, e.last(t).Chat.Tools[0].Enforced)
+		}
+	}
+}
+
 // called is a reply with a call of each kind of tool.
 func called() []sparrow.Event {
 	call := func(i int, id, name, arguments string) chat.Delta {

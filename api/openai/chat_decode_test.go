@@ -316,6 +316,9 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"a custom tool with another grammar", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
 			`"format":{"type":"grammar","grammar":{"syntax":"yacc","definition":"x"}}}}]`), "tools[0].format.syntax",
 			"unsupported_value", "use lark or regex"},
+		{"a custom tool with a broken pattern", chatWith(`"tools":[{"type":"custom","custom":{"name":"f",` +
+			`"format":{"type":"grammar","grammar":{"syntax":"regex","definition":"[a-z"}}}}]`),
+			"tools[0].format.definition", "invalid_value", `missing closing ]: "[a-z"`},
 		{"a demanded tool of a provider", chatWith(`"tools":[{"type":"web_search"}],"tool_choice":"required"`),
 			"tool_choice", "unsupported_value", "only a provider can run web_search"},
 		{"a tool without a name", chatWith(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name",
@@ -336,7 +339,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"a choice without a name", chatWith(`"tools":[` + weatherTool + `],"tool_choice":{"type":"function"}`),
 			"tool_choice.function.name", "missing_required_parameter", "required"},
 		{"allowed tools", chatWith(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`),
-			"tool_choice.allowed_tools", "unsupported_parameter", "only the tools"},
+			"tool_choice", "unsupported_value", "only the tools"},
 		{"a format without a type", chatWith(`"response_format":{}`), "response_format.type",
 			"missing_required_parameter", "json_schema"},
 		{"an unknown format", chatWith(`"response_format":{"type":"xml"}`), "response_format.type", "unsupported_value",
@@ -361,6 +364,18 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 			chatWith(`"chat_template_kwargs":{"thinking":true},"reasoning_effort":"none"`), "reasoning_effort",
 			"invalid_value", "contradicts chat_template_kwargs.thinking"},
 	})
+}
+
+// A choice of a type that is refused is refused once: nothing is said about the name that it does not have.
+func TestAChoiceIsRefusedOnce(t *testing.T) {
+	for _, choice := range []string{`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`,
+		`{"type":"web_search"}`, `{"type":"x"}`} {
+		_, err := strictChat([]byte(chatWith(`"tools":[` + weatherTool + `],"tool_choice":` + choice)))
+		if err == nil || err.Param != "tool_choice" || strings.Contains(err.Message, "required; ") ||
+			strings.Contains(err.Message, "function.name") {
+			t.Errorf("%s: %v", choice, err)
+		}
+	}
 }
 
 func TestCountsAreLimited(t *testing.T) {

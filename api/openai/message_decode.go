@@ -155,10 +155,15 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 		switch {
 		case Hosted(named.kind):
 			refuseHosted(c, named.kind)
+			return nil
+		case named.kind == typeAllowed:
+			refuseAllowed(c)
+			return nil
 		case named.kind != typeFunction && named.kind != TypeCustom:
 			c.Problem(wire.CodeUnsupportedValue,
 				`an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`,
 				jsonscan.Clip(named.kind))
+			return nil
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
 	}
@@ -173,12 +178,21 @@ func refuseHosted(c *wire.Reader, kind string) {
 			"type function or custom", kind)
 }
 
+// typeAllowed is the type of a choice among several tools.
+const typeAllowed = "allowed_tools"
+
+// refuseAllowed is for a choice among several tools.
+func refuseAllowed(c *wire.Reader) {
+	c.Problem(wire.CodeUnsupportedValue, "a choice of the type %s is not supported; send only the tools that are "+
+		"allowed, with the tool_choice auto or required", typeAllowed)
+}
+
 type namedChoice struct{ kind, name, namespace string }
 
 var namedChoiceFields = wire.Fields[namedChoice]{
 	"type":          wire.TextField(func(n *namedChoice) *string { return &n.kind }),
 	"function":      {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
-	"allowed_tools": wire.Refuse[namedChoice]("send only the tools that are allowed"),
+	"allowed_tools": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // its type is refused
 	"custom":        {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
 }
 

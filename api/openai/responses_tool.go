@@ -149,10 +149,15 @@ func readResponseChoice(c *wire.Reader) *ToolChoice {
 		switch {
 		case Hosted(named.kind):
 			refuseHosted(c, named.kind)
+			return nil
+		case named.kind == typeAllowed:
+			refuseAllowed(c)
+			return nil
 		case named.kind != typeFunction && named.kind != TypeCustom:
 			c.Problem(wire.CodeUnsupportedValue,
 				`an object must be {"type": "function" or "custom", "name": ...}, and its type is %q`,
 				jsonscan.Clip(named.kind))
+			return nil
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: FlatName(named.namespace, named.name),
 			Custom: named.kind == TypeCustom}

@@ -2,7 +2,9 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -145,7 +147,26 @@ func (f *ToolFormat) check(p *wire.Problems, at string) {
 			SyntaxLark, SyntaxRegexp)
 	case f.Definition == "":
 		p.AddNew(wire.CodeMissing, at+".definition", "required with type %s", ToolGrammar)
+	case f.Syntax == SyntaxRegexp:
+		if err := brokenPattern(f.Definition); err != nil {
+			p.AddNew(wire.CodeInvalidValue, at+".definition", "not a regular expression: %v", err)
+		}
 	}
+}
+
+// brokenPattern is what no notation of regular expressions accepts. Constructs that only some have, such as lookahead
+// and backreferences, are not broken: they cannot be enforced, which the response's header says.
+func brokenPattern(pattern string) error {
+	var e *syntax.Error
+	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
+		return nil
+	}
+	switch e.Code {
+	case syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingBracket, syntax.ErrTrailingBackslash,
+		syntax.ErrMissingRepeatArgument, syntax.ErrInvalidCharRange, syntax.ErrInvalidUTF8:
+		return fmt.Errorf("%s: %.100q", e.Code, e.Expr)
+	}
+	return nil
 }
 
 // The modes of a tool choice.

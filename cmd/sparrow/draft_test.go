@@ -13,7 +13,8 @@ func TestDraftFlag(t *testing.T) {
 		out  []string // of the output, where it works
 		err  []string // of the error, where it does not
 	}{
-		{"a number that is too large", []string{"run", "--draft", "8", "Goodbye"}, nil, []string{"--draft", "1 to 7"}},
+		{"a number that is too large", []string{"run", "--draft", "8", "Goodbye"}, nil,
+			[]string{"--draft", "1 to 7", "DSpark head at most its block, which is 5"}},
 		{"a word that is none", []string{"serve", "--draft", "often"}, nil, []string{"--draft", "often", "auto, off"}},
 		{"a checkpoint without the layer", []string{"run", "--model", tiny, "--draft", "2", "--raw", "x"}, nil,
 			[]string{"E15", "model.layers.3.eh_proj.weight", "model.layers.3.enorm.weight"}},

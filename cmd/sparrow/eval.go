@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -138,6 +140,9 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	if err != nil {
 		return fmt.Errorf("eval: --perplexity: %w", err)
 	}
+	if err := checkText(text); err != nil {
+		return fmt.Errorf("eval: --perplexity %s: %w", f.perplexity, err)
+	}
 	e, err := f.open(cmd, nil)
 	if err != nil {
 		return err
@@ -155,6 +160,22 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	}
 	p.File = f.perplexity
 	return f.finish(cmd.OutOrStdout(), p, nil)
+}
+
+// checkText refuses a file that is not text: tokens of it would be scored, and the figure would mean nothing.
+func checkText(data []byte) error {
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return fmt.Errorf("byte %d is 0, so this is not text; want a file of UTF-8 text", i)
+	}
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 {
+			return fmt.Errorf("byte %d, %#02x, is not UTF-8; want a file of UTF-8 text (iconv converts other "+
+				"encodings)", i, data[i])
+		}
+		i += n
+	}
+	return nil
 }
 
 // placed refuses flags that would be without effect: those of an engine where a server answers, and the other way

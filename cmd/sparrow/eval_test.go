@@ -164,3 +164,18 @@ func TestEvalRefusals(t *testing.T) {
 		t.Errorf("the help names no plans:\n%s", help)
 	}
 }
+
+func TestPerplexityWantsText(t *testing.T) {
+	for text, want := range map[string]string{"a\x00b": "byte 1 is 0", "a\xffb": "byte 1, 0xff, is not UTF-8"} {
+		file := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, stderr := invoke("eval", "--perplexity", file); status != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("status %d, no %q in %s", status, want, stderr)
+		}
+	}
+	if err := checkText([]byte("é\ufffd")); err != nil {
+		t.Error(err)
+	}
+}

@@ -47,6 +47,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
   sparrow inspect v32-q4.gguf
   sparrow inspect deepseek-v4-flash --hw "h200,128G"
   sparrow inspect deepseek-v3.2 --hw "8xh200,256G"
+  sparrow inspect glm-4.7-flash --hw "cpu,64G,stream=90G"
   sparrow inspect --usage usage.json`,
 		Args: mostOneModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,9 +103,9 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	} else if broken := checkTensors(summary, src); broken != nil {
 		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // what is there is printed first
 	}
-	var out interface{ Print(io.Writer) error } = summary
+	var out printable = summary
 	if f.hw != "" {
-		if out, err = f.fit(args[0], src, counts); err != nil {
+		if out, err = f.fit(args[0], summary, src, counts); err != nil {
 			return err
 		}
 	}
@@ -113,6 +114,9 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	}
 	return out.Print(w)
 }
+
+// printable is an answer: printed for people, or written as JSON.
+type printable interface{ Print(io.Writer) error }
 
 // checkTensors loads the model on the reference kernels, which refuse no type, to find what its files lack.
 func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
@@ -125,10 +129,21 @@ func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
 }
 
 // fit answers --hw.
-func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table) (*estimate.Fit, error) {
+func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, counts *usage.Table) (printable,
+	error) {
 	m, err := estimate.ParseMachine(f.hw)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --hw: %w", err)
+	}
+	if m.GPUs == 0 {
+		if counts != nil || f.gpuMemory != "0" {
+			return nil, fmt.Errorf("inspect: --hw %s has no GPU; leave --usage and --gpu-memory out", f.hw)
+		}
+		out, err := s.OnHost(src, &m, f.hw)
+		if err != nil {
+			return nil, fmt.Errorf("inspect: --hw: %w", err)
+		}
+		return out, nil
 	}
 	if family.IsGGUF(name) {
 		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+

@@ -308,3 +308,33 @@ func TestInspectWithoutAnIndexer(t *testing.T) {
 		}
 	}
 }
+
+// A machine without a GPU: what fits, what a token reads, and a refusal with the numbers. What a GPU refuses names an
+// architecture that inspect accepts.
+func TestInspectOnACPU(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		status int
+		want   []string
+	}{
+		{"glm-4.7-flash --hw cpu,64G,stream=90G", 0, []string{"it fits", "56.97 GiB", "GB/s at most 12.6 tokens/s"}},
+		{"glm-4.7-flash --hw cpu,64G", 0, []string{"a token reads 6.67 GiB", "stream=90G"}},
+		{"deepseek-v4.1-flash --hw cpu,300G", 0, []string{"beside n-gram tables of 188.83 GiB"}},
+		{"v32-tiny --hw cpu", 0, []string{"it fits"}},
+		{"glm-4.7-flash --hw cpu,48G", 1, []string{"weights 56.97 GiB", "the machine has 48.00 GiB"}},
+		{"deepseek-v3.2 --hw cpu,64G --gpu-memory 3G", 1, []string{"no GPU; leave --usage and --gpu-memory out"}},
+	} {
+		status, stdout, stderr := invoke(append([]string{"inspect"}, strings.Fields(c.args)...)...)
+		for _, w := range c.want {
+			if status != c.status || !strings.Contains(stdout+stderr, w) {
+				t.Errorf("%s: status %d, no %q in\n%s%s", c.args, status, w, stdout, stderr)
+			}
+		}
+	}
+	status, stdout, _ := invoke("inspect", "glm-4.7-flash", "--hw", "cpu,64G,stream=90G", "--json")
+	var h inspect.Host
+	if err := json.Unmarshal([]byte(stdout), &h); status != 0 || err != nil || h.Memory != 64<<30 ||
+		len(h.Parts) != 3 || h.Tokens < 12 || h.Tokens > 13 {
+		t.Errorf("status %d, %v, %+v", status, err, h)
+	}
+}

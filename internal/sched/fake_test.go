@@ -37,8 +37,8 @@ type fake struct {
 	seen  []uint64 // [window pages*size]
 	goals map[*Sequence]int
 	order []*Sequence // first admissions
-	// loose are prompts whose place in the order is not checked: short ones overtake others, and those that want rows of
-	// logits never come apart, so that newcomers overtake them.
+	// loose are prompts whose place in the order is not checked: short ones overtake others, and those that want rows
+	// of logits are never scheduled alone, so that later requests overtake them.
 	loose map[*Sequence]bool
 	steps int
 	apart bool                  // the latest step was of newcomers alone

@@ -35,7 +35,8 @@ func Off() Setting { return Setting{kind: off} }
 // Fixed always drafts n tokens.
 func Fixed(n int) (Setting, error) {
 	if n < 1 || n > MaxDrafts {
-		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d, auto or off", ErrSetting, n, MaxDrafts)
+		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d (with a DSpark head at most its block, which is 5 "+
+			"in the released models), auto or off", ErrSetting, n, MaxDrafts)
 	}
 	return Setting{kind: fixed, n: n}, nil
 }

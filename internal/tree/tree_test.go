@@ -43,7 +43,8 @@ var order = []string{
 	"tokenizer",
 	"internal/sched internal/spec",
 	"internal/step",
-	"internal/model/inspect internal/model/synth internal/model/estimate internal/sim/formula",
+	"internal/model/inspect",
+	"internal/model/synth internal/model/estimate internal/sim/formula",
 	"internal/model/family",
 	"internal/model/dsa internal/model/v4 internal/model/v41 " +
 		"internal/model/next internal/model/llamacpp internal/model/shard",

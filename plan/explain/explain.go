@@ -87,14 +87,14 @@ func (a *Answer) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family,
 		c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
 	if c.Model.Dense() {
-		fmt.Fprintf(w, "no indexer: every row attends to every key; prompts expand up to %d keys%s, other rows attend "+
-			"in latent space\n", c.T, dense(c))
+		fmt.Fprintf(w, "no indexer: every row attends to every key; %s, other rows attend in latent space\n",
+			dense(c, "prompts expand up to %d keys", "no prompt expands"))
 	} else if n := c.Model.PoolTokens(); n > 0 {
 		fmt.Fprintf(w, "top-k %d pools of %d tokens, of %v selection, dense off, indexer keys as %v\n", c.Model.K, n,
 			cmp.Or(a.Config.TopK, "stable"), c.IndexLayout)
 	} else {
-		fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K,
-			cmp.Or(a.Config.TopK, "stable"), c.T, dense(c), c.IndexLayout)
+		fmt.Fprintf(w, "top-k %d of %v selection, %s, indexer keys as %v\n", c.Model.K,
+			cmp.Or(a.Config.TopK, "stable"), dense(c, "dense up to %d keys", "never dense"), c.IndexLayout)
 	}
 	for _, n := range a.Notices {
 		fmt.Fprintf(w, "%v: %s\n", n.Level, Notice(n))
@@ -132,11 +132,12 @@ func inputs(w io.Writer, p *plan.Plan) error {
 	return t.Flush()
 }
 
-func dense(c *plan.Config) string {
+// dense says up to how many keys the dense form runs, or that it does not, and why.
+func dense(c *plan.Config, on, off string) string {
 	if c.DenseOK {
-		return ""
+		return fmt.Sprintf(on, c.T)
 	}
-	return " (off: " + strings.Join(c.DenseAgainst, "; ") + ")"
+	return off + " (" + strings.Join(c.DenseAgainst, "; ") + ")"
 }
 
 func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {

@@ -17,7 +17,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 	}
 	for k, text := range map[plan.Kernel]string{
 		plan.TRTLLM:           "runs on sm100, sm103, not on sm90",
-		plan.FlashMLAKV:       "cannot read bf16 rows",
+		plan.FlashMLAKV:       "cannot read rows of the layout bf16-1152",
 		plan.FlashMLASparseQ8: "does not serve decode",
 		plan.TileLang:         "fits, but fa3 comes first",
 		plan.Reference:        "only on request",

@@ -226,7 +226,12 @@ func TestParseMachine(t *testing.T) {
 	if m, err := ParseMachine("h200,1.5T"); err != nil || m.CPU.MemoryBytes != 1500*(1<<30) {
 		t.Errorf("%+v, %v", m.CPU, err)
 	}
+	if m, err := ParseMachine("cpu,64G,stream=90G"); err != nil || m.GPUs != 0 || m.CPU.MemoryBytes != 64<<30 ||
+		m.CPU.Stream != 90e3 {
+		t.Errorf("%+v, %v", m, err)
+	}
 	for text, want := range map[string]string{
+		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
 		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",
 		"h200,128": "no unit G or T", "h200,-3G": "no amount", "h200,NaNG": "no amount", "h200,1e30T": "no amount",
 		"h200,cores=0":  "number of cores",

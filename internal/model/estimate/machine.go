@@ -8,7 +8,8 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Machine is GPUs of one kind and the host that they are in.
+// Machine is GPUs of one kind and the host that they are in; without GPUs it is the host alone, whose memory is 0 where
+// it was not stated.
 type Machine struct {
 	GPUs int
 	cost.Machine
@@ -23,7 +24,8 @@ func H200s(gpus int) Machine {
 const mostGPUs = 64
 
 // MachineForm says how machines are written.
-const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T"; known GPUs: h200. State ` +
+const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T", or "cpu,64G" without a ` +
+	`GPU ("cpu" has the memory of this machine); known GPUs: h200. State ` +
 	`others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
 	`read at 3.3 TB/s, 25 GB/s between host and GPU, and 32 cores that read 90 GB/s`
 
@@ -42,14 +44,22 @@ func ParseMachine(text string) (Machine, error) {
 		}
 		gpus, name = n, kind
 	}
-	if name != "h200" {
+	var m Machine
+	switch {
+	case name == "h200":
+		m = H200s(gpus)
+	case name != "cpu":
 		return bad("no GPU %q is known", name)
+	case gpus != 1:
+		return bad("%d machines without a GPU; want one", gpus)
 	}
-	m := H200s(gpus)
 	for _, f := range fields[1:] {
 		key, value, named := strings.Cut(strings.TrimSpace(f), "=")
 		if !named {
 			key, value = "host", key
+		}
+		if m.GPUs == 0 && key != "host" && key != "stream" {
+			return bad("%s= is about a machine with a GPU", key)
 		}
 		if err := m.set(key, value); err != nil {
 			return bad("%v", err)

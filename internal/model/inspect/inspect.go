@@ -60,6 +60,9 @@ type Summary struct {
 	Slow []string `json:"slow,omitempty"`
 	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
 	Problems []string `json:"problems,omitempty"`
+
+	activeBytes int64 // of the tensors, or of the part of them, that one token reads
+	visionBytes int64 // of a vision tower
 }
 
 // Parameters counts weights; block scales are not parameters.
@@ -195,6 +198,7 @@ func (s *Summary) count(src *family.Source) {
 		p.Scales += scales
 		if strings.HasPrefix(name, visionTower) {
 			p.Vision += n
+			s.visionBytes += t.Bytes()
 			continue
 		}
 		p.Total += n
@@ -210,13 +214,16 @@ func (s *Summary) count(src *family.Source) {
 		case strings.HasSuffix(name, "embed_tokens.weight") || name == "embed.weight":
 			if src.Config.TiedHead {
 				p.Active += n
+				s.activeBytes += t.Bytes()
 			}
 		case strings.HasSuffix(name, ".engram.embed.weight"):
 			s.table(src, t, n)
 		case strings.Contains(name, ".experts."):
 			p.Active += n * int64(s.ExpertsUsed) / int64(s.Experts)
+			s.activeBytes += t.Bytes() * int64(s.ExpertsUsed) / int64(s.Experts)
 		default:
 			p.Active += n
+			s.activeBytes += t.Bytes()
 		}
 	}
 	for _, t := range types {
