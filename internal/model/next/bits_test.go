@@ -8,6 +8,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/next"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 )
 
@@ -20,90 +21,90 @@ var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16"
 // A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a pool, of 64
 // positions and of a page. The recurrent form has one arithmetic for prompts and decodes.
 func TestChunkedEqualsWhole(t *testing.T) {
-	m := open(t, oracle(t), "cpu")
+	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	for i, p := range policies {
 		t.Run(fmt.Sprintf("%s %v %v", p.KV, p.ExactIndex, p.Deterministic), func(t *testing.T) {
-			b := newBench(t, m, p)
-			want := b.chunks(b.sequence(1, 330), 0)
-			bytes := b.bytes()
+			b := steps.New(t, m, p)
+			want := b.Chunks(b.Sequence(1, 330), 0)
+			bytes := b.Bytes()
 			chunks := []int{129}
 			if i == 1 {
 				chunks = []int{1, 3, 64, 127, 256}
 			}
 			for _, c := range chunks {
-				b.reset()
-				b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, 330), c), want)
-				b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+				b.Reset()
+				b.SameBits(fmt.Sprintf("chunks of %d", c), b.Chunks(b.Sequence(1, 330), c), want)
+				b.SameBytes(fmt.Sprintf("chunks of %d", c), b.Bytes(), bytes)
 			}
-			b.reset()
-			s := b.sequence(1, 330)
-			got := append(b.step(s.work(plan.ModeExtend, 250)), b.decode(s, 20)...)
-			b.sameBits("250 tokens and 20 decodes", got, want[:270])
+			b.Reset()
+			s := b.Sequence(1, 330)
+			got := append(b.Step(s.Work(plan.ModeExtend, 250)), b.Decode(s, 20)...)
+			b.SameBits("250 tokens and 20 decodes", got, want[:270])
 		})
 	}
 }
 
 // A row's bits are the same alone and in any batch, beside prompts and decodes.
 func TestBatchedEqualsAlone(t *testing.T) {
-	m := open(t, oracle(t), "cpu")
+	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
-	next := func(s *sequence, i int) step.Work {
+	next := func(s *steps.Sequence, i int) step.Work {
 		if i%2 == 1 {
-			return s.work(plan.ModeExtend, 5)
+			return s.Work(plan.ModeExtend, 5)
 		}
-		return s.work(plan.ModeDecode, 1)
+		return s.Work(plan.ModeDecode, 1)
 	}
 	for _, p := range policies[:3] {
-		b := newBench(t, m, p)
+		b := steps.New(t, m, p)
 		var prompts, after [][]float32
 		for i, n := range lengths {
-			s := b.sequence(i, n+5)
-			prompts = append(prompts, b.step(s.work(plan.ModeExtend, n))...)
-			after = append(after, b.step(next(s, i))...)
+			s := b.Sequence(i, n+5)
+			prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
+			after = append(after, b.Step(next(s, i))...)
 		}
-		b.reset()
-		var all []*sequence
+		b.Reset()
+		var all []*steps.Sequence
 		var works []step.Work
 		for i, n := range lengths {
-			s := b.sequence(i, n+5)
+			s := b.Sequence(i, n+5)
 			all = append(all, s)
-			works = append(works, s.work(plan.ModeExtend, n))
+			works = append(works, s.Work(plan.ModeExtend, n))
 		}
-		b.sameBits("prompts in one batch", b.step(works...), prompts)
+		b.SameBits("prompts in one batch", b.Step(works...), prompts)
 		works = works[:0]
 		for i, s := range all {
 			works = append(works, next(s, i))
 		}
-		b.sameBits("a mixed batch", b.step(works...), after)
+		b.SameBits("a mixed batch", b.Step(works...), after)
 	}
 }
 
 // A sequence that continues behind pages which another one computed has the bits of one that computed them: at every
 // page, whether the snapshot was taken inside a pass or at its end, in a prompt or by a decode.
 func TestRestoredEqualsComputed(t *testing.T) {
-	m := open(t, oracle(t), "cpu")
+	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	for i, p := range policies[:3] {
 		for _, chunk := range [][]int{{0}, {0, 200, 256}, {200}}[i] {
-			b := newBench(t, m, p)
-			first := b.sequence(3, 780)
-			want := b.step(first.work(plan.ModeExtend, 500))
+			b := steps.New(t, m, p)
+			first := b.Sequence(3, 780)
+			want := b.Step(first.Work(plan.ModeExtend, 500))
 			if chunk != 0 {
-				b.reset()
-				first = b.sequence(3, 780)
+				b.Reset()
+				first = b.Sequence(3, 780)
 				want = nil
-				for first.state.Len() < 500 {
-					want = append(want, b.step(first.work(plan.ModeExtend, min(chunk, 500-first.state.Len())))...)
+				for first.State.Len() < 500 {
+					want = append(want, b.Step(first.Work(plan.ModeExtend, min(chunk, 500-first.State.Len())))...)
 				}
 			}
-			want = append(want, b.decode(first, 20)...) // position 511 ends a page
-			want = append(want, b.step(first.work(plan.ModeExtend, 260))...)
+			want = append(want, b.Decode(first, 20)...) // position 511 ends a page
+			want = append(want, b.Step(first.Work(plan.ModeExtend, 260))...)
 			for _, pages := range []int{1, 2, 3} {
-				st, err := m.Restore(256*pages, first.pages)
+				st, err := m.Restore(256*pages, first.Pages)
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := &sequence{tokens: first.tokens, pages: first.pages, state: st}
-				b.sameBits(fmt.Sprintf("behind %d pages, chunk %d", pages, chunk), b.chunks(s, 100), want[256*pages:])
+				s := &steps.Sequence{Tokens: first.Tokens, Pages: first.Pages, State: st}
+				b.SameBits(fmt.Sprintf("behind %d pages, chunk %d", pages, chunk), b.Chunks(s, 100), want[256*pages:])
 				st.Release()
 			}
 		}
@@ -112,97 +113,97 @@ func TestRestoredEqualsComputed(t *testing.T) {
 
 // States are forked, reused and checked; they do not go back.
 func TestStates(t *testing.T) {
-	m := open(t, oracle(t), "cpu")
-	b := newBench(t, m, plan.Policy{KV: "bf16"})
+	m := steps.Open[*next.Model](t, oracle(t), "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "bf16"})
 	const prefix, total = 130, 142
-	want := b.chunks(b.sequence(7, total), 0)
-	b.reset()
-	s, copied := b.sequence(7, total), b.sequence(7, total)
-	b.step(s.work(plan.ModeExtend, prefix), copied.work(plan.ModeExtend, prefix))
+	want := b.Chunks(b.Sequence(7, total), 0)
+	b.Reset()
+	s, copied := b.Sequence(7, total), b.Sequence(7, total)
+	b.Step(s.Work(plan.ModeExtend, prefix), copied.Work(plan.ModeExtend, prefix))
 	var forks []model.State
 	for range 9 { // more than there were slots, so that the memory grows while a state is open
-		c, err := s.state.Clone()
+		c, err := s.State.Clone()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Release)
 		forks = append(forks, c)
 	}
-	fork := &sequence{tokens: append([]int32(nil), s.tokens...), pages: copied.pages, state: forks[0]}
+	fork := &steps.Sequence{Tokens: append([]int32(nil), s.Tokens...), Pages: copied.Pages, State: forks[0]}
 	for i := prefix; i < total; i++ {
-		fork.tokens[i] = 3
+		fork.Tokens[i] = 3
 	}
-	b.chunks(fork, 1)
-	b.sameBits("the sequence that was forked", b.chunks(s, 5), want[prefix:])
-	b.sameBits("another fork", b.chunks(&sequence{tokens: s.tokens, pages: s.pages, state: forks[8]}, 1), want[prefix:])
-	if err := s.state.Truncate(total - 1); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
+	b.Chunks(fork, 1)
+	b.SameBits("the sequence that was forked", b.Chunks(s, 5), want[prefix:])
+	b.SameBits("another fork", b.Chunks(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: forks[8]}, 1), want[prefix:])
+	if err := s.State.Truncate(total - 1); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
 		t.Errorf("a state went back: %v", err)
 	}
-	if err := s.state.Truncate(0); err != nil {
+	if err := s.State.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	b.sameBits("the same state from the beginning", b.chunks(s, 50), want)
+	b.SameBits("the same state from the beginning", b.Chunks(s, 50), want)
 	refused := func(want string, works ...step.Work) {
 		t.Helper()
-		if _, err := b.run.Run(works); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := b.Runner.Run(works); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	s = b.sequence(1, 300)
-	w := s.work(plan.ModeExtend, 8)
+	s = b.Sequence(1, 300)
+	w := s.Work(plan.ModeExtend, 8)
 	w.State = nil
 	refused("has no state of this model", w)
-	w = s.work(plan.ModeExtend, 8)
+	w = s.Work(plan.ModeExtend, 8)
 	w.Cached = 4
 	refused("continues at position 4, its state covers 0 tokens", w)
-	w = s.work(plan.ModeExtend, 8)
+	w = s.Work(plan.ModeExtend, 8)
 	refused("shares its state", w, w)
 }
 
 // Rejected drafts: n tokens are verified and some of them kept; then the sequence goes on with other tokens. State and
 // caches are those of a sequence that never drafted, also where the page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
-	m := open(t, oracle(t), "cpu")
-	b := newBench(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})
+	m := steps.Open[*next.Model](t, oracle(t), "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})
 	for _, prefix := range []int{5, 254} {
 		total := prefix + 14
-		b.reset()
-		want := b.chunks(b.sequence(6, total), 0)
-		bytes := b.bytes()
+		b.Reset()
+		want := b.Chunks(b.Sequence(6, total), 0)
+		bytes := b.Bytes()
 		for _, n := range []int{2, 5} {
 			for kept := 1; kept <= n; kept++ {
-				b.reset()
-				s := b.sequence(6, total)
-				b.step(s.work(plan.ModeExtend, prefix))
+				b.Reset()
+				s := b.Sequence(6, total)
+				b.Step(s.Work(plan.ModeExtend, prefix))
 				what := fmt.Sprintf("%d tokens, %d drafted, %d kept", prefix, n, kept)
 				for range 2 { // what was held back changes the state in a pass that holds back itself
-					at := s.state.Len()
-					w := s.work(plan.ModeVerify, n)
+					at := s.State.Len()
+					w := s.Work(plan.ModeVerify, n)
 					w.Tokens = append([]int32(nil), w.Tokens...)
 					for i := kept; i < n; i++ {
 						w.Tokens[i] = (w.Tokens[i] + 1) % int32(m.Config().Vocab) // a wrong draft
 					}
-					b.sameBits(what, b.step(w)[:kept], want[at:at+kept])
-					if err := s.state.Truncate(at + kept); err != nil {
+					b.SameBits(what, b.Step(w)[:kept], want[at:at+kept])
+					if err := s.State.Truncate(at + kept); err != nil {
 						t.Fatalf("%s: %v", what, err)
 					}
 				}
-				fork, err := s.state.Clone()
+				fork, err := s.State.Clone()
 				if err != nil {
 					t.Fatal(err)
 				}
-				rest := want[s.state.Len():]
-				b.sameBits(what+", forked", b.decode(&sequence{tokens: s.tokens, pages: s.pages, state: fork}, 1),
+				rest := want[s.State.Len():]
+				b.SameBits(what+", forked", b.Decode(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: fork}, 1),
 					rest[:1])
 				fork.Release()
-				b.sameBits(what, b.chunks(s, 3), rest)
-				b.sameBytes(what, b.bytes(), bytes)
+				b.SameBits(what, b.Chunks(s, 3), rest)
+				b.SameBytes(what, b.Bytes(), bytes)
 				if prefix > 250 { // the snapshot behind the page is that of the accepted rows
-					st, err := m.Restore(256, s.pages)
+					st, err := m.Restore(256, s.Pages)
 					if err != nil {
 						t.Fatal(err)
 					}
-					b.sameBits(what+", restored", b.chunks(&sequence{tokens: s.tokens, pages: s.pages, state: st}, 0),
+					b.SameBits(what+", restored", b.Chunks(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: st}, 0),
 						want[256:])
 					st.Release()
 				}

@@ -7,22 +7,24 @@ package v4_test
 import (
 	"testing"
 
+	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 )
 
 // After warm-up a decode step allocates nothing, whether groups close in it or not.
 func TestDecodeAllocatesNothing(t *testing.T) {
-	m := open(t, oracle, "cpu")
-	b := newBench(t, m, plan.Policy{KV: "fp8"})
-	long, short := b.sequence(1, 700), b.sequence(2, 200)
-	b.step(long.work(plan.ModeExtend, 500), short.work(plan.ModeExtend, 20))
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "fp8"})
+	long, short := b.Sequence(1, 700), b.Sequence(2, 200)
+	b.Step(long.Work(plan.ModeExtend, 500), short.Work(plan.ModeExtend, 20))
 	works := make([]step.Work, 2)
 	decode := func() {
-		for i, s := range []*sequence{long, short} {
-			works[i] = s.work(plan.ModeDecode, 1)
+		for i, s := range []*steps.Sequence{long, short} {
+			works[i] = s.Work(plan.ModeDecode, 1)
 		}
-		if _, err := b.run.Run(works); err != nil {
+		if _, err := b.Runner.Run(works); err != nil {
 			t.Fatal(err)
 		}
 	}

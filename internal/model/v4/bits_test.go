@@ -7,6 +7,7 @@ import (
 
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 )
 
@@ -28,13 +29,13 @@ var policies = []namedPolicy{
 // A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
 // group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
-	testChunkedEqualsWhole(t, open(t, oracle, "cpu"), policies)
+	testChunkedEqualsWhole(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
 }
 
 func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
-			b := newBench(t, m, p.policy)
+			b := steps.New(t, m, p.policy)
 			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two
 			// ends of pages.
 			type cut struct {
@@ -46,13 +47,13 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 				cuts = []cut{{300, []int{1, 3, 4, 5}}, {640, []int{127, 128, 129, 255, 256, 257}}}
 			}
 			for _, x := range cuts {
-				b.reset()
-				want := b.chunks(b.sequence(1, x.tokens), 0)
-				bytes := b.bytes()
+				b.Reset()
+				want := b.Chunks(b.Sequence(1, x.tokens), 0)
+				bytes := b.Bytes()
 				for _, c := range x.chunks {
-					b.reset()
-					b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, x.tokens), c), want)
-					b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+					b.Reset()
+					b.SameBits(fmt.Sprintf("chunks of %d", c), b.Chunks(b.Sequence(1, x.tokens), c), want)
+					b.SameBytes(fmt.Sprintf("chunks of %d", c), b.Bytes(), bytes)
 				}
 			}
 		})
@@ -62,29 +63,29 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 // A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
 // logits, whatever the prefix is modulo 4 and modulo 128.
 func TestDecodeEqualsPrefill(t *testing.T) {
-	testDecodeEqualsPrefill(t, open(t, oracle, "cpu"), policies)
+	testDecodeEqualsPrefill(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
 }
 
 func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
-			b := newBench(t, m, p.policy)
+			b := steps.New(t, m, p.policy)
 			prefixes := []int{1, 2, 3, 4, 5, 125, 126, 127, 128, 129, 254, 255, 256, 257, 258, 259, 260}
 			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
 				prefixes = []int{3, 127, 257}
 			}
 			for _, n := range prefixes {
-				b.reset()
+				b.Reset()
 				total := n + 6
-				want := b.chunks(b.sequence(2, total), 0)
-				bytes := b.bytes()
-				b.reset()
-				s := b.sequence(2, total)
-				got := b.step(s.work(plan.ModeExtend, n))
-				got = append(got, b.decode(s, 2)...)
-				got = append(got, b.step(s.work(plan.ModeVerify, 4))...)
-				b.sameBits(fmt.Sprintf("%d tokens and 6 more", n), got, want)
-				b.sameBytes(fmt.Sprintf("%d tokens and 6 more", n), b.bytes(), bytes)
+				want := b.Chunks(b.Sequence(2, total), 0)
+				bytes := b.Bytes()
+				b.Reset()
+				s := b.Sequence(2, total)
+				got := b.Step(s.Work(plan.ModeExtend, n))
+				got = append(got, b.Decode(s, 2)...)
+				got = append(got, b.Step(s.Work(plan.ModeVerify, 4))...)
+				b.SameBits(fmt.Sprintf("%d tokens and 6 more", n), got, want)
+				b.SameBytes(fmt.Sprintf("%d tokens and 6 more", n), b.Bytes(), bytes)
 			}
 		})
 	}
@@ -93,79 +94,79 @@ func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) 
 // A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
 // boundary; a prompt of 1 token has an empty compressed stream beside full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
-	testBatchedEqualsAlone(t, open(t, oracle, "cpu"), policies)
+	testBatchedEqualsAlone(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
 }
 
 func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
 	// After their prompts some decode, some verify, and one continues its prompt.
-	next := func(s *sequence, i int) step.Work {
+	next := func(s *steps.Sequence, i int) step.Work {
 		switch i % 3 {
 		case 1:
-			return s.work(plan.ModeVerify, 3)
+			return s.Work(plan.ModeVerify, 3)
 		case 2:
-			return s.work(plan.ModeExtend, 5)
+			return s.Work(plan.ModeExtend, 5)
 		}
-		return s.work(plan.ModeDecode, 1)
+		return s.Work(plan.ModeDecode, 1)
 	}
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
-			b := newBench(t, m, p.policy)
+			b := steps.New(t, m, p.policy)
 			var prompts, after [][]float32
 			for i, n := range lengths {
-				s := b.sequence(i, n+5)
-				prompts = append(prompts, b.step(s.work(plan.ModeExtend, n))...)
-				after = append(after, b.step(next(s, i))...)
+				s := b.Sequence(i, n+5)
+				prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
+				after = append(after, b.Step(next(s, i))...)
 			}
-			b.reset()
-			var all []*sequence
+			b.Reset()
+			var all []*steps.Sequence
 			var works []step.Work
 			for i, n := range lengths {
-				s := b.sequence(i, n+5)
+				s := b.Sequence(i, n+5)
 				all = append(all, s)
-				works = append(works, s.work(plan.ModeExtend, n))
+				works = append(works, s.Work(plan.ModeExtend, n))
 			}
-			b.sameBits("prompts in one batch", b.step(works...), prompts)
+			b.SameBits("prompts in one batch", b.Step(works...), prompts)
 			works = works[:0]
 			for i, s := range all {
 				works = append(works, next(s, i))
 			}
-			b.sameBits("a mixed batch", b.step(works...), after)
+			b.SameBits("a mixed batch", b.Step(works...), after)
 		})
 	}
 }
 
 // The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
 func TestWorkspaceEqualsPages(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	lengths := []int{2, 130, 700}
 	var want [][][]float32
 	var bytes [][]byte
-	flat := newBench(t, m, plan.Policy{KV: "fp8"})
+	flat := steps.New(t, m, plan.Policy{KV: "fp8"})
 	for _, n := range lengths {
-		flat.reset()
-		want = append(want, flat.chunks(flat.sequence(4, n), 301))
-		bytes = append(bytes, flat.bytes())
+		flat.Reset()
+		want = append(want, flat.Chunks(flat.Sequence(4, n), 301))
+		bytes = append(bytes, flat.Bytes())
 	}
-	paged := newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
-	if flat.cfg.Prefill != plan.V4Flat || paged.cfg.Prefill != plan.V4Paged {
-		t.Fatalf("prefill by %v and %v", flat.cfg.Prefill, paged.cfg.Prefill)
+	paged := steps.New(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
+	if flat.Config.Prefill != plan.V4Flat || paged.Config.Prefill != plan.V4Paged {
+		t.Fatalf("prefill by %v and %v", flat.Config.Prefill, paged.Config.Prefill)
 	}
 	for i, n := range lengths {
-		paged.reset()
-		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), want[i])
-		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes[i])
+		paged.Reset()
+		paged.SameBits(fmt.Sprintf("%d tokens", n), paged.Chunks(paged.Sequence(4, n), 0), want[i])
+		paged.SameBytes(fmt.Sprintf("%d tokens", n), paged.Bytes(), bytes[i])
 	}
 }
 
 // A small reserve of transient memory cuts segments into launches and scores into chunks; cutting changes no bit.
 func TestSlicingKeepsBits(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
-			whole := newBench(t, m, p.policy)
+			whole := steps.New(t, m, p.policy)
 			const n = 400
-			uncut, err := whole.run.Run([]step.Work{whole.sequence(1, n).work(plan.ModeExtend, n)})
+			uncut, err := whole.Runner.Run([]step.Work{whole.Sequence(1, n).Work(plan.ModeExtend, n)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,12 +176,12 @@ func TestSlicingKeepsBits(t *testing.T) {
 			}
 			facts, policy := m.Facts(), p.policy
 			facts.Context, policy.MaxTransient = n, uncut.Plan.TransientBytes*2/3
-			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, policy)
+			cfg, _, err := plan.Resolve(whole.Config.Hardware, facts, policy)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sliced := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: n})
-			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, n).work(plan.ModeExtend, n)})
+			sliced := steps.Of(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: n})
+			res, err := sliced.Runner.Run([]step.Work{sliced.Sequence(1, n).Work(plan.ModeExtend, n)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +196,7 @@ func TestSlicingKeepsBits(t *testing.T) {
 			for i := range want {
 				got = append(got, res.Row(i))
 			}
-			sliced.sameBits(fmt.Sprintf("%d cuts", cuts), got, want)
+			sliced.SameBits(fmt.Sprintf("%d cuts", cuts), got, want)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -22,12 +23,12 @@ import (
 var _ model.Drafter = (*v4.Model)(nil)
 
 // draftBench is a small model with a drafting block, allocated for drafts.
-func draftBench(t *testing.T, kernels string) *bench {
+func draftBench(t *testing.T, kernels string) *steps.Bench {
 	t.Helper()
-	return draftBenchOn(t, device(t, kernels))
+	return draftBenchOn(t, steps.Device(t, kernels))
 }
 
-func draftBenchOn(t *testing.T, dev kernel.Device) *bench {
+func draftBenchOn(t *testing.T, dev kernel.Device) *steps.Bench {
 	t.Helper()
 	one := 1
 	c, err := synth.New("speck", []byte(speckConfig), synth.Options{Seed: 2, NextN: &one})
@@ -40,17 +41,17 @@ func draftBenchOn(t *testing.T, dev kernel.Device) *bench {
 	}
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5
-	return newBench(t, openOn(t, dir, dev), p)
+	return steps.New(t, steps.OpenOn[*v4.Model](t, dir, dev), p)
 }
 
 // drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose
 // tokens are given. It returns the logits of the chain.
-func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
+func drafted(b *steps.Bench, s *steps.Sequence, n, chunk int) [][]float32 {
 	b.Helper()
 	var out [][]float32
 	draft := func(d step.Draft, chained bool) {
-		d.Pages, d.State = s.pages, s.state
-		res, err := b.run.Draft([]step.Draft{d}, chained)
+		d.Pages, d.State = s.Pages, s.State
+		res, err := b.Runner.Draft([]step.Draft{d}, chained)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -60,11 +61,11 @@ func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 	}
 	for at := 0; at < n; at += chunk {
 		end := min(at+chunk, n)
-		b.step(s.work(plan.ModeExtend, end-at))
-		draft(step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[at+1 : end+1], Cached: at, Logits: end == n}, false)
+		b.Step(s.Work(plan.ModeExtend, end-at))
+		draft(step.Draft{Kind: plan.ModeExtend, Tokens: s.Tokens[at+1 : end+1], Cached: at, Logits: end == n}, false)
 	}
 	for i := range 2 {
-		draft(step.Draft{Kind: plan.ModeDraft, Tokens: s.tokens[n+1+i : n+2+i], Cached: n + i, Logits: true}, true)
+		draft(step.Draft{Kind: plan.ModeDraft, Tokens: s.Tokens[n+1+i : n+2+i], Cached: n + i, Logits: true}, true)
 	}
 	return out
 }
@@ -73,28 +74,28 @@ func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 // rejected have no effect.
 func TestDraftsDoNotDependOnChunks(t *testing.T) { testDraftsDoNotDependOnChunks(draftBench(t, "cpu")) }
 
-func testDraftsDoNotDependOnChunks(b *bench) {
+func testDraftsDoNotDependOnChunks(b *steps.Bench) {
 	for _, n := range []int{3, 127, 128, 129, 300} {
-		b.reset()
-		want := b.drafted(b.sequence(1, n+8), n, n)
+		b.Reset()
+		want := drafted(b, b.Sequence(1, n+8), n, n)
 		for _, chunk := range []int{7, 100, 131} {
-			b.reset()
-			b.sameBits("chunked", b.drafted(b.sequence(1, n+8), n, chunk), want)
+			b.Reset()
+			b.SameBits("chunked", drafted(b, b.Sequence(1, n+8), n, chunk), want)
 		}
-		b.reset()
-		s := b.sequence(1, n+8)
-		b.drafted(s, n, n) // a chain whose drafts are rejected
-		if err := s.state.Truncate(0); err != nil {
+		b.Reset()
+		s := b.Sequence(1, n+8)
+		drafted(b, s, n, n) // a chain whose drafts are rejected
+		if err := s.State.Truncate(0); err != nil {
 			b.Fatal(err)
 		}
-		b.sameBits("after rejected drafts", b.drafted(s, n, 50), want)
+		b.SameBits("after rejected drafts", drafted(b, s, n, 50), want)
 	}
 }
 
 // The reference and the fast kernels give the same drafts.
 func TestDraftsAgreeWithTheReference(t *testing.T) {
 	fast, slow := draftBench(t, "cpu"), draftBench(t, "ref")
-	got, want := fast.drafted(fast.sequence(2, 150), 140, 60), slow.drafted(slow.sequence(2, 150), 140, 60)
+	got, want := drafted(fast, fast.Sequence(2, 150), 140, 60), drafted(slow, slow.Sequence(2, 150), 140, 60)
 	for r := range want {
 		for i := range want[r] {
 			if d := got[r][i] - want[r][i]; d > 0.05 || d < -0.05 {
@@ -107,14 +108,14 @@ func TestDraftsAgreeWithTheReference(t *testing.T) {
 // More states than there were slots: rings grow; open sequences lose their window of drafts and continue.
 func TestRingsOfDraftsGrow(t *testing.T) {
 	b := draftBench(t, "cpu")
-	s := b.sequence(1, 60)
-	b.drafted(s, 40, 40)
+	s := b.Sequence(1, 60)
+	drafted(b, s, 40, 40)
 	for range 9 {
-		b.newState()
+		b.NewState()
 	}
-	b.step(s.work(plan.ModeExtend, 3))
-	if _, err := b.run.Draft([]step.Draft{
-		{Kind: plan.ModeDraft, Tokens: s.tokens[41:44], Cached: 40, Pages: s.pages, State: s.state, Logits: true}},
+	b.Step(s.Work(plan.ModeExtend, 3))
+	if _, err := b.Runner.Draft([]step.Draft{
+		{Kind: plan.ModeDraft, Tokens: s.Tokens[41:44], Cached: 40, Pages: s.Pages, State: s.State, Logits: true}},
 		false); err != nil {
 		t.Errorf("after growth: %v", err)
 	}
@@ -122,54 +123,54 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 
 // After a drafting pass that fails, later ones do not read its entries, which may not have been written.
 func TestDraftsAfterAFailedPass(t *testing.T) {
-	dev := &faulty{Device: device(t, "cpu")}
+	dev := &faulty{Device: steps.Device(t, "cpu")}
 	b := draftBenchOn(t, dev)
 	var got [2][][]float32
 	for i, fails := range []bool{false, true} {
-		b.reset()
-		s := b.sequence(1, 60)
-		b.step(s.work(plan.ModeExtend, 40))
-		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[1:41], Pages: s.pages, State: s.state}
+		b.Reset()
+		s := b.Sequence(1, 60)
+		b.Step(s.Work(plan.ModeExtend, 40))
+		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.Tokens[1:41], Pages: s.Pages, State: s.State}
 		if dev.fails, dev.sublayers = fails, 0; fails {
-			_, err := b.run.Draft([]step.Draft{d}, false)
+			_, err := b.Runner.Draft([]step.Draft{d}, false)
 			if err == nil || !strings.Contains(err.Error(), "feed-forward of the drafting block: stopped on purpose") {
 				t.Fatalf("got %v, want the device's error", err)
 			}
 		}
 		dev.fails = false
-		b.step(s.work(plan.ModeExtend, 3))
-		d.Kind, d.Tokens, d.Cached, d.Logits = plan.ModeDraft, s.tokens[41:44], 40, true
-		res, err := b.run.Draft([]step.Draft{d}, false)
+		b.Step(s.Work(plan.ModeExtend, 3))
+		d.Kind, d.Tokens, d.Cached, d.Logits = plan.ModeDraft, s.Tokens[41:44], 40, true
+		res, err := b.Runner.Draft([]step.Draft{d}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got[i] = append(got[i], slices.Clone(res.Row(0)))
 	}
-	b.sameBits("after a failed pass, like without one", got[1], got[0])
+	b.SameBits("after a failed pass, like without one", got[1], got[0])
 }
 
 func TestDraftsAreChecked(t *testing.T) {
 	b := draftBench(t, "cpu")
-	s := b.sequence(1, 20)
-	b.step(s.work(plan.ModeExtend, 8))
+	s := b.Sequence(1, 20)
+	b.Step(s.Work(plan.ModeExtend, 8))
 	for want, d := range map[string]step.Draft{
-		"no state of this model": {Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, Logits: true},
-		"did not compute":        {Kind: plan.ModeDraft, Tokens: s.tokens[1:10], Pages: s.pages, State: s.state},
+		"no state of this model": {Kind: plan.ModeDraft, Tokens: s.Tokens[1:9], Pages: s.Pages, Logits: true},
+		"did not compute":        {Kind: plan.ModeDraft, Tokens: s.Tokens[1:10], Pages: s.Pages, State: s.State},
 	} {
-		if _, err := b.run.Draft([]step.Draft{d}, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := b.Runner.Draft([]step.Draft{d}, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	plain := newBench(t, b.m, plan.Policy{KV: "fp8"}) // allocated without drafts
-	s = plain.sequence(1, 20)
-	plain.step(s.work(plan.ModeExtend, 8))
-	if _, err := plain.run.Draft(
-		[]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, State: s.state}},
+	plain := steps.New(t, b.Model, plan.Policy{KV: "fp8"}) // allocated without drafts
+	s = plain.Sequence(1, 20)
+	plain.Step(s.Work(plan.ModeExtend, 8))
+	if _, err := plain.Runner.Draft(
+		[]step.Draft{{Kind: plan.ModeDraft, Tokens: s.Tokens[1:9], Pages: s.Pages, State: s.State}},
 		false); err == nil ||
 		!strings.Contains(err.Error(), "has no cache") {
 		t.Errorf("without a cache: %v", err)
 	}
-	other := open(t, speck(t), "cpu") // a checkpoint without the block
+	other := steps.Open[*v4.Model](t, speck(t), "cpu") // a checkpoint without the block
 	if err := other.DraftHead(); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("without the block: %v", err)
 	}

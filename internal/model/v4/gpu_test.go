@@ -10,7 +10,9 @@ import (
 	"sparrow/internal/cuda/op"
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
+	"sparrow/internal/model/v4"
 	"sparrow/internal/testkit/rounded"
+	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testkit/twin"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -65,12 +67,12 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	})
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5
-	b := newBench(t, openOn(t, released(t), both), p)
-	b.drafted(b.sequence(1, 300), 270, 131)
-	s := b.sequence(2, 200)
-	b.chunks(&sequence{tokens: s.tokens[:150], pages: s.pages, state: s.state}, 61)
-	b.decode(s, 9)
-	b.step(s.work(plan.ModeVerify, 4))
+	b := steps.New(t, steps.OpenOn[*v4.Model](t, released(t), both), p)
+	drafted(b, b.Sequence(1, 300), 270, 131)
+	s := b.Sequence(2, 200)
+	b.Chunks(&steps.Sequence{Tokens: s.Tokens[:150], Pages: s.Pages, State: s.State}, 61)
+	b.Decode(s, 9)
+	b.Step(s.Work(plan.ModeVerify, 4))
 	var text strings.Builder
 	found.Print(&text)
 	t.Log(text.String())
@@ -106,22 +108,22 @@ func gpuPolicies() []namedPolicy {
 }
 
 func TestGPUChunkedEqualsWhole(t *testing.T) {
-	testChunkedEqualsWhole(t, openOn(t, released(t), onGPU(t)), gpuPolicies())
+	testChunkedEqualsWhole(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies())
 }
 
 // Prefill over a workspace rounds weights of keys otherwise than decode over pages.
 func TestGPUDecodeEqualsPrefill(t *testing.T) {
-	testDecodeEqualsPrefill(t, openOn(t, released(t), onGPU(t)), gpuPolicies()[1:])
+	testDecodeEqualsPrefill(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies()[1:])
 }
 
 func TestGPUBatchedEqualsAlone(t *testing.T) {
-	testBatchedEqualsAlone(t, openOn(t, released(t), onGPU(t)), gpuPolicies())
+	testBatchedEqualsAlone(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies())
 }
 
 // Decodes run from a graph that is captured once, whether groups close in them or not, and give the bits of plain
 // launches.
 func TestGPUGraphsAcrossGroups(t *testing.T) {
-	m := openOn(t, released(t), onGPU(t))
+	m := steps.OpenOn[*v4.Model](t, released(t), onGPU(t))
 	const prompt, decodes = 100, 200
 	var want [][]float32
 	for _, graphs := range []int64{-1, 0} {
@@ -133,28 +135,30 @@ func TestGPUGraphsAcrossGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits := benchLimits
+		limits := steps.Limits
 		limits.GraphBytes = graphs
-		b := benchOf(t, m, cfg, limits)
-		s := b.sequence(1, prompt+decodes)
-		b.step(s.work(plan.ModeExtend, prompt))
-		got := b.decode(s, decodes)
+		b := steps.Of(t, m, cfg, limits)
+		s := b.Sequence(1, prompt+decodes)
+		b.Step(s.Work(plan.ModeExtend, prompt))
+		got := b.Decode(s, decodes)
 		if graphs < 0 {
 			want = got
 			continue
 		}
-		b.sameBits("decodes from a graph", got, want)
-		if g := b.run.Graphs(); g.Captured > 2 || g.Replayed < decodes-10 || g.Failed > 0 {
+		b.SameBits("decodes from a graph", got, want)
+		if g := b.Runner.Graphs(); g.Captured > 2 || g.Replayed < decodes-10 || g.Failed > 0 {
 			t.Errorf("%d passes were captured, %d of %d ran from a graph, %d captures failed: %v", g.Captured,
 				g.Replayed, decodes, g.Failed, g.Failure)
 		}
 	}
 }
 
-func TestGPUPaddedBatchesKeepBits(t *testing.T) { testPadding(t, openOn(t, released(t), onGPU(t))) }
+func TestGPUPaddedBatchesKeepBits(t *testing.T) {
+	testPadding(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)))
+}
 
 func TestGPUDraftsDoNotDependOnChunks(t *testing.T) {
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5
-	testDraftsDoNotDependOnChunks(newBench(t, openOn(t, released(t), onGPU(t)), p))
+	testDraftsDoNotDependOnChunks(steps.New(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), p))
 }

@@ -10,6 +10,7 @@ import (
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testmodel"
 	"sparrow/layout"
 	"sparrow/plan"
@@ -31,17 +32,17 @@ func TestLongContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := longContext{tokens: tokens, cached: tokens - computed, pages: tokens/page + 1}
-	cpu := open(t, dir, "cpu")
+	cpu := steps.Open[*v4.Model](t, dir, "cpu")
 	want := l.run(t, cpu, plan.Policy{KV: "fp8"}, 256, 4)
 	if len(want) != computed+4 {
 		t.Fatalf("%d rows of logits", len(want))
 	}
-	same := (&bench{T: t}).sameBits
+	same := (&steps.Bench{T: t}).SameBits
 	same("in place and in chunks", l.run(t, cpu, plan.Policy{KV: "fp8", Prefill: "v4-paged"}, 100, 4), want)
 	same("gathered and in chunks", l.run(t, cpu, plan.Policy{KV: "fp8", Prefill: "v4-flat"}, 61, 4), want)
 	const proved = 4
 	l.tokens = l.cached + proved
-	for i, row := range l.run(t, open(t, dir, "ref"), plan.Policy{KV: "fp8"}, proved, 0) {
+	for i, row := range l.run(t, steps.Open[*v4.Model](t, dir, "ref"), plan.Policy{KV: "fp8"}, proved, 0) {
 		var gap, size float64
 		for j, v := range row {
 			gap += (float64(v) - float64(want[i][j])) * (float64(v) - float64(want[i][j]))

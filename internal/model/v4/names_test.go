@@ -14,6 +14,8 @@ import (
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/nn"
+	"sparrow/internal/model/v4"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 	"sparrow/weight"
 )
@@ -140,21 +142,21 @@ func (c *checkpoint) stack(layers, experts, inner, hidden int) {
 // logits runs a short prompt.
 func logits(t *testing.T, dir, kernels string) [][]float32 {
 	t.Helper()
-	b := newBench(t, open(t, dir, kernels), plan.Policy{KV: "f32"})
-	return b.chunks(b.sequence(1, 20), 0)
+	b := steps.New(t, steps.Open[*v4.Model](t, dir, kernels), plan.Policy{KV: "f32"})
+	return b.Chunks(b.Sequence(1, 20), 0)
 }
 
 // The three spellings of one checkpoint are one model. A drafting block without a layer in the config is passed over.
 func TestSpellingsAreOneModel(t *testing.T) {
 	want := logits(t, oracle, "cpu")
-	b := &bench{T: t}
+	b := &steps.Bench{T: t}
 	official := readOracle(t)
 	official.set("mtp.0.enorm.weight", weight.BF16, []int{128}, make([]byte, 256))
-	b.sameBits("official names", logits(t, official.write(sameName, nil), "cpu"), want)
+	b.SameBits("official names", logits(t, official.write(sameName, nil), "cpu"), want)
 	hf := readOracle(t)
 	hf.stack(6, 8, 64, 128)
-	b.sameBits("transformers names", logits(t, hf.write(huggingName, nil), "cpu"), want)
-	b.sameBits("transformers names, the indexer's compressor separate", logits(t, hf.write(func(name string) string {
+	b.SameBits("transformers names", logits(t, hf.write(huggingName, nil), "cpu"), want)
+	b.SameBits("transformers names, the indexer's compressor separate", logits(t, hf.write(func(name string) string {
 		return regexp.MustCompile(`\.indexer\.(kv_proj|gate_proj|position_bias|kv_norm)`).ReplaceAllString(
 			huggingName(name), ".indexer.compressor.$1")
 	}, nil), "cpu"), want)
@@ -175,7 +177,7 @@ func TestLoadReportsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	m, err := src.Load(device(t, "cpu"), nil)
+	m, err := src.Load(steps.Device(t, "cpu"), nil)
 	if err == nil || m != nil {
 		t.Fatalf("a damaged checkpoint gives %v, %v", m, err)
 	}

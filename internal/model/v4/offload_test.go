@@ -8,6 +8,7 @@ import (
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/placed"
+	"sparrow/internal/testkit/steps"
 	"sparrow/kernel"
 	"sparrow/plan"
 )
@@ -28,8 +29,8 @@ var fp8Pages = []namedPolicy{{"584-byte pages through a workspace", plan.Policy{
 // With experts in two memories prompts have the bits of a whole prompt in any chunks, and of any batch: FP4 experts,
 // half of them in host memory, and every pair of methods.
 func TestOffloadedBits(t *testing.T) {
-	testChunkedEqualsWhole(t, openPlaced(t, released(t), device(t, "cpu"), placed.Half), fp8Pages)
-	m := openPlaced(t, released(t), device(t, "cpu"), placed.Mixed)
+	testChunkedEqualsWhole(t, openPlaced(t, released(t), steps.Device(t, "cpu"), placed.Half), fp8Pages)
+	m := openPlaced(t, released(t), steps.Device(t, "cpu"), placed.Mixed)
 	testBatchedEqualsAlone(t, m, fp8Pages)
 }
 
@@ -46,25 +47,25 @@ func TestOffloadedEqualsOneDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want [][]float32
 			var bytes []byte
-			for i, m := range []*v4.Model{open(t, c.dir, "cpu"), openPlaced(t, c.dir, device(t, "cpu"), c.rule)} {
+			for i, m := range []*v4.Model{steps.Open[*v4.Model](t, c.dir, "cpu"), openPlaced(t, c.dir, steps.Device(t, "cpu"), c.rule)} {
 				p := plan.Policy{KV: "fp8"}
 				if m.DraftHead() == nil {
 					p.Speculation.Tokens = 5
 				}
-				b := newBench(t, m, p)
+				b := steps.New(t, m, p)
 				if m.DraftHead() == nil {
-					b.drafted(b.sequence(1, 300), 270, 131)
+					drafted(b, b.Sequence(1, 300), 270, 131)
 				}
-				s := b.sequence(2, 160)
-				got := b.chunks(&sequence{tokens: s.tokens[:150], pages: s.pages, state: s.state}, 127)
-				got = append(got, b.decode(s, 5)...)
-				got = append(got, b.step(s.work(plan.ModeVerify, 4))...)
+				s := b.Sequence(2, 160)
+				got := b.Chunks(&steps.Sequence{Tokens: s.Tokens[:150], Pages: s.Pages, State: s.State}, 127)
+				got = append(got, b.Decode(s, 5)...)
+				got = append(got, b.Step(s.Work(plan.ModeVerify, 4))...)
 				if i == 0 {
-					want, bytes = got, b.bytes()
+					want, bytes = got, b.Bytes()
 					continue
 				}
-				b.sameBits("experts in two memories", got, want)
-				b.sameBytes("experts in two memories", b.bytes(), bytes)
+				b.SameBits("experts in two memories", got, want)
+				b.SameBytes("experts in two memories", b.Bytes(), bytes)
 			}
 		})
 	}
@@ -87,22 +88,22 @@ func TestGPUOffloadedGraphs(t *testing.T) {
 		graph *v4.Model
 	}{
 		{"computed", openPlaced(t, dir, onGPU(t), placed.Half), openPlaced(t, dir, onGPU(t), placed.Half)},
-		{"fetched", openOn(t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), placed.HalfFetched)},
+		{"fetched", steps.OpenOn[*v4.Model](t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), placed.HalfFetched)},
 	} {
 		var want [][]float32
 		for i, m := range []*v4.Model{c.plain, c.graph} {
-			limits := benchLimits
+			limits := steps.Limits
 			limits.GraphBytes = int64(i) - 1 // below 0: none
 			b := benchWith(t, m, limits)
-			s := b.sequence(1, 150)
-			got := b.step(s.work(plan.ModeExtend, 100))
-			got = append(got, b.decode(s, 50)...)
+			s := b.Sequence(1, 150)
+			got := b.Step(s.Work(plan.ModeExtend, 100))
+			got = append(got, b.Decode(s, 50)...)
 			if i == 0 {
 				want = got
 				continue
 			}
-			b.sameBits(c.name, got, want)
-			if g := b.run.Graphs(); g.Replayed < 40 || g.Failed > 0 {
+			b.SameBits(c.name, got, want)
+			if g := b.Runner.Graphs(); g.Replayed < 40 || g.Failed > 0 {
 				t.Errorf("%s: %d of 50 passes ran from a graph, %d captures failed: %v", c.name, g.Replayed, g.Failed,
 					g.Failure)
 			}
@@ -111,7 +112,7 @@ func TestGPUOffloadedGraphs(t *testing.T) {
 }
 
 // benchWith is a bench of FP8 pages with limits.
-func benchWith(t *testing.T, m *v4.Model, l step.Limits) *bench {
+func benchWith(t *testing.T, m *v4.Model, l step.Limits) *steps.Bench {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())
 	if err != nil {
@@ -121,5 +122,5 @@ func benchWith(t *testing.T, m *v4.Model, l step.Limits) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return benchOf(t, m, cfg, l)
+	return steps.Of(t, m, cfg, l)
 }

@@ -9,6 +9,7 @@ import (
 
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testkit/strict"
 	"sparrow/kernel"
 	"sparrow/plan"
@@ -21,17 +22,17 @@ type page struct {
 }
 
 // pages reads every page of every pool: of a layer's window (ratio 1), its groups, and with them their keys.
-func (b *bench) pages() map[page][]byte {
+func pages(b *steps.Bench) map[page][]byte {
 	b.Helper()
 	out := map[page][]byte{}
-	for i, layer := range b.m.Pools() {
+	for i, layer := range b.Model.Pools() {
 		for _, p := range layer {
 			buf := make([]byte, p.Mem.Rows*p.Mem.Cols)
-			if err := b.m.Device().Read(buf, p.Mem); err != nil {
+			if err := b.Model.Device().Read(buf, p.Mem); err != nil {
 				b.Fatal(err)
 			}
 			for n := range p.Mem.Rows {
-				at := page{layer: i, ratio: b.cfg.Page / p.PageTokens, number: n}
+				at := page{layer: i, ratio: b.Config.Page / p.PageTokens, number: n}
 				out[at] = append(out[at], buf[n*p.Mem.Cols:(n+1)*p.Mem.Cols]...)
 			}
 		}
@@ -40,11 +41,11 @@ func (b *bench) pages() map[page][]byte {
 }
 
 // mark fills every pool with bytes that no entry of zeros has.
-func (b *bench) mark() {
+func mark(b *steps.Bench) {
 	b.Helper()
-	for _, layer := range b.m.Pools() {
+	for _, layer := range b.Model.Pools() {
 		for _, p := range layer {
-			if err := b.m.Device().Write(p.Mem, bytes.Repeat([]byte{0xa5}, p.Mem.Rows*p.Mem.Cols)); err != nil {
+			if err := b.Model.Device().Write(p.Mem, bytes.Repeat([]byte{0xa5}, p.Mem.Rows*p.Mem.Cols)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -54,9 +55,9 @@ func (b *bench) mark() {
 // Decode-like steps have an entry for every group that could close. Those of groups that stay open write nothing: not
 // to the pages of their sequence, nor anywhere else.
 func TestPaddedGroupsWriteNothing(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", FP4Index: true}} {
-		b := newBench(t, m, p)
+		b := steps.New(t, m, p)
 		for _, c := range []struct {
 			kind   plan.Mode
 			rows   int
@@ -65,30 +66,30 @@ func TestPaddedGroupsWriteNothing(t *testing.T) {
 			{plan.ModeDecode, 1, []int{6}}, {plan.ModeDecode, 1, []int{6, 7, 127, 12}},
 			{plan.ModeVerify, 3, []int{4, 5, 126}},
 		} {
-			b.reset()
-			b.mark()
-			var all []*sequence
+			b.Reset()
+			mark(b)
+			var all []*steps.Sequence
 			for i, n := range c.cached {
-				s := b.sequence(i, n+c.rows)
-				b.step(s.work(plan.ModeExtend, n))
+				s := b.Sequence(i, n+c.rows)
+				b.Step(s.Work(plan.ModeExtend, n))
 				all = append(all, s)
 			}
-			before := b.pages()
+			before := pages(b)
 			var works []step.Work
 			written := map[[2]int]bool{} // ratio and page
 			for i, s := range all {
-				works = append(works, s.work(c.kind, c.rows))
+				works = append(works, s.Work(c.kind, c.rows))
 				for at := c.cached[i]; at < c.cached[i]+c.rows; at++ {
 					for _, ratio := range []int{1, 4, 128} {
 						if (at+1)%ratio == 0 {
-							written[[2]int{ratio, int(s.pages[at/b.cfg.Page])}] = true
+							written[[2]int{ratio, int(s.Pages[at/b.Config.Page])}] = true
 						}
 					}
 				}
 			}
-			b.step(works...)
+			b.Step(works...)
 			what := fmt.Sprintf("%s, four-bit keys %v: %v after %v", p.KV, p.FP4Index, c.kind, c.cached)
-			for at, now := range b.pages() {
+			for at, now := range pages(b) {
 				if want := written[[2]int{at.ratio, at.number}]; want == bytes.Equal(now, before[at]) {
 					t.Fatalf("%s: page %+v written: %v, want %v", what, at, !want, want)
 				}
@@ -113,13 +114,13 @@ func (passGraph) Close() error    { return nil }
 // crowd decodes sequences together that lie around the ends of groups of 4 and of 128, then verifies three rows of
 // each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven, then nine. It
 // returns all logits.
-func (b *bench) crowd() (out [][]float32) {
+func crowd(b *steps.Bench) (out [][]float32) {
 	b.Helper()
-	var all []*sequence
+	var all []*steps.Sequence
 	for i := range 12 {
 		n := []int{1, 3, 5, 122, 126, 127, 128, 7, 60, 124, 2, 125}[i]
-		s := b.sequence(i, n+20)
-		b.step(s.work(plan.ModeExtend, n))
+		s := b.Sequence(i, n+20)
+		b.Step(s.Work(plan.ModeExtend, n))
 		all = append(all, s)
 	}
 	for _, n := range []int{12, 11, 9} {
@@ -129,18 +130,18 @@ func (b *bench) crowd() (out [][]float32) {
 		}{{plan.ModeDecode, 1}, {plan.ModeDecode, 1}, {plan.ModeVerify, 3}} {
 			var works []step.Work
 			for _, s := range all[:n] {
-				works = append(works, s.work(x.kind, x.rows))
+				works = append(works, s.Work(x.kind, x.rows))
 			}
-			out = append(out, b.step(works...)...)
+			out = append(out, b.Step(works...)...)
 		}
 		var drafts []step.Draft
 		for i, s := range all[:n] {
-			at := s.state.Len()
-			drafts = append(drafts, step.Draft{Kind: plan.ModeDraft, Tokens: s.tokens[at-2 : at+1], Cached: at - 3,
-				Pages: s.pages, State: s.state, Logits: true, From: i})
+			at := s.State.Len()
+			drafts = append(drafts, step.Draft{Kind: plan.ModeDraft, Tokens: s.Tokens[at-2 : at+1], Cached: at - 3,
+				Pages: s.Pages, State: s.State, Logits: true, From: i})
 		}
 		for _, chained := range []bool{false, true} {
-			res, err := b.run.Draft(drafts, chained)
+			res, err := b.Runner.Draft(drafts, chained)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -159,25 +160,25 @@ func (b *bench) crowd() (out [][]float32) {
 func testPadding(t *testing.T, m *v4.Model) {
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 3
-	cfg := newBench(t, m, p).cfg
+	cfg := steps.New(t, m, p).Config
 	var want [][]float32
 	var cache []byte
 	for _, pads := range []bool{false, true} {
-		limits := benchLimits
+		limits := steps.Limits
 		limits.PadStates = pads
-		b := benchOf(t, m, cfg, limits)
-		got, g := b.crowd(), b.run.Graphs()
+		b := steps.Of(t, m, cfg, limits)
+		got, g := crowd(b), b.Runner.Graphs()
 		if g.Failed > 0 {
 			t.Fatalf("captures failed: %+v", g)
 		}
 		if !pads {
-			if want, cache = got, b.bytes(); g.Captured != 3 {
+			if want, cache = got, b.Bytes(); g.Captured != 3 {
 				t.Errorf("%d captures without padding, want one of each size's decodes, which run twice", g.Captured)
 			}
 			continue
 		}
-		b.sameBits("padded batches", got, want)
-		b.sameBytes("padded batches", b.bytes(), cache)
+		b.SameBits("padded batches", got, want)
+		b.SameBytes("padded batches", b.Bytes(), cache)
 		// Decodes, verified rows, first rows of drafts, their last rows, and chains: one graph each.
 		if g.Captured != 5 {
 			t.Errorf("%d captures of padded batches, want 5: %+v", g.Captured, g)
@@ -186,20 +187,20 @@ func testPadding(t *testing.T, m *v4.Model) {
 }
 
 func TestPaddedBatchesKeepBits(t *testing.T) {
-	host := device(t, "cpu")
+	host := steps.Device(t, "cpu")
 	dev, err := strict.Open(host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testPadding(t, openOn(t, released(t), capturing{dev}))
+	testPadding(t, steps.OpenOn[*v4.Model](t, released(t), capturing{dev}))
 }
 
-// A batch with a request that is padding and one that has lost its state: only the first is accepted.
+// A batch with a request that is padding and one that has lost its State: only the first is accepted.
 func TestOnlyPaddingHasNoState(t *testing.T) {
-	b := newBench(t, open(t, oracle, "cpu"), plan.Policy{KV: "fp8"})
-	w := b.sequence(1, 8).work(plan.ModeExtend, 8)
+	b := steps.New(t, steps.Open[*v4.Model](t, oracle, "cpu"), plan.Policy{KV: "fp8"})
+	w := b.Sequence(1, 8).Work(plan.ModeExtend, 8)
 	w.State = nil
-	if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "NewState") {
-		t.Errorf("a sequence without state: %v", err)
+	if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "NewState") {
+		t.Errorf("a sequence without State: %v", err)
 	}
 }

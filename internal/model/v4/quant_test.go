@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testkit/steps"
 	"sparrow/weight"
 )
 
@@ -131,7 +132,7 @@ func TestQuantisedWeights(t *testing.T) {
 	wide.quantise(true)
 	dir, dirWide := packed.write(sameName, map[string]any{"expert_dtype": "fp4"}), wide.write(sameName, nil)
 	want := logits(t, dirWide, "ref")
-	(&bench{T: t}).sameBits("packed weights in the reference", logits(t, dir, "ref"), want)
+	(&steps.Bench{T: t}).SameBits("packed weights in the reference", logits(t, dir, "ref"), want)
 	for r, row := range logits(t, dir, "cpu") {
 		for i, v := range row {
 			if d := math.Abs(float64(v - want[r][i])); d > 2e-3 {
@@ -143,7 +144,7 @@ func TestQuantisedWeights(t *testing.T) {
 	cast := packed.write(sameName, map[string]any{"expert_dtype": "fp4", "quantization_config": map[string]any{
 		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
 		"quant_algo": "MIXED_PRECISION"}})
-	(&bench{T: t}).sameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
+	(&steps.Bench{T: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
 	// The oracle's own weights give something else, or nothing was quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {

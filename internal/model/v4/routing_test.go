@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"sparrow/internal/model/synth"
+	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 )
 
@@ -50,7 +52,7 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 	if !*long {
 		t.Skip("make long runs it")
 	}
-	m := open(t, speck(t), "cpu")
+	m := steps.Open[*v4.Model](t, speck(t), "cpu")
 	var want [][]float32
 	for _, c := range []struct {
 		prefill  string
@@ -67,15 +69,15 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: n, PromptLogits: n})
+		b := steps.Of(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: n, PromptLogits: n})
 		if err := m.AllocateWindows(&cfg, n/cfg.Page, n/cfg.Page); err != nil {
 			t.Fatal(err)
 		}
-		s := b.sequence(1, n)
-		for i := range s.pages {
-			s.pages[i] = int32(i)
+		s := b.Sequence(1, n)
+		for i := range s.Pages {
+			s.Pages[i] = int32(i)
 		}
-		res, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)})
+		res, err := b.Runner.Run([]step.Work{s.Work(plan.ModeExtend, n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,27 +97,27 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 			want = got
 			continue
 		}
-		b.sameBits(c.prefill, got, want[:n])
+		b.SameBits(c.prefill, got, want[:n])
 	}
 }
 
 // Tokens before the first group closes have an empty compressed stream. Beside sequences with full ones, in the same
 // launch, they read nothing of theirs.
 func TestAnEmptyStreamBesideAFullOne(t *testing.T) {
-	m := open(t, speck(t), "cpu")
+	m := steps.Open[*v4.Model](t, speck(t), "cpu")
 	for _, prefill := range []string{"v4-flat", "v4-paged"} {
-		b := newBench(t, m, plan.Policy{KV: "fp8", Prefill: prefill})
+		b := steps.New(t, m, plan.Policy{KV: "fp8", Prefill: prefill})
 		lengths := []int{1, 600, 2, 3, 700}
 		var want [][]float32
 		for i, n := range lengths {
-			b.reset()
-			want = append(want, b.chunks(b.sequence(i, n), 0)...)
+			b.Reset()
+			want = append(want, b.Chunks(b.Sequence(i, n), 0)...)
 		}
-		b.reset()
+		b.Reset()
 		var works []step.Work
 		for i, n := range lengths {
-			works = append(works, b.sequence(i, n).work(plan.ModeExtend, n))
+			works = append(works, b.Sequence(i, n).Work(plan.ModeExtend, n))
 		}
-		b.sameBits(prefill, b.step(works...), want)
+		b.SameBits(prefill, b.Step(works...), want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
+	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -49,10 +50,10 @@ func TestSizesOfTheReleasedModels(t *testing.T) {
 
 // The computed sizes are those that a loaded model allocates.
 func TestSizesAreWhatIsAllocated(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}, {KV: "f32"}} {
-		b := newBench(t, m, p)
-		if err := m.AllocateWindows(&b.cfg, 5, 3); err != nil {
+		b := steps.New(t, m, p)
+		if err := m.AllocateWindows(&b.Config, 5, 3); err != nil {
 			t.Fatal(err)
 		}
 		bytes := 0
@@ -62,7 +63,7 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 			}
 		}
 		tails := 3 * 2 * 4 * (8192 + 2048) // two layers of ratio 4
-		page, window := m.PageBytes(&b.cfg)-m.WindowBytes(&b.cfg), m.WindowBytes(&b.cfg)
+		page, window := m.PageBytes(&b.Config)-m.WindowBytes(&b.Config), m.WindowBytes(&b.Config)
 		if want := int(5*page + 3*window); bytes+tails != want {
 			t.Errorf("%+v: %d bytes are allocated, %d computed", p, bytes+tails, want)
 		}
@@ -90,10 +91,10 @@ func TestMain(m *testing.M) { testmodel.Run(m) }
 // A state takes the bytes that are computed for it, with the ring of the drafting block where that is used.
 func TestStatesAreAsLargeAsComputed(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
-		dev := &weighed{Device: device(t, "cpu")}
-		m := openOn(t, testmodel.V4Draft(t), dev)
+		dev := &weighed{Device: steps.Device(t, "cpu")}
+		m := steps.OpenOn[*v4.Model](t, testmodel.V4Draft(t), dev)
 		p := plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: drafts}}
-		cfg := newBench(t, m, p).cfg
+		cfg := steps.New(t, m, p).Config
 		if err := m.Reserve(20); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
 	"sparrow/plan"
 )
 
@@ -15,22 +16,22 @@ var _ model.Windowed = (*v4.Model)(nil) // the interface that the engine uses
 
 // Three window pages, used in turn, suffice for any length: logits are those of a sequence that keeps all pages.
 func TestAFewWindowPagesAreEnough(t *testing.T) {
-	m := open(t, oracle, "cpu")
-	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n, chunk = 1100, 200
-	want := b.chunks(b.sequence(3, n), 0)
-	if err := m.AllocateWindows(&b.cfg, benchPages, 3); err != nil {
+	want := b.Chunks(b.Sequence(3, n), 0)
+	if err := m.AllocateWindows(&b.Config, steps.Pages, 3); err != nil {
 		t.Fatal(err)
 	}
-	s := b.sequence(3, n)
+	s := b.Sequence(3, n)
 	var got [][]float32
 	for at := 0; at < n; at += chunk {
-		w := s.work(plan.ModeExtend, min(chunk, n-at))
-		w.Windows = turning(len(s.pages), max(at-m.Window()+1, 0)/b.cfg.Page, 3)
-		got = append(got, b.step(w)...)
+		w := s.Work(plan.ModeExtend, min(chunk, n-at))
+		w.Windows = turning(len(s.Pages), max(at-m.Window()+1, 0)/b.Config.Page, 3)
+		got = append(got, b.Step(w)...)
 	}
-	b.sameBits("three window pages", got, want)
-	if all, window := m.PageBytes(&b.cfg), m.WindowBytes(&b.cfg); window <= 0 || window >= all {
+	b.SameBits("three window pages", got, want)
+	if all, window := m.PageBytes(&b.Config), m.WindowBytes(&b.Config); window <= 0 || window >= all {
 		t.Errorf("a window page has %d bytes of a page's %d", window, all)
 	}
 }
@@ -49,39 +50,39 @@ func turning(pages, first, n int) []int32 {
 // A sequence that continues after pages of another one, from the raw rows at the end of its last window page, has the
 // bits of one that computed all rows, however the pages were written and whatever else was stored since.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
-	m := open(t, oracle, "cpu")
-	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	const n = 530
-	want := b.chunks(b.sequence(4, n), 0)
+	want := b.Chunks(b.Sequence(4, n), 0)
 	for _, chunk := range []int{0, 3, 254} { // the last 4 rows of a page come from one step, from two, or from several
-		b.reset()
-		writer := b.sequence(4, n)
-		b.chunks(writer, chunk)
-		writer.state.Release()
-		b.chunks(b.sequence(5, 300), 0) // takes the slot
+		b.Reset()
+		writer := b.Sequence(4, n)
+		b.Chunks(writer, chunk)
+		writer.State.Release()
+		b.Chunks(b.Sequence(5, 300), 0) // takes the slot
 		for _, pages := range []int{1, 2} {
-			at := pages * b.cfg.Page
-			s := b.sequence(4, n)
-			copy(s.pages, writer.pages[:pages])
+			at := pages * b.Config.Page
+			s := b.Sequence(4, n)
+			copy(s.Pages, writer.Pages[:pages])
 			var err error
-			if s.state, err = m.Restore(at, s.pages); err != nil {
+			if s.State, err = m.Restore(at, s.Pages); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(s.state.Release)
+			t.Cleanup(s.State.Release)
 			what := fmt.Sprintf("chunks of %d, behind %d tokens", chunk, at)
-			b.sameBits(what, b.chunks(s, 5), want[at:])
+			b.SameBits(what, b.Chunks(s, 5), want[at:])
 		}
 	}
 }
 
 func TestRestoreAndWindowsAreChecked(t *testing.T) {
-	m := open(t, oracle, "cpu")
-	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	m := steps.Open[*v4.Model](t, oracle, "cpu")
+	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	held := m.States()
 	for _, c := range []struct {
 		n       int
 		windows []int32
-	}{{255, []int32{0}}, {256, nil}, {256, []int32{-1}}, {512, []int32{0}}, {256, []int32{benchPages}},
+	}{{255, []int32{0}}, {256, nil}, {256, []int32{-1}}, {512, []int32{0}}, {256, []int32{steps.Pages}},
 		{-256, []int32{0}}} {
 		if _, err := m.Restore(c.n, c.windows); err == nil {
 			t.Errorf("%d tokens with window pages %v were restored", c.n, c.windows)
@@ -90,21 +91,21 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	if m.States() != held {
 		t.Errorf("%d states are held, %d before", m.States(), held)
 	}
-	s := b.sequence(1, 600)
-	b.step(s.work(plan.ModeExtend, 300))
+	s := b.Sequence(1, 600)
+	b.Step(s.Work(plan.ModeExtend, 300))
 	for _, c := range []struct {
 		windows []int32
 		want    string
 	}{{[]int32{-1, 1, 2}, "reaches page 0"}, {[]int32{0, -1, 2}, "reaches page 1"},
 		{[]int32{0}, "1 window pages for 3 pages"}} {
-		w := s.work(plan.ModeExtend, 10)
+		w := s.Work(plan.ModeExtend, 10)
 		w.Windows = c.windows
-		if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := b.Runner.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("window pages %v: got %v, want %q", c.windows, err, c.want)
 		}
 	}
 	// A restored state holds nothing before the page's last group.
-	st, err := m.Restore(256, s.pages)
+	st, err := m.Restore(256, s.Pages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), bound) {
 		t.Errorf("a copy, truncated to before the page's end: %v", err)
 	}
-	copied := &sequence{tokens: s.tokens, pages: s.pages, state: c}
-	b.step(copied.work(plan.ModeExtend, 3))
+	copied := &steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: c}
+	b.Step(copied.Work(plan.ModeExtend, 3))
 	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), bound) {
 		t.Errorf("a copy with three more tokens, truncated to before the page's end: %v", err)
 	}

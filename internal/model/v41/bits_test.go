@@ -1,0 +1,186 @@
+package v41_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/v41"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/steps"
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
+)
+
+func TestMain(m *testing.M) { testmodel.Run(m) }
+
+var (
+	_ model.Windowed    = (*v41.Model)(nil)
+	_ model.Remembering = (*v41.Model)(nil)
+)
+
+// policies are the ways a cache can be kept: float32, and entries of four bits beside a window of eight.
+var policies = []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", Deterministic: true}}
+
+func open(t *testing.T) *v41.Model {
+	t.Helper()
+	return steps.Open[*v41.Model](t, testmodel.V41(t), "cpu")
+}
+
+func each(t *testing.T, run func(t *testing.T, b *steps.Bench)) {
+	m := open(t)
+	for _, p := range policies {
+		t.Run(fmt.Sprintf("%s %v", p.KV, p.Deterministic), func(t *testing.T) { run(t, steps.New(t, m, p)) })
+	}
+}
+
+// A prompt gives the same logits and the same cache bytes however it is cut: between the tokens of a pair, inside a
+// block of candidates, at the end of a window and of a page. Decodes continue with the same bits.
+func TestChunkedEqualsWhole(t *testing.T) {
+	each(t, func(t *testing.T, b *steps.Bench) {
+		const n = 330
+		want := b.Chunks(b.Sequence(1, n), 0)
+		bytes := b.Bytes()
+		chunks, prefixes := []int{3, 129}, []int{127}
+		if b.Config.Deterministic {
+			chunks, prefixes = []int{1, 64, 127, 256}, []int{1, 2, 127, 128, 253, 255}
+		}
+		for _, c := range chunks {
+			b.Reset()
+			b.SameBits(fmt.Sprintf("chunks of %d", c), b.Chunks(b.Sequence(1, n), c), want)
+			b.SameBytes(fmt.Sprintf("chunks of %d", c), b.Bytes(), bytes)
+		}
+		for _, prefix := range prefixes {
+			b.Reset()
+			s := b.Sequence(1, n)
+			got := append(b.Step(s.Work(plan.ModeExtend, prefix)), b.Decode(s, 6)...)
+			b.SameBits(fmt.Sprintf("%d tokens and 6 decodes", prefix), got, want[:prefix+6])
+		}
+	})
+}
+
+// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies.
+func TestBatchedEqualsAlone(t *testing.T) {
+	lengths := []int{1, 2, 3, 127, 128, 131, 255, 256, 300}
+	next := func(s *steps.Sequence, i int) step.Work {
+		switch i % 3 {
+		case 1:
+			return s.Work(plan.ModeVerify, 3)
+		case 2:
+			return s.Work(plan.ModeExtend, 5)
+		}
+		return s.Work(plan.ModeDecode, 1)
+	}
+	each(t, func(t *testing.T, b *steps.Bench) {
+		var prompts, after [][]float32
+		for i, n := range lengths {
+			s := b.Sequence(i, n+5)
+			prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
+			after = append(after, b.Step(next(s, i))...)
+		}
+		b.Reset()
+		var all []*steps.Sequence
+		var works []step.Work
+		for i, n := range lengths {
+			s := b.Sequence(i, n+5)
+			all = append(all, s)
+			works = append(works, s.Work(plan.ModeExtend, n))
+		}
+		b.SameBits("prompts in one batch", b.Step(works...), prompts)
+		works = works[:0]
+		for i, s := range all {
+			works = append(works, next(s, i))
+		}
+		b.SameBits("a mixed batch", b.Step(works...), after)
+	})
+}
+
+// A sequence that continues behind pages which another one computed has the bits of one that computed them.
+func TestRestoredEqualsComputed(t *testing.T) {
+	each(t, func(t *testing.T, b *steps.Bench) {
+		first := b.Sequence(3, 780)
+		want := b.Chunks(first, 301)
+		for _, pages := range []int{1, 2, 3} {
+			st, err := b.Model.(*v41.Model).Restore(256*pages, first.Pages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &steps.Sequence{Tokens: first.Tokens, Pages: first.Pages, State: st}
+			b.SameBits(fmt.Sprintf("behind %d pages", pages), b.Chunks(s, 100), want[256*pages:])
+			st.Release()
+		}
+	})
+}
+
+// Rejected drafts: n tokens are verified and some of them kept; then the sequence goes on. Logits and caches are those
+// of a sequence that never drafted, whether a pair was open or not, and where a page ends among the drafts.
+func TestRollbackEqualsNoDraft(t *testing.T) {
+	m := open(t)
+	b := steps.New(t, m, plan.Policy{KV: "fp8"})
+	for _, prefix := range []int{5, 6, 254} {
+		total := prefix + 9
+		b.Reset()
+		want := b.Chunks(b.Sequence(6, total), 0)
+		bytes := b.Bytes()
+		for kept := 1; kept <= 4; kept++ {
+			b.Reset()
+			s := b.Sequence(6, total)
+			b.Step(s.Work(plan.ModeExtend, prefix))
+			what := fmt.Sprintf("%d tokens, 4 drafted, %d kept", prefix, kept)
+			w := s.Work(plan.ModeVerify, 4)
+			w.Tokens = append([]int32(nil), w.Tokens...)
+			for i := kept; i < 4; i++ {
+				w.Tokens[i] = (w.Tokens[i] + 1) % int32(m.Config().Vocab) // a wrong draft
+			}
+			b.SameBits(what, b.Step(w)[:kept], want[prefix:prefix+kept])
+			if err := s.State.Truncate(prefix + kept); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			b.SameBits(what, b.Chunks(s, 3), want[prefix+kept:])
+			b.SameBytes(what, b.Bytes(), bytes)
+		}
+	}
+}
+
+// A step whose state, position or tokens before it do not belong to its sequence is refused by name.
+func TestStatesAreChecked(t *testing.T) {
+	b := steps.New(t, open(t), plan.Policy{KV: "fp8"})
+	refused := func(want string, works ...step.Work) {
+		t.Helper()
+		if _, err := b.Runner.Run(works); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	s := b.Sequence(1, 300)
+	w := s.Work(plan.ModeExtend, 8)
+	w.State = nil
+	refused("has no state of this model", w)
+	w = s.Work(plan.ModeExtend, 8)
+	w.Cached = 4
+	refused("continues at position 4, its state covers 0 tokens", w)
+	w = s.Work(plan.ModeExtend, 8)
+	refused("shares its state", w, w)
+	b.Step(w)
+	w = s.Work(plan.ModeExtend, 8)
+	w.Before = w.Before[:1]
+	refused("tokens before", w)
+}
+
+// The CPU kernels give what the reference gives, within rounding.
+func TestAgreesWithTheReference(t *testing.T) {
+	p := plan.Policy{KV: "f32"}
+	fast := steps.New(t, open(t), p)
+	slow := steps.New(t, steps.Open[*v41.Model](t, testmodel.V41(t), "ref"), p)
+	got, want := fast.Chunks(fast.Sequence(4, 140), 0), slow.Chunks(slow.Sequence(4, 140), 0)
+	for r := range want {
+		var gap, size float64
+		for i, v := range want[r] {
+			d := float64(v) - float64(got[r][i])
+			gap, size = gap+d*d, size+float64(v)*float64(v)
+		}
+		if !(gap <= 1e-4*size) { // 1 percent of the row's length: weights are bf16
+			t.Fatalf("row %d is %g away from the reference's, which has the square %g", r, gap, size)
+		}
+	}
+}

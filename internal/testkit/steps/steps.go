@@ -1,0 +1,252 @@
+// Package steps runs passes of one model in tests: sequences with scattered pages, whole, in chunks or token by token,
+// and comparisons of logits and of the cache to the bit.
+package steps
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/step"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/ref"
+	"sparrow/plan"
+)
+
+// Model is a model that keeps a state of every sequence.
+type Model interface {
+	model.Model
+	model.Stateful
+	// Pools are the pages of every layer.
+	Pools() [][]kernel.Pool
+}
+
+// Bench is a model, its configuration and its free pages.
+type Bench struct {
+	*testing.T
+	Model  Model
+	Config plan.Config
+	Runner *step.Runner
+	next   int32
+	states []model.State
+}
+
+// Pages is how many a bench has.
+const Pages = 13 // no more than sequences of a test need: comparing and emptying caches takes as long as computing
+
+// Limits hold every pass of these tests.
+var Limits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: 1400}
+
+// Device opens a device of this machine by name; it is closed when the test ends.
+func Device(t *testing.T, kernels string) kernel.Device {
+	t.Helper()
+	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// Open loads a checkpoint of the family M.
+func Open[M Model](t *testing.T, dir, kernels string) M {
+	t.Helper()
+	return OpenOn[M](t, dir, Device(t, kernels))
+}
+
+// OpenOn is Open on a device.
+func OpenOn[M Model](t *testing.T, dir string, dev kernel.Device) M {
+	t.Helper()
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return m.(M)
+}
+
+// New is a bench of what a policy resolves to.
+func New(t *testing.T, m Model, p plan.Policy) *Bench {
+	t.Helper()
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Of(t, m, cfg, Limits)
+}
+
+// Of is a bench of a resolved configuration. The model's memory is bound to the latest bench alone.
+func Of(t *testing.T, m Model, cfg plan.Config, l step.Limits) *Bench {
+	t.Helper()
+	b := &Bench{T: t, Model: m, Config: cfg}
+	b.Reset()
+	var err error
+	if b.Runner, err = step.New(m, cfg, l); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.release()
+		b.Runner.Close()
+	})
+	return b
+}
+
+// Reset empties the cache and releases the states of all sequences.
+func (b *Bench) Reset() {
+	b.Helper()
+	if err := b.Model.Allocate(&b.Config, Pages); err != nil {
+		b.Fatal(err)
+	}
+	b.release()
+	b.next = 1
+}
+
+func (b *Bench) release() {
+	for _, s := range b.states {
+		s.Release()
+	}
+	b.states = b.states[:0]
+}
+
+// Sequence is one sequence under test.
+type Sequence struct {
+	Tokens []int32
+	Pages  []int32
+	State  model.State
+}
+
+// Sequence makes one of n tokens that depend on the seed, with scattered pages.
+func (b *Bench) Sequence(seed, n int) *Sequence {
+	b.Helper()
+	s := &Sequence{Tokens: make([]int32, n), Pages: make([]int32, (n+b.Config.Page-1)/b.Config.Page)}
+	for i := range s.Tokens {
+		s.Tokens[i] = int32((i*i*7 + i*31*seed + seed*977) % b.Model.Config().Vocab)
+	}
+	for i := range s.Pages {
+		s.Pages[i] = b.next * 37 % Pages
+		b.next++
+	}
+	s.State = b.NewState()
+	return s
+}
+
+// NewState makes a state that Reset releases.
+func (b *Bench) NewState() model.State {
+	b.Helper()
+	st, err := b.Model.NewState()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.states = append(b.states, st)
+	return st
+}
+
+// Work is the step of the sequence's next n tokens, with logits of all of them.
+func (s *Sequence) Work(kind plan.Mode, n int) step.Work {
+	at := s.State.Len()
+	return step.Work{Kind: kind, Tokens: s.Tokens[at : at+n], Cached: at, Before: s.Tokens[:at], Pages: s.Pages, Logits: n,
+		State: s.State}
+}
+
+// Step runs works and returns their rows of logits.
+func (b *Bench) Step(works ...step.Work) [][]float32 {
+	b.Helper()
+	res, err := b.Runner.Run(works)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out [][]float32
+	for i := range len(res.Logits) / max(res.Vocab, 1) {
+		out = append(out, append([]float32(nil), res.Row(i)...))
+	}
+	return out
+}
+
+// Chunks runs the rest of a sequence in pieces of the given size; 0 means whole.
+func (b *Bench) Chunks(s *Sequence, size int) [][]float32 {
+	b.Helper()
+	var out [][]float32
+	for s.State.Len() < len(s.Tokens) {
+		n := len(s.Tokens) - s.State.Len()
+		if size > 0 {
+			n = min(n, size)
+		}
+		out = append(out, b.Step(s.Work(plan.ModeExtend, n))...)
+	}
+	return out
+}
+
+// Decode runs the next n tokens of a sequence one by one.
+func (b *Bench) Decode(s *Sequence, n int) [][]float32 {
+	b.Helper()
+	var out [][]float32
+	for range n {
+		out = append(out, b.Step(s.Work(plan.ModeDecode, 1))...)
+	}
+	return out
+}
+
+// Bytes is every byte of every pool.
+func (b *Bench) Bytes() []byte {
+	b.Helper()
+	n := 0
+	for _, layer := range b.Model.Pools() {
+		for _, p := range layer {
+			n += p.Mem.Rows * p.Mem.Cols
+		}
+	}
+	out := make([]byte, n)
+	rest := out
+	for _, layer := range b.Model.Pools() {
+		for _, p := range layer {
+			n := p.Mem.Rows * p.Mem.Cols
+			if err := b.Model.Device().Read(rest[:n], p.Mem); err != nil {
+				b.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+	}
+	return out
+}
+
+// SameBits compares rows of logits.
+func (b *Bench) SameBits(what string, got, want [][]float32) {
+	b.Helper()
+	if len(got) != len(want) {
+		b.Fatalf("%s: %d rows, want %d", what, len(got), len(want))
+	}
+	for r := range want {
+		for i := range want[r] {
+			if math.Float32bits(got[r][i]) != math.Float32bits(want[r][i]) {
+				b.Fatalf("%s: row %d logit %d is %v, want %v to the bit", what, r, i, got[r][i], want[r][i])
+			}
+		}
+	}
+}
+
+// SameBytes compares what Bytes has read.
+func (b *Bench) SameBytes(what string, got, want []byte) {
+	b.Helper()
+	if len(got) != len(want) {
+		b.Fatalf("%s: %d bytes of cache, want %d", what, len(got), len(want))
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			b.Fatalf("%s: byte %d of the caches is %#x, want %#x", what, i, got[i], want[i])
+		}
+	}
+}
