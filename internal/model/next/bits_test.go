@@ -135,7 +135,8 @@ func TestStates(t *testing.T) {
 	}
 	b.Chunks(fork, 1)
 	b.SameBits("the sequence that was forked", b.Chunks(s, 5), want[prefix:])
-	b.SameBits("another fork", b.Chunks(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: forks[8]}, 1), want[prefix:])
+	other := &steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: forks[8]}
+	b.SameBits("another fork", b.Chunks(other, 1), want[prefix:])
 	if err := s.State.Truncate(total - 1); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
 		t.Errorf("a state went back: %v", err)
 	}
@@ -203,8 +204,8 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					b.SameBits(what+", restored", b.Chunks(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: st}, 0),
-						want[256:])
+					again := &steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: st}
+					b.SameBits(what+", restored", b.Chunks(again, 0), want[256:])
 					st.Release()
 				}
 			}

@@ -47,7 +47,8 @@ func TestOffloadedEqualsOneDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want [][]float32
 			var bytes []byte
-			for i, m := range []*v4.Model{steps.Open[*v4.Model](t, c.dir, "cpu"), openPlaced(t, c.dir, steps.Device(t, "cpu"), c.rule)} {
+			for i, m := range []*v4.Model{steps.Open[*v4.Model](t, c.dir, "cpu"),
+				openPlaced(t, c.dir, steps.Device(t, "cpu"), c.rule)} {
 				p := plan.Policy{KV: "fp8"}
 				if m.DraftHead() == nil {
 					p.Speculation.Tokens = 5

@@ -71,7 +71,8 @@ func TestCloneIsAFork(t *testing.T) {
 	}
 	b.Chunks(fork, 1)
 	b.SameBits("the sequence that was forked", b.Chunks(s, 5), want[prefix:])
-	b.SameBits("another fork", b.Chunks(&steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: forks[8]}, 1), want[prefix:])
+	other := &steps.Sequence{Tokens: s.Tokens, Pages: s.Pages, State: forks[8]}
+	b.SameBits("another fork", b.Chunks(other, 1), want[prefix:])
 	if forks[1].Len() != prefix || fork.State.Len() != total {
 		t.Errorf("forks cover %d and %d tokens", forks[1].Len(), fork.State.Len())
 	}

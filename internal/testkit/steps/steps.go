@@ -155,8 +155,8 @@ func (b *Bench) NewState() model.State {
 // Work is the step of the sequence's next n tokens, with logits of all of them.
 func (s *Sequence) Work(kind plan.Mode, n int) step.Work {
 	at := s.State.Len()
-	return step.Work{Kind: kind, Tokens: s.Tokens[at : at+n], Cached: at, Before: s.Tokens[:at], Pages: s.Pages, Logits: n,
-		State: s.State}
+	return step.Work{Kind: kind, Tokens: s.Tokens[at : at+n], Cached: at, Before: s.Tokens[:at],
+		Pages: s.Pages, Logits: n, State: s.State}
 }
 
 // Step runs works and returns their rows of logits.
