@@ -17,6 +17,7 @@ import (
 	"sparrow/internal/spec"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/placed"
+	"sparrow/internal/testkit/planread"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -208,6 +209,9 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 		run() // a test that failed before
 		e.Close(context.Background())
 		checkEmpty(t, e)
+		for _, r := range e.Plans() {
+			planread.Check(t, r.Plan)
+		}
 	})
 	return e, run
 }

@@ -29,8 +29,9 @@ type Most struct {
 // fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so a segment at
 // either end bounds all between them.
 func Bound(cfg Config, m Most) *Plan {
-	p := &Plan{Runnable: cfg.Runnable, Collectives: true, Pass: m.Pass, Rows: m.Rows, Requests: m.Requests,
-		Logits: m.Logits, WholeLogits: m.Whole, Draws: m.Draws, Record: m.Record, Recorded: m.Recorded,
+	p := &Plan{Runnable: cfg.Runnable, Collectives: cfg.joins(ModeExtend), Pass: m.Pass, Rows: m.Rows,
+		Requests: m.Requests,
+		Logits:   m.Logits, WholeLogits: m.Whole, Draws: m.Draws, Record: m.Record, Recorded: m.Recorded,
 		Replay: m.Replay, Replayed: m.Replayed, JointQueries: m.Joint}
 	longest := NewBatch(ModeDecode, DecodeRequest(m.Context))
 	w := &bounder{Builder: Builder{cfg: &cfg, cat: &sparrowCatalogue, b: &longest, plan: p}, m: m}

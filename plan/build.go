@@ -65,7 +65,7 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 	if err := b.check(cfg); err != nil {
 		return nil, err
 	}
-	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass,
+	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: cfg.joins(b.Mode), Pass: b.Pass,
 		Requests: len(b.Requests)}
 	w := &Builder{cfg: cfg, cat: cat, b: b, plan: p}
 	if b.Mode == ModeIdle {
@@ -84,6 +84,10 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 	}
 	return w, nil
 }
+
+// joins reports whether ranks join their parts in batches of a mode; other
+// engines' plans do not say how many ranks there are.
+func (c *Config) joins(m Mode) bool { return !c.Runnable || m == ModeIdle || c.Model.Ranks > 1 }
 
 // Finish gives the plan its segments.
 func (w *Builder) Finish(segments ...Segment) *Plan {

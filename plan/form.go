@@ -34,9 +34,12 @@ func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 }
 
 func setHeads(cfg *Config, s *Segment, e *Entry) {
-	s.KernelHeads, s.HeadRepeat = cfg.Model.Heads, 1
-	if e.Heads != nil {
-		s.KernelHeads, s.HeadRepeat, _ = e.Heads(&cfg.Hardware, cfg.Model.Heads)
+	repeat := 1
+	if s.KernelHeads = cfg.Model.Heads; e.Heads != nil {
+		s.KernelHeads, repeat, _ = e.Heads(&cfg.Hardware, cfg.Model.Heads)
+	}
+	if !cfg.Runnable {
+		s.HeadRepeat = repeat
 	}
 	s.Limit = "no limit"
 	if e.Rows != nil {

@@ -32,9 +32,13 @@ func (w *Builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
-		if together := w.cfg.Hardware.group(s.NextN); together > 1 && !w.cfg.Model.V41() {
-			why = w.verifyTogether(s, together)
-		} else if s.NextN > 1 && !w.cfg.Model.V41() {
+		switch g := together(&w.cfg.Hardware, &w.cfg.Model, w.cfg.Deterministic, s.NextN); {
+		case g > 1:
+			why = w.verifyTogether(s, g)
+		case s.NextN == 1 || w.cfg.Model.V41():
+		case w.cfg.Deterministic:
+			why.Text += ": deterministic verifies score like decodes"
+		default:
 			why.Text += fmt.Sprintf(": %d rows make no groups of %v, which are scored at once", s.NextN,
 				w.cfg.Hardware.NativeNextN)
 		}
@@ -58,17 +62,21 @@ func (w *Builder) rowIndexer(s *Segment) {
 	s.Because(why)
 }
 
+// together is how many of n verified rows of a request are scored at a time, 1
+// where each is scored on its own. One arithmetic for every row means one path
+// for every row: deterministic verifies score like decodes.
+func together(h *Hardware, m *Model, deterministic bool, n int) int {
+	if deterministic || m.V41() {
+		return 1
+	}
+	return h.group(n)
+}
+
 // verifyTogether scores rows of a request at once, or in groups of them.
 func (w *Builder) verifyTogether(s *Segment, together int) Reason {
-	why := ReasonPagedSplit
-	if w.cfg.Deterministic {
-		// One arithmetic for every row means one path for every row.
-		why.Text += ": deterministic verifies score like decodes"
-		return why
-	}
 	arch := w.cfg.Hardware.Arch
 	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
-	why = ReasonPagedNative
+	why := ReasonPagedNative
 	if together < s.NextN {
 		why = reasonPagedGroups
 		c := w.cfg.Hardware.costs()

@@ -193,3 +193,17 @@ func TestSharesOfV4(t *testing.T) {
 		t.Errorf("by rank: %v", order)
 	}
 }
+
+// Ranks join their parts where there are several, and an idle one joins those of the others.
+func TestCollectives(t *testing.T) {
+	for ranks, joined := range map[int]bool{1: false, 2: true} {
+		s := newSetup(t, "cpu", heads(16))
+		var err error
+		if s.model, err = s.model.Divide(ranks, ByHeads); err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.resolve(t)
+		want(t, "decode", build(t, cfg, decode(100)).Collectives, joined)
+		want(t, "idle", build(t, cfg, Batch{Mode: ModeIdle}).Collectives, true)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Resolve turns the user's wishes into an immutable Config, once at start. It
@@ -139,10 +141,35 @@ func (r *resolver) speculation() error {
 			by, n)
 		return nil
 	}
-	r.Notice(NoticeInfo, "design 6", "up to %d drafts by %s are verified as up to %d rows of a request; "+
-		"unless deterministic, scores of %v rows are computed at once, those of other numbers in equal groups of "+
-		"these, or row by row where there are none", n-1, by, n, r.hw.NativeNextN)
+	r.Notice(NoticeInfo, "design 6", "up to %d drafts by %s are verified as up to %d rows of a request; scores: %s",
+		n-1, by, n, r.scoredTogether(n))
 	return nil
+}
+
+// scoredTogether says how the scores of 2 to n verified rows of a request are computed.
+func (r *resolver) scoredTogether(n int) string {
+	var whole, groups, single []string
+	for rows := 2; rows <= n; rows++ {
+		switch g := together(r.hw, r.model, r.policy.Deterministic, rows); g {
+		case rows:
+			whole = append(whole, strconv.Itoa(rows))
+		case 1:
+			single = append(single, strconv.Itoa(rows))
+		default:
+			groups = append(groups, fmt.Sprintf("%d in groups of %d", rows, g))
+		}
+	}
+	var parts []string
+	if whole != nil {
+		parts = append(parts, "those of "+strings.Join(whole, ", ")+" rows at once")
+	}
+	if groups != nil {
+		parts = append(parts, "of "+strings.Join(groups, ", of "))
+	}
+	if single != nil {
+		parts = append(parts, "of "+strings.Join(single, ", ")+" rows row by row")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Chain is how many rows are verified per request: drafts and the token before

@@ -2,7 +2,12 @@ package plan
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -237,4 +242,73 @@ func TestLayerSharing(t *testing.T) {
 			t.Error("no error")
 		}
 	})
+}
+
+// The notice about drafts says of every number of verified rows what its plan does.
+func TestTheNoticeAboutDraftsIsWhatPlansDo(t *testing.T) {
+	for _, c := range []struct{ hw, family string }{{"cpu", "deepseek_v32"}, {"sm90", "deepseek_v32"},
+		{"cpu", "deepseek_v4"}, {"sm90", "deepseek_v4"}, {"cpu", "deepseek_v41"}} {
+		for _, deterministic := range []bool{false, true} {
+			s := newSetup(t, c.hw, family(t, c.family), wish(func(p *Policy) { p.Deterministic = deterministic }))
+			s.model.Block, s.model.NextN, s.policy.Speculation.Tokens = 0, 1, 9
+			cfg, notices, err := Resolve(s.hw, s.model, s.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var whole, groups, single []string
+			for rows := 2; rows <= 9; rows++ {
+				b := Batch{Mode: ModeVerify, Requests: []Request{VerifyRequest(rows, 9000)}}
+				x := only(t, build(t, cfg, b)).Indexer
+				switch {
+				case x.Kind == IndexerPagedSplit:
+					single = append(single, strconv.Itoa(rows))
+				case x.NextN == rows:
+					whole = append(whole, strconv.Itoa(rows))
+				default:
+					groups = append(groups, fmt.Sprintf("of %d in groups of %d", rows, x.NextN))
+				}
+			}
+			var parts []string
+			if whole != nil {
+				parts = append(parts, "those of "+strings.Join(whole, ", ")+" rows at once")
+			}
+			if parts = append(parts, groups...); single != nil {
+				parts = append(parts, "of "+strings.Join(single, ", ")+" rows row by row")
+			}
+			want := "; scores: " + strings.Join(parts, ", ")
+			if !slices.ContainsFunc(notices, func(n Notice) bool { return strings.HasSuffix(n.Text, want) }) {
+				t.Errorf("%s on %s, deterministic %v: no notice ends with %q: %v", c.family, c.hw, deterministic, want,
+					notices)
+			}
+		}
+	}
+}
+
+// The documents list the codes that there are.
+func TestDocumentsListTheCodes(t *testing.T) {
+	for path, pattern := range map[string]string{"../docs/plan.md": `(?m)^\| (E[0-9]+) \|`,
+		"../docs/spec/dispatch.md": `\b(E[0-9][0-9])\b`} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "## 18. Conditions that deserve a clear error")
+		if after == "" {
+			after = string(text)
+		}
+		after, _, _ = strings.Cut(after, "## 19.")
+		listed := map[Code]bool{}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(after, -1) {
+			listed[Code(m[1])] = true
+		}
+		for code := range codeTitles {
+			if !listed[code] {
+				t.Errorf("%s does not list %s", path, code)
+			}
+			delete(listed, code)
+		}
+		if len(listed) > 0 {
+			t.Errorf("%s lists %v, which nothing raises", path, listed)
+		}
+	}
 }

@@ -8,11 +8,14 @@ import (
 // Plan is the whole decision for one batch. It is never modified after Build
 // returns it; its slices may be shared with the Config and are read-only.
 type Plan struct {
-	Mode  Mode      `json:"mode"`
+	Mode Mode `json:"mode"`
+	// Graph says how the operations were enqueued, in plans of passes that ran:
+	// plainly, while a graph was captured, or from one. Plans made for a graph of
+	// another engine name what was asked for.
 	Graph GraphMode `json:"graph"`
 	// Runnable is false for plans of the public catalogue: they explain only.
 	Runnable bool `json:"runnable"`
-	// Collectives is true for every plan: an idle rank joins them too.
+	// Collectives is true where ranks join their parts: an idle rank does too.
 	Collectives bool `json:"collectives"`
 	// Pass says which layers run.
 	Pass Pass `json:"pass"`
@@ -90,17 +93,19 @@ type Segment struct {
 	Form        Form   `json:"form"`
 	Kernel      Kernel `json:"kernel"`
 	KernelHeads int    `json:"kernel_heads"`
-	// HeadRepeat is how often each head is repeated instead of zero-padded;
-	// 1 for every kernel that pads.
-	HeadRepeat  int       `json:"head_repeat"`
+	// HeadRepeat is how often each head is repeated instead of zero-padded, 1
+	// for every kernel that pads; only in the public catalogue, as FusedTopK and
+	// RopeInKernel are: our kernels pad, select in an operation of its own, and
+	// read rotated rows.
+	HeadRepeat  int       `json:"head_repeat,omitempty"`
 	Layout      Layout    `json:"layout"`
 	Convert     Convert   `json:"convert"`
 	Transform   Transform `json:"transform"`
-	FusedTopK   bool      `json:"fused_topk"`
+	FusedTopK   bool      `json:"fused_topk,omitempty"`
 	Indexer     Indexer   `json:"indexer"`
 	NeedIndices bool      `json:"need_indices"`
 	// RopeInKernel means the caller hands over un-rotated Q and K.
-	RopeInKernel bool `json:"rope_in_kernel"`
+	RopeInKernel bool `json:"rope_in_kernel,omitempty"`
 	// SplitsFixed means the key range is cut the same way whatever the batch.
 	SplitsFixed bool `json:"splits_fixed"`
 	// SplitKeys is where the kernel cuts the keys of a row; unset for kernels

@@ -56,6 +56,7 @@ func newGraphs(dev kernel.Machine, budget int64) graphs {
 // enqueue enqueues the operations of a pass, from its graph where there is one.
 func (g *graphs) enqueue(p *pass) error {
 	c := &p.captured
+	p.graph = plan.GraphNone
 	switch {
 	case g.dev == nil || c.off || !p.plan.Mode.DecodeLike():
 		return p.run()
@@ -69,12 +70,17 @@ func (g *graphs) enqueue(p *pass) error {
 		c.ran = true
 		return p.run()
 	case c.graph == nil:
+		p.graph = plan.GraphCapture
 		if err := g.capture(p); err != nil {
+			p.graph = plan.GraphNone
 			c.off = true
 			g.count.Failed++
 			g.count.Failure = fmt.Errorf("step: a pass of %d rows runs with plain launches: %w", p.plan.Rows, err)
 			return p.run()
 		}
+	}
+	if p.graph == plan.GraphNone {
+		p.graph = plan.GraphReplay
 	}
 	g.clock++
 	c.used = g.clock

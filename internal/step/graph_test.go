@@ -306,3 +306,69 @@ func TestFailedCapturesRunPlainly(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 }
+
+// The plan of a result says how its pass was enqueued: plainly, while its graph was captured, from the graph, in parts.
+// It is the same plan each time, and the next way changes none that was returned before.
+func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
+	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
+	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	b.run.Close()
+	var err error
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 8, Context: 512}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.run.Close()
+	decode := []step.Work{{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 200, Pages: []int32{1, 2, 3, 4},
+		Logits: 1}}
+	var plans []*plan.Plan
+	pass := func(parts int) {
+		t.Helper()
+		s, err := b.run.Begin(decode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range parts {
+			if _, err := s.Left(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := s.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := p.Wait()
+		if err != nil || res.Plan != p.Plan() {
+			t.Fatal(res.Plan, p.Plan(), err)
+		}
+		plans = append(plans, res.Plan)
+	}
+	for range 4 {
+		pass(0)
+	}
+	pass(1)
+	pass(0)
+	x, err := kernel.New(dev, kernel.F32, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Free(x.Buf) // which the graph may use
+	pass(0)
+	pass(0)
+	var got []string
+	for _, p := range plans {
+		got = append(got, p.Graph.String())
+		if p.Key != plans[0].Key || p.Rows != 1 || len(p.Segments) != 1 {
+			t.Errorf("%s: plan %v of %d rows, want %v", p.Graph, p.Key, p.Rows, plans[0].Key)
+		}
+	}
+	want := []string{"none", "capture", "replay", "replay", "none", "replay", "none", "capture"}
+	if !slices.Equal(got, want) {
+		t.Errorf("graphs %q, want %q", got, want)
+	}
+	if plans[2] != plans[3] || plans[0] != plans[4] {
+		t.Error("passes that were enqueued alike have plans of their own: traces would list each")
+	}
+}

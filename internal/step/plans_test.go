@@ -11,6 +11,7 @@ import (
 	"sparrow/internal/attn"
 	"sparrow/internal/model"
 	"sparrow/internal/testkit/await"
+	"sparrow/internal/testkit/planread"
 	"sparrow/internal/testkit/record"
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -35,7 +36,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				for range 7 {
 					s := drawScenario(rt, &cfg, f.kinds, keeps)
 					for _, p := range runScenario(rt, m, cfg, s, rowsOf(m, &cfg, s)) {
-						c := claims{TB: rt, cfg: &cfg, pass: &p, seen: seen}
+						c := claims{TB: rt, cfg: &cfg, pass: &p, seen: seen, read: t}
 						c.check()
 						batches++
 					}
@@ -93,6 +94,7 @@ type claims struct {
 	cfg  *plan.Config
 	pass *record.Pass
 	seen map[string]int
+	read testing.TB
 
 	events map[*plan.Segment][]string // of all layers
 }
@@ -100,6 +102,7 @@ type claims struct {
 func (c *claims) check() {
 	p := c.pass.Plan
 	c.events = map[*plan.Segment][]string{}
+	planread.Check(c.read, p)
 	want, got := c.expected(), happened(c.pass.Ops)
 	if !slices.Equal(got, want) {
 		c.Fatalf("%v pass of mode %v on %v:\nran   %q\nplan  %q", p.Pass, p.Mode, c.cfg.Hardware.Arch, got, want)

@@ -21,7 +21,7 @@ type Pending struct {
 // fetch enqueues one copy that brings all results of a pass to host memory.
 func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	out := p.Outputs()
-	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input,
+	res := Result{Plan: p.says(), Vocab: r.model.Config().Vocab, pass: p, input: &s.input,
 		rows: attn.NewBlock(p.plan, block).Array(plan.RecordRows)}
 	n := out.Block.Cols / 4
 	if cap(s.results[s.turn]) < n {

@@ -1,6 +1,9 @@
 package step
 
-import "sparrow/kernel"
+import (
+	"sparrow/kernel"
+	"sparrow/plan"
+)
 
 // Started is a pass of the target whose inputs are enqueued. Its operations may be enqueued in parts, and between these
 // another runner of the same model may run passes over other sequences.
@@ -58,6 +61,7 @@ func (s *Started) End() (Pending, error) {
 		if s.program == nil {
 			return r.graphs.enqueue(p)
 		}
+		p.graph = plan.GraphNone
 		return s.program.Run(s.ran, s.program.Len())
 	})
 	if err != nil {

@@ -79,6 +79,22 @@ type pass struct {
 	model.Pass
 	captured   captured
 	operations int // of its program
+	// graph is how its operations were enqueued last, and shown the plan that says so, one for each way.
+	graph plan.GraphMode
+	shown [plan.GraphReplay + 1]*plan.Plan
+}
+
+// says is the plan of the pass as it was enqueued last. Captured and replayed passes share what the plan refers to.
+func (p *pass) says() *plan.Plan {
+	if p.graph == plan.GraphNone {
+		return p.plan
+	}
+	if p.shown[p.graph] == nil {
+		shown := *p.plan
+		shown.Graph = p.graph
+		p.shown[p.graph] = &shown
+	}
+	return p.shown[p.graph]
 }
 
 // run enqueues the operations of a pass.

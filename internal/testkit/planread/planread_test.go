@@ -1,0 +1,19 @@
+package planread
+
+import (
+	"slices"
+	"testing"
+)
+
+// The fields that nothing acts upon belong to plans of other engines' kernels; TestPlansSayWhatRuns and every test of
+// an engine show that ours leave them unset.
+func TestUnreadFieldsAreThoseOfOtherEngines(t *testing.T) {
+	list, err := Unread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
+	if !slices.Equal(list, want) {
+		t.Errorf("nothing that runs reads %q, want %q", list, want)
+	}
+}
