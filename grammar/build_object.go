@@ -138,10 +138,13 @@ func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 		}
 		return listedStrings(texts), nil
 	}
-	if r.dfa != nil {
+	if r.dfa == nil {
+		return everyString().limit(r.least, r.most, &c.effort)
+	}
+	if r.most == noLimit {
 		return r.dfa, nil
 	}
-	return everyString().limit(r.least, r.most, &c.effort)
+	return r.dfa.limit(0, r.most, &c.effort)
 }
 
 // freeNames fills what is allowed of names that no part lists. With patternProperties they fall into classes by the

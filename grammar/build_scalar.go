@@ -32,7 +32,12 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 		c.drop(parts, "pattern", "no string of the allowed length matches")
 		return kids, nil
 	case r.dfa != nil:
-		return c.addLeaf(kids, &patternLeaf{r.dfa, c.g.tokens.family(patternKeyOf(parts))})
+		l := &patternLeaf{dfa: r.dfa, family: c.g.tokens.family(patternKeyOf(parts))}
+		if r.most != noLimit && !l.atMost(r.most) {
+			c.drop(parts, "maxLength", "no string that matches is so short")
+			return kids, nil
+		}
+		return c.addLeaf(kids, l)
 	}
 	return c.addLeaf(kids, &stringLeaf{r.least, r.most})
 }
@@ -51,10 +56,13 @@ func patternKeyOf(parts []*schema) string {
 	return string(key)
 }
 
+// source is a pattern or a format of a schema.
+type source struct{ keyword, text string }
+
 // stringRule is what a list of schemas says about strings.
 type stringRule struct {
 	least, most uint64
-	dfa         *runeDFA // nil if there is neither pattern nor format; lengths are part of it
+	dfa         *runeDFA // nil if there is neither pattern nor format; least is part of it, most is not
 	never       bool     // nothing matches
 }
 
@@ -62,19 +70,19 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	r := stringRule{most: noLimit}
 	for _, s := range parts {
 		r.least = max(r.least, s.minLength)
-		r.most = min(r.most, s.maxLength)
-		for _, source := range []struct{ keyword, text string }{{"pattern", s.pattern}, {"format", s.format}} {
-			if source.text == "" {
+		r.most = min(r.most, s.maxLength, formatLength(s.format))
+		for _, from := range []source{{"pattern", s.pattern}, {"format", s.format}} {
+			if from.text == "" {
 				continue
 			}
-			d, err := c.automaton(source.keyword, source.text)
+			d, err := c.automaton(from.keyword, from.text)
 			if err == nil && d != nil && r.dfa != nil {
 				d, err = r.dfa.intersect(d, &c.effort)
 			}
 			if err != nil {
-				return r, s.blame(patternError(s.pointer, source.keyword, source.text, err))
+				return r, s.blame(patternError(s.pointer, from.keyword, from.text, err))
 			}
-			if d == nil && !numericFormat(source.keyword, source.text) {
+			if d == nil && !numericFormat(from.keyword, from.text) {
 				r.never = true
 				return r, nil
 			}
@@ -89,19 +97,20 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	if r.dfa == nil || r.least > r.most {
 		return r, nil
 	}
-	most := r.most
-	if r.dfa.longest() <= most {
-		most = noLimit
+	if r.dfa.longest() <= r.most {
+		r.most = noLimit
 	}
-	if r.least == 0 && most == noLimit {
+	if r.most != noLimit && r.most > maxCounted {
+		return r, failAt(parts, func(s *schema) bool { return s.maxLength == r.most }, "maxLength", ErrUnsupported,
+			"with a pattern, lengths of up to %d characters are counted", maxCounted)
+	}
+	if r.least == 0 {
 		return r, nil
 	}
-	d, err := r.dfa.limit(r.least, most, &c.effort)
+	d, err := r.dfa.limit(r.least, noLimit, &c.effort)
 	if err != nil {
-		at := parts[len(parts)-1].pointer
-		return r, &SchemaError{at, "maxLength",
-			fmt.Sprintf("together with the pattern it needs more than %d states; lower it or anchor the pattern",
-				MaxPatternStates), ErrTooLarge}
+		return r, failAt(parts, func(s *schema) bool { return s.minLength == r.least }, "minLength", ErrUnsupported,
+			"together with the pattern it needs more than %d states; lower it or anchor the pattern", MaxPatternStates)
 	}
 	r.dfa, r.never = d, d == nil
 	return r, nil
@@ -162,23 +171,24 @@ func (r *stringRule) has(text string) bool {
 
 // automaton compiles a pattern or a format. It is nil if nothing matches, and for formats of numbers.
 func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
-	pattern := text
-	if keyword == "format" {
-		if numericFormat(keyword, text) {
-			return nil, nil
-		}
-		var ok bool
-		if pattern, ok = formats[text]; !ok {
-			return nil, errFormat
-		}
+	if numericFormat(keyword, text) {
+		return nil, nil
 	}
-	key := keyword + " " + pattern
-	if d, ok := c.formats[key]; ok {
+	key := source{keyword, text}
+	if d, ok := c.patterns[key]; ok {
 		return d, nil
 	}
-	d, err := compilePattern(pattern, &c.effort)
+	var d *runeDFA
+	var err error
+	if keyword != "format" {
+		d, err = compilePattern(text, &c.effort)
+	} else if f, ok := formats[text]; ok {
+		d, err = f.automaton()
+	} else {
+		err = errFormat
+	}
 	if err == nil {
-		c.formats[key] = d
+		c.patterns[key] = d
 	}
 	return d, err
 }

@@ -66,16 +66,16 @@ func newCompiler(root value, t *Tokens, o Options, skip *skipped) *compiler {
 		skip: skip, old: oldDraft(&root)}
 	p.locate(&p.root, "", "")
 	return &compiler{
-		g:       newGrammar(t),
-		options: o,
-		parser:  p,
-		memo:    map[string]int32{},
-		visited: map[int]int{},
-		formats: map[string]*runeDFA{},
-		names:   map[string]*nameList{},
-		origins: map[origin]bool{},
-		ones:    map[string]choice{},
-		effort:  effort{left: maxEffort},
+		g:        newGrammar(t),
+		options:  o,
+		parser:   p,
+		memo:     map[string]int32{},
+		visited:  map[int]int{},
+		patterns: map[source]*runeDFA{},
+		names:    map[string]*nameList{},
+		origins:  map[origin]bool{},
+		ones:     map[string]choice{},
+		effort:   effort{left: maxEffort},
 	}
 }
 
@@ -121,7 +121,7 @@ type compiler struct {
 	parser       *parser
 	memo         map[string]int32
 	visited      map[int]int
-	formats      map[string]*runeDFA
+	patterns     map[source]*runeDFA // by keyword and text
 	names        map[string]*nameList
 	effort       effort
 	members      int

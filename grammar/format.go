@@ -4,10 +4,23 @@ import (
 	"errors"
 	"math/big"
 	"slices"
+	"sync"
 )
 
 // errFormat is turned into a SchemaError by the caller, who knows the pointer.
 var errFormat = errors.New("unknown format")
+
+// format is the strings of a format: those that all patterns match and the last one, if given, does not, of at most so
+// many characters.
+type format struct {
+	patterns []string
+	not      string
+	most     uint64
+
+	once sync.Once
+	dfa  *runeDFA // of the patterns; its tables are never filled, see automaton
+	err  error
+}
 
 // Parts of the formats below. Dates are real ones: no 30 February, and 29 February in leap years only.
 const (
@@ -15,24 +28,96 @@ const (
 		`|(\d\d(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)`
 	timeRule  = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
 	octetRule = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
+	ipv4Rule  = octetRule + `(\.` + octetRule + `){3}`
 	labelRule = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
-	hexRule   = `[0-9A-Fa-f]{1,4}`
+	hostRule  = labelRule + `(\.` + labelRule + `)*`
+
+	// IPv6 of RFC 3986, appendix A: groups, and one :: for those that are zero.
+	hexRule  = `[0-9A-Fa-f]{1,4}`
+	lowRule  = `(` + hexRule + `:` + hexRule + `|` + ipv4Rule + `)` // the last 32 bits
+	ipv6Rule = `((` + hexRule + `:){6}` + lowRule +
+		`|::(` + hexRule + `:){5}` + lowRule +
+		`|(` + hexRule + `)?::(` + hexRule + `:){4}` + lowRule +
+		`|((` + hexRule + `:){0,1}` + hexRule + `)?::(` + hexRule + `:){3}` + lowRule +
+		`|((` + hexRule + `:){0,2}` + hexRule + `)?::(` + hexRule + `:){2}` + lowRule +
+		`|((` + hexRule + `:){0,3}` + hexRule + `)?::` + hexRule + `:` + lowRule +
+		`|((` + hexRule + `:){0,4}` + hexRule + `)?::` + lowRule +
+		`|((` + hexRule + `:){0,5}` + hexRule + `)?::` + hexRule +
+		`|((` + hexRule + `:){0,6}` + hexRule + `)?::)`
+
+	// Addresses of RFC 5321, section 4.1.2: a local part of dots and atoms, or in quotes; a domain or an address.
+	atomRule   = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+	quotedRule = `"([ !#-\[\]-~]{0,62}|([ !#-\[\]-~]|\\[ -~]){0,31})"`
+	mailRule   = `^(` + atomRule + `(\.` + atomRule + `)*|` + quotedRule + `)@(` + hostRule +
+		`|\[` + ipv4Rule + `\]|\[IPv6:` + ipv6Rule + `\])$`
+
+	// Parts of RFC 3986, appendix A.
+	plainRule = `[A-Za-z0-9._~!$&'()*+,;=-]`
+	byteRule  = `%[0-9A-Fa-f]{2}`
+	regRule   = `(` + plainRule + `|` + byteRule + `)*`
+	userRule  = `(` + plainRule + `|:|` + byteRule + `)*`
+	pathChar  = `([A-Za-z0-9._~!$&'()*+,;=:@-]|` + byteRule + `)`
+	uriRule   = `^[A-Za-z][A-Za-z0-9+.-]*:(//(` + userRule + `@)?(\[` + ipv6Rule + `\]|` + regRule + `)(:\d{0,5})?(/` +
+		pathChar + `*)*|/(` + pathChar + `+(/` + pathChar + `*)*)?|` + pathChar + `+(/` + pathChar + `*)*|)` +
+		`(\?([/?]|` + pathChar + `)*)?(#([/?]|` + pathChar + `)*)?$`
+	// hostless are addresses of schemes that need a host, without one.
+	hostless = `^(?i:https?|ftp|wss?):($|[^/]|/$|/[^/]|//([^/?#@]*@)?($|[:/?#]))`
 )
 
-// formats are the formats of strings, as patterns. Each accepts a practical part of what its RFC allows, never more.
-var formats = map[string]string{
-	"date":      `^` + dateRule + `$`,
-	"time":      `^` + timeRule + `$`,
-	"date-time": `^` + dateRule + `T` + timeRule + `$`,
-	"duration":  `^P(\d{1,9}W|\d{1,9}Y(\d{1,9}M)?(\d{1,9}D)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D|(\d{1,9}D)?T(\d{1,9}H(\d{1,9}M)?(\d{1,9}S)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))$`,
-	"uuid":      `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
-	"email":     `^[A-Za-z0-9_+-]{1,30}(\.[A-Za-z0-9_+-]{1,30})?@([A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?\.){1,3}[A-Za-z]{2,16}$`,
-	"hostname":  `^` + labelRule + `(\.` + labelRule + `){0,2}$`,
-	"ipv4":      `^` + octetRule + `(\.` + octetRule + `){3}$`,
-	"ipv6": `^((` + hexRule + `:){7}` + hexRule + `|(` + hexRule + `:){1,6}:` + hexRule + `|::(` + hexRule +
-		`:){0,5}` + hexRule + `|::)$`,
-	"uri": `^(https?|ftp)://` + labelRule + `(\.` + labelRule +
-		`){0,2}(:[1-9]\d{0,3})?(/[A-Za-z0-9._~-]{0,64}){0,8}(\?[A-Za-z0-9._~=&-]{0,128})?(#[A-Za-z0-9._~-]{0,64})?$`,
+// formats are the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports of
+// up to five digits and no IPvFuture, email no general address literals.
+var formats = map[string]*format{
+	"date":      {patterns: []string{`^` + dateRule + `$`}},
+	"time":      {patterns: []string{`^` + timeRule + `$`}},
+	"date-time": {patterns: []string{`^` + dateRule + `T` + timeRule + `$`}},
+	"duration": {patterns: []string{`^P(\d{1,9}W|\d{1,9}Y(\d{1,9}M)?(\d{1,9}D)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D|` +
+		`(\d{1,9}D)?T(\d{1,9}H(\d{1,9}M)?(\d{1,9}S)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))$`}},
+	"uuid":     {patterns: []string{`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`}},
+	"email":    {patterns: []string{mailRule, `^([^"@]{1,64}|"(\\.|[^\\"])*")@`}, most: 254},
+	"hostname": {patterns: []string{`^` + hostRule + `$`}, most: 253},
+	"ipv4":     {patterns: []string{`^` + ipv4Rule + `$`}},
+	"ipv6":     {patterns: []string{`^` + ipv6Rule + `$`}},
+	"uri":      {patterns: []string{uriRule}, not: hostless},
+}
+
+// automaton is a new one of the same states: the tables that are filled on demand belong to one grammar.
+func (f *format) automaton() (*runeDFA, error) {
+	f.once.Do(func() { f.dfa, f.err = f.compile() })
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &runeDFA{edges: f.dfa.edges, accept: f.dfa.accept}, nil
+}
+
+// compile makes the automaton of a format. Formats are fixed, so their work is not that of a schema.
+func (f *format) compile() (d *runeDFA, err error) {
+	e := &effort{left: maxEffort}
+	for _, pattern := range f.patterns {
+		next, err := compilePattern(pattern, e)
+		if err == nil && d != nil {
+			next, err = d.intersect(next, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		d = next
+	}
+	if f.not != "" {
+		no, err := compilePattern(f.not, e)
+		if err != nil {
+			return nil, err
+		}
+		return d.except(no, e)
+	}
+	return d, nil
+}
+
+// formatLength is the most characters that strings of a format have.
+func formatLength(name string) uint64 {
+	if f := formats[name]; f != nil && f.most > 0 {
+		return f.most
+	}
+	return noLimit
 }
 
 // integerFormats are the formats of OpenAPI that bound a number; they say nothing about strings.

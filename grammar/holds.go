@@ -119,7 +119,7 @@ func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
 }
 
 func (c *compiler) holdsText(s *schema, text string) (bool, error) {
-	if n := uint64(utf8.RuneCountInString(text)); n < s.minLength || n > s.maxLength {
+	if n := uint64(utf8.RuneCountInString(text)); n < s.minLength || n > min(s.maxLength, formatLength(s.format)) {
 		return false, nil
 	}
 	for _, p := range []struct {

@@ -8,9 +8,14 @@ import (
 	"testing"
 )
 
-// TestCostlySchemas: whatever a request brings, compiling ends, with a grammar or an error. All of them together take
-// about a second; without the limits some would take hours or all memory.
-func TestCostlySchemas(t *testing.T) {
+type costlySchema struct {
+	name   string
+	schema string
+	want   error // nil if it must compile
+}
+
+// costlySchemas are schemas that take much work or memory for their size.
+func costlySchemas() []costlySchema {
 	list := func(n int, format string) string {
 		var parts []string
 		for i := range n {
@@ -22,11 +27,7 @@ func TestCostlySchemas(t *testing.T) {
 	for i := range 9000 {
 		fmt.Fprintf(&chain, `"d%d":{"type":"array","items":{"$ref":"#/$defs/d%d"}},`, i, i+1)
 	}
-	cases := []struct {
-		name   string
-		schema string
-		want   error // nil if it must compile
-	}{
+	return []costlySchema{
 		{"many costly patterns", `{"type":"array","prefixItems":[` +
 			list(1000, `{"type":"string","pattern":"%d[%d-9](a|b)*a(a|b){9}"}`) + `]}`, ErrTooLarge},
 		{"classes of many ranges", `{"type":"string","pattern":"^` + strings.Repeat(`\\p{L}?\\P{Lu}?`, 100) + `$"}`,
@@ -64,8 +65,13 @@ func TestCostlySchemas(t *testing.T) {
 			list(3, `{"contains":{"const":%d},"minContains":1%d}`) + `],"minItems":3,"maxItems":1001}`, nil},
 		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
 	}
+}
+
+// TestCostlySchemas: whatever a request brings, compiling ends, with a grammar or an error. All of them together take
+// about a second; without the limits some would take hours or all memory.
+func TestCostlySchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
-	for _, c := range cases {
+	for _, c := range costlySchemas() {
 		t.Run(c.name, func(t *testing.T) {
 			before := allocated()
 			_, err := CompileWith([]byte(c.schema), tokens, Options{Strict: true})
@@ -144,17 +150,5 @@ func TestManyPatternsAtOnceAreNarrowed(t *testing.T) {
 	accept(t, s, `b"`)
 	if !s.Done() {
 		t.Error("not complete")
-	}
-}
-
-func TestFormatsLeaveRoomForPatterns(t *testing.T) {
-	for name, pattern := range formats {
-		e := &effort{left: maxEffort}
-		if d, err := compilePattern(pattern, e); err != nil || d == nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if used := maxEffort - e.left; used > maxEffort/10 {
-			t.Errorf("%s takes %d of %d", name, used, maxEffort)
-		}
 	}
 }

@@ -1,37 +1,67 @@
 package grammar
 
-import "unicode/utf8"
+import (
+	"math"
+	"unicode/utf8"
+)
 
 // patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in
 // canonical spelling only (see [appendString]), so that each string has one text.
+//
+// A bound on the number of characters is counted beside the automaton instead of multiplying its states.
 type patternLeaf struct {
 	dfa    *runeDFA
 	family uint32 // of masks that all grammars share, familyNone if there is none
+
+	most    uint16   // characters; used where short is not nil
+	short   []uint16 // [states] the fewest characters to an accepting state; nil if any number of them is allowed
+	longest uint64   // the largest of short
 }
 
-// A state is a mode in the low byte, the automaton's state in the next 24 bits, and the bits of an unfinished
-// character above. Modes are those of stringLeaf and freeKey, except that bytes of UTF-8 still to come are counted.
+// maxCounted is the largest bound that a state has room for.
+const maxCounted = math.MaxUint16
+
+// A state is a mode in the low byte, the automaton's state in the next 24 bits, the bits of an unfinished character in
+// the next 16, and the characters so far above, where they are counted. Modes are those of stringLeaf and freeKey,
+// except that bytes of UTF-8 still to come are counted.
 const (
 	patternTail1 = 120 + iota // one byte to come
 	patternTail2
 	patternTail3
 )
 
+const countShift = 48
+
 func packPattern(mode uint64, state int32, part rune) uint64 {
 	return mode | uint64(state)<<8 | uint64(part)<<32
+}
+
+// atMost bounds the characters of a leaf; most is at most maxCounted. It reports whether a string is left.
+func (p *patternLeaf) atMost(most uint64) bool {
+	p.most, p.short = uint16(most), p.dfa.distances()
+	for _, n := range p.short {
+		p.longest = max(p.longest, uint64(n))
+	}
+	return uint64(p.short[0]) <= most
+}
+
+// fits says whether a state that comes after one more character can still end in time.
+func (p *patternLeaf) fits(state int32, count uint64) bool {
+	return p.short == nil || count+1+uint64(p.short[state]) <= uint64(p.most)
 }
 
 func (p *patternLeaf) start() uint64 { return strStart }
 
 func (p *patternLeaf) step(q uint64, b byte) (uint64, bool) {
-	mode, state, part := q&0xff, int32(q>>8&0xffffff), rune(q>>32)
+	mode, state, part, count := q&0xff, int32(q>>8&0xffffff), rune(q>>32&0xffff), q>>countShift
+	kept := count << countShift
 	switch mode {
 	case strStart:
 		return packPattern(strBody, 0, 0), b == '"'
 	case strEnd:
 		return 0, false
 	case strBody:
-		return p.begin(state, b)
+		return p.begin(state, count, b)
 	case patternTail1, patternTail2, patternTail3:
 		if b&0xc0 != 0x80 {
 			return 0, false
@@ -40,76 +70,96 @@ func (p *patternLeaf) step(q uint64, b byte) (uint64, bool) {
 		if mode == patternTail2 && part < 0x20 || mode == patternTail3 && part < 0x10 {
 			return 0, false // overlong
 		}
-		return p.tail(mode-patternTail1, state, part)
+		return p.tail(mode-patternTail1, state, count, part)
 	}
 	next, ok := stepCanonical(mode, b)
 	if !ok {
 		return 0, false
 	}
 	if next != strBody {
-		return packPattern(next, state, 0), p.escapes(state, next)
+		return packPattern(next, state, 0) | kept, p.escapes(state, count, next)
 	}
-	return p.finish(state, escaped(mode, b))
+	return p.finish(state, count, escaped(mode, b))
 }
 
-func (p *patternLeaf) begin(state int32, b byte) (uint64, bool) {
+func (p *patternLeaf) begin(state int32, count uint64, b byte) (uint64, bool) {
 	switch {
 	case b == '"':
 		return packPattern(strEnd, state, 0), p.dfa.accept[state]
 	case b == '\\':
-		return packPattern(escBegin, state, 0), p.escapes(state, escBegin)
+		return packPattern(escBegin, state, 0) | count<<countShift, p.escapes(state, count, escBegin)
 	case b < 0x20:
 		return 0, false
 	case b < utf8.RuneSelf:
-		return p.finish(state, rune(b))
+		return p.finish(state, count, rune(b))
 	case b >= 0xc2 && b < 0xe0:
-		return p.tail(1, state, rune(b&0x1f))
+		return p.tail(1, state, count, rune(b&0x1f))
 	case b >= 0xe0 && b < 0xf0:
-		return p.tail(2, state, rune(b&0x0f))
+		return p.tail(2, state, count, rune(b&0x0f))
 	case b >= 0xf0 && b < 0xf5:
-		return p.tail(3, state, rune(b&0x07))
+		return p.tail(3, state, count, rune(b&0x07))
 	}
 	return 0, false
 }
 
 // tail is the state with so many bytes of a character to come. The characters still possible are an interval; one of
 // them must lead on.
-func (p *patternLeaf) tail(left uint64, state int32, part rune) (uint64, bool) {
+func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (uint64, bool) {
 	if left == 0 {
-		return p.finish(state, part)
+		return p.finish(state, count, part)
 	}
 	shift := 6 * left
 	lo, hi := part<<shift, part<<shift|(1<<shift-1)
 	if part == 0 { // after E0 or F0: overlong forms are not UTF-8
 		lo = 1 << (5*left + 1)
 	}
-	return packPattern(patternTail1+left-1, state, part), p.dfa.meets(state, lo, hi)
+	return packPattern(patternTail1+left-1, state, part) | count<<countShift, p.meets(state, count, lo, hi)
 }
 
-func (p *patternLeaf) finish(state int32, r rune) (uint64, bool) {
+func (p *patternLeaf) finish(state int32, count uint64, r rune) (uint64, bool) {
 	next := p.dfa.next(state, r)
-	if next < 0 {
+	if next < 0 || !p.fits(next, count) {
 		return 0, false
 	}
-	return packPattern(strBody, next, 0), true
+	if p.short != nil {
+		count++
+	}
+	return packPattern(strBody, next, 0) | count<<countShift, true
+}
+
+// meets says whether any character from lo to hi leads on.
+func (p *patternLeaf) meets(state int32, count uint64, lo, hi rune) bool {
+	if p.short == nil {
+		return p.dfa.meets(state, lo, hi)
+	}
+	list := p.dfa.edges[state]
+	for i := p.dfa.search(state, lo); i < len(list) && list[i].lo <= hi; i++ {
+		if p.fits(list[i].to, count) {
+			return true
+		}
+	}
+	return false
+}
+
+// takes says whether a character leads on.
+func (p *patternLeaf) takes(state int32, count uint64, r rune) bool {
+	next := p.dfa.next(state, r)
+	return next >= 0 && p.fits(next, count)
 }
 
 // escapes says whether an escape that has come to a mode can end in a character that leads on.
-func (p *patternLeaf) escapes(state int32, mode uint64) bool {
+func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	lo, hi := byte(0), byte(0x1f)
 	switch mode {
 	case escBegin:
-		if p.dfa.next(state, '"') >= 0 || p.dfa.next(state, '\\') >= 0 {
-			return true
-		}
-		return p.dfa.meets(state, 0, 0x1f)
+		return p.takes(state, count, '"') || p.takes(state, count, '\\') || p.meets(state, count, 0, 0x1f)
 	case canonU000:
 		hi = 0x0f
 	case canonU001:
 		lo = 0x10
 	}
 	for c := lo; c <= hi; c++ {
-		if shortEscape(c) == 0 && p.dfa.next(state, rune(c)) >= 0 {
+		if shortEscape(c) == 0 && p.takes(state, count, rune(c)) {
 			return true
 		}
 	}
@@ -139,4 +189,10 @@ func (p *patternLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (p *patternLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-func (p *patternLeaf) class(q uint64, _ int) maskKey { return maskKey{p.family, q} }
+// class forgets a bound that no single token can reach: a token of n bytes holds at most n characters.
+func (p *patternLeaf) class(q uint64, longest int) maskKey {
+	if q>>countShift+uint64(longest)+p.longest <= uint64(p.most) {
+		q &= 1<<countShift - 1
+	}
+	return maskKey{p.family, q}
+}

@@ -130,6 +130,72 @@ func BenchmarkMasks(b *testing.B) {
 	runtime.KeepAlive(tokens)
 }
 
+// BenchmarkFirstMasks times what a server does before the first token under a schema that it sees for the first time:
+// it compiles the schema and makes the first mask. The schemas are those of this package's tests, those made to be
+// costly counted apart, and of the folder of the JSON Schema test suite where one is given. Masks of a whole document are timed too.
+func BenchmarkFirstMasks(b *testing.B) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	schemas := slices.Concat(walkSchemas, suiteSchemas(b))
+	for _, c := range schemaCases() {
+		schemas = append(schemas, c.schema)
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 2000 {
+		schemas = append(schemas, variedObject(r, 3))
+	}
+	usual := len(schemas)
+	for _, c := range costlySchemas() {
+		schemas = append(schemas, c.schema)
+	}
+	tokens := benchVocabulary(b)
+	mask := make([]uint64, tokens.MaskWords())
+	for b.Loop() {
+		var compiling, costly, firsts, masks []time.Duration
+		for n, schema := range schemas {
+			started := cputime.Thread()
+			g, err := Compile([]byte(schema), tokens)
+			if err != nil {
+				continue // refused
+			}
+			compiled := cputime.Thread()
+			s := g.Start()
+			for i := range 60 {
+				before := cputime.Thread()
+				if err := s.Mask(mask); err != nil {
+					b.Fatal(err)
+				}
+				d := cputime.Thread() - before
+				if masks = append(masks, d); i == 0 {
+					firsts = append(firsts, d)
+					if n < usual {
+						compiling = append(compiling, d+compiled-started)
+					} else {
+						costly = append(costly, d+compiled-started)
+					}
+				}
+				if err := s.Accept(pickToken(r, tokens, mask)); err != nil {
+					b.Fatal(err)
+				}
+				if s.Final() {
+					break
+				}
+			}
+		}
+		b.ReportMetric(float64(len(firsts)), "schemas")
+		for name, times := range map[string][]time.Duration{"compile+first": compiling,
+			"compile+first-costly": costly, "first": firsts, "mask": masks} {
+			slices.Sort(times)
+			at := func(share float64) float64 {
+				return float64(times[int(share*float64(len(times)-1))].Microseconds()) / 1000
+			}
+			b.ReportMetric(at(0.5), "ms/"+name+"-p50")
+			b.ReportMetric(at(0.999), "ms/"+name+"-p99.9")
+			b.ReportMetric(at(1), "ms/"+name+"-worst")
+		}
+	}
+}
+
 func heapBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -183,10 +249,14 @@ func TestShapesChangeNoMask(t *testing.T) {
 	var leaves []leaf
 	for _, pattern := range []string{"^[a-z]*$", "^[a-z]{3,9}$", "^[A-Za-z]+[0-9]$", ".", "^.{0,7}$", "^[^x]*$", "an",
 		"(ber|tion).*[0-9]$", "^[a-z ]+$", "^[\\w.-]+@[a-z]+$", "^[^\\n日]*$", "\\\\|é", "^(a|[0-9]+ .*)$",
-		"^[0-9a-f]{8}(-[0-9a-f]{4})*$", "[\"\u2028]", formats["email"], formats["uri"], formats["hostname"]} {
+		"^[0-9a-f]{8}(-[0-9a-f]{4})*$", "[\"\u2028]", formats["email"].patterns[0], formats["uri"].patterns[0], formats["hostname"].patterns[0]} {
 		d, err := compilePattern(pattern, &effort{left: maxEffort})
 		if err != nil {
 			t.Fatalf("%s: %v", pattern, err)
+		}
+		counted := &patternLeaf{dfa: d}
+		if counted.atMost(20) {
+			leaves = append(leaves, counted)
 		}
 		leaves = append(leaves, &patternLeaf{dfa: d}, &patternKey{patternLeaf{dfa: d}}, &textLeaf{patternLeaf{dfa: d}})
 	}

@@ -26,7 +26,7 @@ type runeEdge struct {
 // of costly patterns fail early instead of taking minutes.
 type effort struct{ left int }
 
-// maxEffort is about a tenth of a second, and fifteen times what the costliest format takes.
+// maxEffort is about a tenth of a second. Formats are compiled once and do not count.
 const maxEffort = 4_000_000
 
 func (e *effort) spend(n int) error {
@@ -60,17 +60,22 @@ func (d *runeDFA) next(state int32, r rune) int32 {
 
 func (d *runeDFA) find(state int32, r rune) int32 {
 	list := d.edges[state]
-	i := sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
-	if i < len(list) && list[i].lo <= r {
+	if i := d.search(state, r); i < len(list) && list[i].lo <= r {
 		return list[i].to
 	}
 	return -1
 }
 
+// search is the index of the first edge of a state that does not end before r.
+func (d *runeDFA) search(state int32, r rune) int {
+	list := d.edges[state]
+	return sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
+}
+
 // meets says whether any character from lo to hi leads on.
 func (d *runeDFA) meets(state int32, lo, hi rune) bool {
 	list := d.edges[state]
-	i := sort.Search(len(list), func(i int) bool { return list[i].hi >= lo })
+	i := d.search(state, lo)
 	return i < len(list) && list[i].lo <= hi
 }
 
@@ -160,6 +165,32 @@ func (d *runeDFA) limit(least, most uint64, e *effort) (*runeDFA, error) {
 		}
 	}
 	return b.trimmed()
+}
+
+// distances are the fewest characters from each state to an accepting one, at most maxCounted.
+func (d *runeDFA) distances() []uint16 {
+	out := make([]uint16, len(d.edges))
+	back := make([][]int32, len(d.edges))
+	var queue []int32
+	for s, list := range d.edges {
+		for _, e := range list {
+			back[e.to] = append(back[e.to], int32(s))
+		}
+		out[s] = maxCounted
+		if d.accept[s] {
+			out[s] = 0
+			queue = append(queue, int32(s))
+		}
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for _, s := range back[queue[0]] {
+			if next := out[queue[0]] + 1; next < out[s] { // states number far less than maxCounted
+				out[s] = next
+				queue = append(queue, s)
+			}
+		}
+	}
+	return out
 }
 
 // longest is the length of the longest string accepted, noLimit if there is none.

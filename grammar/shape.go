@@ -253,7 +253,20 @@ func (k *freeKey) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool
 func (p *patternLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
-		return p.dfa.stepKind(dst, int32(q>>8&0xffffff), kind)
+		from := len(dst)
+		dst, takes, refuses := p.dfa.stepKind(dst, int32(q>>8&0xffffff), kind)
+		if p.short == nil {
+			return dst, takes, refuses
+		}
+		count, kept := q>>countShift, dst[:from]
+		for _, next := range dst[from:] {
+			if p.fits(int32(next>>8&0xffffff), count) {
+				kept = append(kept, next|(count+1)<<countShift)
+			} else {
+				refuses = true
+			}
+		}
+		return kept, len(kept) > from, refuses
 	case strStart, strEnd:
 		return dst, false, true
 	}

