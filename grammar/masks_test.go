@@ -249,7 +249,8 @@ func TestShapesChangeNoMask(t *testing.T) {
 	var leaves []leaf
 	for _, pattern := range []string{"^[a-z]*$", "^[a-z]{3,9}$", "^[A-Za-z]+[0-9]$", ".", "^.{0,7}$", "^[^x]*$", "an",
 		"(ber|tion).*[0-9]$", "^[a-z ]+$", "^[\\w.-]+@[a-z]+$", "^[^\\n日]*$", "\\\\|é", "^(a|[0-9]+ .*)$",
-		"^[0-9a-f]{8}(-[0-9a-f]{4})*$", "[\"\u2028]", formats["email"].patterns[0], formats["uri"].patterns[0], formats["hostname"].patterns[0]} {
+		"^[0-9a-f]{8}(-[0-9a-f]{4})*$", "[\"\u2028]", formats["email"].patterns[0], formats["uri"].patterns[0],
+		formats["hostname"].patterns[0]} {
 		d, err := compilePattern(pattern, &effort{left: maxEffort})
 		if err != nil {
 			t.Fatalf("%s: %v", pattern, err)
