@@ -63,8 +63,11 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	if r.dense {
 		return r.answerDense(ctx, it, most)
 	}
-	res, err := r.engine.Generate(ctx,
-		sparrow.Request{Chat: &it.Chat, Sampling: greedy(), MaxTokens: most, ID: it.Where()})
+	request := sparrow.Request{Chat: &it.Chat, Sampling: greedy(), MaxTokens: most, ID: it.Where()}
+	if it.Schema != nil {
+		request.Format = sparrow.Format{Kind: sparrow.FormatSchema, Schema: it.Schema, Field: "schema"}
+	}
+	res, err := r.engine.Generate(ctx, request)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -86,7 +89,7 @@ func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// answerDense generates one token per request.
+// answerDense generates one token per request. A schema binds whole answers, so it has no effect here.
 func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, error) {
 	_, ids, err := r.engine.Render(&it.Chat)
 	if err != nil {

@@ -21,6 +21,7 @@ type Item struct {
 
 	Messages json.RawMessage // as in the file
 	Tools    json.RawMessage // as in the file; nil without tools
+	Schema   json.RawMessage // JSON schema that the answer is written under; nil without one
 	Chat     chat.Request    // both of them, as an engine reads them
 
 	// Choices, where there are any, are texts of which one follows Prompt. The model gives each a probability and
@@ -48,6 +49,7 @@ type itemFields struct {
 	Task     string          `json:"task"`
 	Messages json.RawMessage `json:"messages"`
 	Tools    json.RawMessage `json:"tools"`
+	Schema   json.RawMessage `json:"schema"`
 	Answer   *string         `json:"answer"`
 	Final    string          `json:"final"`
 	Tokens   int             `json:"tokens"`
@@ -62,8 +64,8 @@ func parseItem(line []byte) (*Item, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, final, "+
-			"task and tokens, such as %s, or with prompt, choices and label, such as %s", itemFault(line, err),
+		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, schema, "+
+			"final, task and tokens, such as %s, or with prompt, choices and label, such as %s", itemFault(line, err),
 			exampleItem, exampleChoice)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -78,9 +80,13 @@ func parseItem(line []byte) (*Item, error) {
 	if f.Tokens < 0 {
 		return nil, fmt.Errorf("tokens: is %d, want the tokens of the prompt or none", f.Tokens)
 	}
-	it := &Item{Kind: f.Task, Messages: f.Messages, Tools: f.Tools, Answer: *f.Answer, Final: f.Final, Tokens: f.Tokens}
+	it := &Item{Kind: f.Task, Messages: f.Messages, Tools: f.Tools, Schema: f.Schema, Answer: *f.Answer, Final: f.Final,
+		Tokens: f.Tokens}
 	if string(f.Tools) == "null" {
 		it.Tools = nil
+	}
+	if string(f.Schema) == "null" {
+		it.Schema = nil
 	}
 	return it, it.read()
 }
@@ -94,7 +100,7 @@ const exampleChoice = `{"prompt": "The sky is", "choices": [" blue", " a door"],
 // choice reads a line of multiple choice.
 func (f *itemFields) choice() (*Item, error) {
 	switch {
-	case f.Messages != nil || f.Tools != nil || f.Answer != nil || f.Final != "":
+	case f.Messages != nil || f.Tools != nil || f.Schema != nil || f.Answer != nil || f.Final != "":
 		return nil, fmt.Errorf("has both a conversation and choices; want messages and answer, or prompt, choices and "+
 			"label, such as %s", exampleChoice)
 	case f.Prompt == "":
@@ -157,7 +163,7 @@ func (it *Item) read() error {
 		return bad
 	}
 	thinking := it.Thinking()
-	it.Chat = chat.Request{AddGenerationPrompt: true, Thinking: &thinking}
+	it.Chat = chat.Request{AddGenerationPrompt: true, Thinking: &thinking, ResponseFormat: it.Schema}
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		turn := chat.Message{Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent,

@@ -31,7 +31,7 @@ func zipped(t *testing.T, text string) []byte {
 func TestShippedTasks(t *testing.T) {
 	want := map[string]int{"word1": 100, "word2": 100, "word3": 100, "word4": 100, "list": 100, "json": 100,
 		"tool": 100, "talk": 100, "find_one_1024": 100, "find_one_2048": 100, "find_one_4096": 50, "find_one_8192": 20,
-		"find_two_2048": 100, "find_hop_2048": 100}
+		"find_two_2048": 100, "find_hop_2048": 100, "result": 30, "extract": 30}
 	tasks, err := Load(Shipped(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,10 @@ func TestShippedTasks(t *testing.T) {
 				len(it.Chat.Messages) == 0 || it.Thinking() {
 				t.Errorf("%s is incomplete: %+v", it.Where(), it)
 			}
-			if (task.Name == "tool") != (len(it.Chat.Tools) > 0) {
+			if (task.Name == "extract") != (it.Schema != nil) {
+				t.Errorf("%s: its schema is %s", it.Where(), it.Schema)
+			}
+			if (task.Name == "tool" || task.Name == "result") != (len(it.Chat.Tools) > 0) {
 				t.Errorf("%s has %d tools", it.Where(), len(it.Chat.Tools))
 			}
 			if !holds(it.Answer, strings.Fields(it.Final)) {

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,6 +65,16 @@ type chatBody struct {
 	Temperature float64         `json:"temperature"`
 	MaxTokens   int             `json:"max_tokens"`
 	Kwargs      map[string]bool `json:"chat_template_kwargs,omitempty"`
+	Format      *formatBody     `json:"response_format,omitempty"`
+}
+
+// formatBody asks for an answer that follows a schema.
+type formatBody struct {
+	Type string `json:"type"`
+	JSON struct {
+		Name   string          `json:"name"`
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
 }
 
 // Answer sends the item.
@@ -74,6 +85,10 @@ func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	body := chatBody{wireItem: wireItem{r.cfg.Model, it.Messages, it.Tools}, MaxTokens: most}
 	if it.Thinking() {
 		body.Kwargs = map[string]bool{"thinking": true}
+	}
+	if it.Schema != nil {
+		body.Format = &formatBody{Type: "json_schema"}
+		body.Format.JSON.Name, body.Format.JSON.Schema = "answer", it.Schema
 	}
 	ctx, stop := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer stop()

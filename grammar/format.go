@@ -64,8 +64,8 @@ const (
 	hostless = `^(?i:https?|ftp|wss?):($|[^/]|/$|/[^/]|//([^/?#@]*@)?($|[:/?#]))`
 )
 
-// formats are the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports of
-// up to five digits and no IPvFuture, email no general address literals.
+// formats are the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports
+// of up to five digits and no IPvFuture, email no general address literals.
 var formats = map[string]*format{
 	"date":      {patterns: []string{`^` + dateRule + `$`}},
 	"time":      {patterns: []string{`^` + timeRule + `$`}},

@@ -34,7 +34,8 @@ func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 	leaves = append(leaves, freeNumber{}, &stringLeaf{0, noLimit}, &stringLeaf{2, 3},
 		newFreeKey([]string{"a", "ab", `x"`, "é"}), newFreeKey(nil),
 		newLiterals([]literal{{[]byte("ab"), 0}, {[]byte("abc"), 1}, {[]byte("x"), 2}}))
-	for _, p := range []string{"^[a-c]+$", "^(é|😀|\n|\"|\x01){2}$", "^[\\x00-\\x1f]$", "b", "^$", formats["date-time"].patterns[0],
+	for _, p := range []string{"^[a-c]+$", "^(é|😀|\n|\"|\x01){2}$", "^[\\x00-\\x1f]$", "b", "^$",
+		formats["date-time"].patterns[0],
 		formats["ipv6"].patterns[0]} {
 		d, err := compilePattern(p, &effort{left: maxEffort})
 		if err != nil {

@@ -62,15 +62,17 @@ func TestRunFollowsASchema(t *testing.T) {
 	if err := os.WriteFile(file, []byte(schema), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := mustDrive(t, "", "run", "--json-schema", file,
-		"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.")
-	var person struct {
-		Name, City string
-		Age        int
-	}
-	if err := json.Unmarshal([]byte(out), &person); err != nil || person.Name != "Sofia" || person.Age != 89 ||
-		person.City != "Havana" {
-		t.Errorf("answer %q: %+v, %v", out, person, err)
+	for _, given := range []string{file, schema} {
+		out, _ := mustDrive(t, "", "run", "--json-schema", given,
+			"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.")
+		var person struct {
+			Name, City string
+			Age        int
+		}
+		if err := json.Unmarshal([]byte(out), &person); err != nil || person.Name != "Sofia" || person.Age != 89 ||
+			person.City != "Havana" {
+			t.Errorf("answer %q: %+v, %v", out, person, err)
+		}
 	}
 }
 

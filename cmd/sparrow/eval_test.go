@@ -42,6 +42,15 @@ func TestEvalShippedTasks(t *testing.T) {
 	}
 }
 
+// What the page and the documents demonstrate is right every time.
+func TestEvalDemonstrations(t *testing.T) {
+	r := evalJSON[eval.Report](t, "--tasks", "result,extract")
+	if len(r.Tasks) != 2 || r.Tasks[0].Items != 30 || r.Tasks[0].Exact != 30 || r.Tasks[1].Items != 30 ||
+		r.Tasks[1].Exact != 30 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // The perplexity of a text is that of its tokens: what the model was trained on is likelier than letters at random.
 func TestEvalPerplexity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")

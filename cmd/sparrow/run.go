@@ -43,7 +43,9 @@ chat: /help lists its commands, /exit leaves, Ctrl-C stops an answer. The answer
 on a terminal. Without --model the small model inside the binary runs.`,
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow run --file report.txt "Tell me the locker number of Maya."
-  sparrow run --json-schema person.json "Return JSON with name and age. Text: Sofia is 89."
+  sparrow run --json-schema '{"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city":
+    {"type": "string"}}, "required": ["name", "age", "city"], "additionalProperties": false, "type": "object"}' \
+    "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana."
   sparrow run --trace --kv fp8 "Goodbye"
   echo "What are you called?" | sparrow run -
   sparrow run --model /models/DeepSeek-V3.2 --think`,
@@ -57,7 +59,8 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens,
 		"most tokens of the answer, reasoning included; 0 means as many as the context holds")
 	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; drawn when not given")
-	s.StringVar(&f.schema, "json-schema", "", "file with a JSON schema that the answer must follow")
+	s.StringVar(&f.schema, "json-schema", "",
+		"JSON schema that the answer must follow, or a file with one")
 	s.BoolVar(&f.think, "think", false,
 		"let the model reason before it answers (--think=false forbids it where that is the default)")
 	s.BoolVar(&f.trace, "trace", false, "show plans, prefix match and times on standard error")
@@ -146,9 +149,12 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 		a.chat.Messages = []chat.Message{{Role: chat.System, Content: f.system}}
 	}
 	if f.schema != "" {
-		text, err := textfile.Read(f.schema, textfile.Config)
-		if err != nil {
-			return nil, fmt.Errorf("--json-schema: %w", err)
+		text := []byte(f.schema)
+		if !strings.HasPrefix(strings.TrimSpace(f.schema), "{") {
+			var err error
+			if text, err = textfile.Read(f.schema, textfile.Config); err != nil {
+				return nil, fmt.Errorf("--json-schema: %w", err)
+			}
 		}
 		a.request.Format = sparrow.Format{Kind: sparrow.FormatSchema, Schema: text}
 		a.chat.ResponseFormat = text

@@ -31,7 +31,9 @@ def shipped(tokenizer, tokens=1 << 30, limit=0):
     for path in sorted(SHIPPED_TASKS.glob("*.jsonl*")):
         with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as f:
             records = [json.loads(line) for line in f]
-        items = [_item(tokenizer, record) for record in records if record["tokens"] <= tokens]
+        # Conversations that go on after a call are the server's to judge: it writes the turns between.
+        items = [_item(tokenizer, record) for record in records if record["tokens"] <= tokens
+                 and len(record["messages"]) == 1]
         if items:
             out[path.name.split(".")[0]] = items[:limit] if limit else items
     return out
@@ -77,6 +79,33 @@ def record(task, tokenizer):
     return out
 
 
+def result_record(task):
+    """A tool task after the tool has answered, as a line of a task file: what is asked is the reply."""
+    name, arguments = task.call
+    call = dict(id="call_1", type="function", function=dict(name=name, arguments=arguments))
+    return dict(task="result", messages=[
+        dict(role="user", content=task.user), dict(role="assistant", content="", tool_calls=[call]),
+        dict(role="tool", tool_call_id="call_1", content=task.result)],
+        answer=task.reply, final=json.loads(task.result)["result"],
+        tools=[dict(type="function", function=spec) for spec in task.tools], tokens=0)
+
+
+def extract_record(task):
+    """A JSON task with the schema of its answer, as a line of a task file."""
+    fields = {name: dict(type="integer" if isinstance(value, int) else "string")
+              for name, value in json.loads(task.answer).items()}
+    schema = dict(type="object", properties=fields, required=list(fields), additionalProperties=False)
+    return dict(task="extract", messages=[dict(role="user", content=task.user)], schema=schema, answer=task.answer,
+        final=task.final, tokens=0)
+
+
+def demonstrations(count=30, seed=20261118):
+    """{task: records} of what the page and the documents show: results of tools, and JSON under a schema."""
+    return dict(
+        result=[result_record(tool_task(random.Random(f"{seed}/result/{i}"), True)) for i in range(count)],
+        extract=[extract_record(json_task(random.Random(f"{seed}/extract/{i}"))) for i in range(count)])
+
+
 def draw(tokenizer, folder, count, seed):
     """Writes new task files: items of every kind and size of the shipped ones, and the odd ones."""
     kinds = {f"word{n}": lambda r, n=n: word_problem(r, n) for n in (1, 2, 3, 4)}
@@ -88,6 +117,7 @@ def draw(tokenizer, folder, count, seed):
         r = random.Random(f"{seed}/{name}")
         records[name] = [record(make(r), tokenizer) for _ in range(count)]
     records |= {name: [item.record for item in some] for name, some in odd(tokenizer, count, seed).items()}
+    records |= demonstrations(count, seed)
     folder.mkdir(parents=True, exist_ok=True)
     for name, some in records.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(x, ensure_ascii=False) + "\n" for x in some))

@@ -109,17 +109,20 @@ export function asCode(request) {
   );
 }
 
+// exampleResult is one that the built-in model repeats; results of other kinds than it was trained on it gets wrong.
+const exampleResult = '{"result": "Nora"}';
+
 // results is a form for what the called tools answered; done gets the texts in the order of the calls.
 export function results(calls, done) {
-  const inputs = calls.map(() => el("textarea", { rows: 2, class: "mono" }));
+  const inputs = calls.map(() => el("textarea", { rows: 2, class: "mono", placeholder: exampleResult }));
   const submit = (e) => {
     e.preventDefault();
-    done(inputs.map((i) => i.value));
+    done(inputs.map((i) => i.value || exampleResult));
   };
   const form = el(
     "form",
     { class: "results", onsubmit: submit },
-    calls.map((c, i) => field(`Result of ${c.name}`, inputs[i])),
+    calls.map((c, i) => field(`Result of ${c.name}`, inputs[i], "left empty, the example is sent")),
     el("button", { class: "primary" }, "Send the result"),
   );
   for (const i of inputs) sends(i, () => form.requestSubmit());
