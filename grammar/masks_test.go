@@ -132,8 +132,8 @@ func BenchmarkMasks(b *testing.B) {
 
 // BenchmarkFirstMasks times what a server does before the first token under a schema that it sees for the first time:
 // it compiles the schema and makes the first mask. The schemas are those of this package's tests, with those made to be
-// costly counted apart, and those of the JSON Schema test suite where its folder is given. Masks of a whole document are
-// timed too.
+// costly counted apart, and those of the JSON Schema test suite where its folder is given. Masks of a whole document
+// are timed too.
 func BenchmarkFirstMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
