@@ -42,6 +42,11 @@ format:
 width:
 	$(GO) run ./internal/tree/width
 
+# Draws the pictures of the benchmark pages again from their tables.
+.PHONY: plots
+plots:
+	$(GO) run ./internal/tree/plots docs/benchmarks/cpu.md docs/benchmarks/h200.md
+
 # The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
 UNIT = "$(TESTFLAGS) $(FIRST) ./..." "-C internal/vec/_asm $(TESTFLAGS) ."
 unit:

@@ -155,7 +155,8 @@ func TestDefaults(t *testing.T) {
 
 // The documents hold the figures that plans are made from.
 func TestDocumentsHoldTheTimes(t *testing.T) {
-	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks.md", SM90: "../docs/benchmarks-h200.md"} {
+	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks/record-cpu.md",
+		SM90: "../docs/benchmarks/record-h200.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ def main():
             sys.exit(f"convert.py: {TOOLS} has no module {missing.name}: let TOOLS name the converter's modules, of "
                      "llama.cpp 0.7.0, or apt-get install llama.cpp-tools (Debian sid)")
         sys.exit(f"convert.py: llama.cpp's converter needs the Python package {package}: apt-get install "
-                 f"python3-{package}, or pip install {package}; docs/benchmarks.md lists all of them")
+                 f"python3-{package}, or pip install {package}; docs/benchmarks/record-cpu.md lists all of them")
 
 
 def convert(checkpoint, gguf, outtype):

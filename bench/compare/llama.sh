@@ -4,11 +4,11 @@
 #
 #   bench/compare/llama.sh CHECKPOINT GGUF [THREADS]
 #
-# CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks.md says how GGUF is made of
-# it. For a quantised file, both are the GGUF file that `sparrow quantize` wrote. SPARROW and LLAMA_BENCH name the two
-# programs when they are not on the path. Results of llama-bench are kept in RESULTS, ./llama.jsonl without it. DEPTHS
-# and REPEATS change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes. ROUNDS
-# repeats the comparison, both programs in turns. WRITE is a document for the tables.
+# CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks/record-cpu.md says how GGUF is
+# made of it. For a quantised file, both are the GGUF file that `sparrow quantize` wrote. SPARROW and LLAMA_BENCH name
+# the two programs when they are not on the path. Results of llama-bench are kept in RESULTS, ./llama.jsonl without it.
+# DEPTHS and REPEATS change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes.
+# ROUNDS repeats the comparison, both programs in turns. WRITE is a document for the tables.
 set -eu
 if [ $# -lt 2 ]; then
 	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2

@@ -92,13 +92,13 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 		return errors.New("inspect: no model was given; want a folder, a GGUF file, a config.json or a name such as " +
 			"deepseek-v4-flash")
 	}
-	src, shape, err := inspected(args[0])
+	src, shape, sizesAs, err := inspected(args[0])
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	summary := inspect.Of(src, f.memories)
-	if summary.NoWeights = shape; shape {
+	if summary.NoWeights, summary.SizesAs = shape, sizesAs; shape {
 		summary.Files, summary.FileBytes = 0, 0
 	} else if broken := checkTensors(summary, src); broken != nil {
 		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // what is there is printed first
@@ -149,6 +149,10 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
 			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
 	}
+	if src.Config.OnCPUAlone() {
+		return nil, fmt.Errorf("inspect: --hw %s: no GPU runs weights in %s; ask for a machine without one, such as "+
+			"--hw cpu,1024G", f.hw, src.Config.Format)
+	}
 	most, err := parseBytes(f.gpuMemory)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)
@@ -164,35 +168,36 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 
 // inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
 // config.json or of a released model, whose weights nobody needs.
-func inspected(given string) (src *family.Source, shape bool, err error) {
+func inspected(given string) (src *family.Source, shape bool, sizesAs string, err error) {
 	file, text, shape, err := shapeOf(given)
 	if err != nil {
-		return nil, false, fmt.Errorf("inspect: %w", err)
+		return nil, false, "", fmt.Errorf("inspect: %w", err)
 	}
 	if shape {
-		src, err := released(given, file, text)
+		src, sizesAs, err := released(given, file, text)
 		if err != nil {
 			err = fmt.Errorf("inspect: %w", err)
 		}
-		return src, true, err
+		return src, true, sizesAs, err
 	}
 	dir, err := modelFolder("inspect: ", given)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w%s", err, shapeHint(given))
+		return nil, false, "", fmt.Errorf("%w%s", err, shapeHint(given))
 	}
 	src, err = modelSource(dir)
-	return src, false, err
+	return src, false, "", err
 }
 
-// released is a model without weights, with the types of tensors that its release has.
-func released(given, file string, text []byte) (*family.Source, error) {
+// released is a model without weights, with the types of tensors that its release has. Of a release in a format that
+// random weights are not made in, the types are those of sizesAs, fp8 or bf16.
+func released(given, file string, text []byte) (src *family.Source, sizesAs string, err error) {
 	quant, err := textfile.Optional(filepath.Join(filepath.Dir(file), config.QuantFile), textfile.Config)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	d, err := config.Release{File: file, Config: text, ModelOpt: quant}.Describe()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	o := synth.Options{DType: synth.FP8}
 	if d.Common().Format == config.FormatBF16 {
@@ -200,16 +205,16 @@ func released(given, file string, text []byte) (*family.Source, error) {
 	}
 	c, err := synth.New(file, text, o)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	src, err := c.Dummy(given)
+	src, err = c.Dummy(given)
 	if err == nil && d.Common().Family != config.DeepseekV41 && !slices.Contains([]config.Format{config.FormatBF16,
 		config.FormatFP8, config.FormatFP4},
 		d.Common().Format) {
-		src.Config.Losses = append(slices.Clone(d.Common().Losses), fmt.Sprintf("sizes of this release (%s): those "+
-			"here are of %s", d.Common().Format, src.Config.Format))
+		src.Config.Format, src.Config.Losses = d.Common().Format, d.Common().Losses
+		return src, o.DType.String(), nil
 	}
-	return src, err
+	return src, "", err
 }
 
 // shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.

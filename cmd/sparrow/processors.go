@@ -3,7 +3,7 @@ package main
 import "runtime"
 
 // fewWorkers is how many workers may compute for another processor to pay. With 16 of them decode steps took longer
-// with one (docs/benchmarks.md).
+// with one (docs/benchmarks/record-cpu.md).
 const fewWorkers = 4
 
 // spareProcessor lets one goroutine more run than there are workers that compute, and returns what undoes that.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -22,5 +27,77 @@ func TestFirstExampleOfTheReadme(t *testing.T) {
 	}
 	if n := strings.Count(trace, "plan "); n != 3 {
 		t.Errorf("trace lists %d choices, want the 3 different ones:\n%s", n, trace)
+	}
+}
+
+// In the README's table of what a model needs, the memory without a GPU, and that of the host of an H200, is enough by
+// what inspect says.
+func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "## What a model needs")
+	for row, name := range map[string]string{
+		"GLM-4.7-Flash": "glm-4.7-flash", "DeepSeek-V4-Flash": "deepseek-v4-flash",
+		"DeepSeek-V4-Flash-0731 and": "deepseek-v4-flash-0731", "DeepSeek-V4-Flash-Base": "=deepseek-v4-flash-base",
+		"GLM-5.3-Flash": "=glm-5.3-flash", "DeepSeek-V4.1-Flash": "deepseek-v4.1-flash", "DeepSeek-V3,": "deepseek-v3",
+		"DeepSeek-V3.2,": "deepseek-v3.2", "GLM-5, 5.1, 5.2 in FP8": "=glm-5-fp8",
+		"DeepSeek-V4-Pro,": "deepseek-v4-pro",
+		"Kimi-K2,":         "kimi-k2", "GLM-5, 5.1, 5.2 in BF16": "=glm-5",
+	} {
+		_, rest, ok := strings.Cut(table, "| "+row)
+		cells := strings.Split(strings.SplitN(rest, "\n", 2)[0], "|")
+		if !ok || len(cells) < 4 {
+			t.Fatalf("no row of %s", row)
+		}
+		if released, ok := strings.CutPrefix(name, "="); ok {
+			name = releasedFolder(t, released)
+		}
+		checkStated(t, row, name, "cpu", cells[2])
+		if !strings.Contains(cells[3], "refused") {
+			checkStated(t, row, name, "h200", cells[3])
+		}
+	}
+}
+
+// releasedFolder holds the config.json of a release.
+func releasedFolder(t *testing.T, name string) string {
+	t.Helper()
+	var r struct {
+		Config json.RawMessage `json:"config"`
+	}
+	text, err := os.ReadFile("../../internal/model/config/testdata/released/" + name + ".json")
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	dir := t.TempDir()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), r.Config, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// checkStated inspects a model on a machine with the memory that is the first number of a cell, in GiB or TiB. Without
+// a GPU 2 % less is refused.
+func checkStated(t *testing.T, row, model, device, cell string) {
+	t.Helper()
+	number, unit, _ := strings.Cut(strings.TrimSpace(cell), " ")
+	gib, err := strconv.ParseFloat(strings.TrimSuffix(number, ","), 64)
+	if err != nil {
+		t.Fatalf("%s: %v", row, err)
+	}
+	if strings.HasPrefix(unit, "TiB") {
+		gib *= 1024
+	}
+	hw := func(share float64) string { return fmt.Sprintf("%s,%.1fG", device, share*gib) }
+	if status, _, stderr := invoke("inspect", model, "--hw", hw(1)); status != 0 {
+		t.Errorf("%s: the README says %s, inspect: %s", row, cell, stderr)
+	}
+	if status, _, _ := invoke("inspect", model, "--hw", hw(0.98)); device == "cpu" && status == 0 {
+		t.Errorf("%s: the README says %s, and inspect accepts 2 %% less", row, cell)
 	}
 }

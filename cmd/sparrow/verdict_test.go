@@ -46,7 +46,7 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			status, _, why := invoke("inspect", dir)
+			status, losses, why := invoke("inspect", dir)
 			prefix := "sparrow: inspect: config: " + filepath.Join(dir, "config.json") + ": "
 			reason, refused := strings.CutPrefix(why, prefix)
 			if refused == (status == 0) {
@@ -63,6 +63,11 @@ func TestCommandsAgreeOnReleases(t *testing.T) {
 			}
 			if !refused {
 				accepted++
+				if strings.Contains(losses, "run on the CPU alone (--kernels cpu)\n") {
+					if status, stdout, _ := invoke("inspect", dir, "--hw", "h200,4T"); status == 0 {
+						t.Errorf("an H200 is promised for weights that it does not run: %s", stdout)
+					}
+				}
 				return
 			}
 			reason, _, _ = strings.Cut(reason, ";")

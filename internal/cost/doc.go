@@ -7,8 +7,8 @@
 // learned; docs/plan.md lists all choices by time.
 //
 // The table has figures that were measured before, each for a named machine: times that plans compare (Choices), rates
-// that estimates of steps and placements of experts are computed from (GPU, Host, Bus, Link). docs/benchmarks.md and
-// docs/benchmarks-h200.md hold them with their commands. There times are microseconds and rates are bytes or operations
-// in a microsecond, unless a comment says otherwise; one microsecond's megabyte is a terabyte a second. Fits take
-// seconds.
+// that estimates of steps and placements of experts are computed from (GPU, Host, Bus, Link).
+// docs/benchmarks/record-cpu.md and docs/benchmarks/record-h200.md hold them with their commands. There times are
+// microseconds and rates are bytes or operations in a microsecond, unless a comment says otherwise; one microsecond's
+// megabyte is a terabyte a second. Fits take seconds.
 package cost

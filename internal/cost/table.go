@@ -162,8 +162,8 @@ type Host struct {
 	Inside, Wait float64
 }
 
-// xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks.md, "Many cores" and "Few rows").
-// Its memory is what was asked for.
+// xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks/record-cpu.md, "Many cores" and
+// "Few rows"). Its memory is what was asked for.
 func xeon16() Host {
 	return Host{
 		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,

@@ -16,7 +16,7 @@ import (
 var order = []string{
 	"internal/tree/testrun", // imports nothing of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc " +
-		"cmd/dist examples/ask internal/tree/width internal/tree/platforms",
+		"cmd/dist examples/ask examples/batch internal/tree/plots internal/tree/width internal/tree/platforms",
 	// What others make, in front of servers.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
 	"server/hostile internal/sim/torture", // what make torture runs

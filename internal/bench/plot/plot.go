@@ -148,5 +148,8 @@ func (a axis) label(v float64) string {
 	if n := int64(v); a.base == 2 && n >= 1024 && n%1024 == 0 {
 		return strconv.FormatInt(n/1024, 10) + "k"
 	}
+	if v >= 1 && v < 1e7 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }

@@ -146,6 +146,9 @@ type refusal func(field, value, name string) error
 // onGPUs is said of weights that no kernel of a GPU reads.
 const onGPUs = "GPUs: these weights run on the CPU alone (--kernels cpu)"
 
+// OnCPUAlone reports whether no kernel of a GPU reads the weights in their format.
+func (c *Config) OnCPUAlone() bool { return slices.Contains(c.Losses, onGPUs) }
+
 // read finds the format of a quantization_config; at is where it stands.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {

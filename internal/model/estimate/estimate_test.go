@@ -62,7 +62,7 @@ func divided(t *testing.T, preset, batch string, gpus int, how plan.Division, sp
 // decodes is a batch of n sequences with so many tokens.
 func decodes(n, tokens int) string { return fmt.Sprintf("decode:%dx%d", n, tokens) }
 
-// Estimates of one GPU are within 15 % of the whole steps in docs/benchmarks-h200.md.
+// Estimates of one GPU are within 15 % of the whole steps in docs/benchmarks/record-h200.md.
 func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
 	check := func(what string, got, measured float64) {
 		t.Helper()

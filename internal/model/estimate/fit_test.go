@@ -92,10 +92,10 @@ func TestFlashOnOneCard(t *testing.T) {
 	}
 }
 
-// Estimates of DeepSeek-V4-Flash are within 15 % of the best steps in docs/benchmarks-h200.md, "DeepSeek-V4-Flash at
-// full size".
+// Estimates of DeepSeek-V4-Flash are within 15 % of the best steps in docs/benchmarks/record-h200.md,
+// "DeepSeek-V4-Flash at full size".
 func TestFlashWithin15PercentOfMeasuredSteps(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/benchmarks-h200.md")
+	text, err := os.ReadFile("../../../docs/benchmarks/record-h200.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"sparrow/internal/model/estimate"
@@ -58,15 +59,18 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	cache := s.Cache[max(slices.IndexFunc(s.Cache, of), 0)]
 	each := cmp.Or(cache.DraftedTokenBytes, cache.TokenBytes)
 	tokens := min(estimate.Tokens, s.MaxPositions)
-	weights, mapped := s.TotalBytes-s.visionBytes, ""
+	weights, note := s.TotalBytes-s.visionBytes, ""
+	if s.SizesAs != "" {
+		note = fmt.Sprintf("of %s weights: the size in the format of this release is not known", s.SizesAs)
+	}
 	if s.Tables != nil {
 		weights -= s.Tables.Bytes
-		mapped = fmt.Sprintf("beside n-gram tables of %s, which are read from the files as needed",
+		note = fmt.Sprintf("beside n-gram tables of %s, which are read from the files as needed",
 			unit.Bytes(s.Tables.Bytes))
 	}
 	h := &Host{Model: s.Checkpoint, Machine: asked, Memory: memory, TokenBytes: s.activeBytes,
-		Stream: m.CPU.Stream * 1e6 / 1e9, Losses: s.Losses, Parts: []estimate.Part{
-			{Name: "weights", Bytes: weights, Note: mapped},
+		Stream: m.CPU.Stream * 1e6 / 1e9, Losses: onHost(s.Losses), Parts: []estimate.Part{
+			{Name: "weights", Bytes: weights, Note: note},
 			{Name: "cache", Bytes: each*int64(tokens) + cache.SequenceBytes,
 				Note: fmt.Sprintf("a sequence of %d tokens, %s", tokens, cache.Layout)},
 			{Name: "system and process", Bytes: hostBytes, Note: "assumed"}}}
@@ -74,12 +78,23 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 		h.Tokens = h.Stream * 1e9 / float64(h.TokenBytes)
 	}
 	if sum := h.sum(); sum > memory {
+		as := ""
+		if s.SizesAs != "" {
+			as = fmt.Sprintf("; sizes are of %s weights, the release is in %s", s.SizesAs, s.Format)
+		}
 		return nil, fmt.Errorf("%s on %s: weights %s, cache %s and system %s are %s, and the machine has %s: weights "+
 			"would be read from the disk for every token; take a machine with more memory, or a GGUF file in fewer "+
-			"bits (docs/gguf.md)", s.Checkpoint, asked, unit.Bytes(h.Parts[0].Bytes), unit.Bytes(h.Parts[1].Bytes),
-			unit.Bytes(h.Parts[2].Bytes), unit.Bytes(sum), unit.Bytes(memory))
+			"bits (docs/gguf.md)%s", s.Checkpoint, asked, unit.Bytes(h.Parts[0].Bytes), unit.Bytes(h.Parts[1].Bytes),
+			unit.Bytes(h.Parts[2].Bytes), unit.Bytes(sum), unit.Bytes(memory), as)
 	}
 	return h, nil
+}
+
+// onHost is the losses that are not about GPUs.
+func onHost(losses []string) []string {
+	return slices.DeleteFunc(slices.Clone(losses), func(l string) bool {
+		return strings.HasPrefix(l, "GPUs:") || strings.Contains(l, " on GPUs:")
+	})
 }
 
 func (h *Host) sum() (bytes int64) {

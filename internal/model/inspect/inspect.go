@@ -31,6 +31,8 @@ type Summary struct {
 	Format     string `json:"format"` // of the matrices, as the release names it
 	// NoWeights says that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
+	// SizesAs is the type of weights, fp8 or bf16, that tensors and bytes are of where those of Format are not known.
+	SizesAs string `json:"sizes_as,omitempty"`
 
 	Layers       int `json:"layers"`
 	IndexLayers  int `json:"index_layers"`            // layers that compute their own selection
@@ -323,7 +325,10 @@ func (s *Summary) Print(w io.Writer) error {
 	if s.Drafts != "" {
 		fmt.Fprintf(w, "drafts: %s\n", s.Drafts)
 	}
-	if s.NoWeights {
+	if s.SizesAs != "" {
+		fmt.Fprintf(w, "no weights here; sizes in the format of this release (%s) are not known, with %s weights its "+
+			"shape takes %s in %d tensors\n", s.Format, s.SizesAs, unit.Bytes(s.TotalBytes), s.Tensors)
+	} else if s.NoWeights {
 		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
 			unit.Bytes(s.TotalBytes), s.Tensors)
 	} else {

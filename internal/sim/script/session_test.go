@@ -12,7 +12,7 @@ import (
 	"sparrow/chat"
 )
 
-// A session of an agent; docs/benchmarks.md has the figures of 150 turns up to 200,000 tokens.
+// The length of a session of an agent: -session-turns 150 -session-tokens 200000 is a long one.
 var (
 	sessionTurns  = flag.Int("session-turns", 12, "turns of a session")
 	sessionTokens = flag.Int("session-tokens", 12000, "tokens that its prompt grows to")

@@ -1,0 +1,85 @@
+// Batch reads lines of text from standard input, asks the model inside the binary about each, several at once, and
+// writes one JSON object for each line, in the order of the input. A JSON schema holds every answer to three fields.
+//
+//	printf 'Sofia, aged 89, comes from Havana.\n' | go run ./examples/batch
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"sync"
+
+	"sparrow"
+	"sparrow/chat"
+	"sparrow/sample"
+)
+
+// schema is what every answer follows: tokens that would leave it are not sampled.
+const schema = `{"type": "object", "additionalProperties": false, "required": ["name", "age", "city"],
+	"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city": {"type": "string"}}}`
+
+// atOnce is how many lines are asked about at a time; the engine computes them in the same batches.
+const atOnce = 8
+
+func main() {
+	if err := run(context.Background(), os.Stdin, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run answers all lines of in.
+func run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+	engine, err := sparrow.Open(ctx, sparrow.Config{}) // Model: "/path/to/model" opens another one
+	if err != nil {
+		return err
+	}
+	defer engine.Close(ctx)
+	var lines []string
+	for s := bufio.NewScanner(in); s.Scan(); {
+		lines = append(lines, s.Text())
+	}
+	answers, errs := make([]string, len(lines)), make([]error, len(lines))
+	var wait sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i, line := range lines {
+		free <- struct{}{}
+		wait.Go(func() {
+			answers[i], errs[i] = extract(ctx, engine, line)
+			<-free
+		})
+	}
+	wait.Wait()
+	for i := range lines {
+		if errs[i] != nil {
+			return fmt.Errorf("line %d: %w", i+1, errs[i])
+		}
+		if _, err := fmt.Fprintln(out, answers[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extract asks for the fields of one line.
+func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, error) {
+	sampling := sample.Default()
+	sampling.Temperature = 0 // the likeliest token each time: the same answer in every run
+	answer, err := engine.Generate(ctx, sparrow.Request{
+		Chat: &chat.Request{AddGenerationPrompt: true, Messages: []chat.Message{
+			{Role: chat.User, Content: "Return JSON with name, age and city. Text: " + line}}},
+		Sampling:   sampling,
+		Format:     sparrow.Format{Kind: sparrow.FormatSchema, Schema: []byte(schema)},
+		Background: true, // beside a server's requests these would wait
+	})
+	if err != nil {
+		return "", err
+	}
+	if c := answer.Choices[0]; c.Finish == sparrow.FinishStop {
+		return c.Text, nil
+	}
+	return "", fmt.Errorf("the answer ended by %v", answer.Choices[0].Finish)
+}
