@@ -17,6 +17,7 @@ import (
 var (
 	wanted = flag.Bool("browser", false, "open the page in Chromium")
 	shots  = flag.String("shots", "", "folder for the pictures of the documentation")
+	looks  = flag.String("looks", "", "folder for pictures of what the tests see, to be looked at")
 )
 
 // prefix is the path below which a second address serves the same, as behind a proxy.
@@ -65,6 +66,9 @@ func TestPage(t *testing.T) {
 		{"explorer", w.explorer},
 		{"long prompt", w.longPrompt},
 		{"plans", w.plans},
+		{"long answer", w.longAnswer},
+		{"markdown", w.markdown},
+		{"hostile markdown", w.markdownOfFoes},
 		{"hostile answer", w.hostileAnswer},
 		{"keyboard", w.keyboard},
 		{"key", w.keyAsked},

@@ -72,6 +72,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		s.left <- struct{}{}
+	case says(sayMarkdown):
+		sendMarkdown(newStream(w))
+	case says(sayLongReply): // after sayForever, which may follow it in a conversation
+		sendLongReply(newStream(w), r)
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.next.ServeHTTP(w, r)

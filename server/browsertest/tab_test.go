@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +289,20 @@ func (p *tab) shot() []byte {
 	picture, err := base64.StdEncoding.DecodeString(out.Data)
 	p.must(err)
 	return picture
+}
+
+// look keeps pictures of the page as it is, wide and light, narrow and dark, where -looks names a folder for them.
+func (p *tab) look(name string) {
+	p.t.Helper()
+	if *looks == "" {
+		return
+	}
+	for suffix, s := range map[string]screen{"-1280": desktop, "-390": {390, 844, true}} {
+		p.resize(s)
+		p.eval(`new Promise((done) => setTimeout(done, 200))`, nil)
+		p.must(os.WriteFile(filepath.Join(*looks, name+suffix+".png"), p.shot(), 0o644))
+	}
+	p.resize(desktop)
 }
 
 // forgive removes faults that a test caused on purpose: those with one of the words.

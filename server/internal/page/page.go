@@ -2,8 +2,8 @@
 // a build step; the files are embedded and served as they are. All addresses in them are relative, so that the page
 // also works where a proxy serves it below a path.
 //
-// The page reads what any client can read: it has no privileges, and loading it needs no key. Answers of a model are
-// shown as text only; [Policy] forbids everything else.
+// The page reads what any client can read: it has no privileges, and loading it needs no key. Answers of a model become
+// nodes one by one, never markup; [Policy] forbids everything else.
 package page
 
 import (

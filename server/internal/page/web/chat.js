@@ -52,6 +52,11 @@ export class Chat {
   build() {
     this.list = el("ul", { class: "conversations" });
     this.thread = el("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Conversation" });
+    this.top = 0;
+    this.following = true;
+    this.endButton = button("Go to the end", () => this.toEnd(), { class: "to-end", hidden: true });
+    this.thread.addEventListener("scroll", () => this.scrolled());
+    new ResizeObserver(() => this.follow()).observe(this.thread);
     this.entry = el("textarea", { rows: 2, placeholder: "Ask something", "aria-label": "Message" });
     sends(this.entry, () => this.submit());
     this.entry.addEventListener("input", () => this.grow());
@@ -78,7 +83,7 @@ export class Chat {
     const entry = el("div", { class: "entry" }, this.entry, buttons);
     const composer = el("div", { class: "composer" }, this.options.node, this.attachments.node, entry);
     this.attachments.accept(composer);
-    const talk = el("div", { class: "talk" }, this.thread, composer);
+    const talk = el("div", { class: "talk" }, this.thread, this.endButton, composer);
     const node = el("div", { class: "chat" }, el("h1", { class: "unseen" }, "Chat"), side, talk);
     node.addEventListener("keydown", (e) => {
       if (e.key === "Escape") this.stop();
@@ -140,7 +145,7 @@ export class Chat {
     const { messages } = this.current;
     this.thread.replaceChildren(...messages.map((m, i) => this.message(m, i)));
     if (!messages.length) this.thread.append(this.welcome());
-    this.scrollDown(true);
+    this.toEnd();
   }
 
   // welcome is what an empty conversation shows: what can be asked here.
@@ -187,7 +192,7 @@ export class Chat {
   message(m, at) {
     if (m.role === "assistant") {
       const answer = new Answer();
-      answer.show(m);
+      answer.show(m, true);
       answer.node.append(this.foot(m, at));
       return answer.node;
     }
@@ -218,7 +223,7 @@ export class Chat {
       m.content
         ? button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" })
         : null,
-      button("Retry", () => this.again(at), { class: "plain", hidden: !last }),
+      button("Retry", () => this.again(at), { class: "plain only-last", hidden: !last }),
       m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain" }),
       asCode(request),
     );
@@ -280,10 +285,10 @@ export class Chat {
     this.busy(true);
     const answer = new Answer();
     this.thread.append(answer.node);
-    this.scrollDown(true);
+    this.toEnd();
     const reply = await this.receive(conversation, run.stop.signal, (message) => {
       answer.show(message);
-      this.scrollDown(false);
+      this.follow();
     });
     const replaced = this.running !== run && this.running?.conversation === conversation;
     if (this.running === run) {
@@ -300,8 +305,11 @@ export class Chat {
     this.app.requests.unshift({ title: question, stats: m.stats });
     this.app.requests.length = Math.min(this.app.requests.length, remembered);
     if (this.current === conversation) {
-      answer.node.replaceWith(this.message(m, conversation.messages.length - 1));
-      this.scrollDown(false);
+      // The nodes stay, so that nothing that is being read moves.
+      answer.show(m, true);
+      for (const old of this.thread.querySelectorAll(".foot .only-last")) old.hidden = true;
+      answer.node.append(this.foot(m, conversation.messages.length - 1));
+      this.follow();
     }
     const end = m.fault ? `The request failed: ${m.fault}` : m.stopped ? "Stopped" : "Answer complete";
     announce(m.fault ? end : `${end}: ${m.content.slice(0, 300)}`);
@@ -345,9 +353,25 @@ export class Chat {
     this.stopButton.hidden = !is;
   }
 
-  // scrollDown keeps the end in view unless the person has scrolled away from it.
-  scrollDown(always) {
+  // toEnd shows the end and stays there.
+  toEnd() {
+    this.following = true;
+    this.follow();
+  }
+
+  // follow keeps the end in view unless the person has scrolled away from it; the button then leads back.
+  follow() {
+    if (this.following) this.thread.scrollTop = this.thread.scrollHeight;
+    this.endButton.hidden = this.following;
+  }
+
+  // scrolled finds out whether the person has left the end or come back to it. Whatever grows below moves nothing.
+  scrolled() {
     const t = this.thread;
-    if (always || t.scrollHeight - t.scrollTop - t.clientHeight < 120) t.scrollTop = t.scrollHeight;
+    const left = t.scrollHeight - t.scrollTop - t.clientHeight;
+    if (left < 24) this.following = true;
+    else if (t.scrollTop < this.top) this.following = false;
+    this.top = t.scrollTop;
+    this.endButton.hidden = this.following;
   }
 }

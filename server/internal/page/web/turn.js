@@ -1,5 +1,6 @@
 import { key } from "./api.js";
 import { button, choice, copy, count, el, field, milliseconds, sends } from "./dom.js";
+import { Rich } from "./markdown.js";
 import * as snippets from "./snippets.js";
 import { Prose, visible } from "./text.js";
 
@@ -25,23 +26,23 @@ export function said(message) {
 // Answer is the box of an answer that may still grow.
 export class Answer {
   constructor() {
-    const thought = el("div", { class: "prose" });
-    const text = el("div", { class: "prose" });
+    const thought = el("div", { class: "prose rich" });
+    const text = el("div", { class: "prose rich" });
     this.waiting = el("p", { class: "muted waiting" }, "\u2026");
     this.fold = el("details", { class: "reasoning", hidden: true }, el("summary", {}, "Reasoning"), thought);
     this.calls = el("div", { class: "calls" });
     this.fault = el("p", { class: "fault", hidden: true });
-    this.prose = { thought: new Prose(thought), text: new Prose(text) };
+    this.prose = { thought: new Rich(thought), text: new Rich(text) };
     this.node = turn("assistant", this.waiting, this.fold, text, this.calls, this.fault);
   }
 
-  // show shows what a message is by now.
-  show(message) {
+  // show shows what a message is by now; ended says that nothing follows.
+  show(message, ended = false) {
     const { content, reasoning, calls, fault, stats } = message;
     this.waiting.hidden = Boolean(content || reasoning || calls?.length || fault || stats);
     this.fold.hidden = !reasoning;
-    this.prose.thought.set(reasoning ?? "");
-    this.prose.text.set(content ?? "");
+    this.prose.thought.set(reasoning ?? "", ended);
+    this.prose.text.set(content ?? "", ended);
     this.calls.replaceChildren(...(calls ?? []).filter(Boolean).map(called));
     this.fault.hidden = !fault;
     this.fault.textContent = fault ?? "";
