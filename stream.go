@@ -83,6 +83,10 @@ func (s *Stream) Ignored() []Ignored { return s.ignored }
 // Waited is how long the request waited for its first step, or has waited so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
+// Progress is how many tokens of the prompt have been computed or found in the cache, and how many of them were found.
+// Any goroutine may ask.
+func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
+
 // PromptTokens is the length of the prompt.
 func (s *Stream) PromptTokens() int { return s.prompt }
 

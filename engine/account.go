@@ -39,6 +39,7 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 			j.admitted = now
 			l.inbox.waits.admit(j.party, now)
 			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
+			j.computed = j.usage.CachedTokens
 			l.tally.stats.PromptTokens += int64(j.usage.PromptTokens)
 			l.tally.stats.CachedTokens += int64(j.usage.CachedTokens)
 		}
@@ -56,6 +57,7 @@ func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) 
 		j.first = l.now()
 	}
 	j.usage.CompletionTokens += len(outs)
+	j.computed = max(j.computed, c.seq.Cached())
 	l.tally.stats.OutputTokens += int64(len(outs))
 	if it.Drafts > 0 {
 		l.tally.countDrafts(c, it.DraftTokens(), outs)

@@ -88,6 +88,7 @@ type Job struct {
 	salt              []byte // of its pages
 	party             string // who takes turns with others
 	records           int64  // bound of what it records, in bytes
+	computed          int    // tokens of the prompt whose rows are in the cache; guarded by the tally
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
@@ -104,6 +105,13 @@ func (j *Job) Waited() time.Duration {
 		return j.setup.now().Sub(j.arrived)
 	}
 	return j.admitted.Sub(j.arrived)
+}
+
+// Progress is how many tokens of the prompt have been computed or found in the cache, and how many of them were found.
+func (j *Job) Progress() (computed, cached int) {
+	j.inbox.tally.Lock()
+	defer j.inbox.tally.Unlock()
+	return min(j.computed, j.usage.PromptTokens), j.usage.CachedTokens
 }
 
 // Usage is what the job cost. It is complete once the last event was read.

@@ -36,8 +36,8 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 	shape := chatShape{
 		rollout: roll,
 		head:    s.head("chatcmpl-"+x.id, openai.ObjectChat, req.Model), usage: req.WantsUsage(), n: req.Choices(),
-		continuous: req.WantsContinuousUsage(),
-		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
+		continuous: req.WantsContinuousUsage(), progress: req.Progress,
+		spelling: newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
 		inputs: &inputs{tools: newToolbox(req.Tools)}, functions: req.Functions,
 		scored: req.PromptLogprobs, transfer: s.transferOf(&req.Options),
 	}
@@ -71,6 +71,7 @@ type chatShape struct {
 	head       openai.Head
 	usage      bool // a stream ends with it
 	continuous bool // every chunk of a stream has it
+	progress   bool // a stream says how much of the prompt has been read
 	n          int  // choices
 	spelling   *spelling
 	logprobs   bool

@@ -210,6 +210,8 @@ func (s *fakeStream) Next() (sparrow.Event, bool) {
 
 func (s *fakeStream) PromptTokens() int { return 7 }
 
+func (s *fakeStream) Progress() (computed, cached int) { return 5, 4 }
+
 func (s *fakeStream) Waited() time.Duration { return 25 * time.Millisecond }
 
 func (s *fakeStream) Ignored() []sparrow.Ignored { return s.engine.ignored }

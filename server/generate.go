@@ -77,6 +77,8 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 	if st, ok := to.(starter); ok {
 		st.start(f.promptTokens)
 	}
+	reports := newReports(to, f)
+	defer reports.stop()
 	g := &generation{s: s, x: x, use: use, requests: requests, wanted: wanted, to: to, last: map[choiceKey]time.Time{}}
 	idle := time.NewTimer(s.options.KeepAlive)
 	defer idle.Stop()
@@ -86,8 +88,15 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 			if !open {
 				return s.late(g.finish(ctx), f)
 			}
+			if len(it.event.Tokens) > 0 {
+				reports.stop()
+			}
 			if err := g.take(ctx, &it); err != nil {
 				return s.late(err, f)
+			}
+		case <-reports.due:
+			if err := reports.send(); err != nil {
+				return err
 			}
 		case <-idle.C:
 			again, err := to.idle(s.options.KeepAlive)

@@ -44,6 +44,8 @@ type Options struct {
 
 	// TokenIDs is vLLM's: the answer has the ids of the prompt and of its own tokens.
 	TokenIDs bool `json:"return_token_ids,omitempty"`
+	// Progress is llama.cpp's: a stream says how much of the prompt has been read until the first token comes.
+	Progress bool `json:"return_progress,omitempty"`
 	// RoutedExperts is SGLang's: the answer has the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
@@ -131,6 +133,7 @@ var optionFields = wire.Fields[Options]{
 	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
 	"return_token_ids":           wire.BoolField(func(o *Options) *bool { return &o.TokenIDs }),
+	"return_progress":            wire.BoolField(func(o *Options) *bool { return &o.Progress }),
 	"return_routed_experts":      wire.BoolField(func(o *Options) *bool { return &o.RoutedExperts }),
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
 	"include_stop_str_in_output": wire.BoolField(func(o *Options) *bool { return &o.IncludeStop }),

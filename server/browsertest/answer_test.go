@@ -14,6 +14,7 @@ import (
 const (
 	sayMarkdown  = "script:markdown"
 	sayLongReply = "script:long reply"
+	sayReading   = "script:reading"
 )
 
 const longReply = 20_000 // tokens
@@ -115,6 +116,39 @@ func (w *world) longAnswer(t *testing.T) {
 		p.wait(`document.readyState === "complete" && document.querySelectorAll(".message").length === 4`)
 		p.wait(atEnd)
 	}
+}
+
+// sendReading says that a prompt is read until the client leaves.
+func sendReading(s stream, r *http.Request) {
+	for i := 0; r.Context().Err() == nil; i = min(i+1, 9) {
+		s.send(map[string]any{"choices": []any{}, "prompt_progress": map[string]any{"total": 10000, "cache": 1000,
+			"processed": 1000 + 1000*i, "time_ms": 2000 * i}})
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// reading shows how much of a prompt has been read, with a button that stops.
+func (w *world) reading(t *testing.T) {
+	p := w.open(t, w.url+"#chat", desktop)
+	p.wait(`document.getElementById("model").textContent`)
+	p.say(sayReading)
+	p.wait(`document.querySelector(".message .reading").innerText.includes(
+		"Reading the prompt: 3,000 of 10,000 tokens, about 14 s left")`)
+	p.wait(`document.querySelector(".message progress").value === 0.7`)
+	p.look("reading")
+	p.press("Stop")
+	w.streamLeft(t)
+	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message progress").offsetParent`)
+	// The first view shows it too, and stops; nothing is told as a fault.
+	p.eval(`location.hash = "start"`, nil)
+	p.wait(`document.querySelector(".ask-card input")`)
+	p.eval(`(() => { document.querySelector(".ask-card input").value = "script:reading"; })()`, nil)
+	p.press("Ask")
+	p.wait(`document.querySelector(".ask-card .reading").innerText.includes("of 10,000 tokens")`)
+	p.press("Stop")
+	w.streamLeft(t)
+	p.wait(`!document.querySelector(".ask-card .reading").offsetParent && document.querySelector(".ask-card .fault").hidden`)
+	p.wait(`[...document.querySelectorAll(".ask-card button")].some((b) => b.innerText === "Ask again")`)
 }
 
 func (p *tab) lastParagraph() string {

@@ -67,6 +67,7 @@ func TestPage(t *testing.T) {
 		{"long prompt", w.longPrompt},
 		{"plans", w.plans},
 		{"long answer", w.longAnswer},
+		{"reading", w.reading},
 		{"markdown", w.markdown},
 		{"hostile markdown", w.markdownOfFoes},
 		{"hostile answer", w.hostileAnswer},

@@ -72,6 +72,9 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		s.left <- struct{}{}
+	case path != "/tokenize" && bytes.Contains(body, []byte(sayReading)):
+		sendReading(newStream(w), r)
+		s.left <- struct{}{}
 	case says(sayMarkdown):
 		sendMarkdown(newStream(w))
 	case says(sayLongReply): // after sayForever, which may follow it in a conversation

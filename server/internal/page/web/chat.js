@@ -286,8 +286,9 @@ export class Chat {
     const answer = new Answer();
     this.thread.append(answer.node);
     this.toEnd();
-    const reply = await this.receive(conversation, run.stop.signal, (message) => {
+    const reply = await this.receive(conversation, run.stop.signal, (message, progress) => {
       answer.show(message);
+      answer.reading.show(progress);
       this.follow();
     });
     const replaced = this.running !== run && this.running?.conversation === conversation;
@@ -324,13 +325,14 @@ export class Chat {
     let waiting = false;
     const draw = () => {
       waiting = false;
-      changed(m);
+      changed(m, reply.progress);
     };
     try {
       const body = {
         ...requestOf(conversation, await this.app.model()),
         stream: true,
         stream_options: { include_usage: true },
+        return_progress: true,
         sparrow: { trace: true },
       };
       for await (const chunk of events("v1/chat/completions", { body, signal })) {

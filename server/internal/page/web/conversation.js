@@ -61,6 +61,7 @@ export class Reply {
     this.finish = "";
     this.usage = null;
     this.trace = null;
+    this.progress = null; // of reading the prompt, until something is said
   }
 
   add(chunk) {
@@ -78,6 +79,7 @@ export class Reply {
       for (const t of c.logprobs?.content ?? []) this.tokens.push(t.token);
       this.finish = c.finish_reason ?? this.finish;
     }
+    this.progress = chunk.prompt_progress ?? (chunk.choices?.length ? null : this.progress);
     this.usage = chunk.usage ?? this.usage;
     this.trace = chunk.sparrow?.traces?.[0] ?? this.trace;
   }

@@ -15,6 +15,7 @@ export async function record(body, options, signal, changed) {
     ...body,
     stream: true,
     logprobs: true,
+    return_progress: true,
     stream_options: { include_usage: true },
     sparrow: {
       trace: true,

@@ -6,6 +6,7 @@ import { heat, rank, standout } from "./recording.js";
 import { record } from "./record.js";
 import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
+import { Reading } from "./turn.js";
 
 // question is one that the log answers; others are more of them.
 export const question = "What is the access code of Wanda?";
@@ -30,6 +31,9 @@ export class Start {
     this.size = el("p", { class: "muted small" }, "The log of a server, with ten facts about people hidden in it.");
     this.question = el("input", { type: "text", value: question, required: true, autocomplete: "off" });
     this.button = el("button", { class: "primary large" }, "Ask");
+    this.stopButton = button("Stop", () => this.abort?.abort(), { hidden: true });
+    this.reading = new Reading();
+    this.reading.node.hidden = true;
     this.answer = el("p", { class: "answer-line", hidden: true });
     this.told = el("p", { class: "told", hidden: true });
     this.fault = el("p", { class: "fault", role: "alert", hidden: true });
@@ -72,6 +76,7 @@ export class Start {
           { class: "card ask-card" },
           el("h2", {}, "The question"),
           this.buildForm(),
+          this.reading.node,
           this.answer,
           this.told,
           this.pictureBox,
@@ -101,7 +106,7 @@ export class Start {
       "form",
       { onsubmit: submit },
       field("Ask about a fact of the log", this.question),
-      el("p", { class: "row" }, this.button),
+      el("p", { class: "row" }, this.button, this.stopButton),
       el("p", { class: "others small muted" }, "Or: ", others.map(other)),
     );
   }
@@ -152,24 +157,37 @@ export class Start {
     this.lit = null;
     this.found = null;
     this.text.mark(() => "");
+    this.abort = new AbortController();
+    this.stopButton.hidden = false;
+    this.progress(null);
     try {
       const content = withFiles({ files: [{ text: await this.load() }], content: this.question.value });
       const messages = [{ role: "user", content }];
       this.body = { model: await this.app.model(), temperature: 0, max_tokens: 32, messages };
       await this.askRecorded();
     } catch (err) {
-      this.fail(err);
+      if (this.abort.signal.aborted) announce("Stopped");
+      else this.fail(err);
     }
     this.busy = false;
+    if (document.activeElement === this.stopButton) this.button.focus();
+    this.stopButton.hidden = true;
+    this.reading.node.hidden = true;
     this.button.removeAttribute("aria-disabled");
     this.button.textContent = "Ask again";
+  }
+
+  progress(p) {
+    this.reading.show(p);
+    this.reading.node.hidden = !p;
   }
 
   // askRecorded shows the answer and what was read for it. Where the server records nothing, the answer is shown alone.
   async askRecorded() {
     let opened = false;
     try {
-      const { recording, reply } = await record(this.body, { experts: true }, undefined, (r, reply) => {
+      const { recording, reply } = await record(this.body, { experts: true }, this.abort.signal, (r, reply) => {
+        this.progress(reply.progress);
         if (!opened) {
           opened = true;
           this.recording = r;
@@ -190,8 +208,12 @@ export class Start {
 
   async askPlain() {
     const reply = new Reply();
-    for await (const chunk of events("v1/chat/completions", { body: { ...this.body, stream: true } })) {
+    for await (const chunk of events("v1/chat/completions", {
+      body: { ...this.body, stream: true, return_progress: true },
+      signal: this.abort.signal,
+    })) {
       reply.add(chunk);
+      this.progress(reply.progress);
       this.answer.textContent = visible(reply.message.content);
     }
   }

@@ -28,7 +28,8 @@ export class Answer {
   constructor() {
     const thought = el("div", { class: "prose rich" });
     const text = el("div", { class: "prose rich" });
-    this.waiting = el("p", { class: "muted waiting" }, "\u2026");
+    this.reading = new Reading();
+    this.waiting = el("div", { class: "muted waiting" }, this.reading.node);
     this.fold = el("details", { class: "reasoning", hidden: true }, el("summary", {}, "Reasoning"), thought);
     this.calls = el("div", { class: "calls" });
     this.fault = el("p", { class: "fault", hidden: true });
@@ -47,6 +48,31 @@ export class Answer {
     this.fault.hidden = !fault;
     this.fault.textContent = fault ?? "";
   }
+}
+
+// Reading shows how much of a prompt has been read and how long the rest will take.
+export class Reading {
+  constructor() {
+    this.bar = el("progress", { max: 1, "aria-label": "Reading the prompt", hidden: true });
+    this.text = el("span", { class: "small" }, "\u2026");
+    this.node = el("div", { class: "reading" }, this.bar, this.text);
+  }
+
+  show(progress) {
+    this.bar.hidden = !progress;
+    this.text.textContent = progress ? told(progress) : "\u2026";
+    if (progress) this.bar.value = progress.total ? progress.processed / progress.total : 0;
+  }
+}
+
+// told says how much of a prompt has been read, and how long the rest will take at the speed so far.
+export function told({ total, cache, processed, time_ms }) {
+  const read = processed - cache;
+  const text = `Reading the prompt: ${count(processed)} of ${count(total)} tokens`;
+  if (read <= 0 || processed >= total) return text;
+  const left = ((total - processed) * time_ms) / read / 1000;
+  const time = left < 90 ? `${Math.max(1, Math.round(left))} s` : `${Math.round(left / 60)} min`;
+  return `${text}, about ${time} left`;
 }
 
 // called shows a call of a tool.

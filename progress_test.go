@@ -1,0 +1,32 @@
+package sparrow
+
+import (
+	"context"
+	"testing"
+)
+
+// A stream knows how much of its prompt has been read: all of it when it answers, and what was cached from the start.
+func TestProgressOfAStream(t *testing.T) {
+	e, err := Open(t.Context(), Config{Model: tinyFP8, Workers: 1, CacheTokens: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	const prompt = 200
+	for round, found := range []bool{false, true} {
+		s, err := e.Stream(t.Context(), Request{Tokens: tokens(3, prompt), Sampling: greedy(), MaxTokens: 2,
+			IgnoreEOS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, ok := s.Next(); !ok {
+				break
+			}
+		}
+		if computed, cached := s.Progress(); computed != prompt || (cached > 0) != found {
+			t.Errorf("round %d: %d of %d tokens were read, %d of them cached", round, computed, prompt, cached)
+		}
+		s.Close()
+	}
+}

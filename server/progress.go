@@ -1,0 +1,89 @@
+package server
+
+import (
+	"time"
+
+	"sparrow/api/openai"
+	"sparrow/internal/wire"
+)
+
+// reportEvery is how often a stream says how much of its prompt has been read.
+const reportEvery = 250 * time.Millisecond
+
+// reporter is a sink that tells its client how much of the prompts has been read.
+type reporter interface {
+	reports() bool // whether the client wants to know
+	report(promptProgress) error
+}
+
+// progressing is a stream that knows how much of its prompt has been read.
+type progressing interface {
+	Progress() (computed, cached int)
+}
+
+// promptProgress is how much of the prompts of a request has been read, as llama.cpp writes it.
+type promptProgress struct {
+	Total     int     `json:"total"`     // tokens
+	Cached    int     `json:"cache"`     // of them, found in the cache
+	Processed int     `json:"processed"` // of them, found or computed by now
+	Time      float64 `json:"time_ms"`   // since the first step, milliseconds
+}
+
+// reports tells a sink about the prompts until the first token comes.
+type reports struct {
+	due    <-chan time.Time
+	ticker *time.Ticker
+	to     reporter
+	flow   *flow
+	begun  time.Time
+}
+
+func newReports(to sink, f *flow) *reports {
+	r := &reports{flow: f, begun: time.Now()}
+	if t, ok := to.(reporter); ok && t.reports() {
+		r.to, r.ticker = t, time.NewTicker(reportEvery)
+		r.due = r.ticker.C
+	}
+	return r
+}
+
+// stop ends the reports.
+func (r *reports) stop() {
+	if r.ticker != nil {
+		r.ticker.Stop()
+		r.due = nil
+	}
+}
+
+func (r *reports) send() error {
+	p := promptProgress{Total: r.flow.promptTokens}
+	for _, s := range r.flow.streams {
+		if s, ok := s.(progressing); ok {
+			computed, cached := s.Progress()
+			p.Processed += computed
+			p.Cached += cached
+		}
+	}
+	p.Time = float64((time.Since(r.begun) - r.flow.waited()).Microseconds()) / 1000
+	return r.to.report(p)
+}
+
+// progressChunk is a chunk without choices.
+type progressChunk struct {
+	openai.Head
+	Choices  []openai.ChunkChoice `json:"choices"`
+	Progress promptProgress       `json:"prompt_progress"`
+}
+
+func (s *chatStream) reports() bool { return s.progress }
+
+func (s *chatStream) report(p promptProgress) error {
+	head := s.head
+	head.Object = openai.ObjectChatChunk
+	text, err := wire.Marshal(progressChunk{head, []openai.ChunkChoice{}, p})
+	if err != nil {
+		return err
+	}
+	s.buf = append(append(append(s.buf, "data: "...), text...), "\n\n"...)
+	return s.flush()
+}
