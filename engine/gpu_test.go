@@ -59,6 +59,11 @@ var stateful = []deviceTest{
 	{"drafting crowd", TestADraftingCrowdOfAStatefulModel},
 	{"shared prompt", TestChoicesOfAStatefulModelShareThePrompt},
 	{"every way to a prompt", TestEveryWayToAPromptGivesTheSameBits},
+	{"blocks", TestBlocksAtEveryLength},
+	{"true blocks", TestTrueBlocksAreAccepted},
+	{"random blocks", TestRandomBatchesOfBlocks},
+	{"what stages remember", TestWhatTheStagesRememberComesBack},
+	{"law of sampled blocks", TestSampledBlocksFollowTheTarget},
 }
 
 // elsewhere runs tests on another device.

@@ -96,8 +96,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	default:
 		return drafts, "", nil
 	}
-	// What the checkpoint has and the device does not run is switched off by the user alone.
-	if s.IsFixed() || errors.Is(err, kernel.ErrUnsupported) {
+	if s.IsFixed() {
 		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {

@@ -121,10 +121,6 @@ func (r *resolver) speculation() error {
 	}
 	by := fmt.Sprintf("layer %d", r.model.Layers)
 	if b := r.model.Block; b > 0 {
-		if r.hw.Arch != CPU {
-			return fmt.Errorf("plan: policy: drafts by the drafting stages of this model (DSpark) on %v; supported "+
-				"are CPUs: ask for --draft off", r.hw.Arch)
-		}
 		if n > b+1 {
 			return fmt.Errorf("plan: policy: %d drafts; the drafting stages of this model propose %d at once: ask for "+
 				"at most --draft %d", n-1, b, b)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sparrow/internal/cuda/op"
+	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/plan"
@@ -35,6 +36,41 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 	for _, chunk := range []int{1, 3, 4, 5} {
 		onGPU(t, v4, "fp8", chunk, []string{"short", "at_topk"})
+	}
+}
+
+// A DSpark head: drafts, confidences and logits behind accepted drafts of the oracle, beside what is asked of all
+// checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
+func TestGPUOracleDSpark(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
+	for chunk, cases := range map[int][]string{0: {"short", "window"}, 127: {"group"}} {
+		t.Run(fmt.Sprintf("chunks of %d", chunk), func(t *testing.T) {
+			t.Parallel()
+			dev, err := op.Open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { dev.Close() })
+			golden := someCases(t, dir, cases)
+			r := runBeside(t, dir, dev, "fp8", chunk, &golden)
+			var text strings.Builder
+			if err := r.Print(&text); err != nil {
+				t.Fatal(err)
+			}
+			t.Log(text.String())
+			for _, c := range r.Cases {
+				for _, p := range c.Problems {
+					t.Errorf("%s: %s", c.Name, p)
+				}
+				if b := c.Blocks; b == nil || b.Blocks < 10 || b.Forced != 8 || 5*b.DraftsEqual < 4*b.Drafts {
+					t.Errorf("%s: drafts %+v; want those of 10 blocks or more, four of five equal, and 8 forced steps",
+						c.Name, b)
+				}
+			}
+		})
 	}
 }
 
@@ -86,7 +122,7 @@ func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	})
 }
 
-// someCases is a folder with the golden outputs of some of a checkpoint's cases.
+// someCases is a folder with the golden outputs of some of a checkpoint's cases, and with its weights.
 func someCases(t *testing.T, dir string, names []string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
@@ -106,12 +142,14 @@ func someCases(t *testing.T, dir string, names []string) string {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(to, "golden.json"), text, 0o644)
 	}
-	from, absent := filepath.Abs(filepath.Join(dir, "golden.safetensors"))
-	if err == nil {
-		err = absent
-	}
-	if err == nil {
-		err = os.Symlink(from, filepath.Join(to, "golden.safetensors"))
+	for _, name := range []string{"golden.safetensors", "config.json", "model.safetensors"} {
+		from, absent := filepath.Abs(filepath.Join(dir, name))
+		if err == nil {
+			err = absent
+		}
+		if err == nil {
+			err = os.Symlink(from, filepath.Join(to, name))
+		}
 	}
 	if err != nil || len(golden.Cases) != len(names) {
 		t.Fatalf("cases %v: %d found, %v", names, len(golden.Cases), err)

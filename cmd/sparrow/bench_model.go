@@ -18,6 +18,7 @@ import (
 	"sparrow/internal/device"
 	"sparrow/internal/device/group"
 	"sparrow/internal/device/host"
+	"sparrow/internal/model/config"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/numa"
@@ -50,7 +51,8 @@ func benchModelCommand() *cobra.Command {
 scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
 steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
 step; beside it stand the median of all steps and their spread. Without a model the small one inside the binary is measured. Cells that do not fit
-are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
+are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time; of a model with a DSpark
+head also a draft pass and the step that verifies all its drafts.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
 released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB. On a GPU "gap ms" is the part of a step in which the GPU waits
@@ -229,7 +231,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.Policy, _ = device.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
-	r, err := model.Run(cmd.Context(), src, dev, o)
+	steps := o
+	if m, ok := src.Model.(*config.V4); ok && m.DraftBlock() > 0 && f.draft != "" && f.draft != "off" {
+		steps.Policy.Speculation.Tokens = m.DraftBlock() + 1 // its passes are measured beside steps
+	}
+	r, err := model.Run(cmd.Context(), src, dev, steps)
 	bar.end()
 	if r != nil {
 		r.Commit = revision()

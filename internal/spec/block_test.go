@@ -131,3 +131,63 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 		t.Errorf("at most %d drafts of a block were verified; 4 of 5 are right and rows cost little", longest)
 	}
 }
+
+// Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are right half the
+// time are given up after a few, and sooner by later requests. Where they pay they are kept.
+func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
+	const tokens = 384
+	for _, c := range []struct {
+		name       string
+		draft, row float64 // a draft pass, and a row more of a step, of a step of one row
+		right      float64
+		least      float64 // plain / drafted time of a request
+	}{
+		{"a draft pass of two steps", 2, 0.28, 0.5, 0.97},
+		{"a draft pass of a step", 1, 0.1, 0.5, 0.97},
+		{"rows that cost much", 0.5, 0.5, 0.5, 0.97},
+		{"drafts that are never right", 0.3, 0.1, 0.02, 0.97},
+		{"drafts that pay", 0.6, 0.1, 0.957, 1.7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(7, 8))
+			noise := func() float64 { return 1 + 0.2*random.Float64() }
+			control := New(Auto(), 5)
+			for range 30 { // the prompts before
+				control.ForwardPass(1, noise())
+			}
+			for request := range 4 {
+				r := control.Request()
+				plain, took := 0.0, 0.0
+				for made, n := 0, 0; made < tokens; {
+					step := (1 + c.row*float64(n)) * noise()
+					control.ForwardPass(1+n, step)
+					took += step
+					right := 0
+					for right < n && random.Float64() < c.right {
+						right++
+					}
+					if n > 0 {
+						r.Judged(n, right)
+					}
+					for range 1 + right {
+						plain += noise()
+					}
+					made += 1 + right
+					if n = r.Depth(1); n > 0 {
+						pass := c.draft * noise()
+						control.DraftPass(5, pass)
+						took += pass
+						list := []Proposal{{Request: &r, Drafts: 5}}
+						control.Cut(list, false)
+						n = list[0].Drafts
+					}
+				}
+				if got := plain / took; got < c.least {
+					t.Errorf("request %d: %.3f x plain decoding, want %.2f", request, got, c.least)
+				} else {
+					t.Logf("request %d: %.3f x plain decoding", request, got)
+				}
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ type Controller struct {
 	forward      pass                   // cost of a forward pass by its rows
 	draft        pass                   // cost of a draft pass by its rows
 	right, tried [MaxDrafts + 1]float64 // by place in the chain, from 1; decayed
+	lost         int                    // requests that ended drafting, since a decision found that it pays
 }
 
 // New makes a controller for a setting that is not off, of a drafter that proposes so many tokens in one pass; 0: one.
@@ -33,7 +34,7 @@ type Request struct {
 	shared       *Controller
 	exactly      int // drafts it always makes; 0 for as many as pay
 	right, tried [MaxDrafts + 1]float64
-	losses       int                    // decisions in a row at which not drafting was better
+	losses       int                    // decisions in a row at which not drafting was better, weighted
 	said         [MaxDrafts + 1]float64 // of its latest block, what the drafter said of each draft; NaN: nothing
 }
 
@@ -45,8 +46,12 @@ const (
 	priorWeight = 4.0
 	// priorAcceptance is the acceptance rate assumed before any draft was verified.
 	priorAcceptance = 0.7
-	// maxLosses is how many decisions in a row must find drafting slower until it ends for a request.
+	// maxLosses is how many decisions in a row must find drafting slower until it ends for a request. One that finds
+	// it much slower counts as several: one more for each tenth, at most mostLoss, so that some measurements come
+	// first. Where requests before it have ended so, a request begins with what one decision of each counts.
 	maxLosses = 16
+	lossShare = 10
+	mostLoss  = 5
 	// minGain is how much faster drafting must be than plain decoding: decisions rest on estimates.
 	minGain = 1.02
 )
@@ -81,18 +86,22 @@ func (r *Request) Depth(sequences int) int {
 	if !c.forward.known || !c.draft.known {
 		return 1
 	}
-	best, most := 0, minGain*c.rate(r, 0, sequences)
+	plain, best, most := c.rate(r, 0, sequences), 0, 0.0
 	for n := 1; n <= c.most(); n++ {
 		if v := c.rate(r, n, sequences); v > most {
 			best, most = n, v
 		}
 	}
-	if best > 0 {
-		r.losses = 0
+	if most > minGain*plain {
+		r.losses, c.lost = 0, 0
 		return best
 	}
-	if r.losses++; r.losses >= maxLosses {
+	if r.losses == 0 { // what ended others is known
+		r.losses = min(c.lost*mostLoss, maxLosses-mostLoss)
+	}
+	if r.losses += min(1+int(lossShare*(plain/most-1)), mostLoss); r.losses >= maxLosses {
 		r.Stop()
+		c.lost++
 		return 0
 	}
 	return 1 // keep measuring

@@ -216,7 +216,8 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	}
 }
 
-// Drafting ends after sixteen losses in a row: a decision in between at which it pays starts the count again.
+// Drafting ends after eight losses of a tenth in a row, each of which counts as two of the sixteen of smaller ones: a
+// decision in between at which it pays starts the count again.
 func TestLossesCountInARow(t *testing.T) {
 	c := New(Auto(), 0)
 	for i := range 60 {
@@ -234,13 +235,13 @@ func TestLossesCountInARow(t *testing.T) {
 			}
 		}
 	}
-	lose(15)
+	lose(7)
 	if n := r.Depth(1); n < 1 || r.losses != 0 {
 		t.Fatalf("alone: %d drafts, %d losses; want a gain", n, r.losses)
 	}
-	lose(15)
+	lose(7)
 	if n := r.Depth(full); n != 0 || r.Active() {
-		t.Errorf("the sixteenth loss in a row: %d drafts, active %v", n, r.Active())
+		t.Errorf("the eighth loss in a row: %d drafts, active %v", n, r.Active())
 	}
 }
 

@@ -71,8 +71,8 @@ const next = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
-// v4Spark is V4Config with a DSpark head: two stages that see all three layers.
-var v4Spark = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_ratios": [0, 4, 128, 0, 0]`,
+// V4SparkConfig is V4Config with a DSpark head: two stages that see all three layers.
+var V4SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_ratios": [0, 4, 128, 0, 0]`,
 	`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1, "dspark_block_size": 5, "dspark_markov_rank": 16,
 	"dspark_noise_token_id": 7, "dspark_target_layer_ids": [0, 1, 2]`).Replace(V4Config)
 
@@ -123,8 +123,8 @@ var (
 	draftNext = once("next-draft", next, withDrafting())
 	draftV32  = once("v32-draft", v32, withDrafting())
 	draftV4   = once("v4-draft", V4Config, withDrafting())
-	sparkV4   = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
-	sparkV8   = once("v4-dspark-eight", strings.Replace(v4Spark, `"vocab_size": 640`, `"vocab_size": 8`, 1),
+	sparkV4   = once("v4-dspark", V4SparkConfig, synth.Options{Seed: 5})
+	sparkV8   = once("v4-dspark-eight", strings.Replace(V4SparkConfig, `"vocab_size": 640`, `"vocab_size": 8`, 1),
 		synth.Options{Seed: 5})
 	draftV3  = once("v3-draft", v3, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())

@@ -182,6 +182,10 @@ func (r *Report) rows() [][]string {
 	for _, c := range r.Cells {
 		add("prefill", c.Context, c.Batch, c.Prefill)
 	}
+	for _, c := range r.Cells {
+		add("draft", c.Context, c.Batch, c.Draft)
+		add("verify", c.Context, c.Batch, c.Verify)
+	}
 	for _, p := range r.Prompts {
 		add("prompt", p.Length, 1, p.Time)
 	}
@@ -221,7 +225,9 @@ func (r *Report) PrintKernels(w io.Writer) error {
 	var errs []error
 	for _, c := range r.Cells {
 		errs = append(errs, one(fmt.Sprintf("decode, context %d, batch %d", c.Context, c.Batch), c.Decode),
-			one(fmt.Sprintf("prefill, context %d, batch %d", c.Context, c.Batch), c.Prefill))
+			one(fmt.Sprintf("prefill, context %d, batch %d", c.Context, c.Batch), c.Prefill),
+			one(fmt.Sprintf("draft, context %d, batch %d", c.Context, c.Batch), c.Draft),
+			one(fmt.Sprintf("verify, context %d, batch %d", c.Context, c.Batch), c.Verify))
 	}
 	for _, p := range r.Prompts {
 		errs = append(errs, one(fmt.Sprintf("a prompt of %d tokens", p.Length), p.Time))

@@ -73,6 +73,8 @@ type Cell struct {
 	Skipped string `json:"skipped,omitempty"`
 	Decode  *Phase `json:"decode,omitempty"`
 	Prefill *Phase `json:"prefill,omitempty"`
+	Draft   *Phase `json:"draft,omitempty"`  // a pass of a drafter of blocks
+	Verify  *Phase `json:"verify,omitempty"` // of all its drafts
 }
 
 // Flat is the best decode step of one sequence at two depths, taken in turn, without the indexer's scan.

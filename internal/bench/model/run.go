@@ -291,10 +291,11 @@ func (b *bench) perSequence(context, batch int) int {
 
 // new is how many new tokens a sequence of a cell gets in a step.
 func (b *bench) new(batch int) int {
+	n := b.verified()
 	if len(b.o.Prompts) > 0 {
-		return 1
+		return n
 	}
-	return b.o.Chunk / batch
+	return max(b.o.Chunk/batch, n)
 }
 
 // ranks is how many ranks have pages of their own.
@@ -337,7 +338,7 @@ func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) er
 		if c.Skipped == "" {
 			pages = max(pages, b.perSequence(c.Context, c.Batch)*b.ofRank(c.Batch))
 			windows = max(windows, c.Batch*windowPages(b.model, b.cfg.Page, c.Context, b.new(c.Batch)))
-			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
+			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch*b.verified()), max(l.Requests, c.Batch),
 				max(l.Context, c.Context+b.new(c.Batch))
 		}
 	}
@@ -377,6 +378,9 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 		// The best token alone leaves a GPU, as when it is chosen greedily.
 		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
 			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
+		if kind == plan.ModeVerify {
+			out[i].Logits = n
+		}
 	}
 	return out
 }
@@ -399,7 +403,7 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	if err != nil {
 		return fmt.Errorf("bench: context %d, batch %d: %w", c.Context, c.Batch, err)
 	}
-	return nil
+	return b.measureBlocks(ctx, c)
 }
 
 // fewest and most are the numbers of steps of a phase. A phase of slow steps ends after maxBudgets budgets, even with a

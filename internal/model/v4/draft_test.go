@@ -2,21 +2,17 @@ package v4_test
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"sparrow/internal/model"
-	"sparrow/internal/model/family"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/steps"
-	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu"
 	"sparrow/plan"
 )
 
@@ -173,42 +169,5 @@ func TestDraftsAreChecked(t *testing.T) {
 	other := steps.Open[*v4.Model](t, speck(t), "cpu") // a checkpoint without the block
 	if err := other.DraftHead(); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("without the block: %v", err)
-	}
-}
-
-// named is a device that says it is another architecture.
-type named struct {
-	kernel.Device
-	arch string
-}
-
-func (d named) Hardware() kernel.Hardware {
-	h := d.Device.Hardware()
-	h.Arch = d.arch
-	return h
-}
-
-// A device that does not run the stages of a DSpark head holds none of their weights, and says what to do.
-func TestStagesOnOtherDevices(t *testing.T) {
-	src, err := family.Open(testmodel.V4Spark(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	m, err := src.Load(named{dev, "sm90"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = m.(model.Drafter).DraftHead()
-	if !errors.Is(err, kernel.ErrUnsupported) || !strings.Contains(err.Error(), "--draft off") {
-		t.Errorf("drafts on sm90: %v", err)
-	}
-	if len(src.Skipped) != 1 || !strings.Contains(src.Skipped[0], "DSpark") {
-		t.Errorf("skipped %q", src.Skipped)
 	}
 }

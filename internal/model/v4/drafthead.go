@@ -68,9 +68,6 @@ func (m *Model) DraftHead() error {
 	if m.draft != nil || m.spark != nil {
 		return nil
 	}
-	if m.noDrafts != nil {
-		return m.noDrafts
-	}
 	if d := m.config.DSpark; d != nil {
 		return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers, fmt.Sprintf("mtp.0.main_proj, "+
 			"mtp.0.main_norm, mtp.{0..%d}.*, mtp.%d.{norm,hc_head_*,markov_head.*,confidence_head.*}", d.Stages-1,

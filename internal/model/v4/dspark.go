@@ -63,17 +63,10 @@ func newMeanSite(dev kernel.Device, streams int, eps float32) (m meanSite, err e
 	return m, kernel.WriteF32(dev, m.scale, []float32{0})
 }
 
-// loadStages reads a DSpark head where the checkpoint has one. Devices other than CPUs do not run it yet, and do not
-// hold its weights.
+// loadStages reads a DSpark head where the checkpoint has one.
 func (m *Model) loadStages(l *nn.Loader) {
 	c, d := m.config, m.config.DSpark
 	if !l.HasPrefix(draftPrefix) {
-		return
-	}
-	if arch := m.dev.Hardware().Arch; arch != "cpu" {
-		l.Skip("DSpark draft head, which runs on CPUs", d.DraftTensors)
-		m.noDrafts = fmt.Errorf("%w: drafts by a DSpark head on %s; supported are CPUs: ask for --draft off, which "+
-			"decodes one token at a time, or for --kernels cpu", kernel.ErrUnsupported, arch)
 		return
 	}
 	s := &sparkHead{}

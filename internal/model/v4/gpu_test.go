@@ -35,14 +35,33 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
+// besideTheReference is a GPU and the reference with the same rounding, and how their operations differ.
+func besideTheReference(gpu *op.Device) (*twin.Device, twin.Differences) {
+	found := twin.Differences{}
+	var both *twin.Device
+	both = twin.On(gpu, rounded.On(&ref.Device{Rounded: true}, gpu.Hardware()), func(c twin.Call) error {
+		if err := errors.Join(c.First(), c.Second()); err != nil {
+			return err
+		}
+		return both.Settle(c, found)
+	})
+	return both, found
+}
+
 // released is a checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, with a drafting block.
 func released(t *testing.T) string {
 	t.Helper()
 	one := 1
+	return releasedOf(t, testmodel.V4Config, synth.Options{Seed: 2, NextN: &one, DType: synth.FP8})
+}
+
+// releasedOf is a checkpoint of those types of a shape.
+func releasedOf(t *testing.T, config string, o synth.Options) string {
+	t.Helper()
 	// Groups of heads are blocks of FP8 of their own.
-	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
-		`"expert_dtype": "fp4", "hc_mult"`).Replace(testmodel.V4Config)
-	c, err := synth.New("released", []byte(config), synth.Options{Seed: 2, NextN: &one, DType: synth.FP8})
+	config = strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
+		`"expert_dtype": "fp4", "hc_mult"`).Replace(config)
+	c, err := synth.New("released", []byte(config), o)
 	dir := filepath.Join(t.TempDir(), "released")
 	if err == nil {
 		err = c.Write(t.Context(), dir, nil, nil)
@@ -56,15 +75,7 @@ func released(t *testing.T) string {
 // Every operation of a model with FP4 experts and a drafting block gives what the reference with the same rounding
 // gives, with equal inputs: prompts, decodes, verified rows, drafts and chains of them.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
-	gpu := onGPU(t)
-	found := twin.Differences{}
-	var both *twin.Device
-	both = twin.On(gpu, rounded.On(&ref.Device{Rounded: true}, gpu.Hardware()), func(c twin.Call) error {
-		if err := errors.Join(c.First(), c.Second()); err != nil {
-			return err
-		}
-		return both.Settle(c, found)
-	})
+	both, found := besideTheReference(onGPU(t))
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5
 	b := steps.New(t, steps.OpenOn[*v4.Model](t, released(t), both), p)
@@ -73,6 +84,12 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	b.Chunks(&steps.Sequence{Tokens: s.Tokens[:150], Pages: s.Pages, State: s.State}, 61)
 	b.Decode(s, 9)
 	b.Step(s.Work(plan.ModeVerify, 4))
+	agree(t, found)
+}
+
+// agree checks how the operations of a GPU and of the reference differ.
+func agree(t *testing.T, found twin.Differences) {
+	t.Helper()
 	var text strings.Builder
 	found.Print(&text)
 	t.Log(text.String())

@@ -39,9 +39,7 @@ type Model struct {
 	head   kernel.Matrix
 	draft  *draftHead // nil without one
 	spark  *sparkHead // the same: a checkpoint has one of the two kinds, or neither
-	// noDrafts says why the device does not run the drafting layers that the checkpoint has; nil where it does.
-	noDrafts error
-	tally    *model.Tally
+	tally  *model.Tally
 	nn.Homes
 
 	caches     []dual.Cache

@@ -1,0 +1,63 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sparrow/internal/step"
+	"sparrow/plan"
+)
+
+// verified is how many rows of a sequence are verified at once: a block of drafts and the token before it; 1 where the
+// model does not draft in blocks, or no drafts are measured.
+func (b *bench) verified() int {
+	if b.cfg.Model.Block == 0 {
+		return 1
+	}
+	return max(b.cfg.N, 1)
+}
+
+// measureBlocks times, in a cell of a model that drafts in blocks, a draft pass and a verify of all its drafts. Their
+// tokens are rows that are computed, whether they are right or not.
+func (b *bench) measureBlocks(ctx context.Context, c *Cell) (err error) {
+	if b.verified() == 1 {
+		return nil
+	}
+	if c.Draft, err = b.blockPhase(ctx, c); err == nil {
+		c.Verify, err = b.phase(ctx, plan.ModeVerify, c, b.verified())
+	}
+	if err != nil {
+		return fmt.Errorf("bench: context %d, batch %d: drafts: %w", c.Context, c.Batch, err)
+	}
+	return nil
+}
+
+// blockPhase repeats a draft pass behind the context of a cell.
+func (b *bench) blockPhase(ctx context.Context, c *Cell) (*Phase, error) {
+	j, err := b.job(plan.ModeDecode, c.Context, c.Batch, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer j.release()
+	if _, _, err := b.timed(j); err != nil { // blocks follow a step
+		return nil, err
+	}
+	drafts := make([]step.Draft, len(j.works))
+	for i, w := range j.works {
+		drafts[i] = step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, From: i, Cached: c.Context - 1, Rank: w.Rank,
+			Pages: w.Pages, Windows: w.Windows, State: j.before[i], Logits: true, Best: b.gpu}
+	}
+	one := func() (time.Duration, Stages, error) {
+		b.watch.take()
+		start := time.Now()
+		_, err := b.runner.Draft(drafts, false)
+		took := time.Since(start)
+		return took, shares(b.watch.take(), took), err
+	}
+	p := &Phase{Tokens: b.cfg.Model.Block * c.Batch}
+	if err := b.repeat(ctx, p, one); err != nil {
+		return nil, err
+	}
+	return p, b.profile(p, 1, func(int) error { _, _, err := one(); return err })
+}
