@@ -209,7 +209,9 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 			l.Heavy.Count = all * (keys / ratio128)
 		}
 		if flat || s.Indexer.Kind == IndexerRagged {
-			l.Groups.Count, l.Index.Count = all*(keys/ratio4), all*(index/ratio4)
+			// Groups that are listed are those that are scored.
+			l.Groups.Count = all * (index / ratio4)
+			l.Index = l.Groups
 		}
 	case s.Form == FormDenseMHA:
 		// Requests share a launch while their keys are within the capacity.

@@ -72,3 +72,19 @@ func TestBlockLaunches(t *testing.T) {
 		run.Close()
 	}
 }
+
+// Prompts of long contexts, whose scores do not all fit at once, have memory for their passes on a GPU.
+func TestLongContextsHaveMemory(t *testing.T) {
+	m, _ := detached(t, sparkReleased(t))
+	for _, n := range []int{1, 6} {
+		cfg := configureOn(t, m, "sm90", plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: n}})
+		for _, l := range []step.Limits{{Rows: 8192, Requests: 16, Prompts: 4, Context: 65536},
+			{Rows: 8192, Requests: 16, Prompts: 16, Context: 40000}, {Rows: 2048, Requests: 3, Context: 65536}} {
+			run, err := step.New(m, cfg, l)
+			if err != nil {
+				t.Fatalf("%+v: %v", l, err)
+			}
+			run.Close()
+		}
+	}
+}
