@@ -3,7 +3,7 @@
 GO ?= go
 # Packages that start goroutines of their own and whose tests are cheap enough for the race detector on two cores, and
 # the tests of larger ones where goroutines meet.
-RACE = ./engine ./internal/attn/... ./internal/kv/... ./server ./internal/batch ./hub \
+RACE = ./engine ./internal/attn/... ./internal/kv/... ./server ./internal/batch ./internal/hub \
 	./weight ./internal/pool ./internal/device/group ./internal/device/offload ./kernel/cuda
 MEET = AtOnce|Cancel|Clos|Stream|Sleep|TakeTurns|InFlight|Usage
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time. The limit of a

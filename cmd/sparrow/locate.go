@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"sparrow/builtin"
-	"sparrow/hub"
+	"sparrow/internal/hub"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/textfile"

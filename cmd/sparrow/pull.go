@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/hub"
+	"sparrow/internal/hub"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/llamacpp"
 	"sparrow/internal/sysmem"

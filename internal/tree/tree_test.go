@@ -27,7 +27,7 @@ var order = []string{
 	"server/internal/metric server/internal/page internal/otlp",
 	"internal/batch",
 	"examples",
-	"hub",
+	"internal/hub",
 	"api/openai/client api/anthropic api/ollama api/sglang",
 	"api/openai",
 	"internal/wire",
