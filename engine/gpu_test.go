@@ -96,6 +96,12 @@ func onGPU(t *testing.T, tests []deviceTest) {
 
 func TestGPUEngine(t *testing.T) { onGPU(t, onDevices) }
 
+// Models without an indexer have the same properties.
+func TestGPUEngineWithoutIndexer(t *testing.T) {
+	testmodel.WithoutIndexer(t)
+	onGPU(t, onDevices)
+}
+
 func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
 
 // The operations of overlapped passes, of tokens that are drawn and of drafts ahead are those that a GPU takes.
@@ -109,6 +115,20 @@ func TestOverlapByADevicesRules(t *testing.T) {
 		return s
 	}, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer}, {"drawn", TestTokensDrawnOnTheDevice},
 		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
+}
+
+// Models without an indexer take the same operations, in latent space over whole pages.
+func TestEveryKeyByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	testmodel.WithoutIndexer(t)
+	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
+		s, err := strict.Open(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}, []deviceTest{{"shared prefix", TestASharedPrefixIsComputedOnce},
+		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
 // Ranks by the rules of a GPU, with activations of bf16, share prefixes and cancel as one device does, both ways.

@@ -15,6 +15,10 @@ type LatentArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	Scale    float32
+	// SplitKeys is the most keys of a row that one processor takes, where a device with many processors cuts rows among
+	// them: a multiple of 64. 0: all keys. Where a row is cut depends on its length alone, so that it has the same bits
+	// in any batch. Other devices ignore it.
+	SplitKeys int
 }
 
 // LatentAttender computes attention in latent space over every key.
@@ -35,5 +39,8 @@ func (a LatentArgs) Check() error {
 	c.tensor("table", a.Table, I32, 0, -1)
 	c.tensor("table row", a.TableRow, I32, r, 1)
 	c.tensor("lens", a.Lens, I32, r, 1)
+	if a.SplitKeys < 0 || a.SplitKeys%64 != 0 {
+		c.fail("rows cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
+	}
 	return c.err
 }

@@ -73,8 +73,8 @@ var sparrowCatalogue = Catalogue{
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 		{
-			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: SetOf(CPU), Dense: true,
-			Reads: dsaLayouts,
+			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: ours, Dense: true,
+			Reads: dsaLayouts, Heads: tileHeads, Rows: countedUnits, Segments: true,
 		},
 		{
 			Kernel: SparsePools, Prefill: true, Decode: true, Archs: SetOf(CPU), Pooled: true,

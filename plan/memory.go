@@ -73,7 +73,23 @@ const (
 	partWaves      = 32
 	partValueBytes = 2 // float16
 	partStatBytes  = 4 * 4
+	partFloatBytes = 4 // float32, of rows of bf16 that attend to every key
 )
+
+// latentScratch is sparseScratch of a row that attends to every key of a table
+// of that many tokens: it is cut after split keys, into two parts at least.
+func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
+	if split == 0 {
+		return 0, 0
+	}
+	segments := max(int64((tokens+split-1)/split), 2)
+	units, value := segments*int64(roundUp(heads, unitHeads)/unitHeads), int64(partValueBytes)
+	if l == BF16Row1152 {
+		value = partFloatBytes
+	}
+	return units*unitHeads*latentDim*value + segments*int64(heads)*partStatBytes,
+		max(partWaves*int64(sms)/units, 1)
+}
 
 // sparseScratch is what the parts of one row of that many heads and keys take,
 // and how many rows have parts at a time; none where rows stay whole. Lists of
@@ -99,6 +115,10 @@ const denseTileBytes = 16
 // beside it: the selection, or in layers of ratio 128 every entry of the table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
+	if m.Dense() {
+		return latentScratch(cfg.Hardware.SMs, m.Heads, roundUp(tableTokens, partBlock), cfg.SplitKeys.Keys(),
+			cfg.Layout)
+	}
 	if !m.V4() {
 		split = cfg.SplitKeys.Keys()
 	}

@@ -6,21 +6,23 @@ import (
 	"sparrow/internal/cost"
 )
 
-// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, so that
-// several multiprocessors take one row. Parts are added in their order: the bits
+// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, or of a
+// row that attends to every key, so that several multiprocessors take one row. Parts are added in their order: the bits
 // of a row depend on the cut, so that one cut serves every batch of a process.
 type KeySplit uint8
 
 // SplitWhole gives all keys of a row to one multiprocessor, the others cut after
-// every 256 or 512 keys.
+// every 256 to 2048 keys.
 const (
 	SplitUnset KeySplit = iota
 	SplitWhole
 	Split256
 	Split512
+	split1024
+	split2048
 )
 
-var keySplits = enum[KeySplit]{"split of keys", []string{"", "whole", "256", "512"}}
+var keySplits = enum[KeySplit]{"split of keys", []string{"", "whole", "256", "512", "1024", "2048"}}
 
 func (k KeySplit) String() string                { return keySplits.text(k) }
 func (k KeySplit) MarshalText() ([]byte, error)  { return keySplits.marshal(k) }
@@ -44,6 +46,10 @@ func (k KeySplit) Keys() int {
 		return 256
 	case Split512:
 		return 512
+	case split1024:
+		return 1024
+	case split2048:
+		return 2048
 	}
 	return 0
 }
@@ -76,9 +82,13 @@ func (r *resolver) split() error {
 			return nil
 		}
 		return &Error{Code: E02,
-			Asked:     fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
-			Supported: fmt.Sprintf("a split of keys with decode %s or %s on sm90", SparseBlock, SparseRaw),
-			Try:       "--split-keys auto"}
+			Asked: fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
+			Supported: fmt.Sprintf("a split of keys with decode %s, %s or %s on sm90", SparseBlock, SparseRaw,
+				DenseLatent),
+			Try: "--split-keys auto"}
+	}
+	if r.model.Dense() {
+		return r.splitEvery()
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
 		r.Because("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
@@ -102,6 +112,44 @@ func (r *resolver) split() error {
 		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
 	return nil
 }
+
+// splitEvery settles where rows that attend to every key are cut. A row has as
+// many parts as it has keys, so that the parts may be longer than those of
+// selected keys: fewer of them wait to be added.
+func (r *resolver) splitEvery() error {
+	c, p := &r.cfg, r.policy
+	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
+		r.Because("dispatch 16", "rows over all their keys %s: asked for", c.SplitKeys.Says())
+		return nil
+	}
+	if p.Running == 0 {
+		c.SplitKeys = split1024
+		r.Because("dispatch 16", "rows over all their keys %s: neither the slowest for one row nor for many, and how "+
+			"many sequences run at once was not said (--max-running)", c.SplitKeys.Says())
+		return nil
+	}
+	rows := p.Running * c.N
+	if r.model.ByRequests() {
+		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
+	}
+	units := rows * roundUp(r.model.Heads, unitHeads) / unitHeads
+	switch {
+	case units <= fewUnits:
+		c.SplitKeys = Split512
+	case units < manyUnits:
+		c.SplitKeys = split1024
+	default:
+		c.SplitKeys = split2048
+	}
+	r.Because("dispatch 16", "rows over all their keys %s: up to %d rows of %d heads decode at once; 512 serve up to "+
+		"%d units of %d heads, 2048 %d and more, 1024 those between", c.SplitKeys.Says(), rows, r.model.Heads, fewUnits,
+		unitHeads, manyUnits)
+	return nil
+}
+
+// Up to fewUnits of 64 heads short parts occupy more multiprocessors; from
+// manyUnits on long parts occupy all of them, too, and fewer are added.
+const fewUnits, manyUnits = 8, 64
 
 // decode is the measured decode nearest below a number of units of 64 heads.
 func (c *costs) decode(units int) cost.Decode {

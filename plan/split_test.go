@@ -76,7 +76,8 @@ func TestSplitsAreWords(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", word, got, err, k)
 		}
 	}
-	if _, err := ParseKeySplit("300"); err == nil || !strings.Contains(err.Error(), "whole, 256, 512, auto") {
+	_, err := ParseKeySplit("300")
+	if err == nil || !strings.Contains(err.Error(), "whole, 256, 512, 1024, 2048, auto") {
 		t.Errorf("300: %v, want an error that lists the words", err)
 	}
 }

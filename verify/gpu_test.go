@@ -55,7 +55,7 @@ func TestGPUOracleDSpark(t *testing.T) {
 			}
 			t.Cleanup(func() { dev.Close() })
 			golden := someCases(t, dir, cases)
-			r := runBeside(t, dir, dev, "fp8", chunk, &golden)
+			r := runBeside(t, dir, dev, plan.Policy{KV: "fp8"}, chunk, &golden)
 			var text strings.Builder
 			if err := r.Print(&text); err != nil {
 				t.Fatal(err)
@@ -71,6 +71,25 @@ func TestGPUOracleDSpark(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Models without an indexer, in every layout, whole prompts and chunks, with prompts in expanded form and, in the
+// longest prompts, in latent space; decodes are in latent space at every length.
+func TestGPUOracleDense(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	for _, c := range dense {
+		if c.name == "kimi_k25-int4-1" {
+			continue // experts in four bits run on CPUs
+		}
+		dir := unpacked(t, c.name)
+		for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
+			for _, x := range []struct{ chunk, threshold int }{{0, 0}, {61, 100}} {
+				onGPUFrom(t, dir, c.name, plan.Policy{KV: kv, DenseThreshold: x.threshold}, x.chunk, nil)
+			}
+		}
 	}
 }
 
@@ -94,21 +113,26 @@ func TestGPURanksOracle(t *testing.T) {
 
 // onGPU verifies cases of a checkpoint, all of them where none are named.
 func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
+	onGPUFrom(t, folder(name), name, plan.Policy{KV: kv}, chunk, cases)
+}
+
+// onGPUFrom does so with a checkpoint in a folder.
+func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases []string) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
 	}
-	t.Run(fmt.Sprintf("%s/%s/chunks of %d", name, kv, chunk), func(t *testing.T) {
+	t.Run(fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk), func(t *testing.T) {
 		t.Parallel()
 		dev, err := kernel.NewRegistry(op.Backends()).Open("cuda", kernel.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { dev.Close() })
-		golden := folder(name)
+		golden := dir
 		if cases != nil {
 			golden = someCases(t, golden, cases)
 		}
-		r := runBeside(t, folder(name), dev, kv, chunk, &golden)
+		r := runBeside(t, dir, dev, p, chunk, &golden)
 		var text strings.Builder
 		if err := r.Print(&text); err != nil {
 			t.Fatal(err)

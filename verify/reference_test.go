@@ -15,7 +15,8 @@ import (
 
 // runBeside verifies a checkpoint on a device with activations of bf16, judged by the reference. golden is where the
 // golden outputs are; nil takes those beside the weights.
-func runBeside(t *testing.T, dir string, dev kernel.Device, kv string, chunk int, golden *string) *verify.Report {
+func runBeside(t *testing.T, dir string, dev kernel.Device, p plan.Policy, chunk int,
+	golden *string) *verify.Report {
 	t.Helper()
 	src, err := family.Open(dir)
 	if err != nil {
@@ -34,7 +35,7 @@ func runBeside(t *testing.T, dir string, dev kernel.Device, kv string, chunk int
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: kv})
+	cfg, _, err := plan.Resolve(hw, m.Facts(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func judged(t *testing.T, name, kv string, faults map[string]string) {
 	for fault, want := range faults {
 		dev := rounded.On(&ref.Device{Rounded: true, Moved: true},
 			kernel.Hardware{Arch: "sm90", Multiprocessors: 132, MemoryBytes: 141e9})
-		r := runBeside(t, dir, &astray{dev, fault}, kv, 0, &short)
+		r := runBeside(t, dir, &astray{dev, fault}, plan.Policy{KV: kv}, 0, &short)
 		var text strings.Builder
 		if err := r.Print(&text); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.dense, "dense", "",
 		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
 	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU cuts the keys of a row over FP8 "+
-		"pages: after every 256 or 512, whole, or auto: the fastest for --max-running sequences")
+		"pages, or over all its keys: after every 256, 512, 1024 or 2048, whole, or auto: the fastest for "+
+		"--max-running sequences")
 	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
 		"one arithmetic for every row: the same bits as prompt or as output")

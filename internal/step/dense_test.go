@@ -3,8 +3,8 @@ package step_test
 import (
 	"testing"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/model"
-	"sparrow/internal/model/family"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
@@ -13,33 +13,41 @@ import (
 )
 
 // openDense loads an oracle of a model without an indexer.
-func openDense(t *testing.T) model.Model {
+func openDense(t *testing.T, kernels string) model.Model {
 	t.Helper()
 	const name = "deepseek_v3-1"
-	src, err := family.Open(archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz") + "/" + name)
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close(); src.Close() })
-	m, err := src.Load(dev, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
 // Without an indexer too, a row's bits are the same alone, batched, mixed with decodes, chunked or whole. Prompts lie
 // below, at and beyond the threshold of expanded keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
-	m := openDense(t)
-	for _, s := range []setting{
+	testDenseRowBits(t, openDense(t, "cpu"), []setting{
 		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},
 		{"656-byte pages", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}},
-	} {
+	})
+}
+
+// On a GPU rows are cut among its processors: where, depends on their length alone.
+func TestGPUDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
+	gpuSettings(t)
+	var list []setting
+	for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
+		for _, split := range []plan.KeySplit{plan.SplitWhole, plan.Split256} {
+			list = append(list, setting{kv + ", " + split.Says(),
+				plan.Policy{KV: kv, DenseThreshold: 128, SplitKeys: split}})
+		}
+	}
+	list = append(list, setting{"dense off", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}})
+	testDenseRowBits(t, openDense(t, "cuda"), list)
+}
+
+func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
+	for _, s := range settings {
 		t.Run(s.name, func(t *testing.T) {
 			b := newBench(t, m, s.policy)
 			lengths := []int{90, 128, 129, 300}
@@ -56,7 +64,20 @@ func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 
 // With deterministic, a token of a prompt has the bits that it had as output.
 func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
-	b := newBench(t, openDense(t), plan.Policy{KV: "fp8-576", Deterministic: true})
+	testDenseDeterministic(t, openDense(t, "cpu"), plan.Policy{KV: "fp8-576", Deterministic: true})
+}
+
+func TestGPUDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
+	gpuSettings(t)
+	m := openDense(t, "cuda")
+	for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
+		testDenseDeterministic(t, m, plan.Policy{KV: kv, Deterministic: true})
+	}
+}
+
+func testDenseDeterministic(t *testing.T, m model.Model, p plan.Policy) {
+	t.Helper()
+	b := newBench(t, m, p)
 	const n = 200
 	tokens, pages := b.prompt(5, n+6), b.pages(n+6)
 	got := b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages, Logits: n})

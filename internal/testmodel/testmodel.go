@@ -126,7 +126,9 @@ var (
 	sparkV4   = once("v4-dspark", V4SparkConfig, synth.Options{Seed: 5})
 	sparkV8   = once("v4-dspark-eight", strings.Replace(V4SparkConfig, `"vocab_size": 640`, `"vocab_size": 8`, 1),
 		synth.Options{Seed: 5})
+	plainV3  = once("v3", v3, synth.Options{Seed: 1})
 	draftV3  = once("v3-draft", v3, withDrafting())
+	eightV3  = once("v3-eight", strings.Replace(v3, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
 	gpuEight = once("v32-eight-gpu", forGPU(strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1)),
 		withDrafting())
@@ -150,17 +152,32 @@ func OnGPU(t testing.TB) {
 	t.Cleanup(func() { gpu = false })
 }
 
+// dense is whether the checkpoints have no indexer.
+var dense bool
+
+// WithoutIndexer makes V32, V32Draft and EightTokens, until the test ends, checkpoints of DeepSeek-V3 in the same size.
+func WithoutIndexer(t testing.TB) {
+	dense = true
+	t.Cleanup(func() { dense = false })
+}
+
 // forGPU is a configuration with the smallest top-k that kernels of a GPU have.
 func forGPU(config string) string {
 	return strings.Replace(config, `"index_topk": 16`, `"index_topk": 64`, 1)
 }
 
 // V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
-func V32(t testing.TB) string {
-	if gpu {
-		return must(t, gpuV32)
+func V32(t testing.TB) string { return choose(t, plainV32, gpuV32, plainV3) }
+
+// choose is a checkpoint for what the tests run on.
+func choose(t testing.TB, plain, onGPU, withoutIndexer func() (string, error)) string {
+	switch {
+	case dense:
+		return must(t, withoutIndexer)
+	case gpu:
+		return must(t, onGPU)
 	}
-	return must(t, plainV32)
+	return must(t, plain)
 }
 
 // V4 is the folder of a DeepSeek-V4 checkpoint without a drafting block.
@@ -176,12 +193,7 @@ func Next(t testing.TB) string { return must(t, plainNext) }
 func NextDraft(t testing.TB) string { return must(t, draftNext) }
 
 // V32Draft is V32's shape with a drafting layer.
-func V32Draft(t testing.TB) string {
-	if gpu {
-		return must(t, gpuDraft)
-	}
-	return must(t, draftV32)
-}
+func V32Draft(t testing.TB) string { return choose(t, draftV32, gpuDraft, draftV3) }
 
 // V4Draft is V4's shape with a drafting block.
 func V4Draft(t testing.TB) string { return must(t, draftV4) }
@@ -199,12 +211,7 @@ func V3Draft(t testing.TB) string { return must(t, draftV3) }
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 
 // EightTokens is V32Draft with a vocabulary of eight.
-func EightTokens(t testing.TB) string {
-	if gpu {
-		return must(t, gpuEight)
-	}
-	return must(t, eight)
-}
+func EightTokens(t testing.TB) string { return choose(t, eight, gpuEight, eightV3) }
 
 func withDrafting() synth.Options {
 	one := 1

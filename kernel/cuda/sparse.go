@@ -232,6 +232,11 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		c.selection("second", second, rows.rowBytes)
 		blocks += (second.Width + sparseKeys - 1) / sparseKeys
 	}
+	return k.attendUnits(s, rows, a, &c, blocks)
+}
+
+// attendUnits checks what all forms have in common and launches rows of up to so many blocks of keys.
+func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {
 		c.fail("%d pages of %d bytes, the pool of these rows may have %d bytes: use fewer pages",

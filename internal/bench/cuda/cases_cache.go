@@ -32,7 +32,8 @@ func Cases() []Case {
 	}
 	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536),
 		combineCase(4096, 128, 512))
-	return slices.Concat(list, scoreCases(), sparseCases(), denseCases(), productCases(), rowCases(), expertCases())
+	return slices.Concat(list, scoreCases(), sparseCases(), latentCases(), denseCases(), productCases(),
+		rowCases(), expertCases())
 }
 
 // mainLayout is the host's form of a main layout.

@@ -11,7 +11,7 @@ import (
 // launchWaves is how many units of work of one launch each multiprocessor takes at most when rows are cut into
 // segments. The parts of their results wait in scratch memory for the combine, 64 KB and more a unit; more rows run
 // as several launches, which changes no bit.
-const launchWaves = 32
+const launchWaves = cuda.LatentWaves
 
 // rowsPerLaunch is how many rows of so many units of work one launch takes on a device.
 func rowsPerLaunch(multiprocessors int, units int64) int32 {
@@ -80,6 +80,30 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	})
 }
 
+// LatentAttend computes attention over every key of a sequence. Rows are cut into segments that different SMs take
+// where the arguments say so.
+func (d *Device) LatentAttend(a kernel.LatentArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "latent attend"}
+	r.layout(a.Pool, mains...)
+	args := r.attention(a.Q, a.Out, kernel.Tensor{}, a.Heads, a.Scale)
+	streams, err := r.pool(a.Pool).Tables(at(a.Table), int64(a.Table.Stride), r.count("pages", a.Table.Cols),
+		at(a.TableRow), int64(a.TableRow.Stride), at(a.Lens), int64(a.Lens.Stride))
+	if err != nil {
+		r.fail("%v", err)
+	}
+	args.Streams = streams
+	if a.Table.Rows == 1 { // a single row may say anything about the distance to the next
+		args.Streams[0].IndexStride = int64(a.Table.Cols)
+	}
+	segments, blocks := cuda.LatentSegments(streams[0].Width, r.count("keys of a segment", a.SplitKeys))
+	return d.attend(&r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return d.kernels.LatentAttend(d.stream, a.Pool.Layout, s)
+	})
+}
+
 // roundUp is a number of keys in whole blocks.
 func roundUp(keys int) int { return (keys + 63) / 64 * 64 }
 
@@ -142,12 +166,16 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 	})
 }
 
-// rowsOf is the same work for a range of its rows.
+// rowsOf is the same work for a range of its rows. Lists belong to rows, page tables to sequences.
 func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
-	n := int64(from)
+	n, tables := int64(from), a.Streams[1].Width == 0 && a.Streams[1].Lens != 0
 	for i := range a.Streams {
-		if s := &a.Streams[i]; s.Width > 0 {
-			s.Indices, s.Lens = s.Indices.Add(4*n*s.IndexStride), s.Lens.Add(4*n*s.LenStride)
+		s := &a.Streams[i]
+		if s.Lens != 0 {
+			s.Lens = s.Lens.Add(4 * n * s.LenStride)
+		}
+		if s.Width > 0 && !tables {
+			s.Indices = s.Indices.Add(4 * n * s.IndexStride)
 		}
 	}
 	a.Q, a.Out = a.Q.Add(2*n*a.QStride), a.Out.Add(2*n*a.OutStride)

@@ -18,6 +18,9 @@ var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.SparseRaw:   {layout.FP8Row576: {"sparrow_sparse_raw"}},
 	plan.V4Paged:     {layout.V4Row584: {"sparrow_sparse_entry"}},
 	plan.V4Flat:      {0: {"sparrow_sparse_flat"}},
+	plan.DenseLatent: {layout.BF16Row1152: {"sparrow_latent_bf16"},
+		layout.FP8Row656: {"sparrow_latent_block", "sparrow_latent_block_duo"},
+		layout.FP8Row576: {"sparrow_latent_raw", "sparrow_latent_raw_duo"}},
 }
 
 // What the planner may choose for Hopper is there: `explain --hw sm90` names no kernel that nobody has written.

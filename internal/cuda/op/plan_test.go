@@ -101,6 +101,36 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 			}
 		}
 	}
+	v3, err := plan.ModelFor("deepseek_v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		kv    string
+		kind  layout.Kind
+		batch string
+		rows  int
+		keys  int // that a table has room for
+	}{
+		{"fp8-656", layout.FP8Row656, "decode:100x3000", 100, 4096},
+		{"fp8-576", layout.FP8Row576, "decode:1x100", 1, 128},
+		{"bf16", layout.BF16Row1152, "decode:3000x3000", 3000, 4096},
+		{"bf16", layout.BF16Row1152, "decode:3x100000", 3, 131072},
+	} {
+		for _, heads := range []int{16, 65, 128} {
+			for _, split := range []plan.KeySplit{plan.SplitUnset, plan.SplitWhole, plan.Split512} {
+				v3.Heads = heads
+				s := planned(t, v3, plan.Policy{KV: c.kv, SplitKeys: split}, c.batch)
+				segments, _ := cuda.LatentSegments(int32(c.keys), int32(s.SplitKeys.Keys()))
+				group := min(int64(c.rows), int64(rowsPerLaunch(hw.SMs, cuda.SparseUnits(1, int32(heads), segments))))
+				partial, stats := cuda.SparseScratch(c.kind, int32(group), int32(heads), segments)
+				if s.TransientBytes != partial+stats {
+					t.Errorf("every key of %s, %s rows, %d heads, %v: the plan counts %d bytes, the operations take %d",
+						c.batch, c.kv, heads, s.SplitKeys, s.TransientBytes, partial+stats)
+				}
+			}
+		}
+	}
 	s := planned(t, v32, plan.Policy{}, "extend:2000")
 	keys := int64(2000 * (1152 + v32.Heads*(v32.QKDim+v32.VDim)*2))
 	if want := keys + cuda.DensePlanBytes(2000); s.TransientBytes != want {

@@ -31,6 +31,9 @@ struct Coming {
 
     // Turns what the list said into a slot, once it is needed.
     __device__ __forceinline__ void settle(const SparseAttendArgs& args) {
+        if constexpr (kEvery) {
+            slot = slot_of(slot, own_key(threadIdx.x - 256));  // fetchers follow two math groups
+        }
         if (slot >= stream(args).slots) {
             slot = -1;
             if (args.faults != nullptr) {
@@ -60,8 +63,8 @@ struct Ahead {
     i32 block = 0;    // a block of it (two streams only: one stream ends with its unit),
     i32 second = 0;   // of this stream,
     i32 left = 0;     // and blocks until the stream or the unit ends
-    const i32* list;  // where this lane's slot of the block stands
-    i32 keys;         // how many of the row's slots stand from there on
+    const i32* list;  // where this lane's slot of the block stands, or the block's page
+    i32 keys;         // how many of the row's keys there are from there on
 
     __device__ __forceinline__ Ahead(const SparseAttendArgs& args) {
         const Share share(args);
@@ -94,7 +97,7 @@ struct Ahead {
             const SelectionView& s = args.streams[place.stream];
             const i32 position = place.position + Block::own_key(t);
             second = Two ? place.stream : 0;
-            list = s.indices + u.row * s.index_stride + position;
+            list = list_of(args, s, u.row) + entry_of(position);
             keys = place.length - position;
             left = place.stream == 0 ? min(u.blocks - block, u.first_blocks - u.block - block) : u.blocks - block;
             fresh = block == 0 && u.fresh;
@@ -111,7 +114,7 @@ struct Ahead {
         c.at = unit << 1 | (fresh ? 1 : 0);
         c.second = second;
         c.slot = keys > 0 ? *list : -1;
-        list += kKeys;
+        list += kEntries;
         keys -= kKeys;
         --left;
         block += Two ? 1 : 0;

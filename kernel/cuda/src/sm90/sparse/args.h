@@ -4,7 +4,8 @@
 #include "ptx/types.h"
 
 // Selected rows of one paged pool. Slot s is row s & page_mask of page s >> page_shift; a pool of one page has shift
-// 31 and mask 2^31 - 1.
+// 31 and mask 2^31 - 1. Kernels that attend to every key (sm90/latent) have page tables of pages of 64 rows as
+// indices; their second stream has width 0, and its lens are the tables of the rows.
 struct SelectionView {
     const u8* base;      // first byte of page 0, multiple of 16
     i64 page_bytes;      // from one page to the next, multiple of 16

@@ -21,6 +21,14 @@ constexpr int kHalfColumns = kHalfTiles * kTileColumns;
 constexpr int kParts = 2;
 constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each
 
+// Rows attend to every key of a sequence instead of selected ones (sm90/latent): the lists are page tables, a page has
+// the 64 keys of a block, and the second stream has no keys but says which table is a row's.
+#ifdef SPARROW_EVERY_KEY
+constexpr bool kEvery = true;
+#else
+constexpr bool kEvery = false;
+#endif
+
 // The lower bound of the running maximum: finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 

@@ -26,7 +26,7 @@ __device__ __forceinline__ void ask_first(const SparseAttendArgs& args, i32 row,
     constexpr i32 kLine = 128, kQueryBytes = Tiles * 128;
     const SelectionView& s = args.streams[0];
     const i32 position = from * kKeys + static_cast<i32>(t) * (kLine / 4);
-    if (position < min(s.width, to * kKeys)) {
+    if (!kEvery && position < min(s.width, to * kKeys)) {
         ptx::prefetch_line(s.indices + row * s.index_stride + position);
     }
     const u8* q = reinterpret_cast<const u8*>(args.q + row * args.q_stride) + static_cast<i64>(head) * kQueryBytes;

@@ -23,7 +23,7 @@ struct DuoFetch {
         const SelectionView& s = args.streams[0];
         const i32 position = (unit.block + n) * kKeys + Block::own_key(t);
         if (n < unit.blocks && position < unit.keys) {
-            c.slot = s.indices[unit.row * s.index_stride + position];
+            c.slot = s.indices[unit.list * s.index_stride + entry_of(position)];
         }
         return c;
     }

@@ -38,13 +38,14 @@ struct DuoStorage {
 // The unit of a cluster, and which of the two this thread block is.
 struct DuoUnit {
     i32 row, head, segment, block, blocks, keys;
+    i32 list;  // of the row, among the lists
     u32 rank;
 
     __device__ __forceinline__ DuoUnit(const SparseAttendArgs& args) {
         const u32 u = blockIdx.x / 2;
         rank = blockIdx.x % 2;
-        row = row_of(args, u);
-        head = head_of(args, u);
+        row = row_at(args, u);
+        head = head_at(args, u);
         segment = static_cast<i32>(u % static_cast<u32>(args.segments));
         block = segment * args.segment_blocks;
         keys = 0;
@@ -54,7 +55,12 @@ struct DuoUnit {
     __device__ __forceinline__ void measure(const SparseAttendArgs& args) {
         const SelectionView& s = args.streams[0];
         keys = clipped(s, s.lens[row * s.len_stride]);
-        blocks = max(min((keys + kKeys - 1) / kKeys - block, args.segment_blocks), 0);
+        const i32 all = (keys + kKeys - 1) / kKeys, each = segment_blocks(args, all);
+        list = list_row(args, row);
+        if constexpr (kEvery) {
+            block = segment * each;
+        }
+        blocks = max(min(all - block, each), 0);
     }
     __device__ __forceinline__ bool own(i32 n) const { return (static_cast<u32>(n) & 1) == rank; }
     __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }

@@ -26,7 +26,8 @@ struct DuoValues {
 #pragma unroll 4
         for (i32 n = static_cast<i32>(unit.rank); n < unit.blocks; n += 2) {
             const i32 position = (unit.block + n) * kKeys + static_cast<i32>(t / 2);
-            const i32 slot = position < unit.keys ? s.indices[unit.row * s.index_stride + position] : -1;
+            const i32 entry = position < unit.keys ? s.indices[unit.list * s.index_stride + entry_of(position)] : -1;
+            const i32 slot = slot_of(entry, static_cast<i32>(t / 2));
             if (slot >= 0 && slot < s.slots) {
                 const u8* row = page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes;
                 prefetch_lines<Rows::kRowBytes, kLine>(row, t % 2);

@@ -30,6 +30,9 @@ __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
     }
     __syncthreads();
     ptx::wait_for_previous_kernel();
+    if constexpr (kEvery) {
+        list_units(args);
+    }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == 0) {
         ptx::registers_grow<kHeldMathRegisters>();

@@ -11,6 +11,28 @@
 
 namespace sparrow_sparse {
 
+// Where a lane's next entry of a list stands. Page tables are short: a number does in place of an address, for which
+// there are no registers.
+template <bool Every>
+struct ListPlace {
+    const i32* at;
+    __device__ __forceinline__ void set(const SparseAttendArgs& args, i32 row, i32 position) {
+        at = list_of(args, args.streams[0], row) + position;
+    }
+    __device__ __forceinline__ i32 read(const SparseAttendArgs&) const { return *at; }
+    __device__ __forceinline__ void step() { at += kKeys; }
+};
+template <>
+struct ListPlace<true> {
+    u32 at;
+    __device__ __forceinline__ void set(const SparseAttendArgs& args, i32 row, i32 position) {
+        at = static_cast<u32>(list_row(args, row)) * static_cast<u32>(args.streams[0].index_stride) +
+            static_cast<u32>(entry_of(position));
+    }
+    __device__ __forceinline__ i32 read(const SparseAttendArgs& args) const { return args.streams[0].indices[at]; }
+    __device__ __forceinline__ void step() { ++at; }
+};
+
 template <int Tiles>
 struct HeldFetchGroup {
     using Shape = HeldShape<Tiles>;
@@ -33,10 +55,11 @@ struct HeldFetchGroup {
     u32 unit;
     i32 length;  // of the row of the unit behind it, read ahead
     i32 left = 0;
-    const i32* list;
+    ListPlace<kEvery> list;
     i32 keys;
-    // Of the next block: the slot of this lane's key, below zero: nothing to read; read a block before its rows are
-    // asked for. fresh: it is the first that needs the queries of its unit.
+    // Of the next block: the slot of this lane's key, or its page until the rows are located; below zero: nothing to
+    // read. It is read a block before its rows are asked for. fresh: it is the first that needs the queries of its
+    // unit.
     i32 slot = -1;
     bool fresh = false;
 
@@ -75,19 +98,24 @@ struct HeldFetchGroup {
                 return;
             }
             const SelectionView& s = args.streams[0];
+            if constexpr (kEvery) {  // there is no register to read it ahead
+                length = held_length(args, unit);
+            }
             const HeldUnit u(args, unit, length);
             left = u.blocks;
             fresh = u.fresh;
             const i32 position = u.first * kKeys + own_key(lane());
             keys = clipped(s, length) - position;
-            list = s.indices + row_of(args, unit) * s.index_stride + position;
-            length = held_length(args, unit + Share(args).step);
+            list.set(args, row_of(args, unit), position);
+            if constexpr (!kEvery) {
+                length = held_length(args, unit + Share(args).step);
+            }
         }
         if (fresh) {
             prefetch_queries();
         }
-        slot = keys > 0 ? *list : -1;
-        list += kKeys;
+        slot = keys > 0 ? list.read(args) : -1;
+        list.step();
         keys -= kKeys;
         --left;
     }
@@ -106,6 +134,7 @@ struct HeldFetchGroup {
     // Finds the rows of the next block. Lane l copies chunk l % 8; row i is slot i * 4 + l / 8 of the warp's 16.
     __device__ __forceinline__ void locate() {
         const SelectionView& s = args.streams[0];
+        slot = slot_of(slot, own_key(lane()));
         if (slot >= s.slots) {
             slot = -1;
             if (args.faults != nullptr) {

@@ -106,9 +106,10 @@ struct HeldUnit {
 
     // length: of the row, as the list says.
     __device__ __forceinline__ HeldUnit(const SparseAttendArgs& args, u32 u, i32 length) {
-        const u32 segment = u % static_cast<u32>(args.segments);
-        first = static_cast<i32>(segment) * args.segment_blocks;
-        blocks = max(min((clipped(args.streams[0], length) + kKeys - 1) / kKeys - first, args.segment_blocks), 0);
+        const u32 segment = segment_of(args, u);
+        const i32 all = (clipped(args.streams[0], length) + kKeys - 1) / kKeys, each = segment_blocks(args, all);
+        first = static_cast<i32>(segment) * each;
+        blocks = max(min(all - first, each), 0);
         fresh = segment == 0 || u == Share(args).first;
     }
 };

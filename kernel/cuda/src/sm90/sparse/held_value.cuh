@@ -148,15 +148,14 @@ struct HeldValueGroup {
         if (args.segments == 1) {
             write_stats(args, row, head, m, largest, sum);
         } else {
-            write_part_stats(args, static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments), head, m,
-                largest, sum);
+            write_part_stats(args, static_cast<i64>(row) * args.segments + segment_of(args, u), head, m, largest, sum);
         }
     }
 
     __device__ __forceinline__ void write(u32 u, const float (&o)[128], float f0, float f1) const {
         const i32 row = row_of(args, u), head = head_of(args, u);
         if (args.segments > 1) {
-            const i32 segment = static_cast<i32>(u % static_cast<u32>(args.segments));
+            const i32 segment = static_cast<i32>(segment_of(args, u));
             write_part<ptx::Bf16>(Parts<ptx::Bf16>::at(args, row, segment, head, Half * kHalfColumns), o, f0, f1);
             return;
         }

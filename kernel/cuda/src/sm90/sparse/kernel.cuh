@@ -24,6 +24,9 @@ __device__ void attend(const SparseAttendArgs& args) {
     }
     __syncthreads();
     ptx::wait_for_previous_kernel();
+    if constexpr (kEvery) {
+        list_units(args);
+    }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group < 2) {
         Queries<Rows>::take_first(args, shared, threadIdx.x);

@@ -22,7 +22,7 @@ struct Scout {
     static constexpr i32 kAhead = 5;  // blocks between what is being multiplied and what is looked up
     static constexpr u32 kLine = 128;
 
-    i32 slot = -1;   // of key t / 2 of the block looked at last; below zero: none
+    i32 slot = -1;   // of key t / 2 of the block looked at last, or its page; below zero: none
     i32 second = 0;  // 1: of the second stream
 
     __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
@@ -47,12 +47,38 @@ struct Scout {
         }
         if (there) {
             const SelectionView& s = stream(args);
-            slot = s.indices[row * s.index_stride + position];
+            slot = list_of(args, s, row)[entry_of(position)];
         }
+    }
+
+    // Asks for a whole page: the lines of its rows follow each other.
+    __device__ __forceinline__ void fetch_page(const SelectionView& s) const {
+        constexpr u32 kPageBytes = kKeys * Rows::kRowBytes;
+        if (slot < 0 || slot >= s.slots / kKeys) {
+            return;
+        }
+        const u8* page = s.base + slot * s.page_bytes;
+#ifdef SPARROW_BULK
+        if (threadIdx.x % 128 == 0) {
+            ptx::prefetch_bytes(page, kPageBytes);
+        }
+#else
+#pragma unroll
+        for (u32 at = 0; at < kPageBytes; at += 128 * kLine) {
+            const u32 line = at + threadIdx.x % 128 * kLine;
+            if (line < kPageBytes) {
+                ptx::prefetch_line(page + line);
+            }
+        }
+#endif
     }
 
     __device__ __forceinline__ void fetch(const SparseAttendArgs& args) const {
         const SelectionView& s = stream(args);
+        if constexpr (kEvery) {
+            fetch_page(s);
+            return;
+        }
         if (slot < 0 || slot >= s.slots) {
             return;
         }

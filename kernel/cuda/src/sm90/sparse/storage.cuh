@@ -97,6 +97,42 @@ __device__ __forceinline__ u32 head_groups(const SparseAttendArgs& args) {
     return (static_cast<u32>(args.heads) + kHeads - 1) / kHeads;
 }
 
+// Blocks of 64 keys in each segment of a row of so many. Where every key is attended to the segments of a row are about
+// equally long, so that units are: a row of n blocks has n / segment_blocks of them, rounded up. Where they end depends
+// on the row's length alone.
+__device__ __forceinline__ i32 segment_blocks(const SparseAttendArgs& args, i32 blocks) {
+    if constexpr (kEvery) {
+        const i32 segments = max((blocks + args.segment_blocks - 1) / args.segment_blocks, 1);
+        return (blocks + segments - 1) / segments;
+    }
+    return args.segment_blocks;
+}
+
+// The units that a thread block takes, where rows that attend to every key are cut into segments: sequences differ in
+// length, so that most of the units there could be have no keys.
+struct UnitList {
+    static constexpr u32 kMost = 32;
+    u32 count;
+    u32 number[kMost];
+};
+
+__device__ __forceinline__ UnitList& unit_list() {
+    __shared__ UnitList list;
+    return list;
+}
+
+__device__ __forceinline__ bool listed(const SparseAttendArgs& args) { return kEvery && args.segments > 1; }
+
+// The number, among the units of a launch, of the u-th that a thread block may come to.
+__device__ __forceinline__ u32 number_of(const SparseAttendArgs& args, u32 u) {
+    if constexpr (kEvery) {
+        if (listed(args)) {
+            return *const_cast<volatile u32*>(&unit_list().number[u]);
+        }
+    }
+    return u;
+}
+
 // Units of a launch: fewer than 2^31.
 __device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
     return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
@@ -109,6 +145,14 @@ struct Share {
     u32 first, end, step;
 
     __device__ __forceinline__ Share(const SparseAttendArgs& args) {
+        if constexpr (kEvery) {
+            if (listed(args)) {
+                first = 0;
+                end = *const_cast<volatile u32*>(&unit_list().count);
+                step = 1;
+                return;
+            }
+        }
         const u32 count = unit_count(args), each = count / gridDim.x, more = count % gridDim.x;
         const bool turns = args.segments == 1;
         first = turns ? blockIdx.x : blockIdx.x * each + min(blockIdx.x, more);
@@ -117,13 +161,47 @@ struct Share {
     }
 };
 
-__device__ __forceinline__ i32 row_of(const SparseAttendArgs& args, u32 u) {
-    return static_cast<i32>(u / static_cast<u32>(args.segments) / head_groups(args));
+// The row of a unit by its number.
+__device__ __forceinline__ i32 row_at(const SparseAttendArgs& args, u32 number) {
+    return static_cast<i32>(number / static_cast<u32>(args.segments) / head_groups(args));
 }
 
-// The first of the heads of a unit.
+// The first of the heads of a unit by its number.
+__device__ __forceinline__ i32 head_at(const SparseAttendArgs& args, u32 number) {
+    return static_cast<i32>(number / static_cast<u32>(args.segments) % head_groups(args)) * kHeads;
+}
+
+__device__ __forceinline__ i32 row_of(const SparseAttendArgs& args, u32 u) {
+    return row_at(args, number_of(args, u));
+}
+
 __device__ __forceinline__ i32 head_of(const SparseAttendArgs& args, u32 u) {
-    return static_cast<i32>(u / static_cast<u32>(args.segments) % head_groups(args)) * kHeads;
+    return head_at(args, number_of(args, u));
+}
+
+__device__ __forceinline__ u32 segment_of(const SparseAttendArgs& args, u32 u) {
+    return number_of(args, u) % static_cast<u32>(args.segments);
+}
+
+// Which list is a row's.
+__device__ __forceinline__ i32 list_row(const SparseAttendArgs& args, i32 row) {
+    return kEvery ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
+}
+
+// The list of a row: slots of its keys, or the pages of its sequence.
+__device__ __forceinline__ const i32* list_of(const SparseAttendArgs& args, const SelectionView& s, i32 row) {
+    return s.indices + list_row(args, row) * s.index_stride;
+}
+
+// Where in a row's list the key at a position stands.
+__device__ __forceinline__ i32 entry_of(i32 position) { return kEvery ? position / kKeys : position; }
+
+// From a block's entry of a list to the next block's.
+constexpr i32 kEntries = kEvery ? 1 : kKeys;
+
+// The slot of a key of a block, by what its list says; below zero: none.
+__device__ __forceinline__ i32 slot_of(i32 entry, i32 key) {
+    return !kEvery || entry < 0 ? entry : entry * kKeys + key;
 }
 
 // Keys of the row of a unit, asked for ahead of their use.
@@ -154,20 +232,72 @@ __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row)
     return blocks;
 }
 
+// Lists the units with keys that this thread block takes: its share of those of all rows, in their order. All threads
+// of the block call it before they know of any unit. A launch has at most kMost times as many units as thread blocks.
+__device__ __forceinline__ void list_units(const SparseAttendArgs& args) {
+    if (!listed(args)) {
+        return;
+    }
+    UnitList& list = unit_list();
+    const u32 groups = head_groups(args), rows = static_cast<u32>(args.rows), warps = blockDim.x / 32;
+    const u32 mine = (rows + blockDim.x - 1) / blockDim.x, from = min(threadIdx.x * mine, rows),
+        to = min(from + mine, rows);
+    const auto units = [&](u32 row) {
+        const u32 blocks = static_cast<u32>(row_blocks(args, static_cast<i32>(row))), n = args.segment_blocks;
+        return (blocks + n - 1) / n * groups;
+    };
+    u32 own = 0;
+    for (u32 row = from; row < to; ++row) {
+        own += units(row);
+    }
+    u32 at = own;  // units of this thread's rows and of all before them
+#pragma unroll
+    for (u32 d = 1; d < 32; d *= 2) {
+        const u32 n = __shfl_up_sync(ptx::kFullMask, at, d);
+        at += threadIdx.x % 32 >= d ? n : 0;
+    }
+    if (threadIdx.x % 32 == 31) {
+        list.number[threadIdx.x / 32] = at;
+    }
+    __syncthreads();
+    u32 all = 0;
+    at -= own;
+    for (u32 w = 0; w < warps; ++w) {
+        const u32 n = *const_cast<volatile u32*>(&list.number[w]);
+        at += w < threadIdx.x / 32 ? n : 0;
+        all += n;
+    }
+    __syncthreads();
+    const u32 each = all / gridDim.x, more = all % gridDim.x;
+    const u32 begin = blockIdx.x * each + min(blockIdx.x, more), end = begin + each + (blockIdx.x < more ? 1 : 0);
+    if (threadIdx.x == 0) {
+        list.count = end - begin;
+    }
+    for (u32 row = from; row < to && at < end; ++row) {
+        const u32 n = units(row), segments = n / groups;
+        for (u32 u = max(at, begin); u < min(at + n, end); ++u) {
+            list.number[u - begin] = (row * groups + (u - at) / segments) * args.segments + (u - at) % segments;
+        }
+        at += n;
+    }
+    __syncthreads();
+}
+
 // Unit u: segments of a head group first, then the row's next head group, then the next row.
 __device__ __forceinline__ Unit unit_of(const SparseAttendArgs& args, const Share& share, u32 u,
     const Lengths& lengths) {
-    const u32 rest = u / static_cast<u32>(args.segments);
+    const u32 number = number_of(args, u), rest = number / static_cast<u32>(args.segments);
     Unit r;
-    r.row = row_of(args, u);
-    r.segment = static_cast<i32>(u - rest * args.segments);
+    r.row = row_at(args, number);
+    r.segment = static_cast<i32>(number - rest * args.segments);
     r.head = static_cast<i32>(rest - r.row * head_groups(args)) * kHeads;
     r.first_len = clipped(args.streams[0], lengths.first);
     r.second_len = clipped(args.streams[1], lengths.second);
     r.first_blocks = (r.first_len + kKeys - 1) / kKeys;
     const i32 all = r.first_blocks + (r.second_len + kKeys - 1) / kKeys;
-    r.block = r.segment * args.segment_blocks;
-    r.blocks = max(min(all - r.block, args.segment_blocks), 0);
+    const i32 each = segment_blocks(args, all);
+    r.block = r.segment * each;
+    r.blocks = max(min(all - r.block, each), 0);
     r.fresh = r.segment == 0 || u == share.first;
     r.last = r.block + r.blocks >= all || r.segment + 1 == args.segments || u + 1 == share.end;
     return r;

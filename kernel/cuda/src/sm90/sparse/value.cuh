@@ -86,7 +86,7 @@ struct ValueGroup {
             float o[128];
             declare(o);
             // the first unit of other heads or another row
-            const u32 after = args.segments == 1 ? u + share.step : u - unit.segment + args.segments;
+            const u32 after = args.segments == 1 || kEvery ? u + share.step : u - unit.segment + args.segments;
             run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
             const u32 b = units & 1;
             ptx::barrier_wait(ptx::shared_address(&shared.final_full[b]), units >> 1 & 1);

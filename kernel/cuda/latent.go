@@ -1,0 +1,81 @@
+package cuda
+
+import (
+	"math"
+
+	"sparrow/layout"
+)
+
+// Attention over every key of paged sequences runs the kernels of sparse attention with page tables in place of lists
+// (SPARROW_EVERY_KEY in their sources): Streams[0].Indices are the tables, of pages of 64 tokens, Streams[0].Width the
+// keys that a table has room for, and Streams[1], which has no keys, says by its Lens which table is a row's.
+
+// latentKernels are the kernels by layout.
+var latentKernels = map[layout.Kind]sparseRows{
+	layout.BF16Row1152: {"sparrow_latent_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", true},
+	layout.FP8Row656: {"sparrow_latent_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
+		"sparrow_latent_block_duo", false},
+	layout.FP8Row576: {"sparrow_latent_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
+		"sparrow_latent_raw_duo", false},
+}
+
+// LatentWaves is how many units of work of a launch whose rows are cut each multiprocessor takes at most: their list
+// is in shared memory (UnitList in storage.cuh).
+const LatentWaves = 32
+
+// LatentSegments is how rows that see up to most keys are cut into segments of at most so many keys, 0: not at all. A
+// row of n keys has n / keys segments, rounded up, of about the same length, whatever the others have. Rows that are
+// cut at all count as two segments at least, so that short rows have the same bits beside long ones.
+func LatentSegments(most, keys int32) (segments, blocks int32) {
+	all := max((most+sparseKeys-1)/sparseKeys, 1)
+	if keys == 0 {
+		return 1, all
+	}
+	blocks = keys / sparseKeys
+	return max((all+blocks-1)/blocks, 2), blocks
+}
+
+// Tables describes the sequences of rows: tables i32 [sequences, stride] of pages each, and for each row the number of
+// its sequence, i32 [rows, rowStride], and of the keys that it sees, i32 [rows, lenStride].
+func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStride int64, lens Ptr,
+	lenStride int64) ([2]SelectionView, error) {
+	if p.PageTokens != sparseKeys {
+		return [2]SelectionView{}, argumentError("attention over whole sequences: pages of %d tokens, supported are "+
+			"pages of %d", p.PageTokens, sparseKeys)
+	}
+	return [2]SelectionView{{Base: p.Base, PageBytes: p.PageBytes, Indices: tables, Lens: lens, IndexStride: stride,
+		LenStride: lenStride, Slots: p.Slots, Width: int32(min(int64(pages)*sparseKeys, math.MaxInt32/sparseKeys*
+			sparseKeys)), PageShift: 6, PageMask: sparseKeys - 1}, {Lens: rows, LenStride: rowStride}}, nil
+}
+
+// LatentAttend computes attention over every key of paged sequences, rows of a layout. With several segments the
+// combine follows.
+func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
+	rows := latentKernels[kind]
+	if rows.kernel == "" {
+		return argumentError("latent attention: layout %v has no CUDA kernel; %v, %v and %v have", kind,
+			layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576)
+	}
+	c := checks{kernel: rows.kernel}
+	v := a.Streams[0]
+	c.memory("pool", v.Base, 16)
+	c.memory("tables", v.Indices, 4)
+	c.memory("lens", v.Lens, 4)
+	c.memory("rows", a.Streams[1].Lens, 4)
+	c.positive("slots", v.Slots)
+	c.positive("keys", v.Width)
+	c.multiple("page bytes", v.PageBytes, 16, sparseKeys*rows.rowBytes)
+	c.multiple("table stride", v.IndexStride, 1, int64(v.Width/sparseKeys))
+	if a.Streams[1].Width != 0 {
+		c.fail("a second stream of %d keys, sequences have one", a.Streams[1].Width)
+	}
+	if v.PageMask != sparseKeys-1 {
+		c.fail("pages of %d tokens, supported are pages of %d", int64(v.PageMask)+1, sparseKeys)
+	}
+	n, most := SparseUnits(a.Rows, a.Heads, a.Segments), int64(LatentWaves)*int64(k.device.props.SMs)
+	if a.Segments > 1 && n > most {
+		c.fail("%d rows in up to %d segments of %d heads are %d units, at most %d: launch fewer rows or cut them "+
+			"after more keys", a.Rows, a.Segments, a.Heads, n, most)
+	}
+	return k.attendUnits(s, rows, a, &c, (v.Width+sparseKeys-1)/sparseKeys)
+}

@@ -1,0 +1,13 @@
+// Attention over every key of paged sequences of rows of 576 bf16 values: sparse attention's kernel with page tables in
+// place of lists.
+#define SPARROW_EVERY_KEY
+#include "sm90/sparse/held.cuh"
+
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kHeldThreads,
+    1) sparrow_latent_bf16(const __grid_constant__ MappedAttendArgs args) {
+    sparrow_sparse::attend_held<9>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_latent_bf16_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::HeldStorage<9>>();

@@ -1,0 +1,18 @@
+// Attention over every key of paged sequences of 656-byte FP8 rows: sparse attention's kernel with page tables in place
+// of lists.
+#define SPARROW_EVERY_KEY
+#include "sm90/sparse/kernel.cuh"
+
+namespace {
+using Registers = sparrow_sparse::Registers<208, 160, 136>;
+using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::BlockFormat>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+    1) sparrow_latent_block(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend<Registers, Rows>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_latent_block_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

@@ -1,0 +1,12 @@
+// Attention over every key of paged sequences of 656-byte FP8 rows, few rows: two thread blocks for each unit.
+#define SPARROW_EVERY_KEY
+#include "sm90/sparse/duo.cuh"
+
+extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse::kDuoThreads, 1)
+    sparrow_latent_block_duo(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend_duo<sparrow_sparse::BlockFormat>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_latent_block_duo_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::DuoStorage>();
