@@ -38,6 +38,11 @@ func (s *dsaStep) layer(l int) {
 		s.product(s.own, s.heads*(nope+rope)+index, float64(a.QLora), 1)+s.product(s.own, h, s.heads*v, 1),
 		s.productFormula())
 	units := math.Ceil(s.heads / 64)
+	if s.c.Family.Dense() {
+		s.whole(units)
+		s.block(l, h)
+		return
+	}
 	attention := fmt.Sprintf("decodes: between measured times of rows of 128 heads, %s; prompts: %.1f us for a row "+
 		"and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products", s.cfg.SplitKeys.Says(),
 		x.Prompt, x.DenseOps/1e6)
@@ -52,6 +57,37 @@ func (s *dsaStep) layer(l int) {
 		s.add("attention", s.dense*s.heads*(nope+rope+v)*2/x.DenseOps+
 			s.product(s.wider, s.heads*(nope+v), latent, 2), attention)
 	}
+	s.block(l, h)
+}
+
+// Attention of rows that see every key, on an H200 over 656-byte rows: operations a microsecond where there is work
+// for all multiprocessors, and microseconds of a launch with its combination and of a block of 64 keys where there is
+// less.
+const latentOps, latentLaunch, latentBlock = 430e6, 8.0, 1.3
+
+// whole adds attention of a model without an indexer.
+func (s *dsaStep) whole(units float64) {
+	a, x := s.c.Attention, s.x
+	nope, rope, v, latent := float64(a.Nope), float64(a.Rope), float64(a.V), float64(a.Latent)
+	formula := fmt.Sprintf("every key: the longer of operations of whole units of 64 heads / %.0f TFLOP/s and %.1f us "+
+		"for 64 keys of a part, + %.0f us; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products",
+		latentOps/1e6, latentBlock, latentLaunch, x.DenseOps/1e6)
+	for _, n := range [][2]float64{{s.decodes, s.keys}, {s.sparse, s.pairs}} {
+		if rows, keys := n[0], n[1]; rows > 0 {
+			part := min(keys/rows, float64(s.cfg.SplitKeys.Keys()))
+			s.add("attention", s.product(rows, s.heads*latent, nope, 2)+s.product(rows, s.heads*v, latent, 2)+
+				latentLaunch+max(keys*units*64*2*(latent+rope+latent)/latentOps, part/64*latentBlock), formula)
+		}
+	}
+	if s.denseRows > 0 {
+		s.add("attention", s.dense*s.heads*(nope+rope+v)*2/x.DenseOps+
+			s.product(s.wider, s.heads*(nope+v), latent, 2), formula)
+	}
+}
+
+// block adds the feed-forward block of layer l, and what is left.
+func (s *dsaStep) block(l int, h float64) {
+	c := s.c
 	if c.FFN.Dense[l] {
 		inner := float64(c.FFN.DenseInner) / s.ranks
 		s.add("products", s.product(s.rows, 2*inner, h, 1)+s.product(s.rows, h, inner, 1), "")
