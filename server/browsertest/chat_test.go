@@ -33,7 +33,7 @@ func (p *tab) parameter(label, value string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options label")].find((l) => l.textContent === %q);
 		const c = document.getElementById(l.htmlFor); c.value = %q;
-		c.dispatchEvent(new Event("input", {bubbles: true})); })()`, label, value), nil)
+		for (const e of ["input", "change"]) c.dispatchEvent(new Event(e, {bubbles: true})); })()`, label, value), nil)
 }
 
 // lastAnswer is the text of the latest answer, without its reasoning.

@@ -1,7 +1,10 @@
 package browsertest
 
 import (
+	"encoding/xml"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +19,58 @@ func (p *tab) set(nth int, value string) {
 		value), nil)
 }
 
+// sharing saves pictures and compares two answers.
+func (w *world) sharing(t *testing.T) {
+	p := w.open(t, w.url+"#explorer", desktop)
+	p.wait(`document.getElementById("model").textContent`)
+	p.catch()
+	p.press("Use the log of the example")
+	p.wait(`document.querySelector(".explorer textarea").value.includes("Wanda")`)
+	p.press("Record")
+	p.wait(`document.querySelector(".explore:not([hidden])")`)
+	p.press("Save a picture as SVG")
+	picture := p.caught(".svg")
+	var parsed struct {
+		Rects []struct{} `xml:"rect"`
+		Texts []string   `xml:"text"`
+	}
+	p.must(xml.Unmarshal([]byte(picture), &parsed))
+	if text := strings.Join(parsed.Texts, "\n"); len(parsed.Rects) < 30 ||
+		!strings.Contains(text, "What the model looked at to write") ||
+		!strings.Contains(text, "The access code of Wanda is 2479.") {
+		t.Errorf("the picture has %d boxes and says %s", len(parsed.Rects), text)
+	}
+	if *looks != "" {
+		p.must(os.WriteFile(filepath.Join(*looks, "poster.svg"), []byte(picture), 0o644))
+	}
+	p.press("Save a picture as PNG")
+	p.caught(".png")
+	var size int
+	var kind string
+	p.eval(`files.at(-1).size`, &size)
+	p.eval(`files.at(-1).type`, &kind)
+	if size < 10_000 || kind != "image/png" {
+		t.Errorf("the picture has %d bytes of %s", size, kind)
+	}
+	// Another question about the same text.
+	p.eval(`(() => { const a = document.querySelector(".explorer textarea");
+		a.value = a.value.replace("What is the access code of Wanda?",
+			"What is the locker number of Nora?"); })()`, nil)
+	p.press("Record")
+	p.wait(`document.querySelector(".explore:not([hidden])") && !document.querySelectorAll(".explore select")[4].disabled`)
+	p.set(4, "0")
+	if got := p.text(".summary"); !strings.Contains(got, "for this answer alone") ||
+		strings.Contains(got, " 0 for this") {
+		t.Errorf("compared: %q", got)
+	}
+	p.eval(`[...document.querySelectorAll(".best button")].find((b) => b.innerText.includes("Nora"))?.click()`, nil)
+	p.wait(`document.querySelector(".columns .tokens .a")`)
+	p.set(4, "")
+	if got := p.text(".summary"); !strings.Contains(got, "layers looked at") {
+		t.Errorf("not compared: %q", got)
+	}
+}
+
 // explorer records an answer and looks at it from every side.
 func (w *world) explorer(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
@@ -24,6 +79,15 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".explorer textarea").value.includes("Wanda")`)
 	p.press("Record")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
+	// It opens where something stands out: a token of the answer that looked at the line it is in.
+	var opened string
+	p.eval(`[...document.querySelectorAll(".columns .needle")].map((e) => e.textContent).join("")`, &opened)
+	if !strings.Contains(opened, "The access code of Wanda is 2479.") {
+		t.Errorf("it opens at %q, with %q", p.text(".which"), opened)
+	}
+	p.look("explorer")
+	p.eval(`(() => { const s = document.querySelector(".player input[type=range]"); s.value = 0;
+		s.dispatchEvent(new Event("input")); })()`, nil)
 	for _, want := range []string{"To write \u201cThe\u201d", "each of 5 layers looked at 256 of 3,99",
 		"All layers agreed on", "never looked at during this answer"} {
 		if got := p.text(".summary"); !strings.Contains(got, want) {

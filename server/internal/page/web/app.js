@@ -16,8 +16,9 @@ let shown = null;
 
 // explore shows what the model looks at for a request. found is a recording of it, where there is one, and what is
 // shown first of it: {recording, position, passage}.
-function explore(request, found) {
-  views.explorer.take(request, found);
+// at is an offset in the text of the answer whose token is shown first; -1 is none.
+function explore(request, found, at = -1) {
+  views.explorer.take(request, found, at);
   location.hash = "explorer";
 }
 
@@ -83,7 +84,11 @@ function trouble(text, remedy) {
     shown.show();
   };
   byID("trouble").hidden = false;
-  byID("trouble").replaceChildren(text, " ", button(remedy, () => again().catch(() => {})));
+  byID("trouble").replaceChildren(
+    text,
+    " ",
+    button(remedy, () => again().catch(() => {})),
+  );
 }
 
 byID("forget").addEventListener("click", () => {

@@ -1,14 +1,21 @@
-import { announce, button, count, el } from "./dom.js";
+import { json } from "./api.js";
+import { announce, button, count, el, plural } from "./dom.js";
 import { visible } from "./text.js";
 
 // The largest file that is taken into a prompt; the server reads bodies of 8 MiB.
 const largest = 4 << 20;
 
+// sizeOf says how much of a prompt a file takes.
+export function sizeOf(file) {
+  return file.tokens ? plural(file.tokens, "token") : `${count(file.text.length)} characters`;
+}
+
 // Attachments are the files of the next message.
 export class Attachments {
   constructor() {
     this.files = []; // {name, text}
-    this.node = el("div", { class: "attached" });
+    this.total = el("span", { class: "muted small total" });
+    this.node = el("div", { class: "attached" }, this.total);
     this.picker = el("input", { type: "file", multiple: true, class: "unseen", tabIndex: -1, "aria-label": "Files" });
     this.picker.addEventListener("change", () => {
       this.take(this.picker.files);
@@ -51,19 +58,42 @@ export class Attachments {
     const remove = () => {
       this.files = this.files.filter((x) => x !== file);
       chip.remove();
+      this.sum();
     };
     const cross = button("Remove", remove, { class: "plain", "aria-label": `Remove ${file.name}` });
-    const chip = el("span", { class: "chip" }, visible(file.name), cross);
+    const size = el("span", { class: "muted small" }, sizeOf(file));
+    const chip = el("span", { class: "chip" }, visible(file.name), size, cross);
     this.files.push(file);
-    this.node.append(chip);
+    json("tokenize", { body: { prompt: file.text, add_special_tokens: false } }).then(
+      (counted) => {
+        file.tokens = counted.count;
+        size.textContent = sizeOf(file);
+        this.sum();
+      },
+      () => {}, // characters say enough
+    );
+    this.node.insertBefore(chip, this.total);
+    this.sum();
     announce(`${file.name} is attached`);
+  }
+
+  // sum says how many tokens several files have together.
+  sum() {
+    const known = this.files.length > 1 && this.files.every((f) => f.tokens);
+    this.total.textContent = known
+      ? `${plural(
+          this.files.reduce((n, f) => n + f.tokens, 0),
+          "token",
+        )} in all`
+      : "";
   }
 
   // drain gives the files to a message.
   drain() {
     const files = this.files;
     this.files = [];
-    this.node.replaceChildren();
+    this.node.replaceChildren(this.total);
+    this.sum();
     return files;
   }
 }

@@ -3,9 +3,10 @@ import { Attachments } from "./attachments.js";
 import { Reply, fresh, requestOf } from "./conversation.js";
 import { announce, button, copy, el, sends } from "./dom.js";
 import { Options } from "./options.js";
+import { Shelf } from "./shelf.js";
 import * as store from "./store.js";
-import { visible } from "./text.js";
-import { Answer, asCode, facts, results, said } from "./turn.js";
+import { add, adopt, branch, choose, titleOf, versions } from "./tree.js";
+import { Answer, asCode, facts, pointed, results, said, sideBySide } from "./turn.js";
 
 // The model inside the binary, what it can do, and questions that it answers, some with the example's log.
 const builtin = {
@@ -23,6 +24,8 @@ const builtin = {
 // openName is where the conversation that is shown is kept, so that it is shown again after the page is loaded again.
 const openName = "sparrow-open " + new URL(address("")).pathname;
 
+const hint = "Select a word of the answer to begin there";
+
 // How many requests the view of plans remembers.
 const remembered = 20;
 
@@ -37,10 +40,12 @@ export class Chat {
       this.entry.value ||= question;
       this.grow();
     });
+    this.options.node.addEventListener("input", () => this.keepSoon());
     this.attachments = new Attachments();
+    this.shelf = new Shelf(this);
     this.node = this.build();
     this.open(fresh(), false);
-    this.refresh().then((all) => this.reopen(all));
+    this.shelf.refresh().then((all) => this.reopen(all));
   }
 
   // reopen shows the conversation that was shown before the page was loaded again, unless another one was begun.
@@ -50,7 +55,6 @@ export class Chat {
   }
 
   build() {
-    this.list = el("ul", { class: "conversations" });
     this.thread = el("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Conversation" });
     this.top = 0;
     this.following = true;
@@ -67,8 +71,7 @@ export class Chat {
       { class: "side", open: innerWidth > 800 },
       el("summary", {}, "Conversations"),
       button("New conversation", () => this.open(fresh()), { class: "wide" }),
-      this.list,
-      el("p", { class: "muted small" }, "Kept in this browser only."),
+      this.shelf.node,
     );
     const { picker } = this.attachments;
     const buttons = el(
@@ -100,44 +103,26 @@ export class Chat {
   // open shows a conversation. With again it is shown too when the page is loaded again.
   open(conversation, again = true) {
     this.stop();
-    this.current = conversation;
+    this.current = adopt(conversation);
     if (again) sessionStorage.setItem(openName, conversation.id);
     this.options.open(conversation);
     this.render();
-    this.mark();
+    this.shelf.mark();
     this.show();
   }
 
-  // refresh lists the conversations that are kept.
-  async refresh() {
-    const all = await store.list();
-    const item = (kept) => {
-      const c = kept.id === this.current.id ? this.current : kept;
-      const title = visible(c.title || "Untitled");
-      const remove = button("Delete", () => this.remove(c), { class: "plain delete", "aria-label": `Delete ${title}` });
-      return el(
-        "li",
-        { data: { id: c.id } },
-        button(title, () => this.open(c), { class: "plain open" }),
-        remove,
-      );
-    };
-    this.list.replaceChildren(...all.map(item));
-    this.mark();
-    return all;
-  }
-
-  mark() {
-    for (const item of this.list.children) {
-      item.firstChild.setAttribute("aria-current", String(item.dataset.id === this.current.id));
-    }
-  }
-
-  async remove(conversation) {
-    conversation.removed = true; // an answer that still comes must not bring it back
+  // leave shows another conversation if one is shown that goes away.
+  leave(conversation) {
     if (conversation.id === this.current.id) this.open(fresh());
-    await store.remove(conversation.id);
-    this.refresh();
+  }
+
+  // keepSoon keeps what was set for a conversation, once nothing more is typed.
+  keepSoon() {
+    const conversation = this.current;
+    clearTimeout(this.keeping);
+    this.keeping = setTimeout(() => {
+      if (conversation.messages.length && !conversation.removed) store.put(conversation, false);
+    }, 300);
   }
 
   // render shows the conversation from its beginning.
@@ -190,28 +175,37 @@ export class Chat {
 
   // message is one turn with what can be done about it.
   message(m, at) {
+    const box = this.turn(m, at);
+    box.dataset.id = m.id;
+    return box;
+  }
+
+  turn(m, at) {
     if (m.role === "assistant") {
       const answer = new Answer();
       answer.show(m, true);
-      answer.node.append(this.foot(m, at));
+      answer.node.append(this.foot(m, at, answer.node));
       return answer.node;
     }
     const box = said(m);
     if (m.role === "user") {
       const edit = button("Edit", () => this.edit(box, m, at), { class: "plain" });
-      box.append(el("div", { class: "foot" }, edit));
+      box.append(el("div", { class: "foot" }, this.versions(m), edit));
     }
     return box;
   }
 
   // foot is what can be done about an answer.
-  foot(m, at) {
-    const { messages } = this.current;
-    const last = at === messages.length - 1;
+  foot(m, at, box) {
+    const last = at === this.current.messages.length - 1;
     const request = async () => requestOf(this.current, await this.app.model(), at);
-    const look = async () => this.app.explore(await request());
+    const look = async () => {
+      const word = pointed(box, m.content);
+      this.app.explore(await request(), undefined, word);
+    };
+    const part = () => this.open(branch(this.current, at + 1, fresh()));
     const answered = (texts) => {
-      m.calls.forEach((c, i) => messages.push({ role: "tool", call: c.id, content: texts[i] }));
+      m.calls.forEach((c, i) => add(this.current, { role: "tool", call: c.id, content: texts[i] }));
       this.render();
       this.ask();
     };
@@ -219,13 +213,49 @@ export class Chat {
       "div",
       { class: "foot" },
       facts(m),
+      this.versions(m),
       last && m.calls?.length ? results(m.calls, answered) : null,
       m.content
         ? button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" })
         : null,
       button("Retry", () => this.again(at), { class: "plain only-last", hidden: !last }),
-      m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain" }),
+      m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain", title: hint }),
+      button("Branch", part, { class: "plain", title: "Go on from here in another conversation" }),
       asCode(request),
+    );
+  }
+
+  // versions leads to what stands at the place of a message as well.
+  versions(m) {
+    const list = versions(this.current, m);
+    if (list.length < 2) return null;
+    const at = list.indexOf(m);
+    const go = (step) => {
+      this.stop();
+      choose(this.current, list[at + step]);
+      this.render();
+      store.put(this.current, false);
+      announce(`Version ${at + step + 1} of ${list.length}`);
+      this.thread.querySelector(`[data-id="${CSS.escape(list[at + step].id)}"]`)?.scrollIntoView({ block: "nearest" });
+    };
+    const compare = (e) => {
+      const article = e.target.closest("article");
+      const open = article.querySelector(".beside");
+      if (open) open.remove();
+      else article.querySelector(".body").append(sideBySide(list, at));
+      e.target.setAttribute("aria-expanded", String(!open));
+    };
+    return el(
+      "span",
+      { class: "versions small" },
+      button("\u2039", () => go(-1), { class: "plain", "aria-label": "The version before", disabled: at === 0 }),
+      `${at + 1} / ${list.length}`,
+      button("\u203a", () => go(1), {
+        class: "plain",
+        "aria-label": "The next version",
+        disabled: at === list.length - 1,
+      }),
+      button("Side by side", compare, { class: "plain", "aria-expanded": "false" }),
     );
   }
 
@@ -233,7 +263,9 @@ export class Chat {
     const rows = Math.min(12, m.content.split("\n").length + 1);
     const text = el("textarea", { rows, value: m.content, "aria-label": "Edit the message" });
     const send = () => {
-      m.content = text.value;
+      this.stop();
+      this.current.messages.length = at;
+      add(this.current, { role: "user", content: text.value, files: m.files });
       this.again(at + 1);
     };
     box.querySelector(".body").replaceChildren(text);
@@ -245,7 +277,7 @@ export class Chat {
     text.focus();
   }
 
-  // again asks for another answer to the first messages of the conversation; the rest is forgotten.
+  // again asks for another answer to the first messages of the conversation; the rest stays as a version of it.
   again(length) {
     this.stop();
     this.current.messages.length = length;
@@ -263,8 +295,8 @@ export class Chat {
     if (this.running || (!content && !this.attachments.files.length) || !this.options.check()) return;
     const c = this.current;
     const files = this.attachments.drain();
-    c.messages.push({ role: "user", content, files });
-    c.title ||= (content || files[0].name).slice(0, 80);
+    add(c, { role: "user", content, files });
+    c.title ||= titleOf(content || files[0].name);
     this.options.node.open = false;
     this.entry.value = "";
     this.grow();
@@ -283,7 +315,9 @@ export class Chat {
     const run = { conversation, stop: new AbortController() };
     this.running = run;
     this.busy(true);
+    store.put(conversation).then(() => this.shelf.refresh()); // a question is not lost with its answer
     const answer = new Answer();
+    const behind = conversation.messages.at(-1);
     this.thread.append(answer.node);
     this.toEnd();
     const reply = await this.receive(conversation, run.stop.signal, (message, progress) => {
@@ -301,21 +335,24 @@ export class Chat {
       return;
     }
     const m = reply.message;
-    conversation.messages.push(m);
+    const here = conversation.messages.at(-1) === behind; // another version may be shown meanwhile
+    add(conversation, m, behind);
+    await store.put(conversation); // before it looks complete: the page may be closed then
     const question = conversation.messages.findLast((x) => x.role === "user")?.content ?? "";
     this.app.requests.unshift({ title: question, stats: m.stats });
     this.app.requests.length = Math.min(this.app.requests.length, remembered);
-    if (this.current === conversation) {
+    if (!here) answer.node.remove();
+    else if (this.current === conversation) {
       // The nodes stay, so that nothing that is being read moves.
       answer.show(m, true);
       for (const old of this.thread.querySelectorAll(".foot .only-last")) old.hidden = true;
-      answer.node.append(this.foot(m, conversation.messages.length - 1));
+      answer.node.dataset.id = m.id;
+      answer.node.append(this.foot(m, conversation.messages.indexOf(m), answer.node));
       this.follow();
     }
     const end = m.fault ? `The request failed: ${m.fault}` : m.stopped ? "Stopped" : "Answer complete";
     announce(m.fault ? end : `${end}: ${m.content.slice(0, 300)}`);
-    await store.put(conversation);
-    this.refresh();
+    this.shelf.refresh();
   }
 
   // receive reads an answer to its end, whatever that is. changed is called at most once a frame.

@@ -7,7 +7,8 @@ export function fresh() {
     title: "",
     updated: 0,
     system: "",
-    messages: [],
+    messages: [], // the branch that is shown, see tree.js
+    all: [],
     parameters: {},
   };
 }
@@ -48,6 +49,7 @@ export function requestOf(conversation, model, upTo) {
   const body = { model, messages: wireMessages(conversation, upTo) };
   for (const name of numbers) if (p[name] !== undefined && p[name] !== "") body[name] = Number(p[name]);
   if (p.thinking) body.chat_template_kwargs = { thinking: p.thinking === "on" };
+  if (p.effort) body.reasoning_effort = p.effort;
   if (p.tools?.trim()) body.tools = JSON.parse(p.tools);
   return body;
 }

@@ -1,15 +1,18 @@
 import { withFiles } from "./conversation.js";
-import { announce, button, choice, el, field, plural } from "./dom.js";
+import { announce, button, choice, count, el, field, plural } from "./dom.js";
 import { ExpertPicture } from "./experts.js";
 import { LayerPicture } from "./layers.js";
 import { NeedlePath } from "./needle.js";
-import { heat, rank } from "./recording.js";
+import { poster, png, svg } from "./poster.js";
+import { compare, heat, rank, strongest } from "./recording.js";
 import { record } from "./record.js";
 import { json, text as fetchText } from "./api.js";
 import { question } from "./start.js";
 import { summary } from "./summary.js";
 import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
+import { fileName, save } from "./transfer.js";
+import { told } from "./turn.js";
 
 // How long a token stays while the answer is played, in milliseconds.
 const stay = 500;
@@ -100,6 +103,7 @@ export class Explorer {
     this.player = button("Play", () => this.play(), { "aria-pressed": "false" });
     this.layer = el("select", { onchange: () => this.update() });
     this.other = el("select", { onchange: () => this.update() });
+    this.rival = el("select", { onchange: () => this.update() });
     const scopes = [
       ["token", "this token"],
       ["answer", "the whole answer"],
@@ -169,6 +173,8 @@ export class Explorer {
       button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
       field("Token", this.slider),
       this.which,
+      button("SVG", () => this.share("svg"), { class: "plain", "aria-label": "Save a picture as SVG" }),
+      button("PNG", () => this.share("png"), { class: "plain", "aria-label": "Save a picture as PNG" }),
     );
     return [
       el("section", { class: "now" }, el("h2", {}, "The answer"), this.answer.node, player),
@@ -179,17 +185,30 @@ export class Explorer {
         field("For", this.scope),
         field("Layer", this.layer),
         field("Compare with", this.other),
+        field("Another answer", this.rival),
         el("div", {}, el("label", { class: "check" }, this.byScore, "Weigh by score"), this.scoreless),
       ),
     ];
   }
 
+  // share saves what is shown of a token as a picture.
+  async share(kind) {
+    const position = this.outputs[this.index];
+    const r = this.recording;
+    const list = this.found.filter((f) => f.from > 0).map((f) => r.text(f.from, f.to));
+    const page = poster(r, position, { told: this.summary.textContent, passages: list, model: await this.app.model() });
+    const name = fileName(`looked-at-${r.tokens[position]}`, kind);
+    if (kind === "svg") save(name, svg(page), "image/svg+xml");
+    else save(name, await png(page), "image/png");
+    announce(`${name} is saved`);
+  }
+
   show() {
     if (!this.waiting) return;
-    const { request, found } = this.waiting;
+    const { request, found, at } = this.waiting;
     this.waiting = null;
     if (!found) {
-      this.ask(request);
+      this.ask(request, at);
       return;
     }
     this.stop?.abort();
@@ -201,15 +220,15 @@ export class Explorer {
   }
 
   // take prepares a request to be recorded when the view is shown. found is its recording where there is one already,
-  // with the position and the passage that are shown first.
-  take(request, found) {
-    this.waiting = { request, found };
+  // with the position and the passage that are shown first; at is an offset in the text of the answer, or -1.
+  take(request, found, at = -1) {
+    this.waiting = { request, found, at };
     const last = request.messages.at(-1);
     if (last?.role === "user") this.prompt.value = last.content;
   }
 
-  // ask records an answer.
-  async ask(request) {
+  // ask records an answer. The token at an offset of its text is shown first, unless that is -1.
+  async ask(request, at = -1) {
     this.stop?.abort();
     const stop = (this.stop = new AbortController());
     const layers = this.wanted.value.trim();
@@ -228,10 +247,12 @@ export class Explorer {
     this.progress.textContent = "Reading the prompt\u2026";
     try {
       const body = { ...request, model: await this.app.model(), max_tokens: most };
-      const { recording } = await record(body, options, stop.signal, (r) => {
-        this.progress.textContent = `${plural(r.tokens.length - r.prompt, "token")} of the answer\u2026`;
+      const { recording, reply } = await record(body, options, stop.signal, (r, reply) => {
+        const written = r.tokens.length - r.prompt;
+        if (written) this.progress.textContent = `${plural(written, "token")} of the answer\u2026`;
+        else if (reply.progress) this.progress.textContent = told(reply.progress);
       });
-      this.open(recording);
+      this.open(recording, foundAt(recording, at, reply.message.content));
     } catch (err) {
       if (!stop.signal.aborted) this.fail(err.message);
     }
@@ -248,7 +269,7 @@ export class Explorer {
     this.fault.textContent = message;
   }
 
-  // open shows a recording, from its first token on or from what was found in it.
+  // open shows a recording, at what was found in it or where something stands out.
   open(recording, found) {
     this.pause();
     this.fault.hidden = true;
@@ -257,6 +278,7 @@ export class Explorer {
       this.fail("The server sent no selections with this answer.");
       return;
     }
+    this.remember(recording);
     this.recording = recording;
     this.kept = new Map();
     this.wholeReason = "";
@@ -279,11 +301,28 @@ export class Explorer {
     for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);
     this.answer.show(recording, recording.prompt);
     this.text.show(recording);
+    found ??= strongestOf(recording, this.outputs);
     this.needle = found?.passage ?? null;
     this.choose(found ? this.outputs.indexOf(found.position) : 0);
     this.tools.scrollIntoView();
-    if (found) this.text.reveal(found.passage[0]);
+    if (this.needle) this.text.reveal(this.needle[0]);
     announce(`Recorded ${plural(this.outputs.length, "token")}`);
+  }
+
+  // remember offers the answers that were recorded before and begin with the same text for comparison.
+  remember(recording) {
+    this.before = (this.before ?? []).filter((r) => r !== recording).slice(-4);
+    const same = (r) => {
+      const n = Math.min(r.prompt, recording.prompt);
+      const shared = r.tokens.slice(0, n).findIndex((t, p) => t !== recording.tokens[p]);
+      return shared < 0 || shared > n / 2;
+    };
+    const name = (r) => visible(r.text(r.prompt, r.tokens.length)).trim().slice(0, 40) || "(empty)";
+    const list = this.before.map((r, i) => [String(i), name(r), same(r)]).filter(([, , fits]) => fits);
+    this.rivals = [...this.before];
+    fill(this.rival, [["", list.length ? "no other answer" : "record another one"], ...list.reverse()]);
+    this.rival.disabled = !list.length;
+    this.before.push(recording);
   }
 
   // explainWhole says why a short text is read whole; the model's number is the server's to say.
@@ -398,11 +437,17 @@ export class Explorer {
     this.other.disabled = !single;
     this.which.textContent = `${this.index + 1} of ${this.outputs.length}: ${quoted(r.tokens[position])}`;
     this.slider.setAttribute("aria-valuetext", this.which.textContent);
+    const rival = this.rival.value === "" ? null : compare(r, this.rivals[Number(this.rival.value)], byScore);
     const heatBy = (weighed) => (answer ? this.wholeHeat(layers, weighed) : this.rowHeat(position, layers, weighed));
     const now = heatBy(byScore);
-    this.setMarks(row, position, layers, pair, this.mark.value === "looked" ? now : heatBy(false));
+    this.setMarks(row, position, layers, pair, rival, this.mark.value === "looked" ? now : heatBy(false));
     const never = this.wholeHeat(layers, false).never;
-    this.summary.textContent = summary(r, position, layers, pair, never) + this.wholeReason;
+    const [, mine, others, shared] = rival?.counts ?? [];
+    const verb = byScore ? "stood out" : "were looked at";
+    this.summary.textContent = rival
+      ? `Of the text that both answers begin with, ${plural(shared, "token")} ${verb} for both, ${count(mine)} for ` +
+        `this answer alone, ${count(others)} for the other one alone.`
+      : summary(r, position, layers, pair, never) + this.wholeReason;
     this.picture.show(row, position, pair, this.needle, this.summary.textContent);
     this.setBest(answer ? this.wholeRank(layers, byScore) : rank(r, [now.sums], byScore));
     const who = single ? `layer${pair ? "s" : ""} ${layers.join(" and ")}` : "all layers";
@@ -416,11 +461,12 @@ export class Explorer {
   }
 
   // setMarks colours the tokens.
-  setMarks(row, position, layers, pair, now) {
+  setMarks(row, position, layers, pair, rival, now) {
     const n = this.recording.tokens.length;
     if (this.kinds?.length !== n) this.kinds = new Uint8Array(n);
     const kinds = this.kinds.fill(0);
-    if (pair) {
+    if (rival) rival.kinds.forEach((k, p) => (kinds[p] = [0, first, second, both][k]));
+    else if (pair) {
       row.looks.get(pair[0])?.each((p) => (kinds[p] = first));
       row.looks.get(pair[1])?.each((p) => (kinds[p] = kinds[p] === first ? both : second));
     } else if (this.mark.value === "never") {
@@ -443,12 +489,13 @@ export class Explorer {
     this.text.mark(name);
     this.answer.mark(name);
     const followed = [" ", el("span", { class: "followed" }, "what you follow")];
-    this.legend.replaceChildren(...this.meaning(pair, layers), ...(this.needle ? followed : []));
+    this.legend.replaceChildren(...this.meaning(pair, layers, rival), ...(this.needle ? followed : []));
   }
 
   // meaning explains the marks.
-  meaning(pair, layers) {
+  meaning(pair, layers, rival) {
     const sample = (name, text) => el("span", { class: name }, text);
+    if (rival) return [sample("a", "this answer"), " ", sample("b", "the other one"), " ", sample("ab", "both")];
     if (pair) {
       const [a, b] = pair;
       return [sample("a", `layer ${a}`), " ", sample("b", `layer ${b}`), " ", sample("ab", "both")];
@@ -487,4 +534,23 @@ export class Explorer {
 function fill(select, options) {
   select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
   select.value = options[0][0];
+}
+
+// foundAt is the token of an answer at an offset of its text, or undefined. The text may follow reasoning.
+function foundAt(recording, offset, text) {
+  if (offset < 0) return undefined;
+  let length = -Math.max(0, recording.text(recording.outputs[0], recording.tokens.length).lastIndexOf(text));
+  for (const position of recording.outputs) {
+    length += recording.tokens[position].length;
+    if (length > offset) return { ...strongestOf(recording, [position]), position };
+  }
+  return undefined;
+}
+
+// strongestOf is the strongest look of some tokens and the passage that it is at; undefined without scores.
+function strongestOf(recording, outputs) {
+  const peak = strongest(recording, outputs);
+  if (!peak) return undefined;
+  const passage = recording.passages.find(([from, to]) => peak.at >= from && peak.at < to);
+  return { position: peak.position, passage };
 }

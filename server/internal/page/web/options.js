@@ -11,12 +11,15 @@ const exampleTool = {
   },
 };
 
+const efforts = ["", "none", "low", "medium", "high", "max"].map((v) => [v, v || "default"]);
+
 const shortNames = {
   temperature: "temperature",
   top_p: "top p",
   max_tokens: "most tokens",
   seed: "seed",
   thinking: "reasoning",
+  effort: "effort",
 };
 
 // Options is the form for what goes with every request of a conversation. It writes into the conversation.
@@ -67,6 +70,13 @@ export class Options {
           "Reasoning",
           choice(reasoning, p.thinking ?? "", (v) => {
             p.thinking = v;
+            this.tell();
+          }),
+        ),
+        field(
+          "Effort",
+          choice(efforts, p.effort ?? "", (v) => {
+            p.effort = v;
             this.tell();
           }),
         ),

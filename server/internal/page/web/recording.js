@@ -246,3 +246,30 @@ export function standout(recording, outputs, from, to) {
   if (best) best.first = best.look.strengths.every((z) => z <= best.strength);
   return best;
 }
+
+// strongest is the look that stands out most in the middle of the prompt: nearly every token looks at its beginning,
+// and at the question at its end. Where nothing stands out there it is the strongest of all; null without scores.
+export function strongest(recording, outputs) {
+  const inside = recording.passages.filter(([, to]) => to <= recording.prompt);
+  const from = inside[0]?.[1] ?? 0;
+  const to = inside.at(-1)?.[0] ?? 0;
+  return standout(recording, outputs, from, to) ?? standout(recording, outputs, 0, recording.prompt);
+}
+
+// compare tells apart what two answers looked at in the text that both begin with: for each position 1 for the first
+// alone, 2 for the second alone, 3 for both, 0 for neither. By score a position counts where it stood out by a tenth of
+// what stood out most.
+export function compare(a, b, byScore) {
+  let length = 0;
+  while (length < Math.min(a.prompt, b.prompt) && a.tokens[length] === b.tokens[length]) length++;
+  const kinds = new Uint8Array(length);
+  const counts = [0, 0, 0, 0];
+  [a, b].forEach((r, at) => {
+    const sums = new Float32Array(r.tokens.length);
+    for (const p of r.outputs) heat(r.rowOf(p), r.layers, sums, byScore);
+    const most = sums.subarray(0, length).reduce((x, y) => Math.max(x, y), 0);
+    for (let p = 0; p < length; p++) if (sums[p] > (byScore ? most / 10 : 0)) kinds[p] |= at + 1;
+  });
+  for (const k of kinds) counts[k]++;
+  return { kinds, counts };
+}

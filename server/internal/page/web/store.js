@@ -39,8 +39,9 @@ export async function list() {
   return all.sort((a, b) => b.updated - a.updated);
 }
 
-export async function put(conversation) {
-  conversation.updated = Date.now();
+// put keeps a conversation; changed says that it moves to the top of the list.
+export async function put(conversation, changed = true) {
+  if (changed) conversation.updated = Date.now();
   if (await open()) await run("readwrite", (t) => t.put(structuredClone(conversation)));
   else memory.set(conversation.id, structuredClone(conversation));
 }

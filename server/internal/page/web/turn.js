@@ -1,5 +1,6 @@
 import { key } from "./api.js";
 import { button, choice, copy, count, el, field, milliseconds, sends } from "./dom.js";
+import { sizeOf } from "./attachments.js";
 import { Rich } from "./markdown.js";
 import * as snippets from "./snippets.js";
 import { Prose, visible } from "./text.js";
@@ -16,8 +17,7 @@ export function turn(role, ...content) {
 
 // said shows what a person or a tool wrote, and names the files that go with it.
 export function said(message) {
-  const file = (f) =>
-    el("li", {}, visible(f.name), el("span", { class: "muted" }, ` ${count(f.text.length)} characters`));
+  const file = (f) => el("li", {}, visible(f.name), el("span", { class: "muted" }, ` ${sizeOf(f)}`));
   const text = el("div", { class: "prose" });
   new Prose(text).set(message.content);
   return turn(message.role, message.files?.length ? el("ul", { class: "files" }, message.files.map(file)) : null, text);
@@ -89,6 +89,37 @@ function called(call) {
     el("h3", {}, "Calls ", el("code", {}, visible(call.name))),
     el("pre", { class: "code", tabIndex: 0 }, visible(text)),
   );
+}
+
+// sideBySide shows versions of a message in columns.
+export function sideBySide(list, at) {
+  const column = (m, i) => {
+    const text = el("div", { class: "prose rich" });
+    if (m.role === "assistant") new Rich(text).set(m.content ?? "", true);
+    else new Prose(text).set(m.content ?? "");
+    return el("section", { class: i === at ? "shown" : "" }, el("h3", {}, `Version ${i + 1}`), text);
+  };
+  return el(
+    "div",
+    { class: "beside", tabIndex: 0, role: "region", "aria-label": "Versions side by side" },
+    list.map(column),
+  );
+}
+
+// pointed is where in an answer the person has selected something: an offset in its text, or -1. Marks of Markdown are
+// not shown, so that the selected text is counted: its second occurrence on the page is the second one in the text.
+export function pointed(box, content) {
+  const selection = getSelection();
+  const word = selection.toString().trim().split(/\s+/)[0];
+  const shown = box.querySelector(".body > .prose");
+  if (!word || !selection.rangeCount || !shown.contains(selection.anchorNode)) return -1;
+  const range = document.createRange();
+  range.selectNodeContents(shown);
+  const chosen = selection.getRangeAt(0);
+  range.setEnd(chosen.startContainer, chosen.startOffset);
+  let at = content.indexOf(word);
+  for (let n = range.toString().split(word).length - 1; n > 0 && at >= 0; n--) at = content.indexOf(word, at + 1);
+  return at;
 }
 
 // facts is the line below an answer: its speed, its size, and how it ended.
