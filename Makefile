@@ -66,7 +66,8 @@ long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED) $(RACES)
-ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs
+ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs|$(BITS)
+BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
 

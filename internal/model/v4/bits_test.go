@@ -26,6 +26,14 @@ var policies = []namedPolicy{
 	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
 }
 
+// chosen are the policies of a run: two of them, or with -long all.
+func chosen() []namedPolicy {
+	if *long {
+		return policies
+	}
+	return []namedPolicy{policies[1], policies[4]}
+}
+
 // A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
 // group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
@@ -63,7 +71,7 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 // A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
 // logits, whatever the prefix is modulo 4 and modulo 128.
 func TestDecodeEqualsPrefill(t *testing.T) {
-	testDecodeEqualsPrefill(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
+	testDecodeEqualsPrefill(t, steps.Open[*v4.Model](t, oracle, "cpu"), chosen())
 }
 
 func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) {
@@ -94,7 +102,7 @@ func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) 
 // A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
 // boundary; a prompt of 1 token has an empty compressed stream beside full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
-	testBatchedEqualsAlone(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
+	testBatchedEqualsAlone(t, steps.Open[*v4.Model](t, oracle, "cpu"), chosen())
 }
 
 func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {

@@ -44,7 +44,7 @@ func speck(t *testing.T) string {
 	return dir
 }
 
-var long = flag.Bool("long", false, "prompts of 32,768 tokens too (make long)")
+var long = flag.Bool("long", false, "prompts of 32,768 tokens and every way to keep a cache (make long)")
 
 // A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place, in launches that fit a small
 // reserve: both give every row the same bits.
