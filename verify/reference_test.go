@@ -6,6 +6,7 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/astray"
 	"sparrow/internal/testkit/rounded"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
@@ -49,14 +50,14 @@ func runBeside(t *testing.T, dir string, dev kernel.Device, p plan.Policy, chunk
 	return r
 }
 
-// astray is a device that rounds as a GPU does, with sums in another order, and that computes one operation wrongly.
-type astray struct {
+// faulty is a device that rounds as a GPU does, with sums in another order, and that computes one operation wrongly.
+type faulty struct {
 	kernel.Device
 	fault string
 }
 
 // Do carries out an operation in its own way, or by the device.
-func (d *astray) Do(op kernel.Op) error {
+func (d *faulty) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.DenseArgs:
 		return d.DenseAttend(a)
@@ -68,21 +69,21 @@ func (d *astray) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-func (d *astray) DenseAttend(a kernel.DenseArgs) error {
+func (d *faulty) DenseAttend(a kernel.DenseArgs) error {
 	if d.fault == "attention" {
 		a.Scale *= 1.2
 	}
 	return d.Device.Do(a)
 }
 
-func (d *astray) Route(a kernel.RouteArgs) error {
+func (d *faulty) Route(a kernel.RouteArgs) error {
 	if d.fault == "experts" {
 		a.Groups, a.KeepGroups = 1, 1
 	}
 	return d.Device.Do(a)
 }
 
-func (d *astray) RouteRoot(a kernel.RootRouteArgs) error {
+func (d *faulty) RouteRoot(a kernel.RootRouteArgs) error {
 	if d.fault == "experts" {
 		a.Bias.Off += 4 // another expert's bias
 		a.Bias.Cols, a.Logits.Cols = a.Bias.Cols-1, a.Logits.Cols-1
@@ -102,6 +103,7 @@ func TestJudgedByTheReference(t *testing.T) {
 		judged(t, "deepseek_v32-1", "fp8-656", map[string]string{
 			"attention": "DenseArgs.Out differs from the reference's",
 			"experts":   "RouteArgs.IDs",
+			"head":      "% of the size of a head of a row, want at most 0.6 %",
 		})
 	})
 	t.Run("DeepSeek-V4", func(t *testing.T) {
@@ -120,7 +122,11 @@ func judged(t *testing.T, name, kv string, faults map[string]string) {
 	for fault, want := range faults {
 		dev := rounded.On(&ref.Device{Rounded: true, Moved: true},
 			kernel.Hardware{Arch: "sm90", Multiprocessors: 132, MemoryBytes: 141e9})
-		r := runBeside(t, dir, &astray{dev, fault}, plan.Policy{KV: kv}, 0, &short)
+		var tried kernel.Device = &faulty{dev, fault}
+		if fault == "head" {
+			tried = astray.On(dev, astray.HeadScaled)
+		}
+		r := runBeside(t, dir, tried, plan.Policy{KV: kv}, 0, &short)
 		var text strings.Builder
 		if err := r.Print(&text); err != nil {
 			t.Fatal(err)

@@ -163,8 +163,8 @@ func (c *Case) print(w io.Writer) {
 			100*a.Keys.Worst, 100*a.Experts.Worst)
 		for _, name := range slices.Sorted(maps.Keys(a.Operations)) {
 			d := a.Operations[name]
-			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e\n", name, d.Calls,
-				100*d.Unequal, d.Worst, d.Noise)
+			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e, of a row %.2e\n",
+				name, d.Calls, 100*d.Unequal, d.Worst, d.Noise, d.Row)
 		}
 	}
 	if b := c.Blocks; b != nil {

@@ -91,7 +91,7 @@ var order = []string{
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/archive",
-	"internal/testkit/memnet", "internal/testkit/placed", "internal/testkit/planread",
+	"internal/testkit/astray", "internal/testkit/memnet", "internal/testkit/placed", "internal/testkit/planread",
 	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/steps",
 	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",

@@ -1,6 +1,7 @@
 package mla
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -178,6 +179,15 @@ func (t *selfTest) fill() error {
 	}{{t.keyPlaces, places}, {t.keySlot, slots}, {t.places, last}, {t.tableRow, make([]int32, len(t.lens))},
 		{t.seen, t.lens}, {t.kept, kept}, {t.pages, t.table}, {t.start, []int32{0}}} {
 		if err := kernel.WriteI32(t.dev, x.to, x.v); err != nil {
+			return err
+		}
+	}
+	// Bytes of ones are NaN in every layout: a row that is not stored shows.
+	for _, p := range []kernel.Tensor{t.cache.Main.Mem, t.cache.Index.Mem} {
+		if !p.Given() {
+			continue
+		}
+		if err := t.dev.Write(p, bytes.Repeat([]byte{0xff}, int(p.Extent()))); err != nil {
 			return err
 		}
 	}
@@ -377,6 +387,12 @@ const (
 	selfTestF32  = 0.001
 )
 
+// What the size of a head may differ by, over all rows: rounding falls both ways, so that it averages out.
+const (
+	selfTestHeadBF16 = 0.005
+	selfTestHeadF32  = 0.001
+)
+
 // checkOutputs compares both outputs of every row.
 func (t *selfTest) checkOutputs() error {
 	sparse, err := t.values(t.sparse)
@@ -404,6 +420,29 @@ func (t *selfTest) checkOutputs() error {
 			}
 			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the "+
 				"same %d keys by %.3g of its size, at most %.3g is rounding", n, form, min(int(n), t.k), share, most)
+		}
+	}
+	return t.checkHeads(sparse, dense)
+}
+
+// checkHeads compares the size of every head over all rows: the factor that brings one form nearest to the other.
+func (t *selfTest) checkHeads(sparse, dense []float32) error {
+	most := selfTestHeadF32
+	if t.act == kernel.BF16 {
+		most = selfTestHeadBF16
+	}
+	width := t.params.Dims.V
+	for h := range t.params.Dims.Heads {
+		var both, size float64
+		for r := range t.lens {
+			for c := h * width; c < (h+1)*width; c++ {
+				a, b := float64(sparse[r*t.dense.Cols+c]), float64(dense[r*t.dense.Cols+c])
+				both, size = both+a*b, size+b*b
+			}
+		}
+		if factor := both / size; !(math.Abs(factor-1) <= most) {
+			return fmt.Errorf("mla: self-test: head %d of attention in latent space is %.5g times that of dense "+
+				"attention, at most %.3g more or less is rounding", h, factor, most)
 		}
 	}
 	return nil

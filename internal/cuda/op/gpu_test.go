@@ -123,20 +123,29 @@ func (b *bench) bytes(d kernel.Device, t kernel.Tensor) []byte {
 	return v
 }
 
-// near compares float tensors relative to the larger of 1 and the value, and counts how many differ at all.
+// near compares float tensors row by row (testkit.Near).
 func (b *bench) near(what string, x both, tol float64) {
 	b.Helper()
+	b.nearHeads(what, x, 1, tol)
+}
+
+// nearHeads compares rows of attention, each head of a row for itself.
+func (b *bench) nearHeads(what string, x both, heads int, tol float64) {
+	b.Helper()
 	want, got := b.bytes(b.ref, x.ref), b.bytes(b.gpu, x.gpu)
-	for i := range len(want) / 4 {
-		w, g := float64(math.Float32frombits(binary.LittleEndian.Uint32(want[4*i:]))), 0.0
+	w, g := make([]float64, len(want)/4), make([]float64, len(want)/4)
+	for i := range w {
+		w[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(want[4*i:])))
 		if x.gpu.DType == kernel.BF16 {
-			g = float64(num.FromBF16(binary.LittleEndian.Uint16(got[2*i:])))
+			g[i] = float64(num.FromBF16(binary.LittleEndian.Uint16(got[2*i:])))
 		} else {
-			g = float64(math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])))
+			g[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])))
 		}
-		if w != g && !(math.Abs(w-g) <= tol*max(1, math.Abs(w))) { // infinities are equal
-			b.Fatalf("%s: element %d is %v, the reference gives %v", what, i, g, w)
-		}
+	}
+	if value, noise, err := testkit.Near(g, w, x.ref.Cols/heads, tol); err != nil {
+		b.Errorf("%s: %v; of what is allowed, a value takes %.2f and a row %.2f", what, err, value, noise)
+	} else if testing.Verbose() {
+		b.Logf("%s: of %.2g, a value takes %.2f and a row %.2f", what, tol, value, noise)
 	}
 }
 

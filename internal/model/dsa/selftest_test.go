@@ -6,6 +6,7 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/astray"
 	"sparrow/internal/testkit/rounded"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -13,74 +14,23 @@ import (
 	"sparrow/plan"
 )
 
-// wrong is a device that computes one operation wrongly.
-type wrong struct {
-	kernel.Device
-	fault string
-}
+func ofSparse(op kernel.Op) bool { _, ok := op.(kernel.SparseArgs); return ok }
+func ofDense(op kernel.Op) bool  { _, ok := op.(kernel.DenseArgs); return ok }
 
-// Do carries out an operation in its own way, or by the device.
-func (d *wrong) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.SelectArgs:
-		return d.Select(a)
-	case kernel.SparseArgs:
-		return d.SparseAttend(a)
-	case kernel.DenseArgs:
-		return d.DenseAttend(a)
-	}
-	return d.Device.Do(op)
-}
-
-// Select puts the first key that was left out in place of another, in the last row.
-func (d *wrong) Select(a kernel.SelectArgs) error {
-	err := d.Device.Do(a)
-	if err != nil || d.fault != "selection" {
-		return err
-	}
-	k := a.Out.Cols
-	got := make([]int32, a.Out.Rows*k)
-	if err := kernel.ReadI32(d.Device, got, a.Out); err != nil {
-		return err
-	}
-	last := got[len(got)-k:]
-	for i := range last {
-		if last[i] != int32(i) { // key i is the first that was left out
-			last[i] = int32(i)
-			break
-		}
-	}
-	return kernel.WriteI32(d.Device, a.Out, got)
-}
-
-// SparseAttend leaves out the last keys of every row.
-func (d *wrong) SparseAttend(a kernel.SparseArgs) error {
-	if d.fault != "sparse" {
-		return d.Device.Do(a)
-	}
-	lens := make([]int32, a.Lens.Rows)
-	if err := kernel.ReadI32(d.Device, lens, a.Lens); err != nil {
-		return err
-	}
-	fewer := make([]int32, len(lens))
-	for i, n := range lens {
-		fewer[i] = n - max(1, n/64)
-	}
-	if err := kernel.WriteI32(d.Device, a.Lens, fewer); err != nil {
-		return err
-	}
-	if err := d.Device.Do(a); err != nil {
-		return err
-	}
-	return kernel.WriteI32(d.Device, a.Lens, lens)
-}
-
-// DenseAttend uses a wrong scale.
-func (d *wrong) DenseAttend(a kernel.DenseArgs) error {
-	if d.fault == "dense" {
-		a.Scale *= 1.25
-	}
-	return d.Device.Do(a)
+// selfTestFaults are faults of a device, and what the self-test says of them.
+var selfTestFaults = []struct {
+	fault astray.Fault
+	only  func(kernel.Op) bool
+	want  string
+}{
+	{astray.None, nil, ""},
+	{astray.WrongKey, nil, "a stable sort of the scores selects key"},
+	{astray.KeyDropped, ofSparse, "sparse attention differs from dense attention"},
+	{astray.KeyDropped, ofDense, "sparse attention differs from dense attention"},
+	{astray.HeadScaled, ofSparse, "dense attention"},
+	{astray.HeadScaled, ofDense, "dense attention"},
+	{astray.LastRow, ofSparse, "self-test"},
+	{astray.StalePage, nil, "self-test"},
 }
 
 // The self-test passes on every kind of device, checkpoint and layout, and finds planted faults.
@@ -109,7 +59,7 @@ func TestSelfTest(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { inner.Close(); src.Close() })
-			dev := &wrong{Device: inner}
+			dev := astray.On(inner, astray.None)
 			m, err := src.Load(dev, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -123,18 +73,17 @@ func TestSelfTest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for fault, want := range map[string]string{
-					"": "", "selection": "a stable sort of the scores selects key",
-					"sparse": "sparse attention differs from dense attention",
-					"dense":  "sparse attention differs from dense attention",
-				} {
-					dev.fault = fault
+				for _, f := range selfTestFaults {
+					dev.Fault, dev.Only, dev.Hits = f.fault, f.only, 0
 					err := m.(model.SelfTester).SelfTest(&cfg)
 					switch {
-					case fault == "" && err != nil:
+					case f.fault == astray.None && err != nil:
 						t.Errorf("%s, %s, %s: %v", c.name, name, kv, err)
-					case fault != "" && (err == nil || !strings.Contains(err.Error(), want)):
-						t.Errorf("%s, %s, %s, a fault in %s: %v, want %q", c.name, name, kv, fault, err, want)
+					case f.fault == astray.None:
+					case dev.Hits == 0:
+						t.Errorf("%s, %s, %s: no operation met the fault %q", c.name, name, kv, f.fault)
+					case err == nil || !strings.Contains(err.Error(), f.want):
+						t.Errorf("%s, %s, %s, %q: %v, want %q", c.name, name, kv, f.fault, err, f.want)
 					}
 				}
 			}

@@ -1,0 +1,51 @@
+package testkit
+
+import (
+	"fmt"
+	"math"
+)
+
+// Near compares the rows of two results, of which each has so many values: a value may differ by the share tol of
+// itself or of the root mean square of its row, whichever is larger, and all values of a row together by less than half
+// of that, in the root mean square. Nothing is compared with 1: rows of attention over a thousand keys are some
+// hundredths large. Infinities are equal to themselves. It returns the largest differences as shares of what is allowed.
+func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
+	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
+		return 0, 0, fmt.Errorf("%d values beside %d, in rows of %d", len(got), len(want), row)
+	}
+	for first := 0; first < len(want); first += row {
+		var size, diff float64
+		for i, w := range want[first:][:row] {
+			if !math.IsInf(w, 0) {
+				size += w * w
+			}
+			if d := got[first+i] - w; got[first+i] != w {
+				diff += d * d
+			}
+		}
+		rms := math.Sqrt(size / float64(row))
+		for i, w := range want[first:][:row] {
+			g := got[first+i]
+			if g == w {
+				continue
+			}
+			d := math.Abs(g-w) / max(tol*max(math.Abs(w), rms), math.SmallestNonzeroFloat64)
+			if value = max(value, d); !(d <= 1) && err == nil {
+				err = fmt.Errorf("row %d, value %d is %v, want %v: off by more than %.2g of the larger of it and the "+
+					"row's %.3g", first/row, i, g, w, tol, rms)
+			}
+		}
+		if diff == 0 {
+			continue
+		}
+		n := math.Sqrt(diff/float64(row)) / max(tol*nearNoise*rms, math.SmallestNonzeroFloat64)
+		if noise = max(noise, n); !(n <= 1) && err == nil {
+			err = fmt.Errorf("row %d differs by %.3g of its size, want at most %.3g", first/row,
+				math.Sqrt(diff/float64(row))/rms, tol*nearNoise)
+		}
+	}
+	return value, noise, err
+}
+
+// nearNoise is what all values of a row may differ by, as a share of what one of them may.
+const nearNoise = 0.4
