@@ -2,6 +2,7 @@ package verify
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"sparrow/kernel"
@@ -46,6 +47,34 @@ func TestExpertMargin(t *testing.T) {
 	} {
 		if got := expertMargin(biased, args, c.other); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A reference that asks for a choice which the other run did not make, or for one of another size, says so.
+func TestChoicesThatWereNotMade(t *testing.T) {
+	list := []choice{{ids: []int32{1, 2}}, {ids: []int32{3, 4}}}
+	at, two := 0, kernel.Tensor{Rows: 1, Cols: 2}
+	for i := range list {
+		if c, err := next(list, &at, two); err != nil || c.ids[0] != list[i].ids[0] || at != i+1 {
+			t.Fatalf("choice %d: %v, %v, then %d", i, c, err, at)
+		}
+	}
+	if _, err := next(list, &at, two); err == nil || at != 2 {
+		t.Errorf("a third choice: %v, then %d", err, at)
+	}
+	at = 0
+	if _, err := next(list, &at, kernel.Tensor{Rows: 2, Cols: 2}); err == nil || at != 0 {
+		t.Errorf("a choice of another size: %v, then %d", err, at)
+	}
+}
+
+// Golden drafts beside a checkpoint without a drafting head are refused.
+func TestDraftsWithoutAHead(t *testing.T) {
+	for _, name := range []string{"deepseek_v4-1", "deepseek_v32-1"} {
+		if _, err := readMarkov("../testdata/oracle/" + name); err == nil ||
+			!strings.Contains(err.Error(), "which config.json does not describe") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -209,9 +209,11 @@ func TestV4DraftFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	f.Tensors[len(f.Tensors)-1].Name = "blk.6.nextn.eh_proj.weight"
-	err = openEdited(t, f, f.Metadata)
-	if err == nil || !strings.Contains(err.Error(), "drafting block") {
-		t.Errorf("got %v", err)
+	for name, want := range map[string]string{"blk.6.nextn.eh_proj.weight": "drafting block",
+		"blk.0.ssm_a.weight": "blk.0.ssm_a.weight is not known"} {
+		f.Tensors[len(f.Tensors)-1].Name = name
+		if err := openEdited(t, f, f.Metadata); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

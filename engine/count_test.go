@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/step"
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
+)
+
+// Invariants of this file: counters and what is handed on say what happened, at the boundaries of pages and chunks too.
+
+// A prompt is missed where a page of it could have come from a tier and none came. Of one whose every whole page is in
+// the pool nothing is missed: its last token is computed, so that the page that ends with it does not count.
+func TestTiersCountWhatIsMissed(t *testing.T) {
+	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
+	const whole = 6 * 64
+	for i, c := range []struct {
+		seed, cached     int
+		missed, restored int64
+		pages            int64
+	}{
+		{1, 0, 1, 0, 0},     // nobody has it
+		{1, whole, 1, 0, 0}, // the pool has all of it that may be taken
+		{2, 0, 2, 0, 0},
+		{1, whole, 2, 1, 5}, // all but a page left for the second, and come back
+		{1, whole, 2, 1, 5},
+	} {
+		r := generate(t, e, Request{Prompt: tokens(c.seed, whole+64), Sampling: greedy(), MaxTokens: 1, Trace: true})
+		st := e.Stats().Tiers
+		if r.Usage.CachedTokens != c.cached || st.Missed != c.missed || st.Restored != c.restored ||
+			st.RestoredPages != c.pages || st.Tokens != 64*c.pages {
+			t.Errorf("request %d: %d tokens cached, want %d; %+v, want %d missed, %d restored of %d pages", i,
+				r.Usage.CachedTokens, c.cached, st, c.missed, c.restored, c.pages)
+		}
+	}
+}
+
+// draftTap looks at the works of every draft pass.
+type draftTap struct {
+	runner
+	look func(works []step.Draft)
+}
+
+func (d *draftTap) Draft(works []step.Draft, chained bool) (step.Result, error) {
+	d.look(works)
+	return d.runner.Draft(works, chained)
+}
+
+func (d *draftTap) StartDraft(works []step.Draft, chained bool) (step.Pending, error) {
+	d.look(works)
+	return d.runner.StartDraft(works, chained)
+}
+
+// The drafting layer is given, for every row of a prompt, the token behind it: in chunks as in one piece, and where its
+// pass is enqueued before the host has seen what the target chose.
+func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	prompt := tokens(3, 150)
+	for _, chunk := range []int{40, 512} {
+		rows := map[int]bool{}
+		look := func(works []step.Draft) {
+			for _, w := range works {
+				for i, token := range w.Tokens {
+					at := w.Cached + 1 + i
+					if w.Kind != plan.ModeExtend || at >= len(prompt) {
+						continue
+					}
+					if rows[at-1] = true; token != prompt[at] {
+						t.Errorf("chunks of %d: row %d is followed by token %d, the prompt's is %d", chunk, at-1, token,
+							prompt[at])
+					}
+				}
+			}
+		}
+		e, run := overlapping(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2), StepTokens: chunk}, checked(t),
+			func(e *Engine) { e.loop.passes.runner = &draftTap{e.loop.passes.runner, look} })
+		run()
+		collect(open(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}))
+		e.Close(t.Context())
+		if st := e.Stats(); len(rows) != len(prompt)-1 || st.DraftsAhead == 0 {
+			t.Errorf("chunks of %d: %d rows of %d had a token behind them; %d draft passes ahead", chunk, len(rows),
+				len(prompt), st.DraftsAhead)
+		}
+	}
+}
+
+// Conversions, slices and rows by their kind are those of the plans that ran.
+func TestStatsCountWhatPlansSay(t *testing.T) {
+	e := start(t, testmodel.V32(t), Config{PlanHistory: 1024,
+		Policy: plan.Policy{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"}})
+	for i := range 3 {
+		generate(t, e, Request{Prompt: tokens(i, 300), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+	}
+	e.Close(t.Context())
+	var conversions, slices, rows, steps int64
+	for _, r := range e.Plans() {
+		steps++
+		for _, s := range r.Plan.Segments {
+			if s.Convert != plan.ConvertNone {
+				conversions++
+			}
+			slices += int64(len(s.Launches) - 1)
+			rows += int64(s.Rows)
+		}
+	}
+	st := e.Stats()
+	for _, p := range st.Plans {
+		rows -= p.Rows
+	}
+	if st.Steps != steps || st.Conversions != conversions || st.Slices != slices || rows != 0 || conversions == 0 {
+		t.Errorf("%d steps, %d conversions and %d slices counted, %d, %d and %d planned; %d rows too few", st.Steps,
+			st.Conversions, st.Slices, steps, conversions, slices, rows)
+	}
+	if st.OutputTokens != 9 || st.PromptTokens != 900 || st.Finished != 3 || st.Requests != 3 {
+		t.Errorf("%d tokens out, %d of prompts, %d of %d requests finished", st.OutputTokens, st.PromptTokens,
+			st.Finished, st.Requests)
+	}
+}
+
+// Every launch of a segment beyond its first is a slice.
+func TestSlicesAreExtraLaunches(t *testing.T) {
+	e, _ := prepared(t, testmodel.V32(t), Config{PlanHistory: -1})
+	p := &plan.Plan{Segments: []plan.Segment{{Launches: make([]plan.Launch, 3)},
+		{Launches: make([]plan.Launch, 1), Convert: plan.ConvertGatherBF16}}}
+	e.loop.record(&batch{passes: e.loop.passes, behind: stageFormed}, p, 0)
+	if st := e.Stats(); st.Slices != 2 || st.Conversions != 1 || st.Steps != 1 || st.Overlapped != 0 {
+		t.Errorf("%d slices, %d conversions in %d steps, %d overlapped", st.Slices, st.Conversions, st.Steps,
+			st.Overlapped)
+	}
+}
+
+// The shares of the most chosen experts are those of the table.
+func TestSharesOfExperts(t *testing.T) {
+	alone(t, "every rank counts its own experts")
+	src, err := family.Open(testmodel.V32Draft(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := usage.For(src.Model)
+	if err := errors.Join(err, src.Close()); err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, testmodel.V32Draft(t), Config{Usage: u})
+	generate(t, e, Request{Prompt: tokens(1, 90), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+	e.Close(t.Context())
+	n, all := e.Stats().Experts, e.Usage()
+	if n.Choices != all.Total() || n.Tenth != all.MeanTop(0.1) || n.Quarter != all.MeanTop(0.25) ||
+		n.Half != all.MeanTop(0.5) || n.Choices == 0 {
+		t.Errorf("%+v of %v choices: %v, %v, %v", n, all.Total(), all.MeanTop(0.1), all.MeanTop(0.25), all.MeanTop(0.5))
+	}
+}
