@@ -27,7 +27,7 @@ import (
 // (judgeByReference):
 //
 //   - Operation by operation, with equal inputs: what the device gives is what the reference gives, within 1 % of its
-//     scale, and within 0.6 % of the size of each head of a row of attention. Choices, of keys and of experts, are
+//     scale, and within 0.8 % of the size of each head of a row of attention. Choices, of keys and of experts, are
 //     equal.
 //   - As a whole: logits are within 1 % of their scale of those of the reference, which follows the choices of the
 //     device; or, because one flipped rounding of random weights moves all that follows, within twice the distance of
@@ -253,8 +253,9 @@ const (
 	// largest value, so one flipped rounding is below it.
 	within = 0.01
 	// ofHead is the largest share of the size of a head of a row of attention that it may differ by. bf16 rounds results
-	// and probabilities by at most 2^-9 each; a head that is scaled by 1.01 differs by 0.01.
-	ofHead = 0.006
+	// and probabilities; 0.0049 is the most that was measured on an H200, over up to 1,000 random keys. A head that is
+	// scaled by 1.01 differs by 0.01.
+	ofHead = 0.008
 	// exactRow is the same of any row of activations of float32: the order of sums changes 2e-6.
 	exactRow = 1e-4
 	// twice bounds errors by those of the reference, as it is or with moved sums.

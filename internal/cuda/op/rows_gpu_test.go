@@ -24,7 +24,7 @@ func TestGPUPickedRows(t *testing.T) {
 		onRef, onGPU := b.prepared(table, kernel.LookedUp)
 		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}),
 			b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
-		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, 1./256)
+		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, toBF16)
 	}
 	x, out := b.random(9, 40), b.random(1, 40)
 	for _, row := range []int32{-1, 9} {
@@ -62,7 +62,7 @@ func TestGPURotateAndGate(t *testing.T) {
 				onRef, onGPU := args, args
 				onRef.X, onRef.Angles, onGPU.X, onGPU.Angles = x.ref, a.ref, x.gpu, a.gpu
 				b.must(b.ref.Rotate(onRef), b.gpu.Rotate(onGPU))
-				b.near(fmt.Sprintf("rotate %d heads %v inverse %v", heads, pairing, inverse), x, 1./256)
+				b.near(fmt.Sprintf("rotate %d heads %v inverse %v", heads, pairing, inverse), x, toBF16)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func TestGPURotateAndGate(t *testing.T) {
 			g, u, out := b.random(3, cols), b.random(3, cols), b.random(3, cols)
 			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}),
 				b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
-			b.near(fmt.Sprintf("gate %d columns limit %v", cols, limit), out, 1./256)
+			b.near(fmt.Sprintf("gate %d columns limit %v", cols, limit), out, toBF16)
 			f, w, wide := b.normal(3, cols), b.normal(3, cols), b.normal(3, cols)
 			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}),
 				b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
