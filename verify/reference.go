@@ -252,9 +252,9 @@ const (
 	// within is the largest share of a scale that results may differ by. bf16 rounds by at most half of 2^-7 of the
 	// largest value, so one flipped rounding is below it.
 	within = 0.01
-	// ofHead is the largest share of the size of a head of a row of attention that it may differ by. bf16 rounds results
-	// and probabilities; 0.0049 is the most that was measured on an H200, over up to 1,000 random keys. A head that is
-	// scaled by 1.01 differs by 0.01.
+	// ofHead is the largest share of the size of a head of a row of attention that it may differ by. bf16 rounds
+	// results and probabilities; 0.0049 is the most that was measured on an H200, over up to 1,000 random keys. A head
+	// that is scaled by 1.01 differs by 0.01.
 	ofHead = 0.008
 	// exactRow is the same of any row of activations of float32: the order of sums changes 2e-6.
 	exactRow = 1e-4

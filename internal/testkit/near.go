@@ -8,7 +8,8 @@ import (
 // Near compares the rows of two results, of which each has so many values: a value may differ by the share tol of
 // itself or of the root mean square of its row, whichever is larger, and all values of a row together by less than half
 // of that, in the root mean square. Nothing is compared with 1: rows of attention over a thousand keys are some
-// hundredths large. Infinities are equal to themselves. It returns the largest differences as shares of what is allowed.
+// hundredths large. Infinities are equal to themselves. It returns the largest differences as shares of what is
+// allowed.
 func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
 	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
 		return 0, 0, fmt.Errorf("%d values beside %d, in rows of %d", len(got), len(want), row)

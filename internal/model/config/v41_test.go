@@ -31,7 +31,8 @@ func TestV41FieldsAreChecked(t *testing.T) {
 		{`"index_source_layer_ids": [1, 3, 4]`, `"index_source_layer_ids": []`, "index_source_layer_ids"},
 	} {
 		text := strings.Replace(testmodel.V41Config, c.was, c.is, 1)
-		if _, err := config.Describe("config.json", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		_, err := config.Describe("config.json", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.is, err, c.want)
 		}
 	}

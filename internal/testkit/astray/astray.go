@@ -40,8 +40,8 @@ func All(v4 bool) []Fault {
 type Device struct {
 	kernel.Device
 	Fault Fault
-	// Only, where set, says which operations the fault may change: a judge that compares two of them finds no fault that
-	// both have.
+	// Only, where set, says which operations the fault may change: a judge that compares two of them finds no fault
+	// that both have.
 	Only func(kernel.Op) bool
 	// Hits counts the operations that the fault changed: a fault that changes none proves nothing.
 	Hits int
