@@ -52,7 +52,7 @@ func TestGPUSparseAttend(t *testing.T) {
 				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU,
 					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05, SplitKeys: x.split}))
 			what := fmt.Sprintf("%v, %d heads, cut after %d keys", kind, heads, x.split)
-			b.nearHeads(what, out, heads, 1./64)
+			b.nearByHead(what, out, heads, 1./64)
 			// the first and the last row have no key
 			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} }
 			b.near(what+" lse", finite(lse), 1e-3)
@@ -102,7 +102,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
 				Extra:  kernel.Stream{Pool: extraGPU, Indices: extra.gpu, Lens: extraLens.gpu}, Sinks: sinks.gpu,
 				Heads: heads, Scale: 0.05}))
-		b.nearHeads(fmt.Sprintf("two streams, pages of %d", tokens), out, heads, 1./64)
+		b.nearByHead(fmt.Sprintf("two streams, pages of %d", tokens), out, heads, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
 	}
 	// A row is cut by the longest list of any call, and not by how wide the lists of its own call are.
@@ -127,7 +127,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
 				Extra:  kernel.Stream{Pool: extraGPU, Indices: indices.gpu, Lens: extraLens.gpu}, Sinks: sink.gpu,
 				Heads: heads, Scale: 0.05, MostExtra: 8192}))
-		b.nearHeads("a short list among long ones", out, heads, 1./64)
+		b.nearByHead("a short list among long ones", out, heads, 1./64)
 		bits = append(bits, b.bytes(b.gpu, out.gpu))
 	}
 	if !bytes.Equal(bits[0], bits[1]) {
@@ -140,7 +140,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
 		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu,
 			Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
-	b.nearHeads("gathered rows", out, heads, 1./64)
+	b.nearByHead("gathered rows", out, heads, 1./64)
 }
 
 // Twenty thousand rows, more than one launch takes, have the bits of two calls of ten thousand.

@@ -27,7 +27,7 @@ func TestGPUDenseAttend(t *testing.T) {
 			b.gpu.DenseAttend(kernel.DenseArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Rope: rope.gpu, Start: start.gpu,
 				Lens: count.gpu, Dims: d, Scale: 0.1}))
 		what := fmt.Sprintf("%+v", d)
-		b.nearHeads(what, out, d.Heads, 1./64)
+		b.nearByHead(what, out, d.Heads, 1./64)
 		all := b.bytes(b.gpu, out.gpu)
 		for r := range rows {
 			one := b.random(1, d.Heads*d.V)

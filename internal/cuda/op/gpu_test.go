@@ -130,11 +130,11 @@ const toBF16 = 1. / 128
 // near compares float tensors row by row (testkit.Near).
 func (b *bench) near(what string, x both, tol float64) {
 	b.Helper()
-	b.nearHeads(what, x, 1, tol)
+	b.nearByHead(what, x, 1, tol)
 }
 
-// nearHeads compares rows of attention, each head of a row for itself.
-func (b *bench) nearHeads(what string, x both, heads int, tol float64) {
+// nearByHead compares rows of attention, each head of a row for itself.
+func (b *bench) nearByHead(what string, x both, heads int, tol float64) {
 	b.Helper()
 	want, got := b.bytes(b.ref, x.ref), b.bytes(b.gpu, x.gpu)
 	w, g := make([]float64, len(want)/4), make([]float64, len(want)/4)
