@@ -100,7 +100,7 @@ type ExpertShape struct {
 
 // The limits of the expert kernels.
 const (
-	MaxExperts = 256
+	MaxExperts = 512
 	// MaxExpertPairs is how many pairs of a row and a choice one call takes: 16384 rows of 8.
 	MaxExpertPairs = 1 << 17
 

@@ -240,6 +240,101 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
+// More experts than a byte counts, up to the limit, and 16 choices of a row.
+func TestGPUManyExpertsEqualTheHost(t *testing.T) {
+	g := onGPU(t)
+	for _, shape := range []ExpertShape{{Experts: 257, Hidden: 48, Inner: 16}, {Experts: 384, Hidden: 144, Inner: 160},
+		{Experts: MaxExperts, Hidden: 32, Inner: 48}} {
+		for _, shape := range expertKinds(shape) {
+			r := newExperts(g, shape)
+			h := int(shape.Hidden)
+			for _, rows := range []int{1, 2, 5, 64, 65, 330} {
+				top := 16
+				if rows == 5 {
+					top = 6
+				}
+				b := r.batch(rows, top)
+				b.ids[0], b.ids[len(b.ids)-1] = shape.Experts-1, 0
+				if rows == 330 { // an expert of many rows among experts of few, the last one
+					for i := 0; i < 200*top; i += top {
+						b.ids[i] = shape.Experts - 1
+					}
+				}
+				name := fmt.Sprintf("%+v rows %d top %d", shape, rows, top)
+				out, a := r.run(b, 0, num.ScalePow2)
+				order := r.download(a.Order, int64(4*len(b.ids)))
+				for i, p := range expect.SortPairs(b.ids, shape.Experts) {
+					if got := int32(binary.LittleEndian.Uint32(order[4*i:])); got != p {
+						t.Fatalf("%s: place %d holds pair %d, want %d", name, i, got, p)
+					}
+				}
+				for row := 0; row < rows; row += 1 + rows/5 {
+					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h],
+						r.want(b, row, 0, num.ScalePow2))
+					alone, _ := r.run(b.rows(row, row+1, h), 0, num.ScalePow2)
+					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
+						t.Fatalf("%s: row %d has other bits alone", name, row)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The choice of experts in the launch that sorts gives the choices, the order and the codes of two launches.
+func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
+	g := onGPU(t)
+	rng := rand.New(rand.NewPCG(4, 3))
+	for _, experts := range []int32{16, 256, 384, MaxExperts} {
+		shape := ExpertShape{Experts: experts, Hidden: 272, Inner: 16}
+		for _, rows := range []int32{1, 2, 3, 17, 64, 100, 515} {
+			top := min(6+rows%11, 16)
+			logits, bias := make([]float32, rows*experts), make([]float32, experts)
+			for i := range logits {
+				logits[i] = float32(rng.NormFloat64())
+			}
+			for i := range bias {
+				bias[i] = float32(rng.NormFloat64()) / 8
+			}
+			x := upload(g, randomBF16(rng, int(rows*shape.Hidden)))
+			var got [2][]byte
+			for i := range got {
+				ids, weights := g.poisoned(4*int64(rows*top)), g.poisoned(4*int64(rows*top))
+				scratch, faults := g.poisoned(shape.ScratchBytes(rows, top)), g.faultWord()
+				e := Experts{Shape: shape, Packed: PackedExperts{x, x, x, x}, X: x, Out: x, IDs: ids, Weights: weights,
+					Faults: faults, Scratch: scratch, XStride: int64(shape.Hidden), OutStride: int64(shape.Hidden),
+					IDStride: int64(top), WeightStride: int64(top), Rows: rows, Top: top}
+				a, err := e.Encode()
+				check(t, err)
+				route := RouteArgs{Logits: upload(g, logits), Bias: upload(g, bias), IDs: ids, Weights: weights,
+					Faults: faults, LogitStride: int64(experts), IDStride: int64(top), WeightStride: int64(top),
+					Rows: rows, Experts: experts, Top: top, Groups: 1, KeepGroups: 1, Normalize: 1, Scale: 1.5, Root: 1}
+				if i == 0 {
+					check(t, g.k.RouteExperts(g.s, &route))
+					check(t, g.k.PrepareExperts(g.s, shape, &a))
+				} else {
+					check(t, g.k.RouteAndPrepare(g.s, shape, &RouteExpertsArgs{Route: route, Experts: a,
+						Arrived: upload(g, []uint32{0, 0})}))
+				}
+				listed := binary.LittleEndian.Uint32(g.download(a.Totals, 16))
+				for _, m := range []struct {
+					at    Ptr
+					bytes int64
+				}{{ids, 4 * int64(rows*top)}, {weights, 4 * int64(rows*top)}, {a.Order, 4 * int64(rows*top)},
+					{a.Codes, int64(rows * shape.Hidden)}, {a.Totals, 12}, {a.List, 16 * int64(listed)}} {
+					got[i] = append(got[i], g.download(m.at, m.bytes)...)
+				}
+				if f := g.faults(faults); f != 0 {
+					t.Errorf("fault %d", f)
+				}
+			}
+			if !bytes.Equal(got[0], got[1]) {
+				t.Errorf("%d experts, %d rows of %d: one launch gives other bytes than two", experts, rows, top)
+			}
+		}
+	}
+}
+
 // The real width, few rows on the host: one row alone, and among 300 that share its experts.
 func TestGPUExpertsOfRealWidth(t *testing.T) {
 	g := onGPU(t)

@@ -180,7 +180,7 @@ func TestExpertArgumentsAreChecked(t *testing.T) {
 		t.Errorf("64 rows in groups of %d, %v; want 64", b.GroupRows, err)
 	}
 	for says, change := range map[string]func(*Experts){
-		"1 to 256":           func(x *Experts) { x.Shape.Experts = 257 },
+		"1 to 512":           func(x *Experts) { x.Shape.Experts = 513 },
 		"x at":               func(x *Experts) { x.X = 8 },
 		"x stride 33":        func(x *Experts) { x.XStride = 33 },
 		"id stride 7":        func(x *Experts) { x.IDStride = 7 },

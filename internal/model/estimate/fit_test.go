@@ -190,8 +190,8 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	for _, preset := range []string{"deepseek-v3.2", "glm-5", "deepseek-v4-flash", "deepseek-v4-pro"} {
 		machines := []string{"h200,1500G", "8xh200,128G"}
-		if preset == "deepseek-v4-pro" { // 384 experts are too many for one GPU, 1.6 trillion parameters for 128 GiB
-			machines = []string{"8xh200,1T"}
+		if preset == "deepseek-v4-pro" { // 1.6 trillion parameters are too many for 128 GiB
+			machines = []string{"h200,1500G", "8xh200,1T"}
 		}
 		for _, hw := range machines {
 			f := fit(t, preset, hw)
@@ -210,8 +210,10 @@ func TestWhatIsMissing(t *testing.T) {
 
 // A model whose layers a GPU refuses to load is not promised.
 func TestExpertsBeyondAGPUAreRefused(t *testing.T) {
-	_, err := question(t, "deepseek-v4-pro", "h200,1500G").Fit()
-	if err == nil || !strings.Contains(err.Error(), "384 experts") || !strings.Contains(err.Error(), "--tp") {
+	q := question(t, "deepseek-v4-pro", "h200,1500G")
+	q.Model.(*config.V4).FFN.Experts = 520
+	_, err := q.Fit()
+	if err == nil || !strings.Contains(err.Error(), "520 experts") || !strings.Contains(err.Error(), "--tp") {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,7 +26,7 @@ constexpr int kTileBytes = kTileRows * kBlockBytes;
 constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kMathThreads = 128 * kGroups;
 constexpr int kThreads = kMathThreads + 128;  // and one that copies
-constexpr int kMaxExperts = 256;
+constexpr int kMaxExperts = 512;
 // Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
 constexpr int kPitch = 144;
 
@@ -111,7 +111,8 @@ struct Storage {
     u8 weights[S::Stages][kTileBytes];
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
-    ListedView list[kMaxExperts];
+    // An expert that has rows (Listed), and one behind the last, whose rows begin where the last one's end.
+    uint2 list[kMaxExperts + 2];
     // Scales of tokens (scale_at), then two of the halves of the weights.
     float scales[S::Stages][4 * S::ScalePitch + 4];
     float largest[4 * kGroups][64];   // up to 64 tokens, gate and up: of a warp's 16 columns
@@ -134,6 +135,11 @@ __device__ __forceinline__ Storage<S>& storage() {
     extern __shared__ u8 dynamic_shared[];
     const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+}
+
+// A ListedView in eight bytes: its count is the next one's first less its own, groups are at most 512 + 131072 / 64.
+__device__ __forceinline__ uint2 pack_listed(i32 expert, i32 first, i32 before) {
+    return make_uint2(static_cast<u32>(expert) | static_cast<u32>(before) << 16, static_cast<u32>(first));
 }
 
 // One item: a tile of an expert's weights by a group of its tokens.
@@ -166,12 +172,13 @@ struct Walk {
     __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
         constexpr i32 group_rows = S::MaxTokens;
         for (; at < shared.listed; ++at) {
-            const ListedView e = shared.list[at];
-            const i32 groups = (e.count + group_rows - 1) / group_rows;
-            const i32 local = item - e.before * tiles;
+            const uint2 e = shared.list[at];
+            const i32 first = static_cast<i32>(e.y), count = static_cast<i32>(shared.list[at + 1].y) - first;
+            const i32 groups = (count + group_rows - 1) / group_rows;
+            const i32 local = item - static_cast<i32>(e.x >> 16) * tiles;
             if (local < groups * tiles) {
                 const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
-                out = Item{e.expert, tile, e.first + skip, min(group_rows, e.count - skip)};
+                out = Item{static_cast<i32>(e.x & 0xFFFF), tile, first + skip, min(group_rows, count - skip)};
                 item += gridDim.x;
                 return true;
             }

@@ -19,7 +19,7 @@ namespace sparrow_experts {
 
 constexpr int kPrepareThreads = 512;
 constexpr int kPrepareWarps = kPrepareThreads / 32;
-constexpr int kSortedExperts = 256;
+constexpr int kSortedExperts = kPrepareThreads;  // a thread for each
 constexpr int kBlockTiles = kPrepareThreads / 16;
 
 __device__ __forceinline__ i32 pair_expert(const ExpertsArgs& args, i32 pair, i32 pairs) {
@@ -80,14 +80,19 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     }
 }
 
-__device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
+// A word for each expert of each warp: biased scores of the row it chooses for, then places of pairs.
+struct WarpWords {
+    u32 of[kPrepareWarps][kSortedExperts];
+};
+
+__device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& words) {
     if (args.rows * args.top <= 32) {
         if (threadIdx.x < 32) {
             sort_few(args, args.rows * args.top);
         }
         return;
     }
-    __shared__ u32 places[kPrepareWarps][kSortedExperts];
+    auto& places = words.of;
     __shared__ u32 scratch[kPrepareWarps];
     const i32 pairs = args.rows * args.top;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -185,17 +190,18 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
 }
 
 __device__ __forceinline__ void prepare(const ExpertsArgs& args) {
+    __shared__ WarpWords words;
     ptx::wait_for_previous_kernel();
     ptx::release_next_kernel();
     if (blockIdx.x == 0) {
-        sort_pairs(args);
+        sort_pairs(args, words);
     } else {
         quantise_rows(args, blockIdx.x - 1);
     }
 }
 
 __device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) {
-    __shared__ float biased[kPrepareWarps][kSortedExperts];
+    __shared__ WarpWords words;
     __shared__ u32 last;
     ptx::wait_for_previous_kernel();
     ptx::release_next_kernel();
@@ -206,7 +212,7 @@ __device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) 
     }
     const i64 row = static_cast<i64>(block) * kPrepareWarps + warp;
     if (row < args.route.rows) {
-        route_row(args.route, row, biased[warp]);
+        route_row(args.route, row, reinterpret_cast<f32*>(words.of[warp]));
     }
     __threadfence();
     __syncthreads();
@@ -219,7 +225,7 @@ __device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) 
     }
     __syncthreads();
     if (last) {
-        sort_pairs(args.experts);
+        sort_pairs(args.experts, words);
     }
 }
 

@@ -274,9 +274,10 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     const i32 listed = *const_cast<const volatile i32*>(args.totals);
     for (i32 i = threadIdx.x; i < listed; i += S::Threads) {
         const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
-        shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
+        shared.list[i] = pack_listed(from[0], from[1], from[3]);
     }
     if (threadIdx.x == 0) {
+        shared.list[listed] = pack_listed(0, const_cast<const volatile i32*>(args.totals)[2], 0);
         shared.listed = listed;
     }
     if constexpr (S::Folds) {
