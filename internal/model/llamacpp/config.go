@@ -47,10 +47,10 @@ func CheckArchitecture(arch string) error {
 	if architectures[arch] != "" {
 		return nil
 	}
-	if arch == "dflash" || arch == "deepseek4-dspark" { // llama.cpp's spelling, and that of another port
-		return fmt.Errorf("%w: general.architecture is %q, the DSpark draft head of DeepSeek-V4 in a file beside the "+
-			"model, which is not read: the model's own file runs without drafts, the release's safetensors run with "+
-			"them", ErrUnsupported, arch)
+	if isHead(arch) {
+		return fmt.Errorf("%w: general.architecture is %q, a draft head without its model: put it beside the GGUF "+
+			"file of DeepSeek-V4, with dspark or dflash in its name, and open that one; heads of %s are read",
+			ErrUnsupported, arch, dialects())
 	}
 	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5 and "+
 		"DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash", ErrUnsupported, arch,
@@ -124,7 +124,8 @@ func (r *reader) floatOr(name string, absent float64) float64 {
 }
 
 // readConfig is config.json of the model, and the sizes that its tensors have.
-func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
+// side is a draft head beside it, or nil.
+func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape, error) {
 	arch, ok := meta.Text("general.architecture")
 	if err := CheckArchitecture(arch); !ok || err != nil {
 		return nil, nil, fmt.Errorf("gguf: %s: %w", path, err)
@@ -150,6 +151,9 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 	if family == string(config.DeepseekV4) {
 		s.names = v4Names
 		r.v4Config(c, s)
+		if side != nil {
+			side.describe(r, c)
+		}
 	} else {
 		s.names = dsaNames
 		r.dsaConfig(c, s)

@@ -2,7 +2,9 @@ package llamacpp
 
 import (
 	"errors"
+	"slices"
 
+	"sparrow/internal/model/config"
 	"sparrow/weight"
 	"sparrow/weight/gguf"
 )
@@ -15,7 +17,7 @@ type Folder struct {
 	Weights         *weight.Checkpoint
 }
 
-// Open maps a file, or all splits of one.
+// Open maps a file, or all splits of one, and beside a file of DeepSeek-V4 its DSpark head (sidecar.go).
 func Open(path string) (_ *Folder, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -26,9 +28,24 @@ func Open(path string) (_ *Folder, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	var side *sidecar
+	if arch, _ := f.Metadata.Text("general.architecture"); architectures[arch] == string(config.DeepseekV4) {
+		if side, err = besideModel(path); err != nil {
+			return nil, err
+		}
+	}
+	release := f.Close
+	if side != nil {
+		release = func() error { return errors.Join(f.Close(), side.file.Close()) }
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, side.file.Close())
+			}
+		}()
+	}
 	out := &Folder{}
 	var s *shape
-	if out.Config, s, err = readConfig(path, f.Metadata); err != nil {
+	if out.Config, s, err = readConfig(path, f.Metadata, side); err != nil {
 		return nil, err
 	}
 	if out.Tokenizer, out.TokenizerConfig, err = readTokenizer(path, f.Metadata); err != nil {
@@ -38,10 +55,18 @@ func Open(path string) (_ *Folder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	files := make([]weight.FileInfo, len(f.Parts))
-	for i, p := range f.Parts {
+	parts := f.Parts
+	if side != nil {
+		head, err := side.tensors(s)
+		if err != nil {
+			return nil, err
+		}
+		tensors, parts = append(tensors, head...), slices.Concat(parts, side.file.Parts)
+	}
+	files := make([]weight.FileInfo, len(parts))
+	for i, p := range parts {
 		files[i] = weight.FileInfo{Path: p.Path, Bytes: p.Bytes, Tensors: p.Tensors}
 	}
-	out.Weights, err = weight.FromTensors(files, tensors, f.Close)
+	out.Weights, err = weight.FromTensors(files, tensors, release)
 	return out, err
 }

@@ -1,0 +1,234 @@
+package llamacpp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sparrow/weight"
+	"sparrow/weight/gguf"
+)
+
+// A DSpark draft head of DeepSeek-V4 comes in a GGUF file of its own, beside the model's (dspark spec, 10). Two
+// dialects are read: llama.cpp's (dflash) and that of ds4 (deepseek4-dspark). The metadata of a head describes itself
+// alone, so that its tensors follow the sizes of the model; what does not fit is refused when the model is loaded.
+
+// sidecar is a draft head beside a model.
+type sidecar struct {
+	file   *gguf.File
+	path   string
+	names  *headNames
+	stages int
+	rank   int
+}
+
+// headNames are the keys and tensors of a dialect.
+type headNames struct {
+	block, taps, noise string
+	tapsFrom           int64             // what the file counts layers from
+	stage              string            // of the tensors of a stage
+	first, last        map[string]string // names of tensors, to those behind mtp.0. and behind that of the last stage
+}
+
+// lastStage are the parts that only the last stage has, by the words of a dialect.
+func lastStage(norm, hc, markov, confidence string) map[string]string {
+	out := map[string]string{norm: "norm.weight", confidence: "confidence_head.proj.weight"}
+	for _, part := range []string{"fn", "base", "scale"} {
+		out[hc+part] = "hc_head_" + part
+	}
+	for _, part := range []string{"1", "2"} {
+		out[markov+part] = "markov_head.markov_w" + part + ".weight"
+	}
+	return out
+}
+
+// heads are the dialects by architecture. A stage of %d is one number; names end in .weight or do not.
+var heads = map[string]*headNames{
+	"dflash": {block: "dflash.block_size", taps: "dflash.target_layers", tapsFrom: 1,
+		noise: "tokenizer.ggml.mask_token_id", stage: "blk.%d.",
+		first: map[string]string{"fc": "main_proj.weight", "enc.output_norm": "main_norm.weight"},
+		last:  lastStage("output_norm", "output_hc_", "markov_w", "conf_proj")},
+	"deepseek4-dspark": {block: "dspark.block_size", taps: "dspark.target_layer_ids", noise: "dspark.noise_token_id",
+		stage: "mtp.%d.",
+		first: map[string]string{"mtp.0.main_proj": "main_proj.weight", "mtp.0.main_norm": "main_norm.weight"},
+		last: lastStage("mtp.%d.norm", "mtp.%d.hc_head_", "mtp.%d.markov_head.markov_w",
+			"mtp.%d.confidence_head.proj")},
+}
+
+// isHead reports whether an architecture is that of a draft head in a file of its own.
+func isHead(arch string) bool { return heads[arch] != nil }
+
+// besideModel finds the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its name
+// and is of one of the dialects. nil: there is none.
+func besideModel(path string) (_ *sidecar, err error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %w", err)
+	}
+	var found *sidecar
+	defer func() {
+		if err != nil && found != nil {
+			err = errors.Join(err, found.file.Close())
+		}
+	}()
+	for _, e := range entries {
+		name := strings.ToLower(e.Name())
+		if !strings.HasSuffix(name, gguf.Extension) || e.Name() == filepath.Base(path) ||
+			!strings.Contains(name, "dspark") && !strings.Contains(name, "dflash") {
+			continue
+		}
+		s, err := openHead(filepath.Join(filepath.Dir(path), e.Name()))
+		switch {
+		case err != nil:
+			return nil, err
+		case s != nil && found != nil:
+			return nil, errors.Join(fmt.Errorf("gguf: %s: %w: %s and %s are draft heads beside it; keep one",
+				path, ErrUnsupported, filepath.Base(found.path), filepath.Base(s.path)), s.file.Close())
+		case s != nil:
+			found = s
+		}
+	}
+	return found, nil
+}
+
+// openHead opens a draft head; nil for a file that is something else.
+func openHead(path string) (*sidecar, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("a draft head beside the model: %w; move it away to run without drafts", err)
+	}
+	arch, _ := f.Metadata.Text("general.architecture")
+	s := &sidecar{file: f, path: path, names: heads[arch]}
+	if s.names == nil {
+		return nil, f.Close()
+	}
+	for i := range f.Tensors {
+		name := f.Tensors[i].Name
+		var stage int
+		var rest string
+		if n, _ := fmt.Sscanf(name, s.names.stage+"%s", &stage, &rest); n == 2 && stage >= 0 {
+			s.stages = max(s.stages, stage+1)
+		}
+		if strings.HasSuffix(strings.TrimSuffix(name, ".weight"), "markov_w1") && len(f.Tensors[i].Shape) == 2 {
+			s.rank = f.Tensors[i].Shape[1]
+		}
+	}
+	if s.rank == 0 || s.stages == 0 { // llama.cpp's architecture has other drafters, too
+		err := fmt.Errorf("gguf: %s: %w: a draft head without the tensors of a Markov head (markov_w1) or of stages, "+
+			"supported are DSpark heads: move it away to run without drafts", path, ErrUnsupported)
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+// describe adds the head to config.json of the model.
+func (s *sidecar) describe(r *reader, c map[string]any) {
+	meta := s.file.Metadata
+	problem := func(key, want string) {
+		r.problems = append(r.problems, fmt.Sprintf("the draft head %s: %s is %s, want %s", s.path, key,
+			meta.Describe(key), want))
+	}
+	for field, key := range map[string]string{"dspark_block_size": s.names.block,
+		"dspark_noise_token_id": s.names.noise} {
+		n, ok := meta.Int(key)
+		if !ok {
+			problem(key, "a number")
+		}
+		c[field] = n
+	}
+	taps, ok := meta.Ints(s.names.taps)
+	if !ok {
+		problem(s.names.taps, "numbers of layers")
+	}
+	taps = slices.Clone(taps)
+	for i := range taps {
+		taps[i] -= s.names.tapsFrom
+	}
+	c["dspark_target_layer_ids"], c["dspark_markov_rank"], c["num_nextn_predict_layers"] = taps, s.rank, 1
+	if ratios, ok := c["compress_ratios"].([]int64); ok {
+		c["compress_ratios"] = slices.Concat(ratios, make([]int64, s.stages))
+	}
+}
+
+// tensors are those of the head under their official names.
+func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
+	stages := *of
+	var out []weight.Tensor
+	var problems []string
+	known := map[string]string{}
+	for name, to := range s.names.first {
+		known[name] = "mtp.0." + to
+	}
+	for name, to := range s.names.last {
+		if strings.Contains(name, "%d") {
+			name = fmt.Sprintf(name, s.stages-1)
+		}
+		known[name] = fmt.Sprintf("mtp.%d.%s", s.stages-1, to)
+	}
+	width := 0
+	for i := range s.file.Tensors {
+		t := &s.file.Tensors[i]
+		list, err := s.translate(t, &stages, known)
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		for j := range list {
+			if strings.HasSuffix(list[j].Name, "main_norm.weight") {
+				width = list[j].Shape[0]
+			}
+		}
+		out = append(out, list...)
+	}
+	if len(problems) > 0 {
+		slices.Sort(problems)
+		return nil, fmt.Errorf("gguf: %s: %w:\n  %s\nmove it away to run without drafts", s.path, ErrUnsupported,
+			strings.Join(problems, "\n  "))
+	}
+	return s.confident(out, width), nil
+}
+
+// confident adds a confidence head that says nothing where the file has dropped it: drafts are then cut by how many
+// were right.
+func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
+	name := fmt.Sprintf("mtp.%d.confidence_head.proj.weight", s.stages-1)
+	for i := range list {
+		if t := &list[i]; t.Name == name {
+			if len(t.Shape) == 1 {
+				t.Shape = []int{1, t.Shape[0]}
+			}
+			return list
+		}
+	}
+	n := width + s.rank
+	return append(list, weight.Tensor{Name: name, DType: weight.BF16, Shape: []int{1, n}, Data: make([]byte, 2*n)})
+}
+
+// translate is what a tensor of the file is in a checkpoint. Embedding and head are the model's.
+func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) ([]weight.Tensor, error) {
+	plain := strings.TrimSuffix(t.Name, ".weight")
+	if name, ok := known[plain]; ok {
+		return one(t, name)
+	}
+	if plain == "token_embd" || plain == "output" {
+		return nil, nil
+	}
+	var stage int
+	var rest string
+	if n, err := fmt.Sscanf(t.Name, s.names.stage+"%s", &stage, &rest); n == 2 && err == nil && stage >= 0 {
+		prefix := fmt.Sprintf("mtp.%d.", stage)
+		if name, ok := v4Names.inLayer[rest]; ok {
+			return one(t, prefix+name)
+		}
+		if name, ok := v4Names.fused[rest]; ok {
+			return of.experts3D(t, prefix, name)
+		}
+	}
+	return nil, fmt.Errorf("tensor %s is not known", t.Name)
+}
+
+// dialects names the architectures of draft heads.
+func dialects() string { return strings.Join(slices.Sorted(maps.Keys(heads)), " and ") }
