@@ -63,7 +63,7 @@ func (s *dsaStep) layer(l int) {
 // Attention of rows that see every key, on an H200 over 656-byte rows: operations a microsecond where there is work
 // for all multiprocessors, and microseconds of a launch with its combination and of a block of 64 keys where there is
 // less.
-const latentOps, latentLaunch, latentBlock = 430e6, 8.0, 1.3
+const latentOps, latentLaunch, latentBlock = 440e6, 12.0, 1.5
 
 // whole adds attention of a model without an indexer.
 func (s *dsaStep) whole(units float64) {
