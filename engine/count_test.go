@@ -154,3 +154,25 @@ func TestSharesOfExperts(t *testing.T) {
 		t.Errorf("%+v of %v choices: %v, %v, %v", n, all.Total(), all.MeanTop(0.1), all.MeanTop(0.25), all.MeanTop(0.5))
 	}
 }
+
+// Tokens of a prompt are scored once, also where the sequence is preempted after that and its prompt is computed again.
+func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
+	for _, reuse := range []bool{true, false} {
+		e, run := prepared(t, testmodel.V32(t), Config{CacheTokens: 64 * 6, NoReuse: !reuse}, checked(t))
+		var jobs []*Job
+		for i := range 8 {
+			jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 60), Sampling: greedy(), MaxTokens: 100,
+				IgnoreEOS: true, Score: &Score{}}))
+		}
+		run()
+		for i, j := range jobs {
+			if got := scoresOf(t, j)[0]; len(got) != 60 {
+				t.Errorf("reuse %v: request %d has %d scores of 60 tokens", reuse, i, len(got))
+			}
+		}
+		e.Close(t.Context())
+		if st := e.Stats(); st.ScoredTokens != 8*60 || st.Preempted == 0 {
+			t.Errorf("reuse %v: %d tokens scored, %d sequences preempted", reuse, st.ScoredTokens, st.Preempted)
+		}
+	}
+}
