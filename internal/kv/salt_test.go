@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"sparrow/internal/kv/prefix"
@@ -24,5 +25,25 @@ func TestSaltsAreBoundedInBytes(t *testing.T) {
 		if grown > maxSaltBytes*5/4 {
 			t.Errorf("salts of %d bytes take %d bytes of the heap, at most %d are meant", length, grown, maxSaltBytes)
 		}
+	}
+}
+
+// salted writes down the salts of stored pages.
+type salted []string
+
+func (l *salted) Stored(s prefix.Stored) { *l = append(*l, string(s.Salt)) }
+func (l *salted) Removed(prefix.Hash)    {}
+func (l *salted) Cleared()               {}
+
+// Who listens is told whose salt a page was stored with, sequence by sequence.
+func TestEventsHaveTheSaltOfTheirSequence(t *testing.T) {
+	var got salted
+	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true, Listener: &got})
+	for _, salt := range []string{"a", "", "b"} {
+		s, _ := fill(t, p, tokens(0, 8), OpenOptions{Salt: []byte(salt)})
+		ok(t, s.Close())
+	}
+	if want := []string{"a", "a", "", "", "b", "b"}; !slices.Equal(got, want) {
+		t.Errorf("pages were stored with the salts %q, want %q", got, want)
 	}
 }
