@@ -2,13 +2,17 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/plan"
 )
 
@@ -174,5 +178,48 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 		if st := e.Stats(); st.ScoredTokens != 8*60 || st.Preempted == 0 {
 			t.Errorf("reuse %v: %d tokens scored, %d sequences preempted", reuse, st.ScoredTokens, st.Preempted)
 		}
+	}
+}
+
+// noting is a clock that says when the loop waits.
+type noting struct {
+	machine
+	waits chan struct{}
+}
+
+func (c noting) Wait(wake <-chan struct{}, limit time.Duration) bool {
+	if limit == 0 { // the loop; others wait for some time
+		select {
+		case c.waits <- struct{}{}:
+		default:
+		}
+	}
+	return c.machine.Wait(wake, limit)
+}
+
+// An engine without work waits for some: it does not turn in circles.
+func TestAnIdleEngineWaits(t *testing.T) {
+	c := noting{waits: make(chan struct{}, 1)}
+	e := start(t, testmodel.V32(t), Config{Clock: c})
+	for range 2 {
+		await.Value(t, "an engine that waits", c.waits)
+		generate(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	}
+}
+
+// lostDrafts fails every draft pass as a device that is lost does.
+type lostDrafts struct{ runner }
+
+func (lostDrafts) Draft([]step.Draft, bool) (step.Result, error) {
+	return step.Result{}, fmt.Errorf("a draft pass: %w", kernel.ErrLost)
+}
+
+// A device that is lost in a draft pass is lost for everybody; other failures cost the drafts alone.
+func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
+	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2)},
+		func(e *Engine) { e.loop.passes.runner = lostDrafts{e.loop.passes.runner} })
+	_, last := collect(open(t, e, Request{Prompt: tokens(1, 30), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}))
+	if !errors.Is(last.Err, kernel.ErrLost) || e.Stats().Device == "" {
+		t.Errorf("the request ended with %v, the device is %q", last.Err, e.Stats().Device)
 	}
 }
