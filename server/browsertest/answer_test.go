@@ -118,9 +118,9 @@ func (w *world) longAnswer(t *testing.T) {
 	}
 }
 
-// sendReading says that a prompt is read until the client leaves.
+// sendReading says that a prompt is read, up to 3,000 of 10,000 tokens, until the client leaves.
 func sendReading(s stream, r *http.Request) {
-	for i := 0; r.Context().Err() == nil; i = min(i+1, 9) {
+	for i := 0; r.Context().Err() == nil; i = min(i+1, 2) {
 		s.send(map[string]any{"choices": []any{}, "prompt_progress": map[string]any{"total": 10000, "cache": 1000,
 			"processed": 1000 + 1000*i, "time_ms": 2000 * i}})
 		time.Sleep(50 * time.Millisecond)
@@ -134,7 +134,7 @@ func (w *world) reading(t *testing.T) {
 	p.say(sayReading)
 	p.wait(`document.querySelector(".message .reading").innerText.includes(
 		"Reading the prompt: 3,000 of 10,000 tokens, about 14 s left")`)
-	p.wait(`document.querySelector(".message progress").value === 0.7`)
+	p.wait(`document.querySelector(".message progress").value === 0.3`)
 	p.look("reading")
 	p.press("Stop")
 	w.streamLeft(t)

@@ -17,6 +17,7 @@ const builtin = {
   suggestions: [
     { question: "What is the locker number of Nora?", log: true },
     { question: "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?" },
+    { question: "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana." },
     { question: "What are you called?" },
   ],
 };

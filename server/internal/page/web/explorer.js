@@ -141,7 +141,18 @@ export class Explorer {
       "div",
       { class: "explore", hidden: true },
       el("div", { class: "controls" }, this.buildPlayer()),
-      this.summary,
+      el(
+        "div",
+        { class: "row between" },
+        this.summary,
+        el(
+          "span",
+          { class: "small muted" },
+          "Save as ",
+          button("SVG", () => this.share("svg"), { class: "plain", "aria-label": "Save a picture as SVG" }),
+          button("PNG", () => this.share("png"), { class: "plain", "aria-label": "Save a picture as PNG" }),
+        ),
+      ),
       this.picture.node,
       el(
         "div",
@@ -173,8 +184,6 @@ export class Explorer {
       button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
       field("Token", this.slider),
       this.which,
-      button("SVG", () => this.share("svg"), { class: "plain", "aria-label": "Save a picture as SVG" }),
-      button("PNG", () => this.share("png"), { class: "plain", "aria-label": "Save a picture as PNG" }),
     );
     return [
       el("section", { class: "now" }, el("h2", {}, "The answer"), this.answer.node, player),
@@ -320,7 +329,7 @@ export class Explorer {
     const name = (r) => visible(r.text(r.prompt, r.tokens.length)).trim().slice(0, 40) || "(empty)";
     const list = this.before.map((r, i) => [String(i), name(r), same(r)]).filter(([, , fits]) => fits);
     this.rivals = [...this.before];
-    fill(this.rival, [["", list.length ? "no other answer" : "record another one"], ...list.reverse()]);
+    fill(this.rival, [["", list.length ? "no other answer" : "none recorded yet"], ...list.reverse()]);
     this.rival.disabled = !list.length;
     this.before.push(recording);
   }
