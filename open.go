@@ -123,6 +123,9 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if d, ok := dev.Machine.(interface{ Placement() string }); ok {
 		c.Log.Info("placement of large buffers", "kernels", dev.Name(), "text", d.Placement())
 	}
+	if d, ok := dev.Machine.(interface{ Compiled() string }); ok && d.Compiled() != "" {
+		c.Log.Info("kernels", "kernels", dev.Name(), "text", d.Compiled())
+	}
 	m, err := load(ctx, c, p, dev)
 	if err != nil {
 		return nil, c, err

@@ -63,6 +63,12 @@ func TestGoldenOutputs(t *testing.T) {
 		}
 		testGolden(t, golden, load(t, "cuda"), "bf16", "fp8-656", "fp8-576")
 	})
+	t.Run("portable", func(t *testing.T) {
+		if err := cuda.PortableAvailable(); err != nil {
+			t.Skipf("needs a GPU: %v", err)
+		}
+		testGolden(t, golden, load(t, "cuda-portable"), "bf16", "fp8-656", "fp8-576")
+	})
 	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
 		t.Run("2 ranks on a GPU/"+how.String(), func(t *testing.T) {
 			if err := cuda.Available(); err != nil {

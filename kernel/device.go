@@ -48,6 +48,7 @@ type Device interface {
 // Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
+	Portable        bool   // kernels of a GPU are those for any, which some operations lack
 	Model           string // as its maker calls it; plans do not depend on it
 	Multiprocessors int
 	MemoryBytes     int64 // of the device's own memory

@@ -73,7 +73,7 @@ var sparrowCatalogue = Catalogue{
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 		{
-			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: ours, Dense: true,
+			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: SetOf(CPU, SM90), Dense: true,
 			Reads: dsaLayouts, Heads: tileHeads, Rows: countedUnits, Segments: true,
 		},
 		{
@@ -84,14 +84,15 @@ var sparrowCatalogue = Catalogue{
 }
 
 var (
-	ours        = SetOf(CPU, SM90)
+	// sm90 has kernels of its own, the other GPUs the portable ones
+	ours        = SetOf(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121)
 	dsaLayouts  = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
 	v4Layouts   = SetOf(V4Row584, V4F32Row2048)
 	v41Layouts  = SetOf(V41Row288, V4F32Row2048)
 	nopeLayouts = SetOf(BF16Row1024, FP8Row528, F32Row2048)
 )
 
-// The kernels for sm90 stay on their multiprocessors and share rows out among
+// The kernels for GPUs stay on their multiprocessors and share rows out among
 // themselves: no schedule is planned for them and no axis of a grid counts rows.
 // What bounds a launch is an int32 that counts units of work.
 const (

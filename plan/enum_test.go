@@ -137,7 +137,7 @@ func TestPresets(t *testing.T) {
 }
 
 func TestErrorsAreWrittenAsJSON(t *testing.T) {
-	e := newSetup(t, "sm120", kv("fp8")).refused(t, E01)
+	e := newSetup(t, "gfx95", kv("fp8")).refused(t, E01)
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)

@@ -94,18 +94,21 @@ type Hardware struct {
 
 const gb = 1_000_000_000
 
+// gpuNextN are the rows of a request above 1 that the paged-score kernels of GPUs take at once.
+var gpuNextN = []int{2, 3, 4}
+
 // presets hold the figures of one widely used device per architecture.
 var presets = []Hardware{
 	{Arch: CPU, NativeNextN: []int{2, 3, 4, 5, 6, 7, 8}},
-	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130},
-	{Arch: SM86, SmemOptin: 101376, SMs: 84, MemoryBytes: 48 * gb, Toolkit: 130},
-	{Arch: SM89, SmemOptin: 101376, SMs: 142, MemoryBytes: 48 * gb, Toolkit: 130},
-	{Arch: SM90, SmemOptin: 232448, SMs: 132, MemoryBytes: 141 * gb, Toolkit: 130, NativeNextN: []int{2, 3, 4}},
-	{Arch: SM100, SmemOptin: 232448, SMs: 148, MemoryBytes: 180 * gb, Toolkit: 130},
-	{Arch: SM103, SmemOptin: 232448, SMs: 148, MemoryBytes: 268 * gb, Toolkit: 130},
-	{Arch: SM110, SmemOptin: 232448, SMs: 20, MemoryBytes: 128 * gb, Toolkit: 130},
-	{Arch: SM120, SmemOptin: 101376, SMs: 188, MemoryBytes: 96 * gb, Toolkit: 130},
-	{Arch: SM121, SmemOptin: 101376, SMs: 48, MemoryBytes: 128 * gb, Toolkit: 130},
+	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM86, SmemOptin: 101376, SMs: 84, MemoryBytes: 48 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM89, SmemOptin: 101376, SMs: 142, MemoryBytes: 48 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM90, SmemOptin: 232448, SMs: 132, MemoryBytes: 141 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM100, SmemOptin: 232448, SMs: 148, MemoryBytes: 180 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM103, SmemOptin: 232448, SMs: 148, MemoryBytes: 268 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM110, SmemOptin: 232448, SMs: 20, MemoryBytes: 128 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM120, SmemOptin: 101376, SMs: 188, MemoryBytes: 96 * gb, Toolkit: 130, NativeNextN: gpuNextN},
+	{Arch: SM121, SmemOptin: 101376, SMs: 48, MemoryBytes: 128 * gb, Toolkit: 130, NativeNextN: gpuNextN},
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
@@ -119,10 +122,15 @@ type device struct {
 
 // devices are names by which people know architectures.
 var devices = map[string]device{
-	"a100": {arch: SM80}, "a40": {arch: SM86}, "l4": {SM89, 58, 24 * gb}, "l40": {arch: SM89}, "l40s": {arch: SM89},
-	"h100": {SM90, 132, 80 * gb}, "h200": {arch: SM90}, "h20": {SM90, 78, 96 * gb}, "gh200": {SM90, 132, 96 * gb},
+	"a100": {arch: SM80}, "a100-40gb": {SM80, 108, 40 * gb}, "a800": {arch: SM80}, "a40": {arch: SM86},
+	"a6000": {arch: SM86}, "rtx3090": {SM86, 82, 24 * gb},
+	"l4": {SM89, 58, 24 * gb}, "l40": {arch: SM89}, "l40s": {arch: SM89}, "rtx4090": {SM89, 128, 24 * gb},
+	"rtx4080": {SM89, 76, 16 * gb}, "rtx5090": {SM120, 170, 32 * gb}, "rtx5080": {SM120, 84, 16 * gb},
+	"rtxpro6000": {arch: SM120},
+	"h100":       {SM90, 132, 80 * gb}, "h200": {arch: SM90}, "h20": {SM90, 78, 96 * gb}, "gh200": {SM90, 132, 96 * gb},
+	"h800": {SM90, 132, 80 * gb},
 	"b200": {arch: SM100}, "gb200": {arch: SM100}, "b300": {arch: SM103}, "gb300": {arch: SM103},
-	"thor": {arch: SM110}, "gb10": {arch: SM121}, "mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
+	"thor": {arch: SM110}, "gb10": {arch: SM121}, "dgxspark": {arch: SM121}, "mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
 }
 
 // DevicesOf lists the devices of an architecture that HardwareFor knows by name, in order.

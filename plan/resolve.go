@@ -92,10 +92,10 @@ func (c *Config) ScoredHeads() int {
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {
-	case arch == SM90:
-		sizes = []int{32, 64}
 	case arch.SM100Family():
 		sizes = []int{8, 16, 32, 64}
+	case arch.CUDA():
+		sizes = []int{32, 64}
 	default:
 		return heads
 	}

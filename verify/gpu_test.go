@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,6 +112,9 @@ func TestGPURanksOracle(t *testing.T) {
 	}
 }
 
+// portableTier verifies the portable kernels.
+var portableTier = flag.Bool("portable", false, "verify the portable kernels on a GPU")
+
 // onGPU verifies cases of a checkpoint, all of them where none are named.
 func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	onGPUFrom(t, folder(name), name, plan.Policy{KV: kv}, chunk, cases)
@@ -118,12 +122,16 @@ func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 
 // onGPUFrom does so with a checkpoint in a folder.
 func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases []string) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
+	kernels, ready := op.Name, cuda.Available
+	if *portableTier {
+		kernels, ready = op.PortableName, cuda.PortableAvailable
+	}
+	if err := ready(); err != nil {
+		t.Skipf("needs a GPU: %v", err)
 	}
 	t.Run(fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk), func(t *testing.T) {
 		t.Parallel()
-		dev, err := kernel.NewRegistry(op.Backends()).Open("cuda", kernel.Options{})
+		dev, err := kernel.NewRegistry(op.Backends()).Open(kernels, kernel.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,8 +63,8 @@ func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.
 func addKernels(f *pflag.FlagSet, kernels *string) {
 	f.StringVar(kernels, "kernels", sparrow.AutoKernels,
-		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cpu (best of this "+
-			"machine), ref, or a name from 'sparrow version'")
+		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cuda-portable (any "+
+			"NVIDIA GPU from Ampere on), cpu (best of this machine), ref, or a name from 'sparrow version'")
 }
 
 // rankFlags say which devices share a model, and how; for commands that run whole models.
@@ -105,9 +105,9 @@ func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
 	if r.ranks > 1 && len(out.GPUs) > 0 {
 		return out, fmt.Errorf("--ranks %d names CPU devices and --gpus %s GPUs; give one of them", r.ranks, r.gpus)
 	}
-	if r.ranks > 1 && kernels == "cuda" {
-		return out, fmt.Errorf("--ranks %d names CPU devices, and --kernels cuda a GPU; for %[1]d GPUs give --gpus "+
-			"%[1]d in place of --ranks", r.ranks)
+	if r.ranks > 1 && strings.HasPrefix(kernels, "cuda") {
+		return out, fmt.Errorf("--ranks %d names CPU devices, and --kernels %s a GPU; for %[1]d GPUs give --gpus "+
+			"%[1]d in place of --ranks", r.ranks, kernels)
 	}
 	out.Attention, err = division(r.attention, max(r.ranks, len(out.GPUs)), "--ranks 2 or --gpus 2")
 	return out, err

@@ -483,7 +483,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
-		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8 --catalog public"},
+		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8"},
 		{"--family deepseek_v32 --hw 2xcpu", "--hw cpu --tp 2, without --time"},
 		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "measured on an H200, not on h100"},
 		{"--family deepseek_v32 --max-running -1", "-1 running sequences (--max-running): want 0"},

@@ -48,7 +48,7 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 
 // elsewhere is the flag that plans for hardware without kernels in this build.
 func elsewhere(hw plan.Hardware) string {
-	if hw.Arch == plan.CPU || hw.Arch == plan.SM90 {
+	if hw.Arch == plan.CPU || hw.Arch.CUDA() {
 		return ""
 	}
 	return " --catalog public"

@@ -51,25 +51,29 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 		return q.open(r, q.Kernels)
 	}
 	var why []error
+	var last error // why a GPU that is there is not used
 	for _, b := range r.Backends() {
 		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
 			continue
 		}
 		err := b.Available()
-		if errors.Is(err, kernel.ErrAbsent) {
-			why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
-			continue
-		}
-		if err == nil {
+		there := err == nil
+		if there {
 			var dev kernel.Device
 			if dev, err = q.open(r, b.Name); err == nil {
 				return dev, nil
 			}
 		}
 		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
-		if q.Warn != nil && !q.Experts.Split() {
-			q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", err))
+		if !errors.Is(err, kernel.ErrAbsent) {
+			last = err
 		}
+		if there {
+			break // the best kernels of a GPU cannot run the model: others of it cannot either
+		}
+	}
+	if last != nil && q.Warn != nil && !q.Experts.Split() {
+		q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", last))
 	}
 	if q.Experts.Split() {
 		switch {
@@ -175,7 +179,7 @@ func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 // CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
 // of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
 func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
-	if hw != plan.SM90 { // a CPU loads every type that a file may hold
+	if !hw.CUDA() { // a CPU loads every type that a file may hold
 		return nil
 	}
 	dev, err := op.On(cuda.OpenDetached(cuda.H200))

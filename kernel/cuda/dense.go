@@ -145,5 +145,10 @@ func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs)
 	if err := runPersistent(k, s, planKernel, 1, 1, a); err != nil {
 		return err
 	}
+	if k.device.portable {
+		const perSM, halves = 2, 2 // blocks, and halves of a tile of rows, a unit each
+		units := min(int64(a.Rows)*int64(a.Heads)*halves, math.MaxInt32)
+		return runPersistent(k, s, portableDense[shape.kernel], int32(units), perSM, a)
+	}
 	return runPersistent(k, s, shape.kernel, a.Rows*a.Heads, 1, a)
 }

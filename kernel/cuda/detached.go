@@ -24,7 +24,9 @@ func (d *Device) Detached() (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openDetached(d.props, free), nil
+	twin := openDetached(d.props, free)
+	twin.portable = d.portable
+	return twin, nil
 }
 
 func openDetached(p Properties, free int64) *Device {
@@ -69,7 +71,8 @@ func openDetached(p Properties, free int64) *Device {
 		}
 		return 0
 	}
-	return &Device{driver: &driver{devices: 1, answer: answer}, context: 1, props: p}
+	return &Device{driver: &driver{devices: 1, answer: answer}, context: 1, props: p,
+		portable: p.runs() && !p.native()}
 }
 
 const (

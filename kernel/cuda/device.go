@@ -44,10 +44,33 @@ type Device struct {
 	handle  int
 	context uintptr
 	props   Properties
+	// portable: kernels come from PTX that runs on every device from Ampere on, not from machine code for Hopper
+	portable bool
 }
 
-// Available reports why CUDA cannot be used here, or nil when at least one device of compute capability 9.0 is present.
+// native reports whether machine code for the device is embedded.
+func (p Properties) native() bool { return p.Major == 9 && p.Minor == 0 }
+
+// runs reports whether some tier of kernels runs on the device.
+func (p Properties) runs() bool { return p.Major >= oldestMajor }
+
+// oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable tier.
+const oldestMajor = 8
+
+// Available reports why the kernels for Hopper cannot be used here, or nil when at least one device of compute
+// capability 9.0 is present.
 func Available() error {
+	return available(Properties.native, "9.0", "use a Hopper GPU (H100, H200), or the portable kernels (--kernels "+
+		"cuda-portable) on any GPU from compute capability 8.0 on")
+}
+
+// PortableAvailable reports why the portable kernels cannot be used here, or nil when at least one device of compute
+// capability 8.0 or newer is present.
+func PortableAvailable() error {
+	return available(Properties.runs, "8.0 or newer", "use a GPU from Ampere on (A100, RTX 30 and newer)")
+}
+
+func available(fits func(Properties) bool, capability, try string) error {
 	d, err := load()
 	if err != nil {
 		return err
@@ -58,14 +81,14 @@ func Available() error {
 		if err != nil {
 			return err
 		}
-		if p.Major == 9 && p.Minor == 0 {
+		if fits(p) {
 			return nil
 		}
 		seen = append(seen, p.String())
 	}
 	return &Unavailable{
-		Reason: fmt.Sprintf("no GPU of compute capability 9.0 among %v", seen),
-		Try:    "use a GPU that the kernels are built for, Hopper (H100, H200)" + orCPU,
+		Reason: fmt.Sprintf("no GPU of compute capability %s among %v", capability, seen),
+		Try:    try + orCPU,
 	}
 }
 
@@ -76,7 +99,7 @@ func Memory() (bytes int64) {
 		return 0
 	}
 	for i := range d.devices {
-		if p, _, err := d.properties(i); err == nil && p.Major == 9 && p.Minor == 0 {
+		if p, _, err := d.properties(i); err == nil && p.runs() {
 			bytes += p.MemoryBytes
 		}
 	}
@@ -92,8 +115,14 @@ func DeviceCount() (int, error) {
 	return d.devices, nil
 }
 
-// Open retains the primary context of one GPU.
-func Open(ordinal int) (*Device, error) {
+// Open retains the primary context of one GPU. On compute capability 9.0 its kernels are those for Hopper, elsewhere
+// the portable ones.
+func Open(ordinal int) (*Device, error) { return open(ordinal, false) }
+
+// OpenPortable is Open for the portable kernels, on any GPU that they run on.
+func OpenPortable(ordinal int) (*Device, error) { return open(ordinal, true) }
+
+func open(ordinal int, portable bool) (*Device, error) {
 	d, err := load()
 	if err != nil {
 		return nil, err
@@ -105,6 +134,11 @@ func Open(ordinal int) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: open device %d: %w", ordinal, err)
 	}
+	if !props.runs() {
+		return nil, fmt.Errorf("cuda: open device %d: %w", ordinal, &Unavailable{
+			Reason: fmt.Sprintf("%v; the kernels need compute capability 8.0 or newer", props),
+			Try:    "use a GPU from Ampere on (A100, RTX 30 and newer)" + orCPU})
+	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if err := d.call(f, cuDevicePrimaryCtxRetain, f.slot(0), uintptr(handle)); err != nil {
@@ -114,8 +148,12 @@ func Open(ordinal int) (*Device, error) {
 		}
 		return nil, fmt.Errorf("cuda: open device %d (%s): %w", ordinal, props.Name, err)
 	}
-	return &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props}, nil
+	return &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props,
+		portable: portable || !props.native()}, nil
 }
+
+// Portable reports whether the device's kernels are the portable ones.
+func (d *Device) Portable() bool { return d.portable }
 
 // Properties are the device's facts, read once when it was opened.
 func (d *Device) Properties() Properties { return d.props }

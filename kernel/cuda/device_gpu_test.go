@@ -95,7 +95,7 @@ func TestGPUErrorsCarryTheDriversWords(t *testing.T) {
 }
 
 func TestGPUFunctionsMatchTheManifest(t *testing.T) {
-	r := onGPU(t)
+	r := onHopper(t)
 	for _, im := range loadManifest(t).Images {
 		for _, k := range im.Kernels {
 			fn, err := r.k.Function(k.Name)
@@ -187,7 +187,7 @@ func TestGPUGraphsReplayAndRebind(t *testing.T) {
 }
 
 func TestGPULaunchAttributes(t *testing.T) {
-	r := onGPU(t)
+	r := onHopper(t)
 	args, want := copyArgs(r, 256)
 	fn, err := r.k.Function("gather_slots_bf16")
 	check(t, err)
@@ -228,7 +228,7 @@ func TestGPULaunchAttributes(t *testing.T) {
 }
 
 func TestGPUTensorMapIsEncoded(t *testing.T) {
-	r := onGPU(t)
+	r := onHopper(t)
 	m, err := r.d.EncodeTensorMap(MapSpec{Type: MapU8, Base: r.alloc(84480), Dims: []uint64{128, 64, 10},
 		Strides: []uint64{128, 8448}, Box: []uint32{128, 64, 1}, Swizzle: Swizzle128, L2: 3})
 	check(t, err)

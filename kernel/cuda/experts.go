@@ -420,8 +420,9 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 	if err != nil {
 		return err
 	}
+	args := k.grouped(*a)
 	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads},
-		Overlap: s.overlap}, a)
+		Overlap: s.overlap}, &args)
 }
 
 // RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
@@ -452,8 +453,17 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 		return err
 	}
 	a.Blocks = ceilDiv(r.Rows, prepareThreads/32)
+	a.Experts = k.grouped(a.Experts)
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks) + quantiseBlocks(e, x)}, Block: Dim{X: prepareThreads},
 		Overlap: s.overlap}, a)
+}
+
+// grouped is the arguments with the groups of rows that the products of this device take.
+func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
+	if k.device.portable {
+		a.GroupRows = expertFewRows
+	}
+	return a
 }
 
 // quantiseBlocks is how many blocks quantise the rows.
@@ -523,6 +533,9 @@ var expertKernels = map[expertKernel]string{
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
+	if k.device.portable {
+		return k.portableExperts(s, which, a, tiles)
+	}
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
 	return runPersistent(k, s, expertKernels[which], int32(items), 1, a)
 }

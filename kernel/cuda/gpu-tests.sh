@@ -53,7 +53,7 @@ tests() {
 checked() {
     (cd "$root/$2" && timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 "$root/$(binary "$2")" \
         -test.v -test.short -test.run "$3") &&
-        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a Hopper GPU' "$log" # warnings, too
+        ! grep -Eq 'RACECHECK SUMMARY: [1-9]|needs a (Hopper )?GPU' "$log" # warnings, too
 }
 
 # soak: a server of the built-in model under load.
@@ -88,6 +88,11 @@ suite() {
             tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
+    portable)
+        hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
+        tests kernel/cuda GPU -test.skip "$hopper" -portable && tests internal/cuda/op GPU -portable &&
+            tests verify 'GPUOracle' -portable && tests builtin Golden/portable
+        ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;
     ranks)

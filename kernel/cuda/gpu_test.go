@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -17,13 +18,20 @@ type rig struct {
 	s *Stream
 }
 
+// portableTier runs the tests with the portable kernels, on any GPU that they run on.
+var portableTier = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
+
 // onGPU opens the first device, or skips the test with one line.
 func onGPU(t testing.TB) *rig {
 	t.Helper()
-	if err := Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
+	ready, open := Available, Open
+	if *portableTier {
+		ready, open = PortableAvailable, OpenPortable
 	}
-	d, err := Open(0)
+	if err := ready(); err != nil {
+		t.Skipf("needs a GPU: %v", err)
+	}
+	d, err := open(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +47,15 @@ func onGPU(t testing.TB) *rig {
 	}
 	t.Cleanup(func() { check(t, s.Close()) })
 	return &rig{t, d, k, s}
+}
+
+// onHopper is onGPU for what the kernels for Hopper alone have.
+func onHopper(t testing.TB) *rig {
+	t.Helper()
+	if *portableTier {
+		t.Skip("the portable kernels have no such thing")
+	}
+	return onGPU(t)
 }
 
 func check(t testing.TB, err error) {

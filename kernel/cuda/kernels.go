@@ -3,6 +3,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"sparrow/internal/cuda/image"
 )
@@ -13,48 +15,92 @@ type Kernels struct {
 	modules   []*Module
 	functions map[string]*Function
 	missing   map[string]string // kernels that cannot run on this device, and why
+	compiling time.Duration     // that the driver took to compile PTX, or to find it in its cache
 }
 
-// LoadKernels loads every embedded image. On compute capability 9.0 that is machine code; on a newer device the
-// portable kernels are compiled from PTX by the driver, and the kernels for Hopper alone are missing.
+// LoadKernels loads the embedded images of the device's tier: machine code for Hopper, or PTX, which the driver compiles
+// unless its cache has the result.
 func (d *Device) LoadKernels() (*Kernels, error) {
 	m, err := image.Load()
 	if err != nil {
 		return nil, err
 	}
 	k := &Kernels{device: d, functions: map[string]*Function{}, missing: map[string]string{}}
+	var mine []*image.Image
 	for i := range m.Images {
-		if err := k.load(&m.Images[i]); err != nil {
-			return nil, errors.Join(err, k.Close())
+		im := &m.Images[i]
+		if d.portable && im.PTX || !d.portable && im.Native() {
+			mine = append(mine, im)
+			continue
 		}
+		for _, kn := range im.Kernels {
+			k.missing[kn.Name] = fmt.Sprintf("image %s is for %s, and these are the %s kernels on %s", im.Name,
+				im.Target, d.tierName(), d.props.Hardware())
+		}
+	}
+	began := time.Now()
+	k.modules = make([]*Module, len(mine))
+	errs := make([]error, len(mine))
+	var wait sync.WaitGroup
+	free := make(chan struct{}, compilers)
+	for i, im := range mine { // the driver compiles images side by side
+		wait.Go(func() {
+			free <- struct{}{}
+			k.modules[i], errs[i] = k.loadModule(im)
+			<-free
+		})
+	}
+	wait.Wait()
+	if d.portable {
+		k.compiling = time.Since(began)
+	}
+	for i, im := range mine {
+		if errs[i] == nil {
+			errs[i] = k.find(im, k.modules[i])
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
 }
 
-// load adds one image's kernels.
-func (k *Kernels) load(im *image.Image) error {
-	p := k.device.props
-	var code []byte
-	var err error
-	switch {
-	case p.Major == 9 && p.Minor == 0:
-		code, err = im.Cubin()
-	case p.Major >= 9 && im.PTX:
-		code, err = im.Text()
-	default:
-		for _, kn := range im.Kernels {
-			k.missing[kn.Name] = fmt.Sprintf("image %s is for %s, this is %s", im.Name, im.Target, p.Hardware())
-		}
-		return nil
+// compilers is how many images the driver is given at a time.
+const compilers = 8
+
+func (d *Device) tierName() string {
+	if d.portable {
+		return "portable"
 	}
+	return "Hopper"
+}
+
+// Compiled says what the driver had to compile when the kernels were loaded, and how long that took; empty for machine
+// code.
+func (k *Kernels) Compiled() string {
+	if !k.device.portable {
+		return ""
+	}
+	return fmt.Sprintf("the driver compiled %d images of portable kernels for %s, or found them in its cache "+
+		"(CUDA_CACHE_PATH, by default ~/.nv/ComputeCache), in %.1f s", len(k.modules), k.device.props.Hardware(),
+		k.compiling.Seconds())
+}
+
+// loadModule loads one image.
+func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
+	read := im.Cubin
+	if k.device.portable {
+		read = im.Text
+	}
+	code, err := read()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	mod, err := k.device.LoadModule(im.Name, code)
-	if err != nil {
-		return err
-	}
-	k.modules = append(k.modules, mod)
+	return k.device.LoadModule(im.Name, code)
+}
+
+// find adds the kernels of a loaded image.
+func (k *Kernels) find(im *image.Image, mod *Module) error {
 	for _, kn := range im.Kernels {
 		fn, err := mod.Function(kn.Name)
 		if err != nil {

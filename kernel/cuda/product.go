@@ -81,6 +81,7 @@ type ProductCall struct {
 	Args    ProductArgs
 	kernel  string
 	grid    uint32
+	tiles   Dim   // of a portable kernel, a block each; the zero Dim for those of Hopper
 	cluster int32 // blocks of a cluster
 	shared  int   // dynamic shared bytes; 0: what the kernel's source names
 }
@@ -134,12 +135,15 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	if c.err != nil {
 		return ProductCall{}, c.err
 	}
+	if d.portable {
+		return x.encodePortable(d)
+	}
 	return x.encode(d, x.choose(int32(d.props.SMs)))
 }
 
 // SumBytes is the memory with which Sums makes a product of many rows faster; 0: it makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
-	if x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 { // decodes ask each time: they choose nothing
+	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 { // decodes ask each time: they choose nothing
 		return 0
 	}
 	with := *x
@@ -243,6 +247,9 @@ func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 		Overlap: s.overlap}
 	if l.Shared == 0 {
 		l.Shared = fn.dynamic
+	}
+	if call.tiles != (Dim{}) {
+		l.Grid = call.tiles
 	}
 	if call.cluster > 1 {
 		l.Cluster = Dim{X: uint32(call.cluster)}

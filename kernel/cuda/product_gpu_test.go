@@ -267,7 +267,7 @@ func everyChoice(x *Product) []productChoice {
 }
 
 func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
-	r := onGPU(t)
+	r := onHopper(t)
 	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
 		rng := rand.New(rand.NewPCG(44, uint64(typ)))
 		for _, s := range [][3]int{{37, 2112, 4096}, {150, 4096, 1040}, {5, 256, 7168}, {64, 8208, 528}, {131, 17040,

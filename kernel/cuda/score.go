@@ -204,6 +204,10 @@ func encodeMaps(d *Device, failed error, list []mapTarget) error {
 
 // ScoreRagged computes ragged index scores with the kernel for a head count.
 func (k *Kernels) ScoreRagged(s *Stream, heads int32, a *IndexRaggedArgs) error {
+	if k.device.portable {
+		const rows = 4 // of an item
+		return portableScores(k, s, "portable_index_ragged", heads, k.scoreGrid(ceilDiv(a.Rows, rows), a.Keys), a)
+	}
 	name := "sparrow_index_ragged_h64"
 	if heads == 32 {
 		name = "sparrow_index_ragged_h32"
@@ -220,6 +224,10 @@ var pagedKernels = map[[2]int32]string{
 // ScorePaged computes paged index scores with the smallest kernel that takes the query rows of a request: 3 rows run
 // as 4.
 func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
+	if k.device.portable {
+		keys := min(int64(a.MaxContext), int64(a.MaxBlocks)*layout.PageTokens)
+		return portableScores(k, s, "portable_index_paged", heads, k.scoreGrid(a.Requests, int32(keys)), a)
+	}
 	rows := a.NextN
 	if rows == 3 {
 		rows = 4

@@ -279,6 +279,9 @@ func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c
 	if c.err != nil || units == 0 {
 		return c.err
 	}
+	if k.device.portable {
+		return k.portableAttend(s, rows, a)
+	}
 	name, blocks := rows.launch(units, a.Segments, k.device.props.SMs)
 	if err := k.sparseUnits(s, rows, name, blocks, a); err != nil || a.Segments == 1 {
 		return err

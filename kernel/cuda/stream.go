@@ -29,7 +29,9 @@ func (d *Device) NewStream() (*Stream, error) {
 // SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start
 // before the previous one has finished, and waits inside where it first needs the other's results. Every embedded
 // kernel waits; foreign kernels might not.
-func (s *Stream) SetOverlap(on bool) { s.overlap = on }
+//
+// Portable kernels do not overlap: before Hopper there is no such launch.
+func (s *Stream) SetOverlap(on bool) { s.overlap = on && !s.device.portable }
 
 // SetDry makes the stream ignore what is enqueued: arguments are checked, and no kernel, copy or fill runs.
 func (s *Stream) SetDry(on bool) { s.dry = on }

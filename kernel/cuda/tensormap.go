@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"unsafe"
 )
@@ -86,6 +87,20 @@ func (m *MapSpec) check() error {
 	return nil
 }
 
+// plain is the tensor in plain numbers, which portable kernels read in place of a descriptor of the copy engine: the
+// base, five dimensions in elements, five strides in bytes (src/sm80/map.cuh).
+func (m *MapSpec) plain() (t TensorMap) {
+	const dims, strides = 8, 48
+	binary.LittleEndian.PutUint64(t[:], uint64(m.Base))
+	for i, n := range m.Dims {
+		binary.LittleEndian.PutUint64(t[dims+8*i:], n)
+	}
+	for i, n := range m.Strides {
+		binary.LittleEndian.PutUint64(t[strides+8*i:], n)
+	}
+	return t
+}
+
 // mapFrame is the memory the encoder reads and writes.
 type mapFrame struct {
 	out     [2 * 128]byte // twice the map's size, so that it can be aligned to 128
@@ -100,6 +115,9 @@ type mapFrame struct {
 func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err
+	}
+	if d.portable {
+		return m.plain(), nil
 	}
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)

@@ -91,6 +91,9 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	one.Kept, one.Via, one.Parts, one.Part = 0, 0, 1, 0
 	sms := int64(k.device.props.SMs)
 	blocks := topKBlocks(columns, a.Starts != 0)
+	if k.device.portable {
+		return runPersistent(k, s, "portable_topk", a.Rows, portableTopKWaves, &one)
+	}
 	switch parts := topKParts(int64(a.Rows), columns, int64(a.K), sms); {
 	case a.Rows == 0:
 		return nil
@@ -183,7 +186,7 @@ func topKParts(rows, columns, k, sms int64) int64 {
 // rows are not split.
 func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
-	if parts == 1 {
+	if parts == 1 || k.device.portable {
 		return 0
 	}
 	return int64(rows) * parts * int64(topK)

@@ -10,8 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
-	"strings"
 
 	"sparrow/internal/cuda/cubin"
 	"sparrow/internal/cuda/image"
@@ -87,7 +87,7 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	}
 	im := &image.Image{Name: image.NameOf(src), Source: src, Target: image.Target(src), Options: image.Options(),
 		Files: files, PTX: image.Portable(src)}
-	im.Hash = image.Hash(im.Target, im.Options, im.Files)
+	im.Hash = image.HashOf(src, im.Files)
 	if prev := b.find(src, old); prev != nil && prev.Hash == im.Hash && !b.Force {
 		return prev, nil
 	}
@@ -106,16 +106,17 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 		return nil, fmt.Errorf("compile: %s defines no kernel", src)
 	}
 	im.Bytes, im.Kernels, im.Structs = len(code), facts.Kernels, facts.Structs
-	if err := writeCompressed(filepath.Join(b.Out, image.CubinFile(im.Name)), code); err != nil {
-		return nil, err
+	if im.Native() {
+		if err := writeCompressed(filepath.Join(b.Out, image.CubinFile(im.Name)), code); err != nil {
+			return nil, err
+		}
 	}
 	if im.PTX {
-		text, err := b.compile(im, strings.Replace(im.Target, "sm_", "compute_", 1))
+		text, err := b.compile(im, image.PTXTarget)
 		if err != nil {
 			return nil, err
 		}
-		if err := writeCompressed(filepath.Join(b.Out, image.PTXFile(im.Name)),
-			bytes.TrimRight(text, "\x00")); err != nil {
+		if err := writeCompressed(filepath.Join(b.Out, image.PTXFile(im.Name)), forOldDrivers(text)); err != nil {
 			return nil, err
 		}
 	}
@@ -126,12 +127,23 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	return im, nil
 }
 
+// version is the line of PTX that says which drivers can compile it.
+var version = regexp.MustCompile(`(?m)^\.version .*$`)
+
+// forOldDrivers names the version of PTX that the text needs. The compiler writes its own, which is that of its driver;
+// the assembler of every target has accepted the text as this one.
+func forOldDrivers(text []byte) []byte {
+	return version.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte(".version "+image.PTXVersion))
+}
+
 // find is a source's image as it is, or nil.
 func (b *builder) find(src string, old image.Manifest) *image.Image {
 	name := image.NameOf(src)
 	for i := range old.Images {
-		if old.Images[i].Name == name && exists(filepath.Join(b.Out, image.CubinFile(name))) {
-			return &old.Images[i]
+		im := &old.Images[i]
+		if im.Name == name && (!im.Native() || exists(filepath.Join(b.Out, image.CubinFile(name)))) &&
+			(!im.PTX || exists(filepath.Join(b.Out, image.PTXFile(name)))) {
+			return im
 		}
 	}
 	return nil
@@ -195,7 +207,7 @@ func readManifest(out string) image.Manifest {
 func removeOthers(out string, m image.Manifest) error {
 	keep := map[string]bool{}
 	for _, im := range m.Images {
-		keep[image.CubinFile(im.Name)] = true
+		keep[image.CubinFile(im.Name)] = im.Native()
 		keep[image.PTXFile(im.Name)] = im.PTX
 	}
 	found, err := filepath.Glob(filepath.Join(out, "*.gz"))

@@ -68,9 +68,15 @@ const dynamicSuffix = "_shared"
 // machineCUDA is the ELF machine number of NVIDIA device code.
 const machineCUDA = 190
 
-// reservedShared is what the system keeps of every block's shared memory on compute capability 9 and what the linker
-// counts as part of a kernel's static shared section.
-const reservedShared = 1024
+// reserved is what the system keeps of every block's shared memory and the linker counts as part of a kernel's static
+// shared section: 1 KiB from compute capability 9 on. The flags of the ELF header have the capability.
+func reserved(data []byte) uint64 {
+	const flags, least, bytes = 48, 90, 1024
+	if arch := binary.LittleEndian.Uint32(data[flags:]) >> 8 & 0xFF; arch >= least {
+		return bytes
+	}
+	return 0
+}
 
 // Parse reads an image.
 func Parse(data []byte) (*Image, error) {
@@ -86,7 +92,7 @@ func Parse(data []byte) (*Image, error) {
 		return nil, fmt.Errorf("cubin: symbols: %w", err)
 	}
 	im := &Image{}
-	if im.Kernels, err = kernels(f, syms); err != nil {
+	if im.Kernels, err = kernels(f, syms, reserved(data)); err != nil {
 		return nil, err
 	}
 	if im.Structs, err = structs(f, syms); err != nil {
@@ -96,7 +102,7 @@ func Parse(data []byte) (*Image, error) {
 }
 
 // kernels lists every global function with its section of attributes.
-func kernels(f *elf.File, syms []elf.Symbol) ([]Kernel, error) {
+func kernels(f *elf.File, syms []elf.Symbol, reserved uint64) ([]Kernel, error) {
 	table, err := attributes(f, ".nv.info")
 	if err != nil {
 		return nil, err
@@ -121,7 +127,7 @@ func kernels(f *elf.File, syms []elf.Symbol) ([]Kernel, error) {
 				k.LocalBytes = v
 			}
 		}
-		if err := k.readOwn(f); err != nil {
+		if err := k.readOwn(f, reserved); err != nil {
 			return nil, err
 		}
 		for _, d := range syms {
@@ -143,7 +149,7 @@ func kernels(f *elf.File, syms []elf.Symbol) ([]Kernel, error) {
 }
 
 // readOwn fills the facts of the kernel's sections.
-func (k *Kernel) readOwn(f *elf.File) error {
+func (k *Kernel) readOwn(f *elf.File, reserved uint64) error {
 	own, err := attributes(f, ".nv.info."+k.Name)
 	if err != nil {
 		return err
@@ -165,8 +171,8 @@ func (k *Kernel) readOwn(f *elf.File) error {
 		}
 	}
 	sort.Slice(k.Params, func(i, j int) bool { return k.Params[i].Offset < k.Params[j].Offset })
-	if s := f.Section(".nv.shared." + k.Name); s != nil && s.Size > reservedShared {
-		k.SharedBytes = int(s.Size) - reservedShared
+	if s := f.Section(".nv.shared." + k.Name); s != nil && s.Size > reserved {
+		k.SharedBytes = int(s.Size - reserved)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 // Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
 //
-// In flows a name, out flow the bytes of a cubin (or of PTX, for devices newer than the cubin) and its entry in the
-// manifest. The files beside this one are written by the kernel build tool (go run ./cmd/kernelc) and must not be
+// In flows a name, out flow the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest. The files beside this one are written by the kernel build tool (go run ./cmd/kernelc) and must not be
 // edited.
 package image
 
@@ -34,12 +33,12 @@ type Manifest struct {
 type Image struct {
 	Name    string         `json:"name"`
 	Source  string         `json:"source"` // under the source root
-	Target  string         `json:"target"` // architecture of the cubin
+	Target  string         `json:"target"` // architecture of the cubin, or of the facts where only PTX is embedded
 	Options []string       `json:"options"`
 	Files   []File         `json:"files"` // the source and everything it includes
 	Hash    string         `json:"hash"`  // of target, options and files: see Hash
 	Bytes   int            `json:"bytes"` // of the cubin, uncompressed
-	PTX     bool           `json:"ptx"`   // PTX is embedded too
+	PTX     bool           `json:"ptx"`   // PTX for PTXTarget is embedded
 	Kernels []cubin.Kernel `json:"kernels"`
 	Structs []cubin.Struct `json:"structs"`
 }
@@ -57,22 +56,32 @@ var Load = sync.OnceValues(func() (*Manifest, error) {
 	return m, nil
 })
 
-// Find is the image that holds a kernel, and the kernel's facts.
+// Find is the image that holds a kernel, and the kernel's facts: of two tiers that have it, the one of machine code.
 func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
-	for i := range m.Images {
-		for j := range m.Images[i].Kernels {
-			if m.Images[i].Kernels[j].Name == kernel {
-				return &m.Images[i], &m.Images[i].Kernels[j], nil
+	for _, native := range []bool{true, false} {
+		for i := range m.Images {
+			for j := range m.Images[i].Kernels {
+				if m.Images[i].Native() == native && m.Images[i].Kernels[j].Name == kernel {
+					return &m.Images[i], &m.Images[i].Kernels[j], nil
+				}
 			}
 		}
 	}
 	return nil, nil, fmt.Errorf("kernel %q: %w", kernel, ErrUnknown)
 }
 
-// Cubin is the image's machine code.
-func (im *Image) Cubin() ([]byte, error) { return read(CubinFile(im.Name)) }
+// Native reports whether the image's machine code is embedded.
+func (im *Image) Native() bool { return Native(im.Source) }
 
-// Text is the image's PTX, which the driver of a newer device can compile.
+// Cubin is the image's machine code.
+func (im *Image) Cubin() ([]byte, error) {
+	if !im.Native() {
+		return nil, fmt.Errorf("machine code of image %q: %w", im.Name, ErrUnknown)
+	}
+	return read(CubinFile(im.Name))
+}
+
+// Text is the image's PTX, which the driver of any device from Ampere on can compile.
 func (im *Image) Text() ([]byte, error) {
 	if !im.PTX {
 		return nil, fmt.Errorf("PTX of image %q: %w", im.Name, ErrUnknown)

@@ -98,17 +98,41 @@ func Hash(target string, options []string, files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// The architecture of the portable tier: PTX for it runs on every device from Ampere on.
+const (
+	PortableArch = "sm_80"      // whose machine code gives the facts of kernels of the portable tier
+	PTXTarget    = "compute_80" // of embedded PTX
+	PTXVersion   = "8.3"        // of embedded PTX: drivers for CUDA 12.3 and newer compile it
+)
+
 // Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions of that
-// architecture alone.
+// architecture alone, code under sm80 is the portable tier's, code under smxx is shared by all.
 func Target(source string) string {
-	if strings.HasPrefix(source, "sm90/") {
+	switch {
+	case strings.HasPrefix(source, "sm90/"):
 		return "sm_90a"
+	case strings.HasPrefix(source, "sm80/"):
+		return PortableArch
 	}
 	return "sm_90"
 }
 
-// Portable reports whether PTX of the source is embedded too, for devices newer than the cubin.
-func Portable(source string) bool { return strings.HasPrefix(source, "smxx/") }
+// Portable reports whether PTX of the source is embedded, for devices without machine code.
+func Portable(source string) bool { return !strings.HasPrefix(source, "sm90/") }
+
+// Native reports whether machine code of the source is embedded.
+func Native(source string) bool { return !strings.HasPrefix(source, "sm80/") }
+
+// targets is everything a source is compiled for, as the hash of its image names it.
+func targets(source string) string {
+	if Portable(source) {
+		return Target(source) + " " + PTXTarget + " " + PTXVersion
+	}
+	return Target(source)
+}
+
+// HashOf is the identity of the image of a source with its files.
+func HashOf(source string, files []File) string { return Hash(targets(source), Options(), files) }
 
 // Options are the compiler's options besides the target. Contraction of products and sums stays on for speed; kernels
 // that must give the same bits as the host name each rounding. Functions without a mark are device functions: there

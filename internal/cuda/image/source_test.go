@@ -85,6 +85,7 @@ func TestNamesAndTargetsComeFromThePath(t *testing.T) {
 	for src, want := range map[string][2]string{
 		"sm90/topk/instantiations/t512.cu":   {"sm90-topk-t512", "sm_90a"},
 		"smxx/cache/instantiations/write.cu": {"smxx-cache-write", "sm_90"},
+		"sm80/topk/instantiations/topk.cu":   {"sm80-topk-topk", "sm_80"},
 	} {
 		if got := [2]string{NameOf(src), Target(src)}; got != want {
 			t.Errorf("%s: %v, want %v", src, got, want)

@@ -8,8 +8,11 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Name is the registered name of the implementation.
-const Name = "cuda"
+// The registered names of the implementations: the kernels for Hopper, and those for any GPU from Ampere on.
+const (
+	Name         = "cuda"
+	PortableName = "cuda-portable"
+)
 
 // Device runs operations on one GPU. One goroutine uses it at a time.
 type Device struct {
@@ -49,14 +52,17 @@ var (
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
-		Available: available,
-		Open:      func(o kernel.Options) (kernel.Device, error) { return Open(o.Ordinal) },
+		Available: func() error { return inOwnWords(cuda.Available()) },
+		Open:      func(o kernel.Options) (kernel.Device, error) { return opened(cuda.Open(o.Ordinal)) },
+	}, {
+		Name: PortableName, Hardware: "sm80", Summary: "CUDA kernels for any GPU from compute capability 8.0 on",
+		Available: func() error { return inOwnWords(cuda.PortableAvailable()) },
+		Open:      func(o kernel.Options) (kernel.Device, error) { return opened(cuda.OpenPortable(o.Ordinal)) },
 	}}
 }
 
-// available says why no GPU can be used here.
-func available() error {
-	err := cuda.Available()
+// inOwnWords is why no GPU can be used here.
+func inOwnWords(err error) error {
 	var known *cuda.Unavailable
 	if errors.As(err, &known) {
 		return unavailable{known}
@@ -71,8 +77,9 @@ func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try
 func (e unavailable) Unwrap() error { return e.cause }
 
 // Open opens a GPU with all its kernels.
-func Open(ordinal int) (*Device, error) {
-	gpu, err := cuda.Open(ordinal)
+func Open(ordinal int) (*Device, error) { return opened(cuda.Open(ordinal)) }
+
+func opened(gpu *cuda.Device, err error) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +121,15 @@ func (d *Device) start() (_ *Device, err error) {
 }
 
 // Name is the registered name.
-func (d *Device) Name() string { return Name }
+func (d *Device) Name() string {
+	if d.gpu.Portable() {
+		return PortableName
+	}
+	return Name
+}
+
+// Compiled says what the driver compiled when the device was opened; empty where it had nothing to.
+func (d *Device) Compiled() string { return d.kernels.Compiled() }
 
 // Asynchronous: the host enqueues, the GPU computes.
 func (d *Device) Asynchronous() bool { return true }
@@ -136,6 +151,7 @@ func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
 		Arch: p.Hardware(), Model: p.Name, Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
+		Portable: d.gpu.Portable(),
 	}
 }
 

@@ -3,6 +3,7 @@ package op
 import (
 	"encoding/binary"
 	"errors"
+	flags "flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -27,13 +28,20 @@ type bench struct {
 	gpu *Device
 }
 
+// portableTier runs the tests with the portable kernels, on any GPU that they run on.
+var portableTier = flags.Bool("portable", false, "run tests on a GPU with the portable kernels")
+
 // onGPU opens the first device, or skips the test with one line.
 func onGPU(t *testing.T) *bench {
 	t.Helper()
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
+	ready, open := cuda.Available, cuda.Open
+	if *portableTier {
+		ready, open = cuda.PortableAvailable, cuda.OpenPortable
 	}
-	d, err := Open(0)
+	if err := ready(); err != nil {
+		t.Skipf("needs a GPU: %v", err)
+	}
+	d, err := opened(open(0))
 	if err != nil {
 		t.Fatal(err)
 	}

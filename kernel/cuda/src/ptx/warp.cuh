@@ -54,14 +54,18 @@ __device__ __forceinline__ void registers_shrink() {
 }
 
 // Programmatic dependent launch: returns when the kernel before this one has finished and its writes are visible. A
-// plain launch returns at once.
+// plain launch returns at once. Before Hopper, and in PTX that runs there, every launch is a plain one.
 __device__ __forceinline__ void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 // Lets the next kernel's blocks start their prologue as soon as every block of this one has said so or ended.
 __device__ __forceinline__ void release_next_kernel() {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 }  // namespace ptx

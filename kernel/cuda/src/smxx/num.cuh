@@ -30,10 +30,24 @@ DEVICE void round_bf16_fast(f32& a, f32& b) {
 }
 
 // Two values to e4m3, `low` in the lower byte: nearest even, saturating at 448, NaN to 0x7F with its sign.
+// Devices before sm_89 have no instruction for it, nor has PTX that is to run there.
+DEVICE u32 round_e4m3(f32 f) {
+    u32 sign = (__float_as_uint(f) >> 24) & 0x80u, b = __float_as_uint(f) & kAbsMask;
+    if (b > kInfBits) return sign | 0x7Fu;
+    if (b < 0x3C800000u) { // below 2^-6, codes are multiples of 2^-9: what the unit of 2^14 rounds to
+        return sign | (__float_as_uint(__fadd_rn(__uint_as_float(b), 16384.0f)) & 15u);
+    }
+    u32 rounded = (b + 0x7FFFFu + ((b >> 20) & 1u)) >> 20; // exponents are 120 apart
+    return sign | min(rounded - (120u << 3), 0x7Eu);
+}
 DEVICE u32 pack_e4m3_fast(f32 low, f32 high) { // the sign of a NaN may be lost
+#if __CUDA_ARCH__ >= 890
     u16 r;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
     return r;
+#else
+    return round_e4m3(low) | round_e4m3(high) << 8;
+#endif
 }
 DEVICE u32 pack_e4m3(f32 low, f32 high) {
     u32 q = pack_e4m3_fast(low, high);
@@ -45,6 +59,14 @@ DEVICE u32 pack_e4m3(f32 a, f32 b, f32 c, f32 d) { return pack_e4m3(a, b) | (pac
 
 // Four e4m3 codes to float32, exact: e4m3 to half is exact, and half to float too.
 DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
+#if __CUDA_ARCH__ < 890
+#pragma unroll
+    for (int i = 0; i < 4; i++) { // exponents are 120 apart, fractions of codes without one too
+        u32 c = codes >> (8 * i) & 0xFFu, sign = (c & 0x80u) << 24;
+        f32 v = __fmul_rn(__uint_as_float((c & 0x7Fu) << 20), 0x1p120f);
+        out[i] = __uint_as_float((c & 0x7Fu) == 0x7Fu ? sign | 0x7FC00000u : sign | __float_as_uint(v));
+    }
+#else
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         u32 halves;
@@ -54,6 +76,7 @@ DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
             : "=f"(out[2 * i]), "=f"(out[2 * i + 1])
             : "r"(halves));
     }
+#endif
 }
 
 // Magnitude as ordered bits for the amax of a block: NaN does not count, infinity counts as the largest finite value.

@@ -1,0 +1,130 @@
+package cuda
+
+import "math"
+
+// Launches of the portable tier (src/sm80): the same arguments as the kernels for Hopper take, in other grids. Every
+// kernel of an operation gives the same bits, so that a row's do not depend on its batch. What has no portable kernel is
+// refused by the kernel's name (Kernels.Function).
+
+// portableFewRows is up to how many rows products and experts run in their smallest tiles.
+const portableFewRows = 16
+
+// encodePortable builds the call of a portable product.
+func (x *Product) encodePortable(d *Device) (ProductCall, error) {
+	tileRows, tileColumns, name := int32(128), int32(128), "many"
+	tiles := func(rows, columns int32) int64 {
+		return int64(ceilDiv(x.Rows, rows)) * int64(ceilDiv(x.Columns, columns)) * int64(x.Batch)
+	}
+	switch {
+	case x.Rows <= portableFewRows:
+		tileRows, tileColumns, name = 16, 32, "few"
+	case x.Rows <= 64 || tiles(128, 128) < int64(d.props.SMs):
+		tileRows, tileColumns, name = 64, 64, "some"
+	}
+	call := ProductCall{kernel: "portable_product_" + x.Type.String() + "_" + name, cluster: 1,
+		tiles: Dim{X: uint32(ceilDiv(x.Rows, tileRows)), Y: uint32(ceilDiv(x.Columns, tileColumns)),
+			Z: uint32(x.Batch)},
+		Args: ProductArgs{WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch,
+			Rows: x.Rows, Columns: x.Columns, Blocks: x.blocks(), Parts: 1, Batch: x.Batch}}
+	if x.OutF32 {
+		call.Args.OutF32 = 1
+	}
+	size, kind, block := x.Type.element()
+	maps := []mapTarget{
+		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size,
+			block, tileColumns)},
+		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block,
+			tileRows)},
+	}
+	if x.Type == ProductFP8 {
+		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,
+			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks())},
+			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(tileRows), 1}}})
+	}
+	return call, encodeMaps(d, nil, maps)
+}
+
+// portableExperts runs the products of a layer's experts, gate and up or down.
+func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
+	name := "portable_experts_gate_up_"
+	if which.down {
+		name = "portable_experts_down_"
+	}
+	name += map[expertKind]string{expertsE4M3: "fp8", expertsBF16: "bf16", expertsE2M1: "e2m1",
+		expertsFolded: "folded"}[which.kind]
+	perSM := int32(1)
+	if a.Rows <= portableFewRows {
+		name += "_few"
+		perSM = 2
+	} else {
+		name += "_many"
+	}
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
+	return runPersistent(k, s, name, int32(items), perSM, a)
+}
+
+// scoreGrid is the grid of index scores: an item is some query rows with the keys that they see, which several blocks
+// share where there are few items.
+func (k *Kernels) scoreGrid(items, keys int32) Dim {
+	const blockKeys, waves = 128, 4
+	share := min(ceilDiv(waves*int32(k.device.props.SMs), max(items, 1)), ceilDiv(keys, blockKeys), math.MaxUint16)
+	return Dim{X: uint32(items), Y: uint32(max(share, 1))}
+}
+
+// portableScores launches index scores.
+func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid Dim, a *T) error {
+	if grid.X == 0 {
+		return nil
+	}
+	name += "_h64"
+	if heads == 32 {
+		name = name[:len(name)-2] + "32"
+	}
+	fn, err := k.Function(name)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: grid, Block: Dim{X: portableThreads}, Shared: fn.dynamic}, a)
+}
+
+// portableTopKWaves is how many blocks of the selection are launched for each multiprocessor; more rows take turns.
+const portableTopKWaves = 2
+
+// portableSparse are the portable kernels of sparse attention, by that for Hopper.
+var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_bf16",
+	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
+	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat"}
+
+// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of segments.
+func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
+	const heads, combineThreads = 32, 128
+	kernel := rows.kernel // where there is no portable one, refused by this name
+	if portable := portableSparse[kernel]; portable != "" {
+		kernel = portable
+	}
+	fn, err := k.Function(kernel)
+	if err != nil {
+		return err
+	}
+	units := int64(a.Rows) * int64(a.Segments) * int64(ceilDiv(a.Heads, heads))
+	if units > math.MaxInt32 {
+		return argumentError("sparse attention: %d rows in %d segments of %d heads, at most %d units of %d heads: "+
+			"launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, heads)
+	}
+	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: portableThreads}, Shared: fn.dynamic},
+		a); err != nil || a.Segments == 1 {
+		return err
+	}
+	name := "portable_sparse_combine_f16"
+	if rows.partBytes == 4 {
+		name = "portable_sparse_combine_f32"
+	}
+	if fn, err = k.Function(name); err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows) * uint32(a.Heads)}, Block: Dim{X: combineThreads}}, a)
+}
+
+// portableDense are the portable kernels of dense attention, by that for Hopper.
+var portableDense = map[string]string{"sparrow_dense_d128": "portable_dense_d128",
+	"sparrow_dense_d192": "portable_dense_d192", "sparrow_dense_d256": "portable_dense_d256"}

@@ -1,0 +1,134 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow/layout"
+)
+
+// cards are devices that the portable kernels are for, with the least shared memory that a block can have on them.
+var cards = map[string]Properties{
+	"a100":    {Name: "A100", Major: 8, Minor: 0, SMs: 108, SharedOptinBytes: 166912, MemoryBytes: 80e9},
+	"rtx3090": {Name: "RTX 3090", Major: 8, Minor: 6, SMs: 82, SharedOptinBytes: 101376, MemoryBytes: 24e9},
+	"rtx4090": {Name: "RTX 4090", Major: 8, Minor: 9, SMs: 128, SharedOptinBytes: 101376, MemoryBytes: 24e9},
+	"b200":    {Name: "B200", Major: 10, Minor: 0, SMs: 148, SharedOptinBytes: 232448, MemoryBytes: 180e9},
+	"rtx5090": {Name: "RTX 5090", Major: 12, Minor: 0, SMs: 170, SharedOptinBytes: 101376, MemoryBytes: 32e9},
+}
+
+// Every operation that has a kernel for Hopper has a portable one, which fits every card.
+func TestPortableKernelsAreThereOnEveryCard(t *testing.T) {
+	for name, card := range cards {
+		t.Run(name, func(t *testing.T) {
+			d := OpenDetached(card)
+			k, err := d.LoadKernels()
+			check(t, err)
+			s, err := d.NewStream()
+			check(t, err)
+			if s.SetOverlap(true); s.overlap || !d.Portable() || !strings.Contains(k.Compiled(), "CUDA_CACHE_PATH") {
+				t.Errorf("overlap %v, portable %v, %q", s.overlap, d.Portable(), k.Compiled())
+			}
+			launchEverything(t, d, k, s)
+			if _, err := k.Function("sparrow_topk_spread"); !errors.Is(err, ErrUnavailable) ||
+				!strings.Contains(err.Error(), "sparrow_topk_spread: image sm90-topk-topk_spread is for sm_90a") {
+				t.Errorf("a kernel for Hopper: %v", err)
+			}
+			check(t, errors.Join(s.Close(), k.Close(), d.Close()))
+		})
+	}
+}
+
+// launchEverything calls every launcher that has kernels of two tiers with good arguments.
+func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
+	t.Helper()
+	for _, kind := range []ProductType{ProductFP8, ProductBF16} {
+		for _, rows := range []int32{1, 16, 17, 64, 65, 4096} {
+			x := someProduct()
+			x.Type, x.Rows, x.ScaleStride = kind, rows, 4096
+			call, err := x.Encode(d)
+			check(t, err)
+			check(t, k.Multiply(s, &call))
+			if x.SumBytes(d) != 0 {
+				t.Error("portable products take memory for sums")
+			}
+		}
+	}
+	for _, shape := range []ExpertShape{{Experts: 8, Hidden: 64, Inner: 32},
+		{Experts: 8, Hidden: 64, Inner: 32, BF16: true}, {Experts: 8, Hidden: 64, Inner: 32, E2M1: true},
+		{Experts: 8, Hidden: 64, Inner: 32, E2M1: true, BF16: true}} {
+		m := func(columns int64) Matrix {
+			return Matrix{Data: somewhere, Scales: somewhere, Stride: columns, ScaleStride: max(columns/32, 1)}
+		}
+		check(t, k.PackExpert(s, shape, 3, m(64), m(64), m(32), somePacked))
+		for _, rows := range []int32{1, 16, 17, 200} {
+			x := Experts{Shape: shape, Packed: somePacked, X: somewhere, Out: somewhere, IDs: somewhere,
+				Weights: somewhere, Scratch: somewhere, XStride: 64, OutStride: 64, IDStride: 8, WeightStride: 8,
+				Rows: rows, Top: 8}
+			a, err := x.Encode()
+			check(t, err)
+			check(t, k.RunExperts(s, shape, &a))
+		}
+	}
+	for _, heads := range []int32{32, 64} {
+		ragged := IndexRagged{Queries: somewhere, Keys: somewhere, Scales: somewhere, Weights: somewhere,
+			KeyStart: somewhere, KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 5, KeyCount: 64, Heads: heads}
+		a, err := ragged.Encode(d)
+		check(t, err)
+		check(t, k.ScoreRagged(s, heads, &a))
+		for next := int32(1); next <= 4; next++ {
+			paged := IndexPaged{Queries: somewhere, Cache: somewhere, PageBytes: layout.IndexPageBytes, Pages: 9,
+				Weights: somewhere, ContextLengths: somewhere, BlockTable: somewhere, Scores: somewhere, Stride: 512,
+				TableStride: 8, Requests: 3, NextN: next, Heads: heads, MaxContext: 512, MaxBlocks: 8}
+			a, err := paged.Encode(d)
+			check(t, err)
+			check(t, k.ScorePaged(s, heads, &a))
+		}
+	}
+	topk := someTopK()
+	check(t, k.SelectTopK(s, &topk))
+	if n := k.TopKScratch(1, 1<<20, 2048); n != 0 {
+		t.Errorf("portable selection takes scratch of %d entries", n)
+	}
+	for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584} {
+		for _, segments := range []int32{1, 4} {
+			a := someSparse()
+			a.Segments, a.Partial, a.Stats = segments, somewhere, somewhere
+			check(t, k.SparseAttend(s, kind, &a))
+			check(t, k.SparseAttendFlat(s, &a))
+		}
+	}
+	for _, heads := range [][2]int32{{64, 64}, {128, 128}, {192, 256}} {
+		x := someDense()
+		x.Nope, x.Values = heads[0], heads[1]
+		x.QStride, x.KVStride, x.OutStride = int64(3*(x.Nope+64)), int64(3*(x.Nope+x.Values)), int64(3*x.Values)
+		a, err := x.Encode(d)
+		check(t, err)
+		check(t, k.DenseAttend(s, x.Nope, x.Values, &a))
+	}
+}
+
+// No portable kernel asks for more shared memory than a block of a consumer card has: 99 KiB.
+func TestPortableKernelsFitConsumerCards(t *testing.T) {
+	for _, im := range loadManifest(t).Images {
+		for _, k := range im.Kernels {
+			if im.PTX && k.Dynamic+k.SharedBytes > 101376 {
+				t.Errorf("%s: kernel %s takes %d + %d bytes of shared memory, a block may have 101376", im.Name, k.Name,
+					k.Dynamic, k.SharedBytes)
+			}
+		}
+	}
+}
+
+func TestPlainMapsHoldTheTensor(t *testing.T) {
+	d := OpenDetached(cards["rtx3090"])
+	m, err := d.EncodeTensorMap(MapSpec{Type: MapBF16, Base: somewhere, Dims: []uint64{64, 7, 3},
+		Strides: []uint64{128, 4096}, Box: []uint32{64, 7, 1}})
+	check(t, err)
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(m[at:]) }
+	if word(0) != uint64(somewhere) || word(8) != 64 || word(16) != 7 || word(24) != 3 || word(48) != 128 ||
+		word(56) != 4096 {
+		t.Errorf("map %x", m)
+	}
+}

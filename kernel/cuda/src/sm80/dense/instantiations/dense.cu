@@ -1,0 +1,7 @@
+// Dense attention of the portable tier, and the kernel that plans its tiles, which is the Hopper tier's.
+#include "sm80/dense/dense.cuh"
+#include "sm90/dense/instantiations/plan.cu"
+
+PORTABLE_DENSE(portable_dense_d128, 64, 64, 64)
+PORTABLE_DENSE(portable_dense_d192, 128, 128, 64)
+PORTABLE_DENSE(portable_dense_d256, 192, 256, 32)

@@ -1,0 +1,91 @@
+// Weights of experts as a lane of the portable kernels holds them: what it multiplies of one weight row and one block
+// of k, straight from global memory. Tiles are 256 weight rows by one block of k (sm90/experts/pack.cuh); those of
+// e2m1 have an order of their own, below, which pack_e2m1.cuh writes.
+//
+//     e2m1     [256 rows, 32 bytes] of 64 values, then [256, 2] bytes: scales 2^(byte - 127) of 32 values each, 255
+//              is NaN. Multiplied as bf16, which holds every value times its scale.
+//     folded   [256 rows, 64 bytes] of 128 values, then [256, 4] bytes: the exponents of halves that scale 32 values
+//              each, relative to the scale of the block. Multiplied as halves, like codes of e4m3.
+//
+// Of eight values of a word, value 2i lies in bits 4i to 4i+3 and value 2i+1 16 bits above it.
+#pragma once
+
+#include "sm80/mma.cuh"
+
+namespace portable {
+
+// As stored, of an operand type.
+template <class T>
+struct PlainWeights {
+    using Type = T;
+    static constexpr u32 TileBytes = 256 * kBlockBytes;
+    uint4 piece[2];
+
+    __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
+        piece[0] = __ldg(reinterpret_cast<const uint4*>(tile + swizzled(row, 2 * quad)));
+        piece[1] = __ldg(reinterpret_cast<const uint4*>(tile + swizzled(row, 2 * quad + 1)));
+    }
+    __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
+        T::words(piece[step / T::Steps], step % T::Steps, b[0], b[1]);
+    }
+};
+
+struct E2m1Weights {
+    using Type = Bf16;
+    static constexpr u32 CodeBytes = 256 * 32, TileBytes = CodeBytes + 256 * 2;
+    uint2 codes;
+    u32 scale;  // twice, in bf16
+
+    __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
+        codes = __ldg(reinterpret_cast<const uint2*>(tile + row * 32 + quad * 8));
+        const u32 byte = __ldg(tile + CodeBytes + row * 2 + quad / 2);
+        const u32 bits = byte == 0 ? 0x0040u : byte == 255 ? 0x7FC0u : byte << 7;
+        scale = bits | bits << 16;
+    }
+    // a * b; adding -0 changes nothing.
+    static __device__ __forceinline__ u32 times(u32 a, u32 b) {
+        u32 r;
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
+        return r;
+    }
+    // The sign goes to bit 15, the other bits to where exponent and fraction of bf16 meet: the value times 2^-126.
+    __device__ __forceinline__ u32 pair(u32 word, int i) const {
+        constexpr u32 kUp = 0x7E807E80u;  // 2^126, twice
+        const u32 at = word >> (4 * i);
+        return times(times((at & 0x00070007u) << 6 | (at & 0x00080008u) << 12, kUp), scale);
+    }
+    __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
+        const u32 word = step < 2 ? codes.x : codes.y;
+        b[0] = pair(word, 2 * (step % 2));
+        b[1] = pair(word, 2 * (step % 2) + 1);
+    }
+};
+
+struct FoldedWeights {
+    using Type = Codes;
+    static constexpr u32 CodeBytes = 256 * 64, TileBytes = CodeBytes + 256 * 4;
+    uint4 codes;
+    u32 scale;  // twice, in half precision
+
+    __device__ __forceinline__ void load(const u8* tile, u32 row, u32 quad) {
+        codes = __ldg(reinterpret_cast<const uint4*>(tile + row * 64 + quad * 16));
+        const u32 exponent = __ldg(tile + CodeBytes + row * 4 + quad);
+        scale = exponent << 10 | exponent << 26;
+    }
+    // As a half the value is 2^-14 of itself.
+    __device__ __forceinline__ u32 pair(u32 word, int i) const {
+        const u32 at = word >> (4 * i);
+        u32 r;
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"((at & 0x00070007u) << 9 | (at & 0x00080008u) << 12), "r"(scale));
+        return r;
+    }
+    __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
+        const u32 word = word_of(codes, step / 2);
+        b[0] = pair(word, 2 * (step % 2));
+        b[1] = pair(word, 2 * (step % 2) + 1);
+    }
+};
+// The exponent byte of a scale of 2^e: halves are 2^-14 of their values, codes 2^-8 (mma.cuh).
+constexpr i32 kFoldedExponent = 15 + 14 - 8;
+
+}  // namespace portable

@@ -1,0 +1,21 @@
+// What stands in a TensorMap field when a launch goes to the portable tier: the tensor in plain numbers, because
+// devices before Hopper have no copy engine that reads the driver's descriptors. Package cuda writes it
+// (tensormap.go).
+#pragma once
+
+#include "ptx/types.h"
+
+namespace portable {
+
+struct PlainMap {
+    const u8* base;
+    u64 dims[5];     // elements, from the innermost outwards
+    u64 strides[5];  // bytes from one index to the next, of dimensions 1 and up
+};
+static_assert(sizeof(PlainMap) <= sizeof(TensorMap), "a plain map takes the place of a tensor map");
+
+__device__ __forceinline__ const PlainMap& plain(const TensorMap& map) {
+    return *reinterpret_cast<const PlainMap*>(&map);
+}
+
+}  // namespace portable

@@ -1,0 +1,125 @@
+// The matrix unit of Ampere and later as the portable kernels use it, copies to shared memory, and how operands lie
+// there.
+//
+// A block of an operand is some rows of 128 bytes of k, 16-byte piece c of row r at piece c ^ (r % 8). Of a block's
+// row lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1. Products have 16 columns of k, of which a lane holds
+// four; which four is free as long as both operands agree. A piece is two products of 8 bytes of each lane where
+// operands are 16 bits wide, four of 4 bytes where they are e4m3. So no value moves between lanes, every read of
+// shared memory is 16 bytes wide, and lanes of a quarter of a warp meet no bank twice.
+//
+// Bits: an element's sum over k takes blocks in order and steps in order, whatever tile, kernel or batch it is in.
+#pragma once
+
+#include "ptx/types.h"
+#include "ptx/warp.cuh"
+
+namespace portable {
+
+constexpr u32 kBlockBytes = 128;  // of k in a row of an operand
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+
+// d [16, 8] += a [16, 16] * b [8, 16] transposed. a: rows l / 4 and + 8 in turn; b: row l / 4; d: rows l / 4 (0, 1) and
+// + 8 (2, 3), columns 2 (l % 4) and the next.
+__device__ __forceinline__ void multiply_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ __forceinline__ void multiply_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Sixteen bytes from global to shared memory, or zeros where valid is false: then src is not read.
+__device__ __forceinline__ void copy_16(u32 dst, const void* src, bool valid) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+__device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared(u32 address) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_shared(u32 address, uint4 v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+// Four matrices [8 rows][16 bytes] of shared memory; lane l names row l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+// The same, each matrix transposed.
+__device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+__device__ __forceinline__ u32 swizzled(u32 row, u32 piece) { return row * kBlockBytes + ((piece ^ (row & 7)) << 4); }
+
+// Half `half` of the 32 bytes of a row of a block that a lane multiplies; quad is l % 4.
+__device__ __forceinline__ uint4 piece_at(u32 block, u32 row, u32 quad, u32 half) {
+    return load_shared(block + swizzled(row, 2 * quad + half));
+}
+__device__ __forceinline__ u32 word_of(const uint4& v, int i) {  // i is a constant once loops are unrolled
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// Codes of e4m3 in half precision, times 2^-8, exactly: exponents are 8 apart, and codes without an exponent become
+// halves without one. kCodeUp takes the factors of both operands out again.
+constexpr float kCodeUp = 65536.0f;
+
+// Four codes to two pairs of halves, in order. A NaN stays one.
+__device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) {
+    const u32 a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424);  // a code above a zero byte, twice
+    first = (a & 0x80008000u) | (a >> 1 & 0x3F803F80u);
+    second = (b & 0x80008000u) | (b >> 1 & 0x3F803F80u);
+    if ((((codes & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u) != 0) {  // rare: some code is a NaN
+        const u32 nan = ((codes & 0x7F7F7F7Fu) + 0x01010101u) & 0x80808080u;
+        first |= (nan & 0x80u ? 0x7E00u : 0u) | (nan & 0x8000u ? 0x7E000000u : 0u);
+        second |= (nan & 0x800000u ? 0x7E00u : 0u) | (nan & 0x80000000u ? 0x7E000000u : 0u);
+    }
+}
+
+// Types of operands. Step s of a piece gives two words of each row: pairs of columns of k.
+struct Codes {  // e4m3, widened to halves
+    static constexpr bool Scaled = true;
+    static constexpr int Bytes = 1, Steps = 4;  // products of a piece
+    static __device__ __forceinline__ void words(const uint4& piece, int step, u32& first, u32& second) {
+        widen_codes(word_of(piece, step), first, second);
+    }
+    static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+        multiply_f16(d, a, b);
+    }
+};
+struct Bf16 {
+    static constexpr bool Scaled = false;
+    static constexpr int Bytes = 2, Steps = 2;
+    static __device__ __forceinline__ void words(const uint4& piece, int step, u32& first, u32& second) {
+        first = word_of(piece, 2 * step);
+        second = word_of(piece, 2 * step + 1);
+    }
+    static __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+        multiply_bf16(d, a, b);
+    }
+};
+
+}  // namespace portable

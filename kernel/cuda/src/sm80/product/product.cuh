@@ -1,0 +1,180 @@
+// Matrix products of the portable tier: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for
+// each of a batch (sm90/product/args.h; maps are plain ones).
+//
+// Block    a tile of Rows input rows by Columns weight rows. Both operands come in blocks of 128 bytes of k through a
+//          ring of Stages in shared memory, by copies that the threads ask for Stages - 1 blocks ahead.
+// Bits     k is never split, so that an element's sum is the same in every tile shape (mma.cuh). e4m3: the products
+//          of a block of 128 columns are summed by the matrix unit from zero, and the result times the product of the
+//          two scales is added in float32. bf16: the matrix unit's own sum runs through.
+#pragma once
+
+#include "sm80/map.cuh"
+#include "sm80/mma.cuh"
+#include "sm90/product/args.h"
+#include "smxx/num.cuh"
+
+namespace portable {
+
+template <class T, int TileRows, int TileColumns, int RowWarps, int ColumnWarps, int RingStages>
+struct ProductShape {
+    using Type = T;
+    static constexpr int Rows = TileRows, Columns = TileColumns, Stages = RingStages;
+    static constexpr int Threads = 32 * RowWarps * ColumnWarps, ColumnsOfWarps = ColumnWarps;
+    static constexpr int RowTiles = Rows / RowWarps / 16, ColumnTiles = Columns / ColumnWarps / 8;  // of a warp
+    static constexpr u32 StageBytes = (Rows + Columns) * kBlockBytes;
+    static constexpr u32 SharedBytes = Stages * StageBytes;
+    static_assert(SharedBytes <= 101376, "more shared memory than a block of a consumer card can have");
+    static_assert(128 % Columns == 0, "a tile has one row of scales");
+};
+
+// Asks for block `block` of both operands.
+template <class S>
+__device__ __forceinline__ void fetch_block(const PlainMap& input, const PlainMap& weight, const u8* inputs,
+                                            const u8* weights, i32 rows, i32 columns, i32 block, u32 stage) {
+    const i64 k_bytes = static_cast<i64>(input.dims[0]) * S::Type::Bytes;
+#pragma unroll
+    for (int i = 0; i < (S::Rows + S::Columns) * 8 / S::Threads; ++i) {
+        const u32 piece = i * S::Threads + threadIdx.x, c = piece % 8;
+        const i64 at = static_cast<i64>(block) * kBlockBytes + c * 16;
+        const u32 r = piece / 8;
+        if (r < S::Rows) {
+            const bool valid = static_cast<i32>(r) < rows && at < k_bytes;
+            copy_16(stage + swizzled(r, c), valid ? inputs + r * input.strides[0] + at : inputs, valid);
+        } else {
+            const u32 w = r - S::Rows;
+            const bool valid = static_cast<i32>(w) < columns && at < k_bytes;
+            copy_16(stage + S::Rows * kBlockBytes + swizzled(w, c),
+                    valid ? weights + w * weight.strides[0] + at : weights, valid);
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
+    using T = typename S::Type;
+    constexpr int M = S::RowTiles, N = S::ColumnTiles;
+    extern __shared__ __align__(128) u8 dynamic_shared[];
+    const u32 ring = shared_address(dynamic_shared);
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, quad = lane % 4;
+    const u32 warp_row = warp / S::ColumnsOfWarps * (16 * M), warp_column = warp % S::ColumnsOfWarps * (8 * N);
+    const i32 first_row = blockIdx.x * S::Rows, first_column = blockIdx.y * S::Columns, batch = blockIdx.z;
+    const i32 rows = min(args.rows - first_row, S::Rows), columns = min(args.columns - first_column, S::Columns);
+    const PlainMap &input = plain(args.input_map), &weight = plain(args.weight_map);
+    const u8* inputs = input.base + batch * input.strides[1] + first_row * input.strides[0];
+    const u8* weights = weight.base + batch * weight.strides[1] + first_column * weight.strides[0];
+
+#pragma unroll
+    for (int s = 0; s < S::Stages - 1; ++s) {
+        if (s < args.blocks) {
+            fetch_block<S>(input, weight, inputs, weights, rows, columns, s, ring + s * S::StageBytes);
+        }
+        copies_commit();
+    }
+    float total[M][N][4] = {};
+    for (i32 block = 0; block < args.blocks; ++block) {
+        float up[2 * M], own = 0.0f;
+        if constexpr (T::Scaled) {  // asked for before the wait
+            const PlainMap& scales = plain(args.scale_map);
+            const float* of_rows = reinterpret_cast<const float*>(scales.base + block * scales.strides[0]) + first_row;
+            own = args.weight_scales[static_cast<i64>(first_column / 128) * args.blocks + block];
+#pragma unroll
+            for (int i = 0; i < 2 * M; ++i) {
+                const i32 r = warp_row + 8 * i + group;
+                up[i] = r < rows ? of_rows[r] : 0.0f;
+            }
+        }
+        copies_wait<S::Stages - 2>();
+        __syncthreads();  // the block is there, and everybody has read the one before
+        const i32 next = block + S::Stages - 1;
+        if (next < args.blocks) {
+            fetch_block<S>(input, weight, inputs, weights, rows, columns, next,
+                           ring + next % S::Stages * S::StageBytes);
+        }
+        copies_commit();
+        const u32 stage = ring + block % S::Stages * S::StageBytes;
+        float part[M][N][4];
+        if constexpr (T::Scaled) {
+#pragma unroll
+            for (int i = 0; i < M * N * 4; ++i) {
+                part[i / (4 * N)][i / 4 % N][i % 4] = 0.0f;
+            }
+        }
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            uint4 a[M][2], b[N];
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+                a[m][0] = piece_at(stage, warp_row + 16 * m + group, quad, half);
+                a[m][1] = piece_at(stage, warp_row + 16 * m + 8 + group, quad, half);
+            }
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+                b[n] = piece_at(stage + S::Rows * kBlockBytes, warp_column + 8 * n + group, quad, half);
+            }
+#pragma unroll
+            for (int step = 0; step < T::Steps; ++step) {
+                u32 right[N][2];
+#pragma unroll
+                for (int n = 0; n < N; ++n) {
+                    T::words(b[n], step, right[n][0], right[n][1]);
+                }
+#pragma unroll
+                for (int m = 0; m < M; ++m) {
+                    u32 left[4];
+                    T::words(a[m][0], step, left[0], left[2]);
+                    T::words(a[m][1], step, left[1], left[3]);
+#pragma unroll
+                    for (int n = 0; n < N; ++n) {
+                        T::multiply(T::Scaled ? part[m][n] : total[m][n], left, right[n]);
+                    }
+                }
+            }
+        }
+        if constexpr (T::Scaled) {
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+                const float upper = __fmul_rn(__fmul_rn(own, up[2 * m]), kCodeUp),
+                            lower = __fmul_rn(__fmul_rn(own, up[2 * m + 1]), kCodeUp);
+#pragma unroll
+                for (int n = 0; n < N; ++n) {
+                    total[m][n][0] = fmaf(part[m][n][0], upper, total[m][n][0]);
+                    total[m][n][1] = fmaf(part[m][n][1], upper, total[m][n][1]);
+                    total[m][n][2] = fmaf(part[m][n][2], lower, total[m][n][2]);
+                    total[m][n][3] = fmaf(part[m][n][3], lower, total[m][n][3]);
+                }
+            }
+        }
+    }
+    const i64 out = batch * args.out_batch + static_cast<i64>(first_row) * args.out_stride + first_column;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const i32 column = warp_column + 8 * n + 2 * quad;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const i32 row = warp_row + 16 * m + 8 * half + group;
+                if (row >= rows || column >= columns) {
+                    continue;
+                }
+                const i64 at = out + row * args.out_stride + column;
+                const float x = total[m][n][2 * half], y = total[m][n][2 * half + 1];
+                if (args.out_f32) {
+                    *reinterpret_cast<float2*>(static_cast<float*>(args.out) + at) = make_float2(x, y);
+                } else {
+                    *reinterpret_cast<u32*>(static_cast<u16*>(args.out) + at) = pack_bf16_fast(x, y);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace portable
+
+// A kernel and the dynamic shared memory to launch it with.
+#define PORTABLE_PRODUCT(name, ...)                                                                        \
+    extern "C" __device__ const u32 name##_shared = portable::ProductShape<__VA_ARGS__>::SharedBytes;      \
+    extern "C" __global__ void __launch_bounds__(portable::ProductShape<__VA_ARGS__>::Threads)             \
+        name(const __grid_constant__ ProductArgs args) {                                                   \
+        portable::multiply_rows<portable::ProductShape<__VA_ARGS__>>(args);                                \
+    }

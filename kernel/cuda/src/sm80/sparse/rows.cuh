@@ -1,0 +1,183 @@
+// Rows of the cache as sparse attention of the portable tier reads them: eight threads share a row, hold what they
+// read of it in registers while the block before is multiplied, and write it to a tile of 16-bit values [32
+// keys][columns].
+//
+// Rows of e4m3 codes become halves, which hold every code times a power of two from 2^-15 to 2^7; bf16 rows stay
+// bf16.
+#pragma once
+
+#include "sm80/mma.cuh"
+#include "sm90/sparse/args.h"
+#include "smxx/num.cuh"
+
+namespace portable {
+
+// Beyond half precision: its largest. A NaN stays one.
+__device__ __forceinline__ float within_half(float x) { return fabsf(x) > 65504.0f ? copysignf(65504.0f, x) : x; }
+__device__ __forceinline__ u32 half_pair(float low, float high) {
+    u32 r;
+    low = within_half(low);
+    high = within_half(high);
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+__device__ __forceinline__ uint4 halves_of_bf16(uint4 v) {
+    return make_uint4(half_pair(bf16_low(v.x), bf16_high(v.x)), half_pair(bf16_low(v.y), bf16_high(v.y)),
+                      half_pair(bf16_low(v.z), bf16_high(v.z)), half_pair(bf16_low(v.w), bf16_high(v.w)));
+}
+__device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
+    u32 r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+// Sixteen codes times a scale, whose half holds 2^8 too, to 32 bytes of a tile.
+__device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        uint4 v;
+        widen_codes(i == 0 ? codes.x : codes.z, v.x, v.y);
+        widen_codes(i == 0 ? codes.y : codes.w, v.z, v.w);
+        store_shared(to + 16 * i, make_uint4(times_halves(v.x, scale), times_halves(v.y, scale),
+                                             times_halves(v.z, scale), times_halves(v.w, scale)));
+    }
+}
+
+// A row of columns bf16.
+template <int Columns>
+struct Bf16Row {
+    static constexpr int D = Columns, HalfSteps = 0;  // products of 16 columns whose operands are halves
+    static constexpr bool kHalves = false, kTwoStreams = false;
+    static constexpr i64 kRowBytes = 2 * Columns;
+    static constexpr int kPieces = Columns / 64;
+    uint4 held[kPieces];
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            held[i] = make_uint4(0, 0, 0, 0);
+        }
+    }
+    __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            held[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+        }
+    }
+    __device__ __forceinline__ void store(u32 to, u32 e) const {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+            store_shared(to + 16 * (e + 8 * i), held[i]);
+        }
+    }
+};
+
+// 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
+struct BlockRow {
+    static constexpr int D = 576, HalfSteps = 32;
+    static constexpr bool kHalves = true, kTwoStreams = false;
+    static constexpr i64 kRowBytes = 656;
+    uint4 codes[4], rope;
+    float4 scales;
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            codes[i] = make_uint4(0, 0, 0, 0);
+        }
+        rope = make_uint4(0, 0, 0, 0);
+        scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+        }
+        scales = __ldg(reinterpret_cast<const float4*>(row + 512));
+        rope = __ldg(reinterpret_cast<const uint4*>(row + 528) + e);
+    }
+    __device__ __forceinline__ void store(u32 to, u32 e) const {
+        const float of[4] = {scales.x, scales.y, scales.z, scales.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {  // pieces e + 8i hold 16 codes each of scale i
+            const float up = of[i] * 256.0f;
+            store_codes(to + 32 * (e + 8 * i), codes[i], half_pair(up, up));
+        }
+        store_shared(to + 1024 + 16 * e, rope);
+    }
+};
+
+// 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the launch.
+struct RawRow {
+    static constexpr int D = 576, HalfSteps = 36;
+    static constexpr bool kHalves = true, kTwoStreams = false;
+    static constexpr i64 kRowBytes = 576;
+    uint4 codes[5];
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < 5; ++i) {
+            codes[i] = make_uint4(0, 0, 0, 0);
+        }
+    }
+    __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
+#pragma unroll
+        for (int i = 0; i < 5; ++i) {
+            if (i < 4 || e < 4) {
+                codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+            }
+        }
+    }
+    __device__ __forceinline__ void store(u32 to, u32 e) const {
+#pragma unroll
+        for (int i = 0; i < 5; ++i) {
+            if (i < 4 || e < 4) {
+                store_codes(to + 32 * (e + 8 * i), codes[i], 0x5C005C00u);  // 2^8
+            }
+        }
+    }
+};
+
+// 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576, and 7 power-of-two scales of 64 codes each in a
+// scale row at the end of the page. The rotary part is part of the values, too: it becomes half precision.
+struct EntryRow {
+    static constexpr int D = 512, HalfSteps = 32;
+    static constexpr bool kHalves = true, kTwoStreams = true;
+    static constexpr i64 kRowBytes = 576;
+    uint4 codes[4], rope;
+    uint2 scales;
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            codes[i] = make_uint4(0, 0, 0, 0);
+        }
+        rope = make_uint4(0, 0, 0, 0);
+        scales = make_uint2(0, 0);
+    }
+    __device__ __forceinline__ void load(const u8* row, const u8* scale_row, u32 e) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i < 3 || e < 4) {
+                codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+            }
+        }
+        rope = __ldg(reinterpret_cast<const uint4*>(row + 448) + e);
+        scales = __ldg(reinterpret_cast<const uint2*>(scale_row));
+    }
+    __device__ __forceinline__ void store(u32 to, u32 e) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i < 3 || e < 4) {
+                const u32 g = (e + 8 * i) / 4;  // of 64 codes
+                const u32 byte = (g < 4 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
+                const u32 bits = byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
+                const float up = __uint_as_float(bits) * 256.0f;
+                store_codes(to + 32 * (e + 8 * i), codes[i], half_pair(up, up));
+            }
+        }
+        store_shared(to + 896 + 16 * e, halves_of_bf16(rope));
+    }
+};
+
+}  // namespace portable

@@ -1,0 +1,353 @@
+// Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
+// (sm90/sparse/args.h).
+//
+// Block    256 threads. Queries and 32 keys at a time lie in shared memory as 16-bit rows; rows of the next keys wait
+//          in registers. Scores: a warp has 16 heads by 8 keys. Softmax: a warp has 4 heads, a lane a key. Output: a
+//          warp has all heads and 64 columns.
+// Bits     blocks of 32 keys in order, whatever else is in the launch; segments begin where args says, and are joined
+//          in order by the second kernel.
+// Bytes    a row of keys is read once for 32 heads.
+#pragma once
+
+#include "sm80/sparse/rows.cuh"
+
+namespace portable {
+
+constexpr int kSparseThreads = 256;
+constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;  // keys of a block as segments count them
+constexpr i32 kPadHeads = 64;  // heads of a row of partial results come in such groups
+constexpr int kValues = 512;
+constexpr float kLn2 = 0.693147180559945309f, kLog2e = 1.44269504088896341f;
+constexpr float kLowest = -1e30f;  // finite, so that a block without a valid key gives no NaN
+
+__device__ __forceinline__ float exp2_fast(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+template <class Rows>
+struct SparseStorage {
+    static constexpr u32 Pitch = Rows::D * 2 + 16;  // odd in units of 16 bytes: eight rows meet no bank twice
+    static constexpr u32 WeightPitch = kUnitKeys * 2 + 16;
+    u8 queries[kUnitHeads * Pitch];
+    u8 keys[kUnitKeys * Pitch];
+    u8 weights[kUnitHeads * WeightPitch];
+    float scores[kUnitHeads][kUnitKeys + 1];
+    float factor[kUnitHeads];
+    float final[kUnitHeads];
+    u32 valid[kUnitKeys];
+};
+
+__device__ __forceinline__ i32 selected(const SelectionView& s, i32 row) {
+    return s.width == 0 ? 0 : max(min(s.lens[row * s.len_stride], s.width), 0);
+}
+__device__ __forceinline__ i32 segment_blocks_of(i32 keys) { return (keys + kSegmentKeys - 1) / kSegmentKeys; }
+
+// Logarithm of the sum, which is relative to m, and largest score of a row and head.
+__device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
+                                            float sum) {
+    const float infinity = __int_as_float(0x7F800000);
+    if (args.lse != nullptr) {
+        args.lse[row * args.lse_stride + head] = sum > 0.0f ? logf(sum) + m * kLn2 : infinity;
+    }
+    if (args.max != nullptr) {
+        args.max[row * args.max_stride + head] = sum > 0.0f ? largest * kLn2 : -infinity;
+    }
+}
+
+// What a head's output is multiplied by in the end.
+__device__ __forceinline__ float final_factor(const SparseAttendArgs& args, i32 head, float m, float sum) {
+    const float sink = args.sinks != nullptr ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
+    return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
+}
+
+// Where a head's part of a result begins, in elements.
+__device__ __forceinline__ i64 part_at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head) {
+    const i64 heads = (args.heads + kPadHeads - 1) / kPadHeads * kPadHeads;
+    return ((static_cast<i64>(row) * args.segments + segment) * heads + head) * kValues;
+}
+
+template <class Rows>
+__device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
+    using Shared = SparseStorage<Rows>;
+    constexpr u32 kPitch = Shared::Pitch;
+    extern __shared__ __align__(128) u8 dynamic_shared[];
+    Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, quad = lane % 4;
+    const u32 q = shared_address(shared.queries), k = shared_address(shared.keys), p = shared_address(shared.weights);
+
+    // The unit: head groups of a row side by side, then segments, then rows.
+    const u32 groups = (args.heads + kUnitHeads - 1) / kUnitHeads;
+    const u32 unit = blockIdx.x;
+    const i32 head = static_cast<i32>(unit % groups) * kUnitHeads;
+    const i32 segment = static_cast<i32>(unit / groups % args.segments);
+    const i32 row = static_cast<i32>(unit / groups / args.segments);
+    const i32 first_len = selected(args.streams[0], row);
+    const i32 second_len = Rows::kTwoStreams ? selected(args.streams[1], row) : 0;
+    const i32 first_blocks = segment_blocks_of(first_len), all = first_blocks + segment_blocks_of(second_len);
+    const i32 begin = 2 * segment * args.segment_blocks;  // in blocks of 32 keys
+    const i32 end = 2 * min((segment + 1) * args.segment_blocks, all);
+    if (begin >= end && args.segments > 1) {
+        return;  // the combine does not look at segments without keys
+    }
+
+    // Row threadIdx.x / 8 of a block of keys is this thread's and seven others'.
+    const u32 own = threadIdx.x / 8, e = threadIdx.x % 8;
+    const auto slot_of = [&](i32 block) {
+        if (block >= end) {
+            return -1;
+        }
+        const bool second = Rows::kTwoStreams && block >= 2 * first_blocks;
+        const SelectionView& s = args.streams[second ? 1 : 0];
+        const i32 position = (second ? block - 2 * first_blocks : block) * kUnitKeys + static_cast<i32>(own);
+        if (position >= (second ? second_len : first_len)) {
+            return -1;
+        }
+        const i32 slot = s.indices[row * s.index_stride + position];
+        if (slot >= s.slots) {
+            raise_fault(args.faults, kFaultSlot);
+            return -1;
+        }
+        return slot;
+    };
+    const auto load = [&](Rows& rows, i32 block, i32 slot) {
+        rows.clear();
+        if (slot >= 0) {
+            const SelectionView& s = args.streams[Rows::kTwoStreams && block >= 2 * first_blocks ? 1 : 0];
+            const u8* page = s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
+            const i64 at = slot & s.page_mask;
+            rows.load(page + at * Rows::kRowBytes, page + s.scales + at * 8, e);
+        }
+    };
+
+    // Queries, in the type of the keys.
+    for (u32 i = threadIdx.x; i < kUnitHeads * (Rows::D / 8); i += kSparseThreads) {
+        const u32 h = i / (Rows::D / 8), c = i % (Rows::D / 8);
+        uint4 v = make_uint4(0, 0, 0, 0);
+        if (head + static_cast<i32>(h) < args.heads) {
+            const i64 at = row * args.q_stride + static_cast<i64>(head + h) * Rows::D + c * 8;
+            v = *reinterpret_cast<const uint4*>(args.q + at);
+        }
+        store_shared(q + h * kPitch + c * 16, Rows::kHalves && c < 2 * Rows::HalfSteps ? halves_of_bf16(v) : v);
+    }
+
+    float m[4], sum[4], largest[4];  // of heads 4 * warp + i
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        m[i] = largest[i] = kLowest;
+        sum[i] = 0.0f;
+    }
+    float o[2][8][4] = {};
+    Rows held;
+    i32 slot = slot_of(begin);
+    load(held, begin, slot);
+    i32 next_slot = slot_of(begin + 1);
+    for (i32 block = begin; block < end; ++block) {
+        __syncthreads();  // everybody has read the keys before
+        held.store(k + own * kPitch, e);
+        if (e == 0) {
+            shared.valid[own] = slot >= 0;
+        }
+        slot = next_slot;
+        load(held, block + 1, slot);
+        next_slot = slot_of(block + 2);
+        __syncthreads();
+
+        // Scores of 16 heads and 8 keys, in two sums of every other product.
+        {
+            float s[2][4] = {};
+            const u32 first_head = warp % 2 * 16, first_key = warp / 2 * 8;
+            const u32 left = q + (first_head + lane % 16) * kPitch + lane / 16 * 16;
+            const u32 right = k + (first_key + lane % 8) * kPitch + lane / 8 * 16;
+#pragma unroll 6
+            for (int step = 0; step < Rows::D / 16; step += 2) {
+                u32 a[4], b[4], c[4];
+                load_matrices(b, right + step * 32);
+                load_matrices(a, left + step * 32);
+                load_matrices(c, left + step * 32 + 32);
+                const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+                if (step < Rows::HalfSteps) {
+                    multiply_f16(s[0], a, low);
+                    multiply_f16(s[1], c, high);
+                } else {
+                    multiply_bf16(s[0], a, low);
+                    multiply_bf16(s[1], c, high);
+                }
+            }
+            float* to = &shared.scores[first_head + group][first_key + 2 * quad];
+            to[0] = s[0][0] + s[1][0];
+            to[1] = s[0][1] + s[1][1];
+            to += 8 * (kUnitKeys + 1);
+            to[0] = s[0][2] + s[1][2];
+            to[1] = s[0][3] + s[1][3];
+        }
+        __syncthreads();
+
+        // Weights of four heads; a lane has a key.
+        const bool counts = shared.valid[lane] != 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 h = 4 * warp + i;
+            const float x = counts ? shared.scores[h][lane] * args.score_scale : __int_as_float(0xFF800000);
+            float high = x;
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
+            }
+            largest[i] = fmaxf(largest[i], high);
+            const float base = fmaxf(m[i], high), f = exp2_fast(m[i] - base);
+            m[i] = base;
+            const float w = exp2_fast(x - base);
+            float total = w;
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                total += __shfl_xor_sync(ptx::kFullMask, total, d);
+            }
+            sum[i] = fmaf(sum[i], f, total);
+            const u32 bits = Rows::kHalves ? half_pair(w, 0.0f) : pack_bf16_fast(w, 0.0f);
+            *reinterpret_cast<u16*>(shared.weights + h * Shared::WeightPitch + 2 * lane) = static_cast<u16>(bits);
+            if (lane == 0) {
+                shared.factor[h] = f;
+            }
+        }
+        __syncthreads();
+
+        // 64 columns of all heads.
+        float f[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            f[i] = shared.factor[group + 8 * i];
+        }
+        if (__any_sync(ptx::kFullMask, f[0] != 1.0f || f[1] != 1.0f || f[2] != 1.0f || f[3] != 1.0f)) {
+#pragma unroll
+            for (int i = 0; i < 64; ++i) {
+                o[i / 32][i / 4 % 8][i % 4] *= f[i / 32 * 2 + i % 4 / 2];
+            }
+        }
+        u32 a[2][2][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 from = p + (i / 2 * 16 + lane % 16) * Shared::WeightPitch + i % 2 * 32;
+            load_matrices(a[i / 2][i % 2], from + lane / 16 * 16);
+        }
+#pragma unroll
+        for (int n = 0; n < 8; n += 2) {
+#pragma unroll
+            for (int step = 0; step < 2; ++step) {
+                u32 b[4];
+                load_turned(b, k + (16 * step + lane % 16) * kPitch + (64 * warp + 8 * n) * 2 + lane / 16 * 16);
+                const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+#pragma unroll
+                for (int t = 0; t < 2; ++t) {
+                    if constexpr (Rows::kHalves) {
+                        multiply_f16(o[t][n], a[t][step], low);
+                        multiply_f16(o[t][n + 1], a[t][step], high);
+                    } else {
+                        multiply_bf16(o[t][n], a[t][step], low);
+                        multiply_bf16(o[t][n + 1], a[t][step], high);
+                    }
+                }
+            }
+        }
+    }
+
+    if (lane == 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const i32 h = 4 * warp + i;
+            float factor = 0.0f;
+            if (head + h < args.heads) {
+                if (args.segments == 1) {
+                    factor = final_factor(args, head + h, m[i], sum[i]);
+                    write_stats(args, row, head + h, m[i], largest[i], sum[i]);
+                } else {
+                    factor = sum[i] > 0.0f ? 1.0f / sum[i] : 0.0f;
+                    const i64 at = (static_cast<i64>(row) * args.segments + segment) * args.heads + head + h;
+                    reinterpret_cast<float4*>(args.stats)[at] = make_float4(m[i], sum[i], largest[i], 0.0f);
+                }
+            }
+            shared.final[h] = factor;
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const i32 h = 8 * i + static_cast<i32>(group);
+        if (head + h >= args.heads) {
+            continue;
+        }
+        const float f = shared.final[h];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            const i32 column = 64 * warp + 8 * n + 2 * quad;
+            const float x = o[i / 2][n][i % 2 * 2] * f, y = o[i / 2][n][i % 2 * 2 + 1] * f;
+            if (args.segments == 1) {
+                const i64 at = row * args.out_stride + static_cast<i64>(head + h) * kValues + column;
+                *reinterpret_cast<u32*>(args.out + at) = pack_bf16_fast(x, y);
+            } else {
+                const i64 at = part_at(args, row, segment, head + h) + column;
+                if constexpr (Rows::kHalves) {
+                    *reinterpret_cast<u32*>(static_cast<u16*>(args.partial) + at) = half_pair(x, y);
+                } else {
+                    *reinterpret_cast<float2*>(static_cast<float*>(args.partial) + at) = make_float2(x, y);
+                }
+            }
+        }
+    }
+}
+
+// Joins the segments of a row: a block of 128 threads has a head, a thread four columns.
+constexpr int kCombineThreads = 128;
+
+template <bool Halves>
+__device__ __forceinline__ void combine_segments(const SparseAttendArgs& args) {
+    const i32 head = static_cast<i32>(blockIdx.x % args.heads), row = static_cast<i32>(blockIdx.x / args.heads);
+    const i32 blocks =
+        segment_blocks_of(selected(args.streams[0], row)) + segment_blocks_of(selected(args.streams[1], row));
+    const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
+    const float4* stats =
+        reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments * args.heads + head;
+    float base = kLowest, largest = kLowest, sum = 0.0f, o[4] = {};
+    for (i32 s = 0; s < live; ++s) {
+        const float4 v = stats[static_cast<i64>(s) * args.heads];
+        base = fmaxf(base, v.x);
+        largest = fmaxf(largest, v.z);
+    }
+    for (i32 s = 0; s < live; ++s) {
+        const float4 v = stats[static_cast<i64>(s) * args.heads];
+        const float weight = exp2_fast(v.x - base) * v.y;
+        sum += weight;
+        const i64 at = part_at(args, row, s, head) + 4 * threadIdx.x;
+        float x[4];
+        if constexpr (Halves) {
+            const uint2 pair = *reinterpret_cast<const uint2*>(static_cast<const u16*>(args.partial) + at);
+            asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+                : "=f"(x[0]), "=f"(x[1]) : "r"(pair.x));
+            asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+                : "=f"(x[2]), "=f"(x[3]) : "r"(pair.y));
+        } else {
+            const float4 f = *reinterpret_cast<const float4*>(static_cast<const float*>(args.partial) + at);
+            x[0] = f.x, x[1] = f.y, x[2] = f.z, x[3] = f.w;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            o[i] = fmaf(x[i], weight, o[i]);
+        }
+    }
+    const float f = final_factor(args, head, base, sum);
+    *reinterpret_cast<uint2*>(args.out + row * args.out_stride + static_cast<i64>(head) * kValues + 4 * threadIdx.x) =
+        make_uint2(pack_bf16_fast(o[0] * f, o[1] * f), pack_bf16_fast(o[2] * f, o[3] * f));
+    if (threadIdx.x == 0) {
+        write_stats(args, row, head, base, largest, sum);
+    }
+}
+
+}  // namespace portable
+
+#define PORTABLE_SPARSE(name, rows)                                                                          \
+    extern "C" __global__ void __launch_bounds__(portable::kSparseThreads, 1)                                \
+        name(const __grid_constant__ SparseAttendArgs args) {                                                \
+        portable::attend_selected<rows>(args);                                                               \
+    }                                                                                                        \
+    extern "C" __device__ const u32 name##_shared = sizeof(portable::SparseStorage<rows>);

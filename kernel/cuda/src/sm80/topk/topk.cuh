@@ -1,0 +1,130 @@
+// Top-k of every row of a score matrix for the portable tier: exact, ascending positions, the lowest position wins a
+// tie; NaN and -inf are never selected; a row with at most k candidates gives all its positions (sm90/topk/args.h).
+//
+// Block    1024 threads, one row. Three histograms of 11, 11 and 10 bits of the scores' keys find the k-th largest
+//          key; a fourth pass over the row writes what is above it and the first of those that equal it, in order.
+// Bytes    each score is read four times, mostly from L2.
+#pragma once
+
+#include "ptx/warp.cuh"
+#include "sm90/topk/row.cuh"
+
+namespace portable {
+
+constexpr int kTopKThreads = 1024, kTopKWarps = kTopKThreads / 32, kTopKBins = 2048;
+
+struct TopKStorage {
+    u32 bins[kTopKBins];
+    u32 sums[2][kTopKWarps];
+    u32 digit, above;  // of the k-th largest: its bin, and candidates in bins above it
+};
+
+// The key of a candidate; 0: it is never selected.
+__device__ __forceinline__ u32 selectable(float score) {
+    if (!(score == score)) {
+        return 0;
+    }
+    const u32 key = sparrow_topk::key_of(score);
+    return key <= sparrow_topk::kKeyMinusInf ? 0 : key;
+}
+
+// Sum of v over the threads before this one; total gets that of all. Two sets of sums in turn: one barrier is enough.
+__device__ __forceinline__ u32 sum_before(TopKStorage& shared, u32 v, u32 turn, u32& total) {
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 upto = ptx::warp_prefix(v, lane);
+    if (lane == 31) {
+        shared.sums[turn][warp] = upto;
+    }
+    __syncthreads();
+    const u32 of_warp = shared.sums[turn][lane];
+    total = ptx::warp_sum(of_warp);
+    return ptx::warp_sum(lane < warp ? of_warp : 0) + upto - v;
+}
+
+// Finds the bin that holds the `want`-th largest, counted from 1, of what the bins hold: want is at most their sum.
+__device__ __forceinline__ void find_digit(TopKStorage& shared, u32 want) {
+    constexpr u32 kEach = kTopKBins / kTopKThreads;
+    const u32 first = kTopKBins - kEach * (threadIdx.x + 1);  // threads go from the largest bin down
+    u32 own = 0, total;
+#pragma unroll
+    for (u32 i = 0; i < kEach; ++i) {
+        own += shared.bins[first + i];
+    }
+    u32 before = sum_before(shared, own, 0, total);
+    if (before < want && want <= before + own) {
+        for (u32 bin = first + kEach - 1;; --bin) {
+            if (want <= before + shared.bins[bin]) {
+                shared.digit = bin;
+                shared.above = before;
+                break;
+            }
+            before += shared.bins[bin];
+        }
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
+    __shared__ TopKStorage shared;
+    const sparrow_topk::Row w = sparrow_topk::row_of(args, v);
+    if (w.whole) {
+        sparrow_topk::write_whole<kTopKThreads>(args, v, w);
+        return;
+    }
+    const float* scores = w.scores + w.head;
+    u32 prefix = 0, want = args.k;
+    bool all = false;  // fewer than k candidates can be selected
+#pragma unroll 1
+    for (int pass = 0; pass < 3 && !all; ++pass) {
+        const u32 shift = pass == 0 ? 21 : pass == 1 ? 10 : 0, bits = pass == 2 ? 10 : 11;
+        for (u32 i = threadIdx.x; i < kTopKBins; i += kTopKThreads) {
+            shared.bins[i] = 0;
+        }
+        __syncthreads();
+        for (i32 i = threadIdx.x; i < w.length; i += kTopKThreads) {
+            const u32 key = selectable(scores[i]);
+            const bool counts = key != 0 && (pass == 0 || key >> (shift + bits) == prefix);
+            if (counts) {
+                atomicAdd(&shared.bins[key >> shift & ((1u << bits) - 1)], 1u);
+            }
+        }
+        __syncthreads();
+        if (pass == 0) {
+            u32 own = 0, total;
+#pragma unroll
+            for (u32 i = 0; i < kTopKBins / kTopKThreads; ++i) {
+                own += shared.bins[threadIdx.x + i * kTopKThreads];
+            }
+            sum_before(shared, own, 1, total);
+            all = total <= want;
+        }
+        if (!all) {
+            find_digit(shared, want);
+            prefix = prefix << bits | shared.digit;
+            want -= shared.above;
+            __syncthreads();
+        }
+    }
+    // Keys above the threshold are selected, and the first `want` that equal it.
+    const u32 threshold = all ? 0 : prefix;
+    u32 written = 0, equal = 0, turn = 0;
+    const i64 to = static_cast<i64>(v) * args.k;
+    for (i32 base = 0; base < w.length; base += kTopKThreads, turn ^= 1) {
+        const i32 i = base + threadIdx.x;
+        const u32 key = i < w.length ? selectable(scores[i]) : 0;
+        const u32 above = key > threshold, same = !all && key == threshold && key != 0;
+        u32 total;
+        // Both counts in one sum: at most 1024 of each.
+        const u32 before = sum_before(shared, above | same << 16, turn, total);
+        const u32 same_before = equal + (before >> 16);
+        if (above || (same && same_before < want)) {
+            const u32 place = written + equal + (before & 0xFFFF) + min(before >> 16, want - min(equal, want));
+            args.out[to + place] = sparrow_topk::transformed(args, w, i);
+        }
+        written += total & 0xFFFF;
+        equal = min(equal + (total >> 16), want);
+    }
+    sparrow_topk::finish_row<kTopKThreads>(args, v, written + (all ? 0 : equal));
+}
+
+}  // namespace portable
