@@ -130,7 +130,8 @@ var devices = map[string]device{
 	"h100":       {SM90, 132, 80 * gb}, "h200": {arch: SM90}, "h20": {SM90, 78, 96 * gb}, "gh200": {SM90, 132, 96 * gb},
 	"h800": {SM90, 132, 80 * gb},
 	"b200": {arch: SM100}, "gb200": {arch: SM100}, "b300": {arch: SM103}, "gb300": {arch: SM103},
-	"thor": {arch: SM110}, "gb10": {arch: SM121}, "dgxspark": {arch: SM121}, "mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
+	"thor": {arch: SM110}, "gb10": {arch: SM121}, "dgxspark": {arch: SM121},
+	"mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
 }
 
 // DevicesOf lists the devices of an architecture that HardwareFor knows by name, in order.

@@ -115,8 +115,8 @@ func TestManifestAgreesWithTheMachineCode(t *testing.T) {
 	}
 }
 
-// newer are parts of instructions that came after compute capability 8.0. The assembler refuses them too; this test needs
-// none.
+// newer are parts of instructions that came after compute capability 8.0. The assembler refuses them too; this test
+// needs none.
 var newer = []string{"wgmma", "tcgen05", "griddepcontrol", "cp.async.bulk", "cluster", "mapa", "setmaxnreg", "stmatrix",
 	"elect.sync", "multimem", "fence.proxy.async", "try_wait", "st.async", "red.async", "e4m3", "e5m2", "e2m1x2",
 	"mul.rn.bf16", "add.rn.bf16", "tensormap"}
@@ -142,7 +142,8 @@ func checkPTX(t *testing.T, im *image.Image) {
 	for line := range strings.Lines(string(text)) {
 		// An instruction begins with a letter behind a tab; other lines have names, which may hold these words.
 		word := strings.TrimLeft(line, "\t ")
-		if i := strings.IndexAny(word, "\t "); i > 0 && !strings.HasPrefix(word, ".") && !strings.HasPrefix(word, "//") {
+		i := strings.IndexAny(word, "\t ")
+		if i > 0 && !strings.HasPrefix(word, ".") && !strings.HasPrefix(word, "//") {
 			for _, part := range newer {
 				if strings.Contains(word[:i], part) {
 					t.Errorf("%s: PTX for %s has %s", im.Name, image.PTXTarget, strings.TrimSpace(line))

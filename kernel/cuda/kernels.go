@@ -18,8 +18,8 @@ type Kernels struct {
 	compiling time.Duration     // that the driver took to compile PTX, or to find it in its cache
 }
 
-// LoadKernels loads the embedded images of the device's tier: machine code for Hopper, or PTX, which the driver compiles
-// unless its cache has the result.
+// LoadKernels loads the embedded images of the device's tier: machine code for Hopper, or PTX, which the driver
+// compiles unless its cache has the result.
 func (d *Device) LoadKernels() (*Kernels, error) {
 	m, err := image.Load()
 	if err != nil {

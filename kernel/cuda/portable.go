@@ -3,8 +3,8 @@ package cuda
 import "math"
 
 // Launches of the portable tier (src/sm80): the same arguments as the kernels for Hopper take, in other grids. Every
-// kernel of an operation gives the same bits, so that a row's do not depend on its batch. What has no portable kernel is
-// refused by the kernel's name (Kernels.Function).
+// kernel of an operation gives the same bits, so that a row's do not depend on its batch. What has no portable kernel
+// is refused by the kernel's name (Kernels.Function).
 
 // portableFewRows is up to how many rows products and experts run in their smallest tiles.
 const portableFewRows = 16
@@ -95,7 +95,8 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
 	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat"}
 
-// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of segments.
+// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of
+// segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, combineThreads = 32, 128
 	kernel := rows.kernel // where there is no portable one, refused by this name

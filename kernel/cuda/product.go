@@ -143,7 +143,8 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 
 // SumBytes is the memory with which Sums makes a product of many rows faster; 0: it makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
-	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 { // decodes ask each time: they choose nothing
+	// decodes ask each time: they choose nothing
+	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 {
 		return 0
 	}
 	with := *x
