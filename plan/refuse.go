@@ -228,6 +228,9 @@ func (c *Chooser) NothingFits() error {
 // both phases of the model.
 func (c *Chooser) elsewhere() (flags []string) {
 	for _, hw := range presets {
+		if c.Name == CatalogSparrow && hw.Arch != CPU && hw.Arch != SM90 {
+			continue // one GPU is named for all that run the model
+		}
 		fits := func(p Phase) bool {
 			return slices.ContainsFunc(c.Entries, func(e Entry) bool {
 				return len(e.against(&Demand{Hardware: &hw, Model: c.Model, Phase: p})) == 0
