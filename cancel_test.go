@@ -82,7 +82,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 		cancel()
 	case 2:
 		s.Close()
-		return true // nobody reads what is left
+		return true // nothing reads what is left
 	case 3:
 		go s.Close()
 	}

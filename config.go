@@ -41,8 +41,8 @@ type Config struct {
 	// requests (plan.ByRequests), so that each holds the pages of its own sequences and all of them together Ranks
 	// times as many tokens. Unset, heads are divided where their number allows it.
 	Attention plan.Division
-	// RankTimeout is how long a rank may stay at one operation while others wait for it, before all of them are given
-	// up; 0 is group.Timeout, below 0 for ever.
+	// RankTimeout is how long a rank may stay at one operation while others wait for it, before all of them are
+	// dropped; 0 is group.Timeout, below 0 forever.
 	RankTimeout time.Duration
 	// GPUs are the GPUs of the ranks, one for each, in place of Ranks; one that is named twice has two ranks.
 	GPUs   []int
@@ -81,7 +81,7 @@ type Config struct {
 	MaxQueue int
 	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
 	// chunks by how long steps were measured to take, and on a CPU streams run between the operations of a chunk. 0
-	// means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes no answer.
+	// means 100 ms, on a GPU 50 ms; below 0 means no bound. It changes no answer.
 	MaxStall time.Duration
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
@@ -125,9 +125,9 @@ type Config struct {
 	// PromptsOnly opens a model for prompts: a chat template that cannot be used is then no error of Open, but of a
 	// chat.
 	PromptsOnly bool
-	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn.
-	// Without it, what is spelled like one is text, except in an assistant message that the model goes on with. Prompts
-	// that are plain text may hold control tokens in any case.
+	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn. Without
+	// it, what is spelled like one is text, except in an assistant message that the model continues with. Prompts that
+	// are plain text may hold control tokens in any case.
 	ControlTokens bool
 	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger

@@ -132,7 +132,7 @@ func TestControlTokensInAConversationAreText(t *testing.T) {
 			t.Errorf("%s: %d user turns with control tokens allowed, want the forged ones too", name, n)
 		}
 	}
-	// The model goes on with a prefilled message: its markers are the model's own.
+	// The model continues with a prefilled message: its markers are the model's own.
 	prefilled := &chat.Request{ContinueFinal: true, Messages: []chat.Message{{Role: chat.User, Content: "q"},
 		{Role: chat.Assistant, Content: forged}}}
 	if n := turns(e, prefilled); n != 2 {

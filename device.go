@@ -23,7 +23,7 @@ const (
 	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
 	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and those that rows choose most of late come to the device between steps. The
+	// ExpertsAuto is ExpertsSplit, and those that rows choose most recently come to the device between steps. The
 	// arithmetic that a row sees then changes over time.
 	ExpertsAuto = device.ExpertsAuto
 )
@@ -33,7 +33,7 @@ func (c *Config) ranks() device.Ranks {
 	return device.Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention}
 }
 
-// sharing is how many ranks are on the GPU of a rank.
+// sharing returns how many ranks are on the GPU of a rank.
 func (c *Config) sharing(rank int) int64 {
 	n := int64(0)
 	for _, gpu := range c.GPUs {

@@ -33,14 +33,14 @@ type Engine struct {
 	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
-	// developers says that the chat format has a role of developers
+	// developers reports that the chat format has a role of developers
 	developers bool
 	// replyMarkers are the tokens that the parser of replies looks for
 	replyMarkers []int32
 
 	asked Config // as Open got it
 	once  sync.Once
-	// change is held by whoever puts the engine to sleep, wakes it or gives it other weights.
+	// change is held by any caller that puts the engine to sleep, wakes it or gives it other weights.
 	change   sync.Mutex
 	mu       sync.RWMutex
 	parts    *parts

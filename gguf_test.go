@@ -56,7 +56,7 @@ func TestGGUFFilesAnswer(t *testing.T) {
 	}
 }
 
-// A file without one of its tensors is refused with the tensor's name, and says where such names come from.
+// A file without one of its tensors is refused with the tensor's name, and states where such names come from.
 func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	source, err := builtin.Source()
 	if err != nil {
@@ -87,7 +87,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	}
 }
 
-// A file whose chat template cannot be read says which file it is, and where the template is: when it is opened, or,
+// A file whose chat template cannot be read states which file it is, and where the template is: when it is opened, or,
 // opened for prompts, when a chat is asked for.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	notUnderRace(t)

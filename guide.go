@@ -147,7 +147,7 @@ func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.R
 	return toolcall.Compile(syntax, c.Tools, o, encode, e.grammar, e.eos)
 }
 
-// reasoningEnd is the token after which a reply that began with reasoning goes on with its answer.
+// reasoningEnd is the token after which a reply that began with reasoning continues with its answer.
 func (e *Engine) reasoningEnd() (int32, error) {
 	if caller, ok := e.format.(chat.Caller); ok {
 		if s, ok := caller.CallSyntax(); ok {

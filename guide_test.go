@@ -25,7 +25,7 @@ func TestDemandedToolCall(t *testing.T) {
 			got := generate(t, e, Request{Sampling: greedy(), Chat: r, MaxTokens: 200})
 			a := got.Choices[0]
 			if thinking && a.Finish == FinishLength {
-				continue // the model may think for ever; nothing is demanded before it stops
+				continue // the model may think forever; nothing is demanded before it stops
 			}
 			if len(a.Message.ToolCalls) == 0 || a.Finish != FinishToolCalls {
 				t.Fatalf("%v thinking %v: no call: %q, finish %s", choice.Mode, thinking, a.Text, a.Finish)

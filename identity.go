@@ -14,8 +14,8 @@ import (
 // fraction of a second. More are read while it serves.
 const readAtOnce = 256 << 20
 
-// nameWeights is how pages outside the device name the weights. Experts that the CPU computes are part of every name.
-// All weights are read only where pages leave the process.
+// nameWeights returns how pages outside the device name the weights. Experts that the CPU computes are part of every
+// name. All weights are read only where pages leave the process.
 func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool, log *slog.Logger) tier.Weights {
 	out := tier.Weights{Sampled: placed.Identity(w.Fingerprint()),
 		Local: placed.Identity(tier.Fingerprint(w.LocalFingerprint()))}

@@ -21,9 +21,9 @@ type (
 	PlanRecord = engine.PlanRecord
 	// Usage counts what a request cost.
 	Usage = engine.Usage
-	// Score says which given tokens get log probabilities.
+	// Score states which given tokens get log probabilities.
 	Score = engine.Score
-	// Record says what is recorded of a request's rows.
+	// Record states what is recorded of a request's rows.
 	Record = engine.Record
 	// Trace is what happened to a request.
 	Trace = engine.Trace
@@ -52,5 +52,5 @@ const (
 	FinishLength    = engine.FinishLength    // MaxTokens or the context is full
 	FinishToolCalls = engine.FinishToolCalls // the reply calls tools
 	FinishCancelled = engine.FinishCancelled // the caller's context ended
-	FinishError     = engine.FinishError     // the request failed; Event.Err says why
+	FinishError     = engine.FinishError     // the request failed; Event.Err states why
 )

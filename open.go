@@ -207,7 +207,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 	return placedOn(dev, placed), c, nil
 }
 
-// experts is what homes of experts on a device are chosen from.
+// experts returns what homes of experts on a device are chosen from.
 func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return device.ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,

@@ -11,7 +11,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// prepare turns a request into token ids and a guide, or refuses it with the field's name. It also says whether the
+// prepare turns a request into token ids and a guide, or refuses it with the field's name. It also reports whether the
 // reply begins inside reasoning.
 func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, reasoning bool, err error) {
 	if reflect.ValueOf(r.Sampling).IsZero() {
@@ -45,8 +45,8 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	return out, reasoning, nil
 }
 
-// skipInReply says which tokens are not part of the text of a chat's reply: special ones, but for the markers that the
-// parser of replies reads.
+// skipInReply states which tokens are not part of the text of a chat's reply: special ones, but for the markers that
+// the parser of replies reads.
 func (e *Engine) skipInReply(id int32) bool {
 	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }

@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// An engine on two ranks answers, says that it has two, and sleeps and wakes as any other.
+// An engine on two ranks answers, reports that it has two, and sleeps and wakes as any other.
 func TestOpenOnRanks(t *testing.T) {
 	e := start(t, Config{Ranks: 2, CacheTokens: 4096})
 	if i := e.Info(); !strings.HasPrefix(i.Kernels, "2 x cpu-") || i.Config.Model.Ranks != 2 {

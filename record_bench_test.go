@@ -63,7 +63,7 @@ func BenchmarkRecording(b *testing.B) {
 	}
 }
 
-// processorTime is what the process has used of all processors.
+// processorTime returns what the process has used of all processors.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

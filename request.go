@@ -12,7 +12,8 @@ type Request struct {
 	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it
 	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
 
-	// Sampling is how tokens are chosen. The zero value is sample.Default; whoever sets a field starts from that.
+	// Sampling is how tokens are chosen. The zero value is sample.Default; any caller that sets a field starts from
+	// that.
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
@@ -20,15 +21,15 @@ type Request struct {
 	FitContext bool
 	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of
 	// the stop tokens is chosen, and stop strings are not looked for. A Format whose document is complete ends the
-	// choice all the same.
+	// choice anyway.
 	MinTokens int
-	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
-	// all the same.
+	// IgnoreEOS continues after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
+	// anyway.
 	IgnoreEOS bool
 	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
 	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
-	// next then. 0 is no bound.
+	// next then. 0 means no bound.
 	MaxReasoning int
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
@@ -40,7 +41,7 @@ type Request struct {
 	// tenant and the same Salt. Requests without one are of one tenant, in which those of different sources, such as
 	// addresses, take turns like tenants.
 	Tenant, Salt, Source string
-	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 is no bound.
+	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 means no bound.
 	Places int
 	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
@@ -60,7 +61,7 @@ type Request struct {
 	// ID names the request in logs and traces; empty gets one.
 	ID string
 	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages
-	// (Config.Tiers.Pull); empty is none. Whatever happens there, the answer is the same.
+	// (Config.Tiers.Pull); empty means none. Whatever happens there, the answer is the same.
 	PagesFrom string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool

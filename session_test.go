@@ -187,7 +187,7 @@ func TestEightSessionsAtOnce(t *testing.T) {
 	})
 }
 
-// What was edited in the middle of a conversation costs what follows it, and the trace says where the prefix ended.
+// What was edited in the middle of a conversation costs what follows it, and the trace states where the prefix ended.
 func TestAnEditInTheMiddleOfASession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 4096})

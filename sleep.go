@@ -37,7 +37,7 @@ func (e *Engine) Wake(ctx context.Context) error {
 // UpdateWeights takes the weights of another checkpoint of the same shape, between steps. Requests that run end first
 // with the old weights, or fail where abort is set or ctx ends; until the new ones are loaded others are refused with
 // ErrAsleep. Nothing that the old weights computed is reused. Where the new ones cannot be used the old ones stay, with
-// an empty cache. An engine that sleeps goes on sleeping and wakes up with the new weights.
+// an empty cache. An engine that sleeps continues sleeping and wakes up with the new weights.
 func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()

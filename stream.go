@@ -80,7 +80,7 @@ func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
 // Ignored are the keywords of the request's schemas that the answer need not follow.
 func (s *Stream) Ignored() []Ignored { return s.ignored }
 
-// Waited is how long the request waited for its first step, or has waited so far.
+// Waited returns how long the request waited for its first step, or has waited so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
 // Progress is how many tokens of the prompt have been computed or found in the cache, and how many of them were found.

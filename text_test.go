@@ -186,7 +186,7 @@ func TestFormatsHold(t *testing.T) {
 			Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}
 		r.Sampling.Temperature = []float64{0, 0.7, 1.3, 2}[i/2]
 		if i%2 == 1 {
-			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends all the same
+			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends anyway
 		}
 		a := generate(t, e, r).Choices[0]
 		var v struct {
@@ -225,7 +225,7 @@ func TestFormatsHold(t *testing.T) {
 	}
 }
 
-// Tokens may spell broken characters; the text is valid all the same, and a character begun at the end shows as U+FFFD,
+// Tokens may spell broken characters; the text is valid anyway, and a character begun at the end shows as U+FFFD,
 // not as nothing.
 func TestBrokenCharacters(t *testing.T) {
 	notUnderRace(t)

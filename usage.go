@@ -76,7 +76,7 @@ func (k *keeper) run() {
 	}
 }
 
-// close saves the counts for the last time. The engine's loop has ended: nobody adds to them any more.
+// close saves the counts for the last time. The engine's loop has ended: nothing adds to them any more.
 func (k *keeper) close() error {
 	if k == nil {
 		return nil

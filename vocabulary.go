@@ -99,7 +99,7 @@ func efforts(f chat.Format) []string {
 	return known
 }
 
-// describeTokenizer is what clients need to know of a tokenizer; src has read its configuration.
+// describeTokenizer returns what clients need to know of a tokenizer; src has read its configuration.
 func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	t := engine.Tokenizer{BOS: src.BOS, EOS: src.EOS, Pad: src.Special["pad_token"], Unk: src.Special["unk_token"],
 		ChatTemplate: src.ChatTemplate}
@@ -122,8 +122,8 @@ func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	return t, nil
 }
 
-// knowsDevelopers says whether a format shows messages of the role developer. Templates pass over a role that they do
-// not know.
+// knowsDevelopers reports whether a format shows messages of the role developer. Templates pass over a role that they
+// do not know.
 func knowsDevelopers(f chat.Format, template string) bool {
 	if _, ok := f.(*chat.Template); ok {
 		return strings.Contains(template, string(chat.Developer))
@@ -132,7 +132,7 @@ func knowsDevelopers(f chat.Format, template string) bool {
 	return err == nil
 }
 
-// alwaysThinks says whether a reply begins with reasoning although it should not.
+// alwaysThinks reports whether a reply begins with reasoning although it should not.
 func alwaysThinks(f chat.Format) bool {
 	off := false
 	p, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "?"}}, Thinking: &off,

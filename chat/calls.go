@@ -4,10 +4,10 @@ package chat
 // Close, then End.
 type CallSyntax struct {
 	Begin, Open, Sep, Close, End string
-	// JSON says that arguments are one JSON object. Otherwise they are written in the format's own way, which ends
+	// JSON reports that arguments are one JSON object. Otherwise they are written in the format's own way, which ends
 	// the call as well.
 	JSON bool
-	// ReasoningEnd is the marker after which a reply that began with reasoning goes on with its answer.
+	// ReasoningEnd is the marker after which a reply that began with reasoning continues with its answer.
 	ReasoningEnd string
 	// Markers are texts that no reply holds but one with calls. A reply whose tokens are none of them has no call,
 	// nor pieces of one.
@@ -59,5 +59,5 @@ var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
 // CallSyntax is GLM's.
 func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
-// CallSyntax is that of the markers the template or the tokenizer shows.
+// CallSyntax returns that of the markers the template or the tokenizer shows.
 func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

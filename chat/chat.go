@@ -51,7 +51,7 @@ type Tool struct {
 	Deferred bool
 }
 
-// ChoiceMode says how freely the model may call tools.
+// ChoiceMode states how freely the model may call tools.
 type ChoiceMode int
 
 const (
@@ -105,11 +105,11 @@ type Request struct {
 	// AddGenerationPrompt ends the prompt where the model's reply starts. Servers set it; it is off only to render a
 	// conversation as training text.
 	AddGenerationPrompt bool
-	// ContinueFinal leaves the last message, which must be the assistant's, open so that the model goes on with it.
+	// ContinueFinal leaves the last message, which must be the assistant's, open so that the model continues with it.
 	ContinueFinal bool
 
 	// ControlTokens lets the text of messages and tools hold control tokens: their spelling becomes the token, so
-	// whoever writes a message can begin and end turns. Off, the prompt marks that text as Content.
+	// any caller that writes a message can begin and end turns. Off, the prompt marks that text as Content.
 	ControlTokens bool
 
 	// CallTokens are markers of calls that are tokens of their own, among those of [CallSyntax.Markers]. In a reply
@@ -136,14 +136,14 @@ type Prompt struct {
 	// Content are the spans of Text that were written by the request and not by the format, ascending and disjoint.
 	// The encoder must find no control token in them.
 	Content []mark.Span
-	// HasBOS says that the text already starts with the beginning-of-sequence marker (or the family's equivalent), so
-	// the encoder must not add another one.
+	// HasBOS reports that the text already starts with the beginning-of-sequence marker (or the family's equivalent),
+	// so the encoder must not add another one.
 	HasBOS bool
 	// Stop are the marker texts that end a reply. Each is one added token of the family's tokenizer.
 	Stop []string
 	// Markers are marker texts of this prompt that not every tokenizer of the family has. Each must be one added token.
 	Markers []string
-	// InReasoning says that the text ends inside a reasoning block: the reply starts with reasoning.
+	// InReasoning reports that the text ends inside a reasoning block: the reply starts with reasoning.
 	InReasoning bool
 }
 

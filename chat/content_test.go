@@ -143,7 +143,7 @@ func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	}
 }
 
-// The model goes on with a prefilled message: it is not content, the messages before it are.
+// The model continues with a prefilled message: it is not content, the messages before it are.
 func TestPrefillKeepsItsMarkers(t *testing.T) {
 	for file, f := range families(t) {
 		p, err := f.Render(Request{ContinueFinal: true, Messages: []Message{{Role: User, Content: "before"},

@@ -11,7 +11,7 @@ import (
 //
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// Calls stand between tokens of their own, with JSON arguments; results follow them directly and the model goes on
+// Calls stand between tokens of their own, with JSON arguments; results follow them directly and the model continues
 // without a marker. The template these checkpoints carry has no place for tools: they are described after the system
 // text in the way the model card gives.
 //
@@ -128,8 +128,8 @@ func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	return nil
 }
 
-// v31Answers says that the message at i is the first after a user message, system messages aside: only then does it get
-// the assistant marker.
+// v31Answers reports that the message at i is the first after a user message, system messages aside: only then does it
+// get the assistant marker.
 func v31Answers(turns []turn, i int) bool {
 	for i--; i >= 0 && turns[i].Role == System; i-- {
 	}

@@ -6,7 +6,7 @@ import "sparrow/internal/mark"
 //
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// The assistant marker belongs to the user's turn, and tool results need none: the model goes on after them. Request
+// The assistant marker belongs to the user's turn, and tool results need none: the model continues after them. Request
 // tools and the response format are shown at the end of the first system message, which is added, empty, when the
 // conversation does not start with one.
 //

@@ -82,7 +82,7 @@ func (f DeepSeekV41) Render(req Request) (Prompt, error) {
 	return e.encode()
 }
 
-// effort is the line that says how thoroughly to think.
+// effort is the line that states how thoroughly to think.
 func (f DeepSeekV41) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {

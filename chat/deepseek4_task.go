@@ -15,7 +15,7 @@ var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_
 // taskAction is the task that is answered in the assistant's turn; the others are answered right behind the message.
 const taskAction = "action"
 
-// v4Task reads the template argument task; empty is none.
+// v4Task reads the template argument task; empty means none.
 func v4Task(req Request) (string, error) {
 	raw, ok := req.Kwargs["task"]
 	if !ok {

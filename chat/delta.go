@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// DeltaKind says what a Delta carries.
+// DeltaKind states what a Delta carries.
 type DeltaKind int
 
 const (
@@ -51,11 +51,11 @@ type CallDelta struct {
 // Parser reads a reply as it is generated.
 type Parser interface {
 	// Feed takes more text, cut at any byte, and returns what is certain so far. What might be the start of a marker is
-	// held back until the next call. Marked bytes were written by tokens that are no control tokens: they are no part
+	// held back until the next call. Marked bytes were written by tokens that are not control tokens: they are no part
 	// of a marker in Request.CallTokens.
 	Feed(text mark.Text) []Delta
 	// Close ends the reply and returns what was held back. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
-	// deltas are valid all the same.
+	// deltas are valid anyway.
 	Close() ([]Delta, error)
 }
 

@@ -14,10 +14,10 @@ type Source struct {
 	Family string
 	// ModelType is model_type of config.json.
 	ModelType string
-	// SharedIndexer says that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
+	// SharedIndexer reports that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
 	SharedIndexer bool
 	// Encoder is the text of the Python file that comes with a DeepSeek-V4 release, or empty; it is never run. DSpark
-	// says that config.json describes a DSpark head. With Name, the folder or repository, they tell releases apart.
+	// reports that config.json describes a DSpark head. With Name, the folder or repository, they tell releases apart.
 	Encoder string
 	DSpark  bool
 	Name    string

@@ -16,7 +16,7 @@
 // [Prompt.Content] names the bytes of the prompt that come from the request: contents, reasoning, names, calls and
 // their arguments, tools, schemas, template arguments. The encoder looks for control tokens in the other bytes
 // only, and a token with a single byte in Content is not one. Roles are words of this package, special tokens are
-// the checkpoint's: neither is content. The last message is no content either when the model goes on with it
+// the checkpoint's: neither is content. The last message is no content either when the model continues with it
 // (ContinueFinal): its markers are part of the reply that was begun. [Request.ControlTokens] turns all of this
 // off.
 //

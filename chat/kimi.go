@@ -19,7 +19,7 @@ import (
 // counts over the conversation, and a result begins with that name. Template argument of K2.5: thinking (or
 // enable_thinking).
 type Kimi struct {
-	// Thinks says that prompts end with an open or an empty block of reasoning: K2.5.
+	// Thinks reports that prompts end with an open or an empty block of reasoning: K2.5.
 	Thinks bool
 }
 
@@ -115,7 +115,7 @@ type kimiWriter struct {
 	turns []turn
 	ids   map[string]string // the model's names of calls by their ids
 	calls int
-	open  bool // the last turn goes on
+	open  bool // the last turn continues
 }
 
 // declare writes the tools.

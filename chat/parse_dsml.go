@@ -72,7 +72,7 @@ func (p *dsmlParser) block() bool {
 	return p.malformed("expected an invoke element")
 }
 
-// isPrefix says that the text is the start of an element that the reply's end cut off.
+// isPrefix reports that the text is the start of an element that the reply's end cut off.
 func (p *dsmlParser) isPrefix() bool {
 	text := string(p.buf)
 	for _, tag := range []string{p.invokeOpen, p.close, p.paramOpen, p.invokeClose} {
@@ -157,7 +157,7 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must come back as content. Of an object that
+// jsonBody waits for the whole object, because text that does not parse must return as content. Of an object that
 // the reply's end cut off, all there is belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(p.invokeClose)

@@ -17,12 +17,12 @@ import (
 type turn struct {
 	Message
 	index     int           // in Request.Messages; -1 for a message the format added
-	prefill   bool          // the model goes on with this message: its markers are markers
+	prefill   bool          // the model continues with this message: its markers are markers
 	arguments []*jinja.Dict // parallel to ToolCalls
 	merged    mark.Text     // DeepSeek-V4's user turns: messages and results in one text
 }
 
-// write adds text of the message to a prompt: marked as content, unless the model goes on with it.
+// write adds text of the message to a prompt: marked as content, unless the model continues with it.
 func (t turn) write(b *mark.Builder, text string) {
 	if t.prefill {
 		b.WriteString(text)
@@ -230,7 +230,7 @@ func listed(tools []Tool) []Tool {
 	return list
 }
 
-// begun says whether the reply to a request begins inside reasoning.
+// begun reports whether the reply to a request begins inside reasoning.
 func begun(f Format, req Request) bool {
 	if req.Begun != nil {
 		return *req.Begun
@@ -239,7 +239,7 @@ func begun(f Format, req Request) bool {
 	return err == nil && p.InReasoning
 }
 
-// OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls
+// OffersTools reports whether the model was shown any tool it may call: the request's own or a message's, unless calls
 // are turned off.
 func (r *Request) OffersTools() bool { return len(callable(*r)) > 0 }
 

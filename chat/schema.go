@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// valueKind says how the text of an argument becomes JSON, for formats that write strings without quotes.
+// valueKind states how the text of an argument becomes JSON, for formats that write strings without quotes.
 type valueKind int
 
 const (
@@ -40,7 +40,7 @@ func newToolTypes(tools []Tool, memo *Memo) toolTypes {
 	return t
 }
 
-// kind is how to read the value of a tool's argument.
+// kind returns how to read the value of a tool's argument.
 func (t toolTypes) kind(tool, argument string) valueKind {
 	root, ok := t[tool]
 	if !ok {

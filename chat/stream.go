@@ -21,7 +21,7 @@ type stream struct {
 	buf   []byte // text not yet consumed
 	plain []bool // [len(buf)] whether tokens that are no control tokens wrote the byte; nil where nothing depends on it
 	clean int    // no awaited marker starts before this offset of buf
-	raw   []byte // consumed text that no delta carries yet; it comes back as content if the call turns out malformed
+	raw   []byte // consumed text that no delta carries yet; it returns as content if the call turns out malformed
 	done  bool   // Close was called: nothing more will come
 	state func() bool
 	out   []Delta
@@ -70,7 +70,7 @@ func (s *stream) Feed(text mark.Text) []Delta {
 	return s.advance()
 }
 
-// genuine says whether the marker that stands at an offset of the text was written as one: the tokens in it by
+// genuine reports whether the marker that stands at an offset of the text was written as one: the tokens in it by
 // themselves, not by tokens that spell them.
 func (s *stream) genuine(at int, marker string) bool {
 	for _, token := range s.tokens {
@@ -129,7 +129,7 @@ func (s *stream) consume(n int) string {
 	return text
 }
 
-// commit says that everything consumed so far has been delivered or needs no delivery.
+// commit reports that everything consumed so far has been delivered or needs no delivery.
 func (s *stream) commit() { s.raw = s.raw[:0] }
 
 // find is the earliest of the markers in the text, the longest if several start there; which is -1 when there is none,
@@ -154,7 +154,7 @@ func (s *stream) find(markers []string) (at, which int) {
 	return at, -1
 }
 
-// startOf is how much of a marker, short of all of it, the text ends with.
+// startOf returns how much of a marker, short of all of it, the text ends with.
 func (s *stream) startOf(marker string) int {
 	n := min(len(marker)-1, len(s.buf))
 	for n > 0 && !strings.HasPrefix(marker, string(s.buf[len(s.buf)-n:])) {

@@ -174,7 +174,7 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// lastMarker is where a marker stands last, -1 if nowhere. Content that spells it does not count.
+// lastMarker returns where a marker stands last, -1 if nowhere. Content that spells it does not count.
 func lastMarker(t mark.Text, marker string) int {
 	s := t.String()
 	for end := len(s); ; {

@@ -142,7 +142,7 @@ func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 }
 
 // A pass behind another is enqueued only for tokens that are wanted: a lone answer of n tokens takes n passes, and
-// computes no token in vain.
+// computes no token without effect.
 func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

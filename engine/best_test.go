@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// bestRuns counts passes by how their logits came back.
+// bestRuns counts passes by how their logits returned.
 type bestRuns struct {
 	runner
 	best, whole, both int

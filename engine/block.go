@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// block is how many tokens the drafting layers propose in one pass, 0 where they propose one.
+// block returns how many tokens the drafting layers propose in one pass, 0 where they propose one.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
 // draftBlocks drafts a block behind every sequence of a committed batch whose next token was sampled, and keeps of each

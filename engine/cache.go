@@ -66,7 +66,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	return s, nil
 }
 
-// wholePages is how many pages hold so many tokens; who asks for 100 tokens gets no fewer.
+// wholePages returns how many pages hold that many tokens; who asks for 100 tokens gets no fewer.
 func wholePages(tokens, page int) int {
 	n := tokens / page
 	if tokens%page > 0 {
@@ -90,8 +90,8 @@ func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	return spare(z.total, z.cfg.WeightBytes)
 }
 
-// spare is what is left of memory beside the weights, less an eighth for everything else. Weights that do not all fit
-// are read from their files again and again, and leave half of the memory.
+// spare returns what is left of memory beside the weights, less an eighth for everything else. Weights that do not all
+// fit are read from their files again and again, and leave half of the memory.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)
@@ -136,7 +136,7 @@ func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 		pages*cfg.Page)
 }
 
-// pagesIn is how many pages, with the window pages, states and passes that go with them, fit in that many bytes.
+// pagesIn returns how many pages, with the window pages, states and passes that go with them, fit in that many bytes.
 func (z *sizing) pagesIn(cfg *plan.Config, bytes int64) int {
 	return z.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
 }

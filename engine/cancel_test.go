@@ -88,7 +88,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 		j.Cancel()
 	case 2:
 		j.Cancel()
-		return // nobody reads what is left
+		return // nothing reads what is left
 	case 3:
 		go j.Cancel()
 	}
@@ -159,7 +159,7 @@ func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while it waits never runs and still says what its prompt was.
+// A request that is cancelled while it waits never runs and still states what its prompt was.
 func TestCancellingAWaitingRequest(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 1}, hook)

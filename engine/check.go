@@ -105,7 +105,8 @@ func (t *tiers) check() error {
 		case !c.restore.admit:
 			seeking++
 		case !slices.Contains(t.restoring, c):
-			return fmt.Errorf("engine: choice %d of %s waits for pages that nobody brings", c.index, c.job.request.ID)
+			return fmt.Errorf("engine: choice %d of %s waits for pages that no transfer delivers", c.index,
+				c.job.request.ID)
 		default:
 			restoring++
 		}

@@ -56,7 +56,7 @@ func ownerOf(it *sched.Item) *choice { return it.Seq.Owner.(*choice) }
 // outcome is what one row of logits gave a choice.
 type outcome struct {
 	event  Event
-	finish Finish // empty while the choice goes on
+	finish Finish // empty while the choice continues
 }
 
 // needsLogits reports whether the choice reads whole rows of logits: its sampler does, a mask may apply, or its prompt
@@ -65,8 +65,8 @@ func (c *choice) needsLogits() bool {
 	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
-// draw is how the device draws the tokens of n rows of logits, the first of which comes when ahead more tokens are part
-// of the output: nil where it takes the best, or the host samples. It is valid until the next call with the same
+// draw returns how the device draws the tokens of n rows of logits, the first of which comes when ahead more tokens are
+// part of the output: nil where it takes the best, or the host samples. It is valid until the next call with the same
 // memory.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
@@ -79,8 +79,8 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock is how the device draws a block of n drafts: with the random numbers of the tokens that they guess; nil for
-// the best ones. Biases, penalties and masks are applied when drafts are verified.
+// drawBlock returns how the device draws a block of n drafts: with the random numbers of the tokens that they guess;
+// nil for the best ones. Biases, penalties and masks are applied when drafts are verified.
 func (c *choice) drawBlock(n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -92,8 +92,8 @@ func (c *choice) drawBlock(n int) []sample.Draw {
 	return c.guesses
 }
 
-// ahead is how many tokens the sequence will have, when the first row of logits of its last item is sampled from, that
-// the host does not know yet.
+// ahead returns how many tokens the sequence will have, when the first row of logits of its last item is sampled from,
+// that the host does not know yet.
 func (c *choice) ahead(it *sched.Item) int {
 	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
 }
@@ -148,7 +148,7 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	return out, nil
 }
 
-// rightDrafts says which tokens of the target mean that the drafts of an item are right, before any is known here.
+// rightDrafts states which tokens of the target mean that the drafts of an item are right, before any is known here.
 func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	c.right = c.right[:0]
 	for i, draft := range it.DraftTokens() {

@@ -37,5 +37,5 @@ func (machine) Wait(wake <-chan struct{}, limit time.Duration) bool {
 // now is the time of the engine's clock.
 func (s *setup) now() time.Time { return s.cfg.Clock.Now() }
 
-// since is how long ago a time of the engine's clock was.
+// since returns how long ago a time of the engine's clock was.
 func (s *setup) since(t time.Time) time.Duration { return s.now().Sub(t) }

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/model"
 )
 
-// lose ends every request after an error that the device does not recover from. The process goes on: it answers that
+// lose ends every request after an error that the device does not recover from. The process continues: it answers that
 // the device is gone, and can be asked why.
 func (l *loop) lose(err error) {
 	l.tally.Lock()
@@ -36,7 +36,7 @@ func (l *loop) lose(err error) {
 type watchdog struct {
 	*setup
 	tally *tally
-	after time.Duration // how long a pass may take; 0 is for ever
+	after time.Duration // how long a pass may take; 0 is forever
 	began atomic.Int64  // when the pass in progress began, in Unix nanoseconds; 0 without one
 }
 
@@ -66,7 +66,8 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 	}
 }
 
-// place is where the pass in progress is, in brackets, or nothing where the model does not say. Any goroutine may ask.
+// place returns where the pass in progress is, in brackets, or nothing where the model does not say. Any goroutine may
+// ask.
 func (s *setup) place() string {
 	if p, ok := s.model.(model.Placer); ok {
 		return " (" + p.Place() + ")"

@@ -13,7 +13,7 @@ import (
 // have waited for as long as Config.MaxStall allows. So the longest gap of a stream does not depend on how well the
 // time of a batch was predicted, but on its longest operation alone.
 //
-// The batch in progress goes on to write the pages of its sequences. Nothing that happens between takes pages from
+// The batch in progress continues to write the pages of its sequences. Nothing that happens between takes pages from
 // them: sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end.
 
 // innerPasses is what runs between the operations of a batch. Where batches are not divided its passes are nil.
@@ -115,15 +115,15 @@ func (i *innerPasses) note(took time.Duration) {
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// waitLimit is how long sequences that decode wait until they run: what is left of the bound beside their own time and
-// the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; one
-// batch that took very long does not count for that.
+// waitLimit returns how long sequences that decode wait until they run: what is left of the bound beside their own time
+// and the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time;
+// one batch that took very long does not count for that.
 func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
-// stall is how long sequences that decode usually wait at most, where that is above the bound or, where they take long
-// by themselves, above half of it beside their own time. Otherwise it is 0.
+// stall returns how long sequences that decode usually wait at most, where that is above the bound or, where they take
+// long by themselves, above half of it beside their own time. Otherwise it is 0.
 func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took

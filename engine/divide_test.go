@@ -72,7 +72,7 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 	}
 }
 
-// A batch between operations that fails is run again item by item; the batch in progress goes on.
+// A batch between operations that fails is run again item by item; the batch in progress continues.
 func TestFailuresBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	failures := 0

@@ -12,7 +12,7 @@ import (
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that its rows lie in every page beside the target's, and proposes how sequences go on: a token with
+// included, so that its rows lie in every page beside the target's, and proposes how sequences continue: a token with
 // each pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The
 // next batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples
 // from them exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and
@@ -145,7 +145,7 @@ func (d *drafter) leave(b *batch) bool {
 }
 
 // see waits for the draft pass that a batch has left and gives its tokens to the items of the next batch that verify
-// them. Where it fails, its sequences go on without drafts.
+// them. Where it fails, its sequences continue without drafts.
 func (d *drafter) see(last *batch, items []sched.Item) error {
 	rows, err := d.wait(last)
 	last.to(stageEnded)
@@ -329,7 +329,7 @@ func (k *chain) propose(row logitRow) (int32, error) {
 	return k.c.sampler.Propose(row.whole, mask, len(k.c.seq.Drafts))
 }
 
-// stop ends drafting for the sequences of the latest draft pass, which failed; they go on with plain decoding.
+// stop ends drafting for the sequences of the latest draft pass, which failed; they continue with plain decoding.
 func (d *drafter) stop(err error) {
 	d.cfg.Log.Error("drafting failed; its sequences continue without drafts", "sequences", len(d.choices), "error", err)
 	d.tally.Lock()

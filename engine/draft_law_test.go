@@ -61,7 +61,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	}
 }
 
-// checkLaw compares how often tokens came in so many runs with their probabilities, by chi-square.
+// checkLaw compares how often tokens came in that many runs with their probabilities, by chi-square.
 func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, seeds int) {
 	t.Helper()
 	// Cells that are expected fewer than eight times are counted together.

@@ -381,7 +381,7 @@ func TestDraftingNeedsAHead(t *testing.T) {
 }
 
 // A random drafting layer is never right: auto ends it for each request, says so once and counts it; plain decoding
-// goes on.
+// continues.
 func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	var log strings.Builder
 	e := start(t, testmodel.V32Draft(t), Config{Log: slog.New(slog.NewTextHandler(&log, nil))})

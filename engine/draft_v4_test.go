@@ -128,7 +128,7 @@ func counting(t *testing.T, identity string, by int) string {
 	return dir
 }
 
-// A checkpoint without the block: auto drafts nothing and says why, a number is refused.
+// A checkpoint without the block: auto drafts nothing and states why, a number is refused.
 func TestV4WithoutADraftingBlock(t *testing.T) {
 	e := start(t, testmodel.V4(t), Config{Draft: spec.Auto()})
 	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" {

@@ -24,13 +24,13 @@ type Config struct {
 	MaxRunning    int     // bounds the sequences in a batch
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
-	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
+	// MaxStall bounds how long prompts hold up sequences that decode; 0 means no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
 	NoGraphs      bool            // passes are not captured, on devices that could
 	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
 	PadStates     bool            // step.Limits.PadStates
-	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil means none
 	EOS           []int32         // tokens that end a sequence
 	WeightBytes   int64           // memory that the weights take beside the cache
 	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
@@ -39,7 +39,7 @@ type Config struct {
 	// recorded.
 	RecordBytes int64
 	SelfTest    SelfTest
-	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
+	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is forever
 	Log         *slog.Logger
 	Tiers       tier.Options // where pages are kept outside the device
 	Weights     tier.Weights // name the weights there

@@ -18,7 +18,7 @@ const (
 	FinishLength    Finish = "length"     // MaxTokens or the context is full
 	FinishToolCalls Finish = "tool_calls" // the reply calls tools
 	FinishCancelled Finish = "cancelled"  // the caller's context ended
-	FinishError     Finish = "error"      // the request failed; Event.Err says why
+	FinishError     Finish = "error"      // the request failed; Event.Err states why
 )
 
 // Event is one token of a choice, or the choice's end. An event of a plain token allocates nothing.

@@ -9,7 +9,7 @@ import (
 )
 
 // A short request runs in the batch after the one in which it came, and at most one later, however many choices another
-// tenant, or other requests of the same tenant, have running and waiting. The flood goes on meanwhile, and ends.
+// tenant, or other requests of the same tenant, have running and waiting. The flood continues meanwhile, and ends.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
 	for _, tenant := range []string{"other", "flood", ""} { // the last floods and comes from two addresses
 		t.Run(tenant, func(t *testing.T) {

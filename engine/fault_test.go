@@ -20,7 +20,7 @@ import (
 )
 
 // Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else
-// gets the tokens of an undisturbed run; pages come back; the engine goes on, or, when its own state is broken, stops
+// gets the tokens of an undisturbed run; pages return; the engine continues, or, when its own state is broken, stops
 // and says so.
 
 // marked is the first token of prompts that faults are aimed at.

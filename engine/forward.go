@@ -147,7 +147,7 @@ func (l *loop) wait(b *batch) (rows logits, err error) {
 	return rows, err
 }
 
-// took is how long a batch that has just ended kept the device: since it was formed or the one before it ended.
+// took returns how long a batch that has just ended kept the device: since it was formed or the one before it ended.
 func (l *loop) took(b *batch, since time.Time) time.Duration {
 	if f := b.passes.finished; f.After(since) {
 		since = f
@@ -205,7 +205,7 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftOf is what the draft of an item's rows has in any case.
+// draftOf returns what the draft of an item's rows has in any case.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(),
@@ -253,7 +253,7 @@ func (p *passes) draftNext(k *chain) {
 	k.work = len(p.drafts) - 1
 }
 
-// draftSize is how many rows the next draft pass has, and whether some are of prompts.
+// draftSize returns how many rows the next draft pass has, and whether some are of prompts.
 func (p *passes) draftSize() (rows int, prompts bool) {
 	for i := range p.drafts {
 		rows += len(p.drafts[i].Tokens)

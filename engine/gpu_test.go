@@ -21,7 +21,7 @@ type deviceTest struct {
 }
 
 // onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
-// cancellations, scores, prefixes that come back.
+// cancellations, scores, prefixes that return.
 var onDevices = []deviceTest{
 	{"overlap", TestOverlappedBatchesChangeNoAnswer},
 	{"overlap, cancellations", TestOverlapAndCancellations},

@@ -14,12 +14,13 @@ type Guide struct {
 	Document *grammar.Grammar // nil for free text
 	// ReasoningEnd is the token before which Document does not apply; -1 when the reply begins with it.
 	ReasoningEnd int32
-	// MaxReasoning is how many tokens may come before ReasoningEnd, which must be the next one then; 0 is no limit.
+	// MaxReasoning is how many tokens may come before ReasoningEnd, which must be the next one then; 0 means no limit.
 	MaxReasoning int
 	Calls        *toolcall.Rules // nil without tools
 	MaskWords    int             // of the masks of Document and Calls
 	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
-	// Release is called once, when the request has ended, by the loop or by whoever closes it; nil does nothing.
+	// Release is called once, when the request has ended, by the loop or by any caller that closes it; nil does
+	// nothing.
 	Release func()
 }
 

@@ -105,7 +105,7 @@ var ranks = flag.Int("ranks", 1, "devices that share each model")
 // division is how they share attention.
 var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
 
-// pools is how many pools of pages a model has.
+// pools returns how many pools of pages a model has.
 func pools() int {
 	if *division == "dp" {
 		return *ranks
@@ -303,7 +303,7 @@ func (e *Engine) at(pages []int32) *choice {
 	return nil
 }
 
-// output is how many tokens of a sequence are not its prompt.
+// output returns how many tokens of a sequence are not its prompt.
 func (c *choice) output() int { return len(c.seq.Tokens) - len(c.job.request.Prompt) }
 
 // logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output

@@ -96,7 +96,7 @@ func (in *intake) checkPrompt(prompt []int32) error {
 	return nil
 }
 
-// maxTokens is how many tokens a choice may have.
+// maxTokens returns how many tokens a choice may have.
 func (in *intake) maxTokens(r *Request) (int, error) {
 	context, prompt := in.info.ContextTokens, len(r.Prompt)
 	left := context - prompt
@@ -169,7 +169,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
-// draftsFor is how the choices of a request draft: as many tokens as it asks for, or as many as pay.
+// draftsFor returns how the choices of a request draft: as many tokens as it asks for, or as many as pay.
 func (in *intake) draftsFor(r *Request) spec.Request {
 	switch asked := r.Draft; {
 	case in.drafts == nil || asked != nil && *asked == 0:

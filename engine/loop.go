@@ -58,11 +58,11 @@ func (l *loop) run() {
 }
 
 // shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the
-// loop means that the state shared by all requests can no longer be trusted; the engine stops, the process goes on.
+// loop means that the state shared by all requests can no longer be trusted; the engine stops, the process continues.
 func (l *loop) shutDown() {
 	err := ErrClosed
 	panicked := recover()
-	if last := l.last; last != nil { // nobody needs what it computes, but the device has to be done with it
+	if last := l.last; last != nil { // nothing needs what it computes, but the device has to be done with it
 		if last.stage == stageRunning {
 			_, _ = l.wait(last)
 		}

@@ -25,7 +25,7 @@ type Need struct {
 // ownUse is memory that is left to the driver: for its queues, and for what allocations lose to alignment.
 const ownUse = 256 << 20
 
-// Total is what has to be free.
+// Total returns what has to be free.
 func (n *Need) Total() int64 { return n.Weights + n.Cache + n.Arena + n.Scratch + n.Graphs + ownUse }
 
 // Err is nil where the memory suffices.

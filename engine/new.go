@@ -27,7 +27,7 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 is no bound
+	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 means no bound
 	ChatFormat    string        // empty without one
 	Efforts       []string      // words for how much to think that the chat format takes, the least first
 	AlwaysThinks  bool          // the chat format has no way to switch thinking off
@@ -168,7 +168,7 @@ func contextOf(s *setup, cached int) (int, error) {
 		"and the cache holds %d tokens: ask for at most %d%s", asked, positions, cached, most, more)
 }
 
-// memoryOf is how memory was divided, on a device with that much in all.
+// memoryOf returns how memory was divided, on a device with that much in all.
 func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // sizes are those of one
 	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,

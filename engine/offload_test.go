@@ -113,7 +113,7 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 	moving := func(e *Engine) {
 		e.cfg.Observe = func(between bool) { // another expert of every layer is chosen most
 			if between {
-				return // of a pass that goes on
+				return // of a pass that continues
 			}
 			fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 			for l := range fresh.Counts {
@@ -155,7 +155,7 @@ func (f fixed) ReadExperts(to *usage.Table) error {
 	return nil
 }
 
-// Experts that cannot be moved stay where they are, and the engine goes on; a device that lost one in the middle of a
+// Experts that cannot be moved stay where they are, and the engine continues; a device that lost one in the middle of a
 // move is lost.
 func TestExpertsThatCannotBeMoved(t *testing.T) {
 	broken := errors.New("a broken bank")

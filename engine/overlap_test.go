@@ -15,8 +15,8 @@ import (
 // Invariants of this file: forming and enqueueing a batch while the one before runs changes no answer, whatever ends,
 // is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim says the same of more cases.
 
-// beside is a device that says that it computes beside the host. What it is given is done when a call returns, in the
-// same order: a device that takes its time may not do it in another.
+// beside is a device that reports that it computes beside the host. What it is given is done when a call returns, in
+// the same order: a device that takes its time may not do it in another.
 type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
@@ -137,7 +137,7 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 }
 
 // A pass fails when it is enqueued behind another, or when it is waited for while another is enqueued behind it: the
-// requests get their tokens all the same.
+// requests get their tokens anyway.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)

@@ -10,7 +10,7 @@ import (
 // pages, are numbered behind those of the ranks before it, so that a number names one page of the whole model. Other
 // models have one pool.
 
-// poolsOf is how many pools of pages a configuration has.
+// poolsOf returns how many pools of pages a configuration has.
 func poolsOf(cfg *plan.Config) int {
 	if cfg.Model.ByRequests() {
 		return cfg.Model.Ranks

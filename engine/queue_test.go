@@ -123,7 +123,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Nobody reads one job's events; the others go on, and the unread one loses nothing.
+// Nobody reads one job's events; the others continue, and the unread one loses nothing.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 	dir := testmodel.V32(t)
 	synctest.Test(t, func(t *testing.T) {

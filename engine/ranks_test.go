@@ -130,7 +130,7 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 	}
 }
 
-// operations is how many operations a rank enqueues for the requests of failures.
+// operations returns how many operations a rank enqueues for the requests of failures.
 func operations(t *testing.T, on opening) int {
 	t.Helper()
 	n := 0
@@ -149,7 +149,7 @@ func operations(t *testing.T, on opening) int {
 	return n
 }
 
-// faults lets a rank fail at every so many operations in turn, both ranks in turn.
+// faults lets a rank fail at every that many operations in turn, both ranks in turn.
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {

@@ -25,8 +25,8 @@ const (
 	RecordRange                      // those of positions Record.From to Record.To
 )
 
-// Record says what is recorded of a request's rows: which keys they attended to, and which experts computed them. Rows
-// that are found in the cache are not computed and not recorded.
+// Record states what is recorded of a request's rows: which keys they attended to, and which experts computed them.
+// Rows that are found in the cache are not computed and not recorded.
 type Record struct {
 	Selections bool
 	Layers     []int // whose selections; nil is every layer
@@ -41,7 +41,7 @@ func (r *Record) what() plan.Record {
 	return plan.Record{Selections: r.Selections, Scores: r.Selections && r.Scores, Experts: r.Experts}
 }
 
-// span is the positions of a sequence that are recorded, after so many given tokens.
+// span is the positions of a sequence that are recorded, after that many given tokens.
 func (r *Record) span(given int) sched.Span {
 	switch r.Tokens {
 	case RecordAll:
@@ -56,7 +56,7 @@ func (r *Record) span(given int) sched.Span {
 // computed in chunks of as many rows as it holds.
 const recordPassBytes = 64 << 20
 
-// recordRows is how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
+// recordRows returns how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
 func (z *sizing) recordRows() int {
 	if z.cfg.RecordBytes < 0 {
 		return 0
@@ -133,7 +133,7 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	return nil
 }
 
-// fittingAnswer says which max_tokens a request may record that may not record maxTokens.
+// fittingAnswer states which max_tokens a request may record that may not record maxTokens.
 func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {

@@ -49,7 +49,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 }
 
-// A conversation goes on: the next turn finds its own earlier output.
+// A conversation continues: the next turn finds its own earlier output.
 func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed := 0
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, counted(&computed))

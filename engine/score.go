@@ -12,13 +12,13 @@ import (
 // of as many rows as it holds.
 const promptLogitBytes = 64 << 20
 
-// promptLogits is how many rows of logits of prompts a batch may have.
+// promptLogits returns how many rows of logits of prompts a batch may have.
 func (z *sizing) promptLogits() int {
 	rows := promptLogitBytes / (4 * z.model.Config().Vocab)
 	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// given is what follows the prompt in a choice before anything is generated.
+// given returns what follows the prompt in a choice before anything is generated.
 func (r *Request) given(choice int) []int32 {
 	if r.Score == nil || r.Score.Continuations == nil {
 		return nil

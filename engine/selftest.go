@@ -55,7 +55,7 @@ func selfTest(s *setup) error {
 	case !ok:
 		skip = "models of this family have none"
 	case setting == SelfTestAuto && cfg.Hardware.Arch == plan.CPU && selfTestCost(&cfg.Model) > mostSelfTest:
-		skip = "it would take long on a CPU; --self-test on runs it all the same"
+		skip = "it would take long on a CPU; --self-test on runs it anyway"
 	}
 	if skip != "" {
 		s.cfg.Log.Info("no self-test", "because", skip)
@@ -64,7 +64,7 @@ func selfTest(s *setup) error {
 	begun := s.now()
 	if err := m.SelfTest(cfg); err != nil {
 		return fmt.Errorf("%w on %s: %w; answers would be wrong: check the device and its driver, or run on another "+
-			"(--kernels); --self-test off opens the model all the same", ErrSelfTest, s.model.Device().Name(), err)
+			"(--kernels); --self-test off opens the model anyway", ErrSelfTest, s.model.Device().Name(), err)
 	}
 	s.cfg.Log.Info("self-test passed", "took", s.since(begun))
 	return nil

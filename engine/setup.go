@@ -61,7 +61,7 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	return s, nil
 }
 
-// threshold is how many tokens of a prompt are computed in the dense form.
+// threshold returns how many tokens of a prompt are computed in the dense form.
 func threshold(cfg *plan.Config) int {
 	if !cfg.DenseOK {
 		return 0

@@ -120,7 +120,7 @@ func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	}
 }
 
-// A fault that never ends fails its requests instead of starting them over for ever.
+// A fault that never ends fails its requests instead of starting them over forever.
 func TestRestartsEnd(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {

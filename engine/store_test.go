@@ -80,7 +80,7 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	}
 	for _, mode := range modes {
 		e := e
-		if mode == respserver.Hangs { // nothing else is waited for in vain
+		if mode == respserver.Hangs { // nothing else is waited for without effect
 			e = hurried
 		}
 		store.Set(respserver.Works)

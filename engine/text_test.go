@@ -147,7 +147,7 @@ func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	return outs
 }
 
-// A number may end after each of its digits or go on. The end-of-sequence token ends it, also for a request that
+// A number may end after each of its digits or continue. The end-of-sequence token ends it, also for a request that
 // ignores that token in free text.
 func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	w := vocabulary(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // Pages leave the device in two ways: when the cache gives them up they go to host memory, and when they become
-// reusable a copy goes to the tiers that outlive the process. They come back when a prompt begins with them: the
+// reusable a copy goes to the tiers that outlive the process. They return when a prompt begins with them: the
 // sequence is admitted, and instead of being computed its pages are filled as they arrive. The loop copies between the
 // device and host memory, a bounded number of bytes between two batches; everything slower is package tier's.
 
@@ -204,7 +204,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	}
 }
 
-// partsOf is where a page is, valid until the next call.
+// partsOf returns where a page is, valid until the next call.
 func (t *tiers) partsOf(page, window int) []kernel.Tensor {
 	t.parts = t.model.PageParts(t.parts[:0], page)
 	if window >= 0 {
@@ -322,8 +322,8 @@ func (t *tiers) release(c *choice) {
 	t.restoring = slices.DeleteFunc(t.restoring, func(x *choice) bool { return x == c })
 }
 
-// advance fills pages that have arrived, and lets sequences go on that got theirs or have waited too long. It reports
-// whether it did anything.
+// advance fills pages that have arrived, and lets sequences continue that got theirs or have waited too long. It
+// reports whether it did anything.
 func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
@@ -473,7 +473,7 @@ func (t *tiers) clear() {
 	t.stack.Clear()
 }
 
-// counts is what every tier holds and did.
+// counts returns what every tier holds and did.
 func (t *tiers) counts() []tier.Count {
 	list := t.stack.Counts()
 	if t.pulls {
@@ -501,5 +501,5 @@ func (e *Engine) Discard() {
 // Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
 // ends.
 func (e *Engine) Settle(ctx context.Context) {
-	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: whoever waits goes on
+	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: any caller that waits continues
 }

@@ -17,11 +17,11 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a prompt whose beginning was evicted from the device and comes back from a tier gets the
+// Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets the
 // logits of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end neither the
 // device nor host memory holds anything for anybody.
 
-// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o says how
+// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o states how
 // long.
 func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
@@ -113,7 +113,7 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	}
 }
 
-// A page that left is found by whoever begins with it, and by nobody of another tenant.
+// A page that left is found by any caller that begins with it, and by nobody of another tenant.
 func TestTiersKeepTenantsApart(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
 	ask := func(tenant string, prompt []int32) (int, *Trace) {

@@ -42,8 +42,8 @@ func (w *waits) leave(tenant string) {
 	}
 }
 
-// estimate is how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as much
-// as the tenant's own.
+// estimate returns how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as
+// much as the tenant's own.
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	jobs, parties, own := w.jobs, len(w.tenants), w.tenants[tenant]
 	for name, n := range w.tenants {

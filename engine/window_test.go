@@ -62,7 +62,7 @@ func everyWay(t *testing.T, of func(testing.TB) string) {
 			t.Errorf("%d tokens again: %d came from the cache, want %d", boundaries[i], r.Usage.CachedTokens, want)
 		}
 	}
-	// Every sequence loses its pages once, after its second output token, with and without a cache to come back to.
+	// Every sequence loses its pages once, after its second output token, with and without a cache to return to.
 	for _, off := range []bool{false, true} {
 		again, _ := each(Config{NoReuse: off}, list, restarting(2))
 		sameRows(t, again, whole)
@@ -83,7 +83,7 @@ func restarting(made int) func(*Engine) {
 }
 
 // Window pages are fewer than pages. A prompt whose beginning is stored, but whose window rows there were given up, is
-// cut back to the last boundary that has them, or to nothing, and says why; its tokens are those of a lone run.
+// cut back to the last boundary that has them, or to nothing, and states why; its tokens are those of a lone run.
 func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time races with nobody")

@@ -34,7 +34,7 @@ func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	return &Engine{engine: e, dense: true}, nil
 }
 
-// CanBeDense says why nothing runs dense under a configuration.
+// CanBeDense states why nothing runs dense under a configuration.
 func CanBeDense(c *plan.Config) error {
 	if !c.DenseOK {
 		return notDense(strings.Join(c.DenseAgainst, "; "))

@@ -13,7 +13,7 @@ import (
 	"sparrow/server"
 )
 
-// Through HTTP the built-in model gives the answers it gives in-process: tools in the request come back as tool calls.
+// Through HTTP the built-in model gives the answers it gives in-process: tools in the request return as tool calls.
 func TestRemoteAgainstTheServer(t *testing.T) {
 	s, err := server.New(server.Adapt(open(t, plan.Policy{})), server.Options{})
 	if err != nil {

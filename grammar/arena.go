@@ -45,7 +45,7 @@ type config struct {
 	stack int32 // frame
 }
 
-// state is a set of readings; done says whether one of them is a complete document.
+// state is a set of readings; done reports whether one of them is a complete document.
 type state struct {
 	configs []int32
 	done    bool
@@ -79,7 +79,7 @@ func newArena(g *Grammar) *arena {
 	}
 }
 
-// full says that it is time for a new arena: its states take all memory that they may.
+// full reports that it is time for a new arena: its states take all memory that they may.
 func (a *arena) full() bool { return a.stateBytes() > maxArenaBytes }
 
 // stateBytes is the memory of states, configs, frames and what follows them, with their places in maps.

@@ -75,7 +75,7 @@ type nameRule struct {
 
 func (r nameRule) has(name string) bool { return !r.limited || r.dfa != nil && r.dfa.matches(name) }
 
-// allowedNames is what propertyNames of all parts says together.
+// allowedNames returns what propertyNames of all parts says together.
 func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	var goal []*schema
 	for _, s := range parts {
@@ -300,7 +300,7 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// goalOf is what the parts together say about one property: each by its own entry and its patterns, or by
+// goalOf returns what the parts together say about one property: each by its own entry and its patterns, or by
 // additionalProperties.
 func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema
@@ -326,7 +326,7 @@ func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	return goal, nil
 }
 
-// freeGoal is what the parts say about names that none of them lists.
+// freeGoal returns what the parts say about names that none of them lists.
 func freeGoal(parts []*schema) []*schema {
 	var goal []*schema
 	for _, s := range parts {

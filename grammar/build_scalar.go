@@ -163,7 +163,7 @@ func (s *schema) blame(e *SchemaError) error {
 	return e
 }
 
-// has says whether a string satisfies the rule.
+// has reports whether a string satisfies the rule.
 func (r *stringRule) has(text string) bool {
 	n := uint64(utf8.RuneCountInString(text))
 	return !r.never && n >= r.least && n <= r.most && (r.dfa == nil || r.dfa.matches(text))
@@ -290,7 +290,7 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 		}
 	}
 	if kind == fractions {
-		digits = max(1, 15-fraction) // a float64 keeps so many: the number must not become an integer
+		digits = max(1, 15-fraction) // a float64 keeps that many: the number must not become an integer
 	}
 	lo, hi := b.lo, b.hi
 	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxBoundDigits-1), nil))
@@ -369,7 +369,7 @@ func leastCommon(a, b *big.Int) *big.Int {
 	return new(big.Int).Mul(a, new(big.Int).Quo(b, g))
 }
 
-// contains says whether a number satisfies the bounds.
+// contains reports whether a number satisfies the bounds.
 func (b *bounds) contains(r *big.Rat) bool {
 	if b.lo != nil && (r.Cmp(b.lo) < 0 || b.loOpen && r.Cmp(b.lo) == 0) {
 		return false

@@ -79,7 +79,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	return nil
 }
 
-// possible says whether some type is left, and no property is required that must be absent. It looks only at what is
+// possible reports whether some type is left, and no property is required that must be absent. It looks only at what is
 // certain, so that most combinations with a negation end early.
 func possible(pending []choice, settled []*schema) bool {
 	types := typeSet(allTypes)
@@ -108,7 +108,7 @@ func possible(pending []choice, settled []*schema) bool {
 	return true
 }
 
-// inner is what a schema says about the same value by way of other schemas.
+// inner returns what a schema says about the same value by way of other schemas.
 func (c *compiler) inner(s *schema) ([]choice, error) {
 	if s.negated != nil {
 		list, err := c.negation(s)

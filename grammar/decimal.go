@@ -43,7 +43,7 @@ func integerDigits(r *big.Rat) int {
 	return len(whole.Abs(whole).String())
 }
 
-// scaled is r * 10^digits, rounded up or down to an integer. exact says whether nothing was lost.
+// scaled is r * 10^digits, rounded up or down to an integer. exact reports whether nothing was lost.
 func scaled(r *big.Rat, digits int, up bool) (n *big.Int, exact bool) {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	x := new(big.Rat).Mul(r, new(big.Rat).SetInt(scale))

@@ -23,14 +23,14 @@ var ErrVocabulary = errors.New("grammar: unusable vocabulary")
 // ErrRejected is wrapped when a token or a text does not continue the document. The state is unchanged.
 var ErrRejected = errors.New("grammar: not allowed here")
 
-// ErrNoToken is wrapped when the document can go on but no token can continue it. It happens only to vocabularies
+// ErrNoToken is wrapped when the document can continue but no token can continue it. It happens only to vocabularies
 // without a token for every single byte.
 var ErrNoToken = errors.New("grammar: no token can continue the document")
 
 // ErrMask is wrapped when a mask has too few words for the vocabulary.
 var ErrMask = errors.New("grammar: mask too short")
 
-// SchemaError says where in a schema the problem lies. It wraps one of the sentinels above.
+// SchemaError states where in a schema the problem lies. It wraps one of the sentinels above.
 type SchemaError struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
 	Keyword string // the keyword at fault, "" if it is the schema as a whole

@@ -14,7 +14,7 @@ func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	return t.exploreShapes(x, q)
 }
 
-// midCharacter says whether a mode of a shaped leaf is inside a character. Few tokens go on there, and those are no
+// midCharacter reports whether a mode of a shaped leaf is inside a character. Few tokens go on there, and those are not
 // whole characters.
 func midCharacter(mode uint64) bool {
 	return mode >= utf1 && mode <= utfF4 || mode >= patternTail1 && mode <= patternTail3
@@ -75,7 +75,7 @@ func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	return m
 }
 
-// anyName is what a property name allows where none is taken.
+// anyName returns what a property name allows where none is taken.
 func (t *Tokens) anyName(mode uint64) *leafMask {
 	key := maskKey{familyFreeKey, mode}
 	m := t.shared.get(key)

@@ -10,8 +10,8 @@ import (
 // errFormat is turned into a SchemaError by the caller, who knows the pointer.
 var errFormat = errors.New("unknown format")
 
-// format is the strings of a format: those that all patterns match and the last one, if given, does not, of at most so
-// many characters.
+// format is the strings of a format: those that all patterns match and the last one, if given, does not, of at most
+// that many characters.
 type format struct {
 	patterns []string
 	not      string

@@ -42,7 +42,7 @@ func (g *Grammar) Tokens() *Tokens { return g.tokens }
 // Everything produced is still valid, but some valid documents were not offered.
 func (g *Grammar) Narrowed() bool { return g.narrowed.Load() }
 
-// wide says whether a leaf's mask takes a walk over most of the vocabulary that it does not share with other leaves.
+// wide reports whether a leaf's mask takes a walk over most of the vocabulary that it does not share with other leaves.
 func (g *Grammar) wide(l int32) bool {
 	switch l := g.leaves[l].(type) {
 	case *patternLeaf:

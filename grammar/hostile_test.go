@@ -91,14 +91,14 @@ func TestCostlySchemas(t *testing.T) {
 // mostAllocated is how many bytes compiling any of these schemas allocates at most, garbage included.
 const mostAllocated = 80 << 20
 
-// allocated is how many bytes were allocated so far.
+// allocated returns how many bytes were allocated so far.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// TestLargeUnions: as many alternatives as are allowed, told apart late, all stay possible.
+// TestLargeUnions: as many alternatives as are allowed, distinguished late, all stay possible.
 func TestLargeUnions(t *testing.T) {
 	var parts []string
 	for i := range MaxAlternatives {
@@ -130,7 +130,7 @@ func TestLargeUnions(t *testing.T) {
 	}
 }
 
-// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be told apart are costly, so only
+// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be distinguished are costly, so only
 // some are followed.
 func TestManyPatternsAtOnceAreNarrowed(t *testing.T) {
 	var parts []string

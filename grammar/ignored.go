@@ -43,7 +43,7 @@ func (s *skipped) has(pointer, keyword string) bool {
 	return ok && i.Asserts || s.all[keyword]
 }
 
-// below says whether something is left out in a schema or inside it.
+// below reports whether something is left out in a schema or inside it.
 func (s *skipped) below(pointer string) bool {
 	for o, i := range s.at {
 		if i.Asserts && strings.HasPrefix(o.pointer, pointer) {

@@ -46,7 +46,7 @@ var (
 	larkImport = regexp.MustCompile(`^%import\s+common\.([A-Z_]+)(?:\s*->\s*([A-Z_]+))?$`)
 )
 
-// read collects the rules. A line that begins with a bar, or is indented, goes on with the rule before it.
+// read collects the rules. A line that begins with a bar, or is indented, continues with the rule before it.
 func (l *lark) read(source string) error {
 	last := ""
 	for n, line := range strings.Split(source, "\n") {
@@ -99,7 +99,7 @@ func stripLarkComment(line string) string {
 	return line
 }
 
-// larkEnd is where the string or the regular expression that begins at i ends, or -1.
+// larkEnd returns where the string or the regular expression that begins at i ends, or -1.
 func larkEnd(s string, i int) int {
 	for j := i + 1; j < len(s); j++ {
 		switch s[j] {
@@ -209,7 +209,7 @@ var (
 	larkRange = regexp.MustCompile(`^"(\\.|[^"\\])"\s*\.\.\s*"(\\.|[^"\\])"`)
 )
 
-// item reads one item, without what says how often it comes.
+// item reads one item, without what states how often it comes.
 func (e *larkExpression) item() (string, error) {
 	rest := e.text[e.at:]
 	switch c := rest[0]; {

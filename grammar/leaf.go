@@ -10,9 +10,9 @@ type leaf interface {
 	start() uint64
 	// step is the state after one more byte; ok is false if the byte is not allowed.
 	step(q uint64, b byte) (next uint64, ok bool)
-	// accepts says whether the text may end here.
+	// accepts reports whether the text may end here.
 	accepts(q uint64) bool
-	// open says whether the text may go on here.
+	// open reports whether the text may continue here.
 	open(q uint64) bool
 	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 stands for "q
 	// itself".

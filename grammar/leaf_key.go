@@ -106,7 +106,7 @@ func (k *freeKey) class(q uint64, _ int) maskKey {
 	return maskKey{familyNone, q}
 }
 
-// free says whether the name cannot become a taken one any more.
+// free reports whether the name cannot become a taken one any more.
 func (k *freeKey) free(q uint64) bool {
 	mode, s := unpackKey(q)
 	return s.empty() && (mode != strStart || len(k.taken) == 0)

@@ -95,7 +95,7 @@ func (k *listedKey) tag(q uint64) int32 {
 
 func (k *listedKey) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
 
-// offers says whether property i may come next where from is the first that may: no required one is passed over, and
+// offers reports whether property i may come next where from is the first that may: no required one is passed over, and
 // its value fits.
 func (o *properties) offers(i, from, room int) bool {
 	if room == roomForAll {

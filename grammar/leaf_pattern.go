@@ -45,7 +45,7 @@ func (p *patternLeaf) atMost(most uint64) bool {
 	return uint64(p.short[0]) <= most
 }
 
-// fits says whether a state that comes after one more character can still end in time.
+// fits reports whether a state that comes after one more character can still end in time.
 func (p *patternLeaf) fits(state int32, count uint64) bool {
 	return p.short == nil || count+1+uint64(p.short[state]) <= uint64(p.most)
 }
@@ -102,7 +102,7 @@ func (p *patternLeaf) begin(state int32, count uint64, b byte) (uint64, bool) {
 	return 0, false
 }
 
-// tail is the state with so many bytes of a character to come. The characters still possible are an interval; one of
+// tail is the state with that many bytes of a character to come. The characters still possible are an interval; one of
 // them must lead on.
 func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (uint64, bool) {
 	if left == 0 {
@@ -127,7 +127,7 @@ func (p *patternLeaf) finish(state int32, count uint64, r rune) (uint64, bool) {
 	return packPattern(strBody, next, 0) | count<<countShift, true
 }
 
-// meets says whether any character from lo to hi leads on.
+// meets reports whether any character from lo to hi leads on.
 func (p *patternLeaf) meets(state int32, count uint64, lo, hi rune) bool {
 	if p.short == nil {
 		return p.dfa.meets(state, lo, hi)
@@ -141,13 +141,13 @@ func (p *patternLeaf) meets(state int32, count uint64, lo, hi rune) bool {
 	return false
 }
 
-// takes says whether a character leads on.
+// takes reports whether a character leads on.
 func (p *patternLeaf) takes(state int32, count uint64, r rune) bool {
 	next := p.dfa.next(state, r)
 	return next >= 0 && p.fits(next, count)
 }
 
-// escapes says whether an escape that has come to a mode can end in a character that leads on.
+// escapes reports whether an escape that has come to a mode can end in a character that leads on.
 func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	lo, hi := byte(0), byte(0x1f)
 	switch mode {

@@ -2,7 +2,7 @@ package grammar
 
 // punct is one punctuation character with optional whitespace before or after it.
 //
-// Whitespace is bounded so that a model cannot go on with it for ever: nothing, one space, or a newline followed by
+// Whitespace is bounded so that a model cannot continue with it forever: nothing, one space, or a newline followed by
 // at most [MaxIndent] spaces or half as many tabs.
 type punct struct {
 	family uint32

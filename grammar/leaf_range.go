@@ -204,7 +204,7 @@ func (r *numberRange) lastLength(p prefix) int {
 	return r.digits
 }
 
-// completions is the interval of N for numbers with this prefix and so many digits before the point.
+// completions is the interval of N for numbers with this prefix and that many digits before the point.
 func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	scale := &r.power[total-p.before+r.fraction-p.after]
 	lo = new(big.Int).Mul(&p.value, scale)
@@ -212,7 +212,7 @@ func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	return lo, hi.Sub(hi, big.NewInt(1))
 }
 
-// meets says whether [lo, hi] and the interval share a multiple of the step.
+// meets reports whether [lo, hi] and the interval share a multiple of the step.
 func (r *numberRange) meets(lo, hi *big.Int, in *interval) bool {
 	a := maxInt(lo, &in.lo)
 	b := hi
@@ -267,7 +267,7 @@ func (r *numberRange) extendSteady(s steady, b byte) (steady, bool) {
 	return s, s.after <= r.fraction
 }
 
-// alive says whether a steady state has a completion that is a multiple of the step.
+// alive reports whether a steady state has a completion that is a multiple of the step.
 func (r *numberRange) alive(s steady) bool {
 	if s.mode != rangeInteger {
 		return r.reaches(s.remainder, r.fraction-s.after)
@@ -280,7 +280,8 @@ func (r *numberRange) alive(s steady) bool {
 	return false
 }
 
-// reaches says whether digits more can turn the remainder into zero. The step is below 10^10, so ten digits always can.
+// reaches reports whether digits more can turn the remainder into zero. The step is below 10^10, so ten digits always
+// can.
 func (r *numberRange) reaches(remainder uint64, digits int) bool {
 	if r.step10 == 1 || digits >= 10 {
 		return true

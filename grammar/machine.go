@@ -14,7 +14,7 @@ type phase uint8
 
 const (
 	opened   phase = iota // the opening bracket
-	named                 // a listed property's name; the leaf's outcome says which
+	named                 // a listed property's name; the leaf's outcome states which
 	nameFree              // another name
 	valued                // a value; index is the property or element that may come next
 	parted                // a comma; index likewise
@@ -93,7 +93,7 @@ func (a *arena) member(f frame, o *properties, next int32) int32 {
 	return a.at(f, valued, next)
 }
 
-// names says whether another name may come, and collects the readings of it if asked to. Required properties cannot
+// names reports whether another name may come, and collects the readings of it if asked to. Required properties cannot
 // be passed over; other names come last.
 func (a *arena) names(f frame, collect bool) bool {
 	o := a.g.nodes[f.node].props
@@ -134,7 +134,8 @@ func (a *arena) names(f frame, collect bool) bool {
 	return any
 }
 
-// completes says whether an object can reach its least number of members, with so many written and property i next.
+// completes reports whether an object can reach its least number of members, with that many written and property i
+// next.
 func (a *arena) completes(o *properties, depth int32, i, count int) bool {
 	if !o.counted() {
 		return true
@@ -278,7 +279,7 @@ func (a *arena) at(f frame, p phase, index int32) int32 {
 	return a.push(f)
 }
 
-// fits says whether a value of the node can be completed inside so many open objects and arrays.
+// fits reports whether a value of the node can be completed inside that many open objects and arrays.
 func (a *arena) fits(n, depth int32) bool {
 	return int(depth)+a.g.nodes[n].depth <= MaxDepth
 }

@@ -2,7 +2,7 @@ package grammar
 
 import "unicode/utf8"
 
-// mask adds the tokens that a state allows to dst [mask words] and says whether there are any.
+// mask adds the tokens that a state allows to dst [mask words] and reports whether there are any.
 func (a *arena) mask(id int32, dst []uint64) bool {
 	var set *tokenSet
 	if list := a.states[id].configs; len(list) == 1 {
@@ -96,7 +96,7 @@ func (a *arena) configTokens(c config) *tokenSet {
 	return set
 }
 
-// walkExit adds to a.words the tokens that go on after an exit and that a state can take.
+// walkExit adds to a.words the tokens that continue after an exit and that a state can take.
 func (a *arena) walkExit(id int32, e exit) {
 	if e.shape {
 		a.walkShapes(id, e.node)

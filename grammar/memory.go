@@ -24,7 +24,8 @@ type explored struct {
 // grammars of a vocabulary.
 func (g *Grammar) Bytes() int { return footprint.Once(g.nodes, g.leaves, g.ignored) }
 
-// Release says that no document of the grammar goes on: what was explored no longer counts. It may be called twice.
+// Release reports that no document of the grammar continues: what was explored no longer counts. It may be called
+// twice.
 func (g *Grammar) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,7 +26,7 @@ func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	return s
 }
 
-// all is a schema that says what all of a list say.
+// all is a schema that states what all of a list say.
 func (c *compiler) all(o *origin, list ...*schema) *schema {
 	var key strings.Builder
 	for _, s := range list {
@@ -421,8 +421,8 @@ func (w *violations) others(t *schema) error {
 // maxApart bounds how deep apart looks into properties.
 const maxApart = 4
 
-// apart says whether no value satisfies both schemas, as far as that is easily seen: by type, by listed values, or by
-// a property that must be present and cannot satisfy both. False says nothing.
+// apart reports whether no value satisfies both schemas, as far as that is easily seen: by type, by listed values, or
+// by a property that must be present and cannot satisfy both. False says nothing.
 func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	if depth == 0 {
 		return false, nil
@@ -455,7 +455,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 			for i := range s.enum {
 				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
 				if err != nil {
-					return false, nil // whoever compiles it says why
+					return false, nil // any caller that compiles it states why
 				}
 				none = none && !ok
 			}

@@ -55,7 +55,7 @@ type freeProperty struct {
 	value int32 // node
 }
 
-// counted says whether the number of members matters.
+// counted reports whether the number of members matters.
 func (o *properties) counted() bool { return o.least > 0 || o.most != noItems }
 
 // elements are the members of an array: first those of prefix, then rest.
@@ -67,7 +67,7 @@ type elements struct {
 
 	// With contains, an element is written as one of several kinds: those that count for some of the schemas.
 	contains []containing
-	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind says that it counts for contains[i]
+	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind reports that it counts for contains[i]
 	known    map[progress]bool
 
 	// With uniqueItems the elements are values of a list, each at most once.
@@ -229,7 +229,7 @@ func (e *elements) needKinds(nodes []node) int {
 	return impossible
 }
 
-// completes says whether an array can be completed from here on.
+// completes reports whether an array can be completed from here on.
 func (e *elements) completes(nodes []node, p progress) bool {
 	if p.index >= e.least && e.satisfied(p.found) {
 		return true
@@ -251,7 +251,7 @@ func (e *elements) completes(nodes []node, p progress) bool {
 	return false
 }
 
-// satisfied says whether enough elements have counted.
+// satisfied reports whether enough elements have counted.
 func (e *elements) satisfied(f found) bool {
 	for i, x := range e.contains {
 		if int(f[i]) < x.least {

@@ -110,7 +110,7 @@ func hexEscape(s string) (hex string, n int) {
 // character may follow.
 type thread = int32
 
-// threadKey is a set of them as a map key: a byte that says whether a match is complete, then the sorted list, four
+// threadKey is a set of them as a map key: a byte that reports whether a match is complete, then the sorted list, four
 // bytes each.
 type threadKey string
 
@@ -154,7 +154,7 @@ type subset struct {
 	matched byte
 }
 
-// add follows everything that needs no character. first says that none has been read yet.
+// add follows everything that needs no character. first reports that none has been read yet.
 func (s *subset) add(t thread, first bool) {
 	s.builder.work.left--
 	if s.seen[t] {

@@ -72,14 +72,14 @@ func (d *runeDFA) search(state int32, r rune) int {
 	return sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
 }
 
-// meets says whether any character from lo to hi leads on.
+// meets reports whether any character from lo to hi leads on.
 func (d *runeDFA) meets(state int32, lo, hi rune) bool {
 	list := d.edges[state]
 	i := d.search(state, lo)
 	return i < len(list) && list[i].lo <= hi
 }
 
-// matches says whether the automaton accepts a whole string.
+// matches reports whether the automaton accepts a whole string.
 func (d *runeDFA) matches(s string) bool {
 	state := int32(0)
 	for _, r := range s {

@@ -210,7 +210,7 @@ func (s *shapes) merge(i int32, words []uint64) {
 	}
 }
 
-// ends says whether no token goes on after a text of this shape.
+// ends reports whether no token continues after a text of this shape.
 func (s *shapes) ends(i int32) bool { return s.isLeaf(i) && len(s.broken[i]) == 0 }
 
 // nodes lists the nodes of the trie of tokens whose texts have this shape.
@@ -219,7 +219,7 @@ func (s *shapes) nodes(i int32) []int32 { return s.node[s.from[i]:s.from[i+1]] }
 // shaped is a leaf that can follow all characters of a kind at once. It has no outcomes (see [tagged]).
 type shaped interface {
 	leaf
-	// stepKind appends the states to which the characters of a kind from kindLower on lead, each once, and says
+	// stepKind appends the states to which the characters of a kind from kindLower on lead, each once, and reports
 	// whether there are characters that it takes and characters that it refuses. Where it cannot tell, both are true.
 	stepKind(dst []uint64, q uint64, kind byte) (states []uint64, takes, refuses bool)
 }

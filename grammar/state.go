@@ -17,14 +17,14 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Done says whether the document is complete. It may still be possible to go on: 12 after 1.
+// Done reports whether the document is complete. It may still be possible to continue: 12 after 1.
 func (s *State) Done() bool {
 	s.lock()
 	defer s.g.mu.Unlock()
 	return s.arena.states[s.id].done
 }
 
-// Final says whether the document is complete and nothing can follow but the end of the sequence.
+// Final reports whether the document is complete and nothing can follow but the end of the sequence.
 func (s *State) Final() bool {
 	s.lock()
 	defer s.g.mu.Unlock()

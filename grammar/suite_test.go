@@ -35,7 +35,7 @@ type tally struct {
 	refused              int // instances of schemas that do not compile
 }
 
-// suiteExceptions are groups of which valid instances are not written, on purpose; docs/schemas.md says why.
+// suiteExceptions are groups of which valid instances are not written, on purpose; docs/schemas.md states why.
 var suiteExceptions = map[string]bool{
 	// Formats are enforced here; draft 2020-12 takes them for annotations.
 	"draft2020-12/format: email format":     true,
@@ -48,7 +48,7 @@ var suiteExceptions = map[string]bool{
 	"draft2020-12/format: uri format":       true,
 	"draft2020-12/format: uuid format":      true,
 	"draft2020-12/format: duration format":  true,
-	// A metaschema elsewhere says that the keywords of validation mean nothing.
+	// A metaschema elsewhere reports that the keywords of validation mean nothing.
 	"draft2020-12/vocabulary: schema that uses custom metaschema with with no validation vocabulary": true,
 }
 
@@ -162,7 +162,7 @@ func runSuiteFile(t *testing.T, tokens *Tokens, draft, name, file string) (sum t
 	return sum
 }
 
-// withDraft says which draft a schema is written for, as the suite's folders do.
+// withDraft states which draft a schema is written for, as the suite's folders do.
 func withDraft(schema json.RawMessage, draft string) []byte {
 	uri := map[string]string{"draft4": "http://json-schema.org/draft-04/schema#",
 		"draft7": "http://json-schema.org/draft-07/schema#"}[draft]
@@ -177,7 +177,7 @@ func withDraft(schema json.RawMessage, draft string) []byte {
 	return []byte(fmt.Sprintf(`{"$schema":%q%s`, uri, rest))
 }
 
-// writable says whether a value can be written under the mask, its members in any order.
+// writable reports whether a value can be written under the mask, its members in any order.
 func writable(t *testing.T, g *Grammar, v *value) bool {
 	w := &suiteWriter{t: t, mask: make([]uint64, g.tokens.MaskWords())}
 	return w.put(g.Start(), v, func(s *State) bool { return s.Done() })

@@ -61,7 +61,7 @@ func newTrie(ids []int32, text func(int32) []byte) trie {
 // at lists the tokens whose text is the node's.
 func (t *trie) at(node int32) []int32 { return t.tokens[t.first[node]:t.first[node+1]] }
 
-// leaf says whether nothing is below the node.
+// leaf reports whether nothing is below the node.
 func (t *trie) isLeaf(node int32) bool { return t.end[node] == node+1 }
 
 // find is the node of a text, if there is one.

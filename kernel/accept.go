@@ -7,13 +7,13 @@ type AcceptArgs struct {
 	Out    Tensor // i32 [1, n]
 	Tokens Tensor // i32 [T, 1]
 	// Drafts is i32 [S, 1+2*D], contiguous: of each sequence first, then the least and the greatest token of each of D
-	// drafts; a least token above the greatest says that there is no such draft, or that it is wrong in any case.
+	// drafts; a least token above the greatest reports that there is no such draft, or that it is wrong in any case.
 	Drafts Tensor
 	// Words is i32 [W, 3+D], contiguous: a place, its sequence, and the word for 0 to D right drafts.
 	Words Tensor
 }
 
-// Accepter compares drafts with what the target chose, and goes on with what follows from it.
+// Accepter compares drafts with what the target chose, and continues with what follows from it.
 type Accepter interface{ Accept(AcceptArgs) error }
 
 // Name is the operation's.

@@ -60,7 +60,7 @@ func (a *Arena) Over(b Buffer) *Arena {
 	return &c
 }
 
-// Follow goes on where an arena that Over returned has come to.
+// Follow continues where an arena that Over returned has come to.
 func (a *Arena) Follow(b *Arena) { a.at, a.high = b.at, max(a.high, b.high) }
 
 // Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken

@@ -17,10 +17,10 @@ type Member struct {
 	Rank  int
 	Ranks int        // 0 and 1 are alone
 	Comm  Collective // nil where it is alone
-	// Requests says that attention is divided by requests: each rank has all heads, and the pages of some sequences.
+	// Requests reports that attention is divided by requests: each rank has all heads, and the pages of some sequences.
 	// Otherwise it is divided by heads, and each rank has all pages.
 	Requests bool
-	// Beats counts the rank's operations, so that others can tell whether it goes on; nil where it is alone.
+	// Beats counts the rank's operations, so that others can tell whether it continues; nil where it is alone.
 	Beats *atomic.Uint64
 }
 
@@ -50,7 +50,7 @@ func (m Member) Part(n int) Part {
 	return Part{First: first, Of: n}
 }
 
-// Part says which of several numbered things a rank has: those from First on, of Of in all. The zero Part is all of
+// Part states which of several numbered things a rank has: those from First on, of Of in all. The zero Part is all of
 // them.
 type Part struct{ First, Of int }
 
@@ -298,7 +298,7 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// padded is a host tensor [rows, cols] whose first rows and columns, so many of each, are those of t and the others
+// padded is a host tensor [rows, cols] whose first rows and columns, that many of each, are those of t and the others
 // zeros.
 func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
 	out := t

@@ -75,7 +75,7 @@ type MemoryUse struct {
 	Scratch int64 // of operations
 }
 
-// MemoryOwner is a device that says what it holds.
+// MemoryOwner is a device that states what it holds.
 type MemoryOwner interface{ MemoryUse() MemoryUse }
 
 // Asynchronous is a device that computes beside the host: operations return when they are enqueued, and the host waits

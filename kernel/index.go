@@ -81,13 +81,13 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// Blocks, where given, says which keys of its sequence a row of a paged cache scores, i32 [R, blocks]: column s is
-	// key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys, and Lens counts columns.
+	// Blocks, where given, states which keys of its sequence a row of a paged cache scores, i32 [R, blocks]: column s
+	// is key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys, and Lens counts columns.
 	Blocks    Tensor
 	BlockKeys int
-	// NextN above 1 says that rows of a paged cache come in groups of NextN neighbours with one request and one row of
-	// the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on its
-	// own. The result is the same.
+	// NextN above 1 reports that rows of a paged cache come in groups of NextN neighbours with one request and one row
+	// of the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on
+	// its own. The result is the same.
 	NextN int
 }
 
@@ -142,7 +142,7 @@ type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
 	Lens   Tensor // i32 [R, 1]
-	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nobody reads
+	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nothing reads
 	// them. Of rows that are not scored, and behind the last position, it holds zeros.
 	Values Tensor
 }

@@ -4,7 +4,7 @@ package kernel
 // the rows that its convolution still reads, each in a slot that belongs to the sequence. Rows of a sequence are
 // processed by position, whatever their order in the pass.
 
-// Sequences says which rows of a pass belong to which sequence, and where its state is.
+// Sequences states which rows of a pass belong to which sequence, and where its state is.
 type Sequences struct {
 	// Rows are rows of the pass, sequence after sequence, by position, i32 [T, 1].
 	Rows Tensor

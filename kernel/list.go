@@ -13,7 +13,7 @@ type Step struct {
 	mark  Mark // of its stage
 }
 
-// failed says where in a pass an error happened.
+// failed states where in a pass an error happened.
 func (s *Step) failed(err error) error {
 	switch {
 	case s.Stage == "":

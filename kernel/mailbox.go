@@ -27,7 +27,7 @@ const (
 	MailMessage = 1
 	// MailFinished is the number of exchanges that the host's workers have answered.
 	MailFinished = 16
-	// MailFailed is not 0 when the workers could not answer: Mailbox.Err says why. The device then waits for nothing.
+	// MailFailed is not 0 when the workers could not answer: Mailbox.Err states why. The device then waits for nothing.
 	MailFailed = 17
 
 	mailWords = 64
@@ -37,7 +37,7 @@ const mailAlign = 256
 
 func (s MailboxShape) rowBytes() int64 { return int64(s.Hidden) * int64(s.Activation.Size()) }
 
-// Offsets are where rows, ids and results begin in the memory of a mailbox, and its size.
+// Offsets returns where rows, ids and results begin in the memory of a mailbox, and its size.
 func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 	up := func(n int64) int64 { return (n + mailAlign - 1) / mailAlign * mailAlign }
 	x = up(4 * mailWords)
@@ -46,7 +46,7 @@ func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 	return x, ids, results, up(results + int64(s.Pairs)*s.rowBytes())
 }
 
-// Fit is how many rows of k choices an exchange takes.
+// Fit returns how many rows of k choices an exchange takes.
 func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 
 // Mailbox is host memory through which a device hands rows of a layer to workers on the host, which compute some of
@@ -110,13 +110,13 @@ func NewMailbox(s MailboxShape, memory []byte) (*Mailbox, error) {
 	return b, nil
 }
 
-// Expect says that n more exchanges were enqueued on the device.
+// Expect reports that n more exchanges were enqueued on the device.
 func (b *Mailbox) Expect(n int) {
 	b.expected.Add(uint32(n))
 	notify(b.wake)
 }
 
-// Expected is how many exchanges were enqueued so far, modulo 2^32.
+// Expected returns how many exchanges were enqueued so far, modulo 2^32.
 func (b *Mailbox) Expected() uint32 { return b.expected.Load() }
 
 func notify(c chan struct{}) {
@@ -133,7 +133,7 @@ func (b *Mailbox) Close() {
 	}
 }
 
-// Begin says that workers will call Next. They call it until it returns false.
+// Begin reports that workers will call Next. They call it until it returns false.
 func (b *Mailbox) Begin() { b.serving.Store(true) }
 
 // Drain closes the mailbox and waits for workers that are in the middle of an exchange; false when they do not end in
@@ -258,7 +258,7 @@ func (b *Mailbox) expects() bool {
 	return true
 }
 
-// Finish answers the exchange that Next returned: results are written, or err says why they are not.
+// Finish answers the exchange that Next returned: results are written, or err states why they are not.
 func (b *Mailbox) Finish(err error) {
 	if err != nil {
 		b.fail(err)

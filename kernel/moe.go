@@ -49,7 +49,7 @@ type ExpertArgs struct {
 	Weights Tensor // f32 [T, k]
 	Experts Experts
 	Limit   float32
-	// Part says which experts Experts holds, where ranks share them: choices of others add nothing.
+	// Part states which experts Experts holds, where ranks share them: choices of others add nothing.
 	Part Part
 	// Prompt is how many rows belong to prompts: the first ones. Experts in two memories may have another method there
 	// (ExpertMethods).

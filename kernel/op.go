@@ -5,7 +5,7 @@ import "fmt"
 // Op is one operation: a value of an argument struct, with everything that it reads and writes. The set of
 // operations is closed; each is defined in this package, with the interface of the devices that have it.
 type Op interface {
-	// Name is what messages call the operation.
+	// Name returns what messages call the operation.
 	Name() string
 	// Check validates the arguments. Those of a list are checked when they are added to it.
 	Check() error

@@ -16,7 +16,7 @@ type Mark uint32
 const MarkReplay Mark = 1<<32 - 1
 
 // Marker is a device that notes how far it has come. Its operations run later than they are enqueued, so what was
-// enqueued last does not say where a device hangs.
+// enqueued last does not state where a device hangs.
 type Marker interface {
 	// Mark enqueues a note that everything before it has run and that the place begins. It is called before every
 	// operation; an equal mark need not be noted again.
@@ -41,7 +41,7 @@ type stageOps struct {
 }
 
 // number is the mark of a stage of a layer: 16 bits for the number of the stage and 16 for the layer, counted from 1; 0
-// is none.
+// means none.
 func (p *progress) number(stage string, layer int) Mark {
 	if stage == "" {
 		return 0

@@ -43,7 +43,7 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2 and e8m0", ErrArgument, t)
 }
 
-// From is the pattern as the bytes of a tensor with that seed: it says where they begin.
+// From is the pattern as the bytes of a tensor with that seed: it states where they begin.
 func From(pattern []byte, seed uint64, bytes int64) Repeated {
 	const line = 64 // of a cache: copies begin aligned
 	lines := uint64(len(pattern) / line)

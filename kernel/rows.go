@@ -4,11 +4,11 @@ import "time"
 
 // HostExperts are experts of a layer that workers on the host compute, beside the device that has the others.
 type HostExperts interface {
-	// Layer is what messages name them by.
+	// Layer returns what messages name them by.
 	Layer() int
 	// Serve begins to answer what a device posts in a mailbox, until the mailbox is closed.
 	Serve(*Mailbox) error
-	// Timeout is how long a device waits for an answer.
+	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
 	// Swap gives the place of in, where it is computed here, to out, which a device had. No exchange is under way, and
 	// the experts were prepared as Movable. After an error nothing has changed.
@@ -51,7 +51,7 @@ type Waker interface {
 
 // ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:
 // Results[t*k+j] = Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id
-// is no expert, and its row is not written.
+// is not an expert, and its row is not written.
 type ExpertRowsArgs struct {
 	Results Tensor // f32 [T*k, hidden]
 	X       Tensor // f32 [T, hidden]

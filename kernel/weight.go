@@ -32,8 +32,8 @@ type Weight struct {
 	BlockCols int
 	// SkipRows is the number of rows of the first block that lie before Data, where a rank's rows begin inside a block.
 	SkipRows int
-	// Pow2Rows says how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of two
-	// where the checkpoint was made for them (scale_fmt ue8m0), else any float32.
+	// Pow2Rows states how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of
+	// two where the checkpoint was made for them (scale_fmt ue8m0), else any float32.
 	Pow2Rows bool
 }
 
@@ -112,12 +112,12 @@ func (w Weight) Check(role Role) error {
 type ExpertWeights struct {
 	Gate, Up []Weight // [inner, hidden]
 	Down     []Weight // [hidden, inner]
-	// Methods say where the experts are and what computes them; without any all are resident.
+	// Methods state where the experts are and what computes them; without any all are resident.
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil where there are none.
 	Host HostExperts
-	// Movable experts may change their homes later (ExpertSwapper): the matrices stay readable, and whoever prepares
-	// them keeps what that takes.
+	// Movable experts may change their homes later (ExpertSwapper): the matrices stay readable, and any caller that
+	// prepares them keeps what that takes.
 	Movable bool
 }
 

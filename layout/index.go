@@ -64,12 +64,12 @@ func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
 	return loadF32(page[indexScaleAt(tokens, slot):])
 }
 
-// KeyOffset is where the key of location loc starts in a pool of pages of that many tokens.
+// KeyOffset returns where the key of location loc starts in a pool of pages of that many tokens.
 func (IndexFP8) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + loc%tokens*IndexDim
 }
 
-// ScaleOffset is where the scale of location loc starts in a pool of pages of that many tokens.
+// ScaleOffset returns where the scale of location loc starts in a pool of pages of that many tokens.
 func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }

@@ -4,14 +4,14 @@ package plan
 type Batch struct {
 	Mode     Mode      `json:"mode"`
 	Requests []Request `json:"requests"`
-	// Pass says which layers run: the model's own, or its drafting layer.
+	// Pass states which layers run: the model's own, or its drafting layer.
 	Pass Pass `json:"pass,omitempty"`
-	// Record says what is kept of every layer beside the logits, of the rows that
+	// Record states what is kept of every layer beside the logits, of the rows that
 	// requests record.
 	Record Record `json:"record,omitzero"`
-	// Replay says what the rows that requests replay take as it is given.
+	// Replay states what the rows that requests replay take as it is given.
 	Replay Replay `json:"replay,omitzero"`
-	// Draws says that the device draws tokens of rows that do not come back
+	// Draws reports that the device draws tokens of rows that do not return
 	// whole, as the input block says.
 	Draws bool `json:"draws,omitempty"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
@@ -42,10 +42,10 @@ type Request struct {
 	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
 	// Logits is for how many of the last new tokens logits are computed.
 	Logits int `json:"logits,omitempty"`
-	// Best says that of these rows the best token is enough: whole rows stay
+	// Best reports that of these rows the best token is enough: whole rows stay
 	// on the device.
 	Best bool `json:"best,omitempty"`
-	// Padding says that the decode-like request only fills the batch up: Seq is
+	// Padding reports that the decode-like request only fills the batch up: Seq is
 	// 0, its rows store nothing and see no key.
 	Padding bool `json:"padding,omitempty"`
 	// Rank is the rank that holds the sequence's pages, where ranks share
@@ -60,7 +60,7 @@ type Request struct {
 	ReplayFrom int `json:"replay_from,omitempty"`
 }
 
-// Record names what a pass keeps of every layer: it comes back with the logits.
+// Record names what a pass keeps of every layer: it returns with the logits.
 type Record struct {
 	Hidden     bool `json:"hidden,omitempty"`     // residual rows behind the layer
 	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
@@ -68,7 +68,7 @@ type Record struct {
 	Experts    bool `json:"experts,omitempty"`    // experts and their weights
 }
 
-// With is what one of the two names.
+// With returns what one of the two names.
 func (r Record) With(o Record) Record {
 	return Record{r.Hidden || o.Hidden, r.Selections || o.Selections, r.Scores || o.Scores, r.Experts || o.Experts}
 }
@@ -79,7 +79,7 @@ type Replay struct {
 	Experts    bool `json:"experts,omitempty"`
 }
 
-// Pass says which layers of a model run.
+// Pass states which layers of a model run.
 type Pass uint8
 
 // PassTarget runs the model. The others run its drafting layer: PassDraft
@@ -129,7 +129,7 @@ func (b *Batch) Add(r Request) {
 	b.Requests = append(b.Requests, r)
 }
 
-// KindOf is what request i does: its own kind in a mixed batch, the mode of
+// KindOf returns what request i does: its own kind in a mixed batch, the mode of
 // the batch otherwise.
 func (b *Batch) KindOf(i int) Mode {
 	if b.Mode == ModeMixed {

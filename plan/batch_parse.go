@@ -66,7 +66,7 @@ func (b *Batch) parsePart(text, part string) error {
 	}
 	kind, ok := modes.find(word)
 	if !ok || kind != ModeExtend && !kind.DecodeLike() {
-		return batchError(text, fmt.Sprintf("%q is no kind of request", word))
+		return batchError(text, fmt.Sprintf("%q is not a kind of request", word))
 	}
 	return b.parseList(text, kind, rest)
 }
@@ -136,7 +136,7 @@ func parseRequest(text string, kind Mode, n int, item string) (Request, error) {
 func parseLength(text, word string) (int, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(word), 10, 32)
 	if err != nil || n < 0 {
-		return 0, batchError(text, fmt.Sprintf("%q is no length", word))
+		return 0, batchError(text, fmt.Sprintf("%q is not a length", word))
 	}
 	return int(n), nil
 }

@@ -11,13 +11,13 @@ type Most struct {
 	Context  int // tokens of a sequence
 	Width    int // rows of a request that is no prompt
 	Logits   int
-	Whole    int // of them that come back whole
+	Whole    int // of them that return whole
 	Draws    bool
 	Record   Record
 	Recorded int
 	Replay   Replay
 	Replayed int
-	// Joint says that the passes compute the indexer queries of all rows at once (Plan.JointQueries).
+	// Joint reports that the passes compute the indexer queries of all rows at once (Plan.JointQueries).
 	Joint bool
 }
 
@@ -92,7 +92,7 @@ func (w *bounder) segments() {
 	}
 }
 
-// add adds a segment of a kind whose requests see at most so many keys.
+// add adds a segment of a kind whose requests see at most that many keys.
 func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	s := Segment{Row: row, NextN: nextN, Rank: w.rank, Rows: rows, KernelRows: rows, Requests: w.m.Requests,
 		Layout: w.cfg.Layout, Spans: []Span{{To: max(nextN, 1)}}}
@@ -135,7 +135,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
 }
 
-// scoreWidth is the width of a matrix of scores over so many tokens.
+// scoreWidth is the width of a matrix of scores over that many tokens.
 func (w *bounder) scoreWidth(tokens int) int {
 	n := max(1, w.cfg.Model.IndexKeys(tokens))
 	if w.cfg.Hardware.Arch.CUDA() {
@@ -144,7 +144,7 @@ func (w *bounder) scoreWidth(tokens int) int {
 	return n
 }
 
-// tokensOf is how many tokens have at most so many indexer keys.
+// tokensOf returns how many tokens have at most that many indexer keys.
 func (w *bounder) tokensOf(indexKeys int) int {
 	if w.cfg.Model.Pooled() {
 		return indexKeys*poolTokens + poolTokens - 1
@@ -155,9 +155,9 @@ func (w *bounder) tokensOf(indexKeys int) int {
 	return indexKeys
 }
 
-// list counts what the launches of a segment list, each at most so many rows, whose requests see at most so many keys.
-// A launch lists all keys of the requests that it has rows of; where the rows of a request end a launch, the next one
-// lists its keys again.
+// list counts what the launches of a segment list, each at most that many rows, whose requests see at most that many
+// keys. A launch lists all keys of the requests that it has rows of; where the rows of a request end a launch, the next
+// one lists its keys again.
 func (w *bounder) list(s *Segment, rows, keys int) {
 	cfg, m, n := w.cfg, &w.cfg.Model, &w.sum
 	if s.NextN > 0 {
@@ -192,11 +192,11 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 	}
 }
 
-// prompts is how many requests have rows of prompts.
+// prompts returns how many requests have rows of prompts.
 func (w *bounder) prompts() int { return min(w.m.Prompts, w.m.Requests) }
 
-// launch adds a segment with one launch of so many rows. Its requests see at most so many keys, and of them score at
-// most index.
+// launch adds a segment with one launch of that many rows. Its requests see at most that many keys, and of them score
+// at most index.
 func (w *bounder) launch(s Segment, rows, keys, index int) {
 	cfg, m := w.cfg, &w.cfg.Model
 	l := Launch{Rows: rows, Spans: len(s.Spans)}

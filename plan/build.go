@@ -54,7 +54,7 @@ type Builder struct {
 	cat  *Catalogue
 	b    *Batch
 	plan *Plan
-	// Whole says that rows are not cut into launches: a row limit that is
+	// Whole reports that rows are not cut into launches: a row limit that is
 	// exceeded is an error.
 	Whole bool
 }
@@ -86,7 +86,7 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 }
 
 // joins reports whether ranks join their parts in batches of a mode; other
-// engines' plans do not say how many ranks there are.
+// engines' plans do not state how many ranks there are.
 func (c *Config) joins(m Mode) bool { return !c.Runnable || m == ModeIdle || c.Model.Ranks > 1 }
 
 // Finish gives the plan its segments.
@@ -122,14 +122,14 @@ func (s *Segment) Span(i, from, to int) {
 	s.Rows += to - from
 }
 
-// Sparse settles what follows from the kernel of a sparse segment; prefix says
-// whether any key must come from the cache.
+// Sparse settles what follows from the kernel of a sparse segment; prefix reports whether any key must come from the
+// cache.
 func (w *Builder) Sparse(s *Segment, k Kernel, prefix bool) {
 	s.Kernel = k
 	shapeKernel(w.cfg, w.cat.Entry(k), s, prefix)
 }
 
-// Dense settles a dense segment; gather says how keys are read back.
+// Dense settles a dense segment; gather states how keys are read back.
 func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
 	s.Form, s.Kernel, s.Convert, s.Transform = FormDenseMHA, k, gather, TransformNone
 	setHeads(w.cfg, s, w.cat.Entry(k))
@@ -142,7 +142,7 @@ func (w *Builder) Pad(s *Segment) error {
 	s.KernelRows = max(s.Rows, w.b.PaddedRows)
 	if s.NextN > 0 && s.KernelRows > s.Rows {
 		if s.KernelRows%s.NextN != 0 {
-			return ErrLengths("%d padded rows, which is no multiple of the %d rows of a request", s.KernelRows,
+			return ErrLengths("%d padded rows, which is not a multiple of the %d rows of a request", s.KernelRows,
 				s.NextN)
 		}
 		s.Requests = s.KernelRows / s.NextN

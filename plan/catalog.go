@@ -74,7 +74,7 @@ type Entry struct {
 	Both    bool // serves V4 and the DSA family
 	Dense   bool // serves models without an indexer, and no others
 	Pooled  bool // serves models with pooled index keys, and no others
-	// OnRequest says that the kernel is taken where it is named and nowhere else.
+	// OnRequest reports that the kernel is taken where it is named and nowhere else.
 	OnRequest bool
 
 	// Reads: read in place. Gathers: rows are gathered for the batch first,
@@ -93,13 +93,13 @@ type Entry struct {
 	// Rows gives the most rows of one launch of a kernel that sees that many
 	// heads, 0 for no limit, and its cause.
 	Rows func(hw *Hardware, heads int) (int, string)
-	// SplitKV says that the key range is cut by a schedule and partial sums of
+	// SplitKV reports that the key range is cut by a schedule and partial sums of
 	// every row are merged (dispatch 17).
 	SplitKV bool
-	// Segments says that rows are cut into fixed segments of keys whose parts
+	// Segments reports that rows are cut into fixed segments of keys whose parts
 	// wait in scratch memory (sparseScratch).
 	Segments bool
-	// Ropes says that FP8 rows are rotated and quantised inside the kernel.
+	// Ropes reports that FP8 rows are rotated and quantised inside the kernel.
 	Ropes bool
 	// More lists further objections.
 	More func(d *Demand) []Objection
@@ -238,7 +238,7 @@ func PadTo64(_ *Hardware, heads int) (int, int, string) {
 	return 0, 0, TooManyHeads(heads, 128)
 }
 
-// TooManyHeads is what is wrong with more heads than a kernel holds.
+// TooManyHeads returns what is wrong with more heads than a kernel holds.
 func TooManyHeads(heads, most int) string {
 	ranks := (heads + most - 1) / most
 	return fmt.Sprintf("%d heads per rank exceed the %d it can hold; a tensor-parallel size %d times larger would fit",

@@ -19,7 +19,7 @@ type Chooser struct {
 	KV    DType
 	Wish  Layout
 	Named string
-	// Asked are the names that the user gave for each phase, Why says why
+	// Asked are the names that the user gave for each phase, Why states why
 	// prefill is named where it was not the user who did.
 	Asked [2]string
 	Why   string
@@ -164,7 +164,7 @@ func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	return LayoutNone, c.layoutClash(p)
 }
 
-// settle says what the pair does with the layout and what was turned down.
+// settle states what the pair does with the layout and what was turned down.
 func (c *Chooser) settle(p Pair, l Layout) Choice {
 	c.Because("dispatch 9", "layout %s: decode %s reads it in place", l, p.Decode)
 	switch e := c.Entry(p.Prefill); {

@@ -15,7 +15,7 @@ func (c Catalog) String() string                { return catalogs.text(c) }
 func (c Catalog) MarshalText() ([]byte, error)  { return catalogs.marshal(c) }
 func (c *Catalog) UnmarshalText(t []byte) error { return catalogs.unmarshal(c, t) }
 
-// SparsePrefill says which V4 prompts go through a gathered workspace.
+// SparsePrefill states which V4 prompts go through a gathered workspace.
 type SparsePrefill uint8
 
 // SparsePrefillAuto leaves prompts that one paged launch holds to the paged
@@ -63,7 +63,7 @@ type Speculation struct {
 type Policy struct {
 	// KV is auto, bf16, fp8, fp8-656, fp8-576 or f32 (also "exact").
 	KV string `json:"kv,omitempty"`
-	// KVWhy and PrefillWhy say why KV and Prefill are named where the user did not name them.
+	// KVWhy and PrefillWhy state why KV and Prefill are named where the user did not name them.
 	KVWhy      string `json:"kv_why,omitempty"`
 	PrefillWhy string `json:"prefill_why,omitempty"`
 	// ExactIndex keeps indexer keys in float32 beside rows of another type, to
@@ -75,7 +75,7 @@ type Policy struct {
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`
-	// V4SparsePrefill says whether V4 prompts go through a gathered workspace;
+	// V4SparsePrefill reports whether V4 prompts go through a gathered workspace;
 	// auto leaves that to measured times, as unset does.
 	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 
@@ -119,7 +119,7 @@ type Config struct {
 	MaxTransient int64 `json:"max_transient"` // 0: no bound
 	N            int   `json:"n"`             // rows verified per request, 1 without speculation
 
-	// Shared[l] says that layer l reuses the indices of an earlier layer.
+	// Shared[l] reports that layer l reuses the indices of an earlier layer.
 	Shared []bool `json:"shared,omitempty"`
 
 	Reasons  []Reason    `json:"reasons"`

@@ -9,7 +9,7 @@ import (
 // costs are times that were measured on one device of an architecture.
 type costs struct{ cost.Choices }
 
-// costs are those of hardware that our kernels run on.
+// costs returns those of hardware that our kernels run on.
 func (h *Hardware) costs() costs {
 	if h.Arch.CUDA() { // measured on one of them: which of two ways is faster is alike on the others
 		return costs{cost.H200().Choices}
@@ -22,7 +22,7 @@ func (h *Hardware) costs() costs {
 	return costs{c}
 }
 
-// crossing is up to which measured size the first way is faster; all says that it is at every size.
+// crossing is up to which measured size the first way is faster; all reports that it is at every size.
 func crossing(list []cost.Contest) (size int, all bool) {
 	for _, c := range list {
 		if c.First >= c.Second {
@@ -33,7 +33,7 @@ func crossing(list []cost.Contest) (size int, all bool) {
 	return size, true
 }
 
-// denseReason says what the dense form gains up to that many keys.
+// denseReason states what the dense form gains up to that many keys.
 func (c *costs) denseReason(keys int) string {
 	if len(c.Prompts) == 0 {
 		return "index_topk"
@@ -73,7 +73,7 @@ func (c *costs) flatReason() string {
 		long.Second, short.Size, short.First, short.Second)
 }
 
-// group is how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups
+// group returns how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups
 // that the kernels take where groups are faster than split rows; 1 means split.
 func (h *Hardware) group(n int) int {
 	c, most := h.costs(), 1

@@ -123,7 +123,7 @@ func TestSparsePrefillOff(t *testing.T) {
 	}
 }
 
-// Defaults of a GPU are named as flags and say why, with measured times; what was asked for stays.
+// Defaults of a GPU are named as flags and state why, with measured times; what was asked for stays.
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct {
 		on     Arch

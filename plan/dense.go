@@ -20,7 +20,7 @@ func (m *Model) shortRow() RowKind {
 	return RowShortPrefill
 }
 
-// withoutIndexer says why nothing is selected. Wishes for indexer keys cannot be granted.
+// withoutIndexer states why nothing is selected. Wishes for indexer keys cannot be granted.
 func (r *resolver) withoutIndexer() error {
 	if r.policy.ExactIndex {
 		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s", r.model.Family),

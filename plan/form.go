@@ -1,10 +1,8 @@
 package plan
 
-// shapeKernel settles what follows from the kernel of a sparse segment: form,
-// padded heads, conversion and transform. RAGGED follows from the kernel
-// reading a gathered tensor and from nothing else (dispatch 10). prefix says
-// whether any key must come from the cache: where the catalogue sparrow plans
-// that is always so, for chunked must equal whole.
+// shapeKernel settles what follows from the kernel of a sparse segment: form, padded heads, conversion and transform.
+// RAGGED follows from the kernel reading a gathered tensor and from nothing else (dispatch 10). prefix reports whether
+// any key must come from the cache: where the catalogue sparrow plans that is always so, for chunked must equal whole.
 func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	setHeads(cfg, s, e)
 	prompt := s.NextN == 0

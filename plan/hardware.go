@@ -77,9 +77,9 @@ type Hardware struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// Toolkit is the CUDA version times ten: 128 is 12.8.
 	Toolkit int `json:"toolkit,omitempty"`
-	// Heads64 says that the SM100 build has the 64-head sparse kernel.
+	// Heads64 reports that the SM100 build has the 64-head sparse kernel.
 	Heads64 bool `json:"heads64,omitempty"`
-	// Preshuffle says that the preshuffled paged-score kernel is usable (AMD).
+	// Preshuffle reports that the preshuffled paged-score kernel is usable (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
 	// NoTiles says of a CPU that its attention does not run on a matrix unit.
 	NoTiles bool `json:"no_tiles,omitempty"`

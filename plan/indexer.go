@@ -62,7 +62,7 @@ func (w *Builder) rowIndexer(s *Segment) {
 	s.Because(why)
 }
 
-// together is how many of n verified rows of a request are scored at a time, 1
+// together returns how many of n verified rows of a request are scored at a time, 1
 // where each is scored on its own. One arithmetic for every row means one path
 // for every row: deterministic verifies score like decodes.
 func together(h *Hardware, m *Model, deterministic bool, n int) int {
@@ -88,7 +88,7 @@ func (w *Builder) verifyTogether(s *Segment, together int) Reason {
 	return why
 }
 
-// kernelN is how many rows of a request the kernel that scores n of them at
+// kernelN returns how many rows of a request the kernel that scores n of them at
 // once takes: the GPU kernels are built for 1, 2 and 4.
 func kernelN(arch Arch, n int) int {
 	if arch.CUDA() && n == 3 {
@@ -201,7 +201,7 @@ func (w *Builder) scoreBudget() int64 {
 
 // IndexerAt is the indexer path of one layer: shared layers run none and take
 // carried indices, V4 layers without a ratio-4 stream have none, all others
-// follow the segment. carried says whether indices were handed on.
+// follow the segment. carried reports whether indices were handed on.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d: layers count from 0", layer)

@@ -28,7 +28,7 @@ const (
 	ConvertPages            // [n] pages that launches convert
 	ConvertTables           // [launches * B, W] tables over the converted pages
 	LogitRows               // [L] rows whose logits are computed
-	WholeRows               // [w] rows of logits that come back whole, where not all of them do
+	WholeRows               // [w] rows of logits that return whole, where not all of them do
 	Draws                   // [L, 10] how the token of a row of logits is drawn, where the device draws any
 	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
 
@@ -68,7 +68,7 @@ const (
 	RowNumbers      // [R] V4.1: the row itself: its row of the kept blocks
 	TableRows       // [R, w] V4.1: rows of n-gram tables, table after table
 
-	RecordRows       // [c] rows whose choices come back
+	RecordRows       // [c] rows whose choices return
 	ReplayRows       // [p] rows whose selections are given, -1: none
 	ReplaySelections // [p, layers that select * index_topk] what they select
 	ReplayMixed      // [p] rows whose experts are given, -1: none
@@ -114,7 +114,7 @@ func (p *Plan) Input(name ArrayName) Array {
 	return Array{Name: name}
 }
 
-// PromptRows is how many rows belong to prompts: the first ones, since segments
+// PromptRows returns how many rows belong to prompts: the first ones, since segments
 // of prompts come before all others.
 func (p *Plan) PromptRows() int {
 	n := 0
@@ -361,7 +361,7 @@ func next(used *int, n int) Run {
 	return r
 }
 
-// closing is how many groups of a ratio the pass closes, or for decode-like
+// closing returns how many groups of a ratio the pass closes, or for decode-like
 // requests can close: whether they do depends on their lengths, so the others
 // are padding.
 func (w *Builder) closing(ratio int) int {
@@ -372,7 +372,7 @@ func (w *Builder) closing(ratio int) int {
 	return n
 }
 
-// Closing is how many entries of a ratio request i has in a pass: the groups it
+// Closing returns how many entries of a ratio request i has in a pass: the groups it
 // closes, or as many as its rows can close where the plan does not know its
 // length.
 func (b *Batch) Closing(cfg *Config, i, ratio int) int {

@@ -1,6 +1,6 @@
 package plan
 
-// Mode says what one scheduled batch, or one request of a mixed batch, does.
+// Mode states what one scheduled batch, or one request of a mixed batch, does.
 type Mode uint8
 
 // The modes of dispatch section 2. Request.Seq means something else in each:
@@ -33,7 +33,7 @@ func (m Mode) ExtendLike() bool {
 // DecodeLike reports whether every request adds a fixed number of rows.
 func (m Mode) DecodeLike() bool { return m == ModeDecode || m == ModeVerify || m == ModeDraft }
 
-// RowKind says what the rows of a segment are.
+// RowKind states what the rows of a segment are.
 type RowKind uint8
 
 // Segments of the sparrow catalogue hold one of the named row kinds; segments
@@ -84,7 +84,7 @@ func (f Form) String() string                { return forms.text(f) }
 func (f Form) MarshalText() ([]byte, error)  { return forms.marshal(f) }
 func (f *Form) UnmarshalText(t []byte) error { return forms.unmarshal(f, t) }
 
-// Transform says how selected positions become indices of a KV tensor.
+// Transform states how selected positions become indices of a KV tensor.
 type Transform uint8
 
 // Paged: physical slots. Ragged: rows of a tensor gathered for the batch.
@@ -150,7 +150,7 @@ func (k IndexerKind) String() string                { return indexerKinds.text(k
 func (k IndexerKind) MarshalText() ([]byte, error)  { return indexerKinds.marshal(k) }
 func (k *IndexerKind) UnmarshalText(t []byte) error { return indexerKinds.unmarshal(k, t) }
 
-// GraphMode says whether the batch runs inside a captured graph.
+// GraphMode reports whether the batch runs inside a captured graph.
 type GraphMode uint8
 
 // Capture and Replay concern whole decode-like batches; Piecewise is a prefill

@@ -48,7 +48,7 @@ type Model struct {
 	// them. 0: one token a pass, from the hidden state before it (NextN).
 	Block   int `json:"block,omitempty"`
 	Context int `json:"context"` // longest sequence in tokens
-	// LayerSupportsDense says that the attention layer implements the dense
+	// LayerSupportsDense reports that the attention layer implements the dense
 	// form as well as the absorbed one.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
 	Share              LayerShare `json:"share,omitzero"`
@@ -56,19 +56,19 @@ type Model struct {
 	// or 128).
 	Window int   `json:"window,omitempty"`
 	Ratios []int `json:"ratios,omitempty"`
-	// Linear says which layers have linear attention, with a state per sequence
+	// Linear states which layers have linear attention, with a state per sequence
 	// and no rows of tokens; nil where none has.
 	Linear []bool `json:"linear,omitempty"`
 	// Sharing is V4.1's: what layers read of other layers.
 	Sharing Sharing `json:"sharing,omitzero"`
-	// IndexFP4 says that index keys are stored in four bits.
+	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
 	// Experts are those of the feed-forward blocks; none where nothing is known
 	// of them.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
-	// Division says how they share attention; unset where there is one.
+	// Division states how they share attention; unset where there is one.
 	Division Division `json:"division,omitempty"`
 	// GroupHeads is the number of heads that stay together on a rank: those of
 	// an output group of V4. 0 is 1.
@@ -88,7 +88,7 @@ type ExpertFacts struct {
 	Dense  []bool `json:"dense,omitempty"`  // layers without experts
 }
 
-// Choices is what the rows of the model choose in each layer.
+// Choices returns what the rows of the model choose in each layer.
 func (m *Model) Choices() record.Shape {
 	s := record.Shape{TopK: m.K, Experts: m.Experts.Count, Chosen: m.Experts.Chosen,
 		Layers: make([]record.LayerShape, m.Layers)}
@@ -125,7 +125,7 @@ func (m *Model) Choices() record.Shape {
 	return s
 }
 
-// LayerShare says which layers reuse the indices of an earlier layer. The
+// LayerShare states which layers reuse the indices of an earlier layer. The
 // first rule that is set decides: Factor, Types, Pattern, Freq.
 type LayerShare struct {
 	Factor  int    `json:"factor,omitempty"`  // > 1: layers not divisible by it share
@@ -227,7 +227,7 @@ func (m *Model) SelectionWidth(f Form) int {
 	return m.K
 }
 
-// SharedLayers says which layers reuse indices, nil where none does.
+// SharedLayers states which layers reuse indices, nil where none does.
 func (m *Model) SharedLayers() []bool {
 	shared, any := make([]bool, max(m.Layers, 0)), false
 	for l := range shared {

@@ -39,7 +39,7 @@ func everyFourth(layers int) []bool {
 	return linear
 }
 
-// pooled says which layers are linear, which select, and what.
+// pooled states which layers are linear, which select, and what.
 func (r *resolver) pooled() {
 	linear := 0
 	for l := range r.model.Layers {

@@ -63,7 +63,7 @@ func (m Model) Divide(ranks int, how Division) (Model, error) {
 	return m, nil
 }
 
-// notDivided says which numbers of ranks divide the experts, which the one
+// notDivided states which numbers of ranks divide the experts, which the one
 // asked for does not.
 func (m *Model) notDivided(ranks int) error {
 	if m.Experts.Count == 0 {
@@ -83,7 +83,7 @@ func (m *Model) notDivided(ranks int) error {
 		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
 }
 
-// Divided says how several ranks share the model (dispatch 15).
+// Divided states how several ranks share the model (dispatch 15).
 func (n *Notes) Divided(m *Model) {
 	if m.Ranks < 2 {
 		return
@@ -110,7 +110,7 @@ func (n *Notes) Divided(m *Model) {
 	}
 }
 
-// inGroups says that heads stay together.
+// inGroups reports that heads stay together.
 func (m *Model) inGroups() string {
 	if m.GroupHeads < 2 {
 		return ""
@@ -128,7 +128,7 @@ type Share struct {
 	Drafted  Run `json:"drafted,omitzero"` // V4: its computed rows of a pass of the drafting block
 }
 
-// Share is what a rank computes: everything where attention is not divided by
+// Share returns what a rank computes: everything where attention is not divided by
 // requests.
 func (p *Plan) Share(rank int) Share {
 	if p.Shares != nil {

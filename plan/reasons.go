@@ -15,7 +15,7 @@ var (
 	ReasonRawToBlock  = Reason{"dispatch 9",
 		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts"}
 	ReasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
-	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; nobody reads indices, so no scores"}
+	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; no row reads indices, so no scores"}
 	ReasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
 	reasonShort         = Reason{"dispatch 6",
 		"short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
@@ -32,7 +32,7 @@ var (
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 )
 
-// ReasonDense says whether the dense form computes what the sparse one would,
+// ReasonDense reports whether the dense form computes what the sparse one would,
 // where rows see up to that many keys.
 func ReasonDense(keys, topk int) Reason {
 	if keys > topk {

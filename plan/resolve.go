@@ -10,7 +10,7 @@ import (
 
 // Resolve turns the user's wishes into an immutable Config, once at start. It
 // keeps every explicit choice or refuses it with an Error; it never replaces
-// one silently. Notices say what the user should know about the result.
+// one silently. Notices state what the user should know about the result.
 func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
 	r := &resolver{hw: &hw, model: &m, policy: &p}
@@ -142,7 +142,7 @@ func (r *resolver) speculation() error {
 	return nil
 }
 
-// scoredTogether says how the scores of 2 to n verified rows of a request are computed.
+// scoredTogether states how the scores of 2 to n verified rows of a request are computed.
 func (r *resolver) scoredTogether(n int) string {
 	var whole, groups, single []string
 	for rows := 2; rows <= n; rows++ {
@@ -168,7 +168,7 @@ func (r *resolver) scoredTogether(n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Chain is how many rows are verified per request: drafts and the token before
+// Chain returns how many rows are verified per request: drafts and the token before
 // them, 1 without drafts.
 func (s Speculation) Chain(notes *Notes) (int, error) {
 	switch {

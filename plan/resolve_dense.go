@@ -11,7 +11,7 @@ const (
 	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
 )
 
-// StepTokens is how many new tokens a step of our server has at most, where it was not told.
+// StepTokens returns how many new tokens a step of our server has at most, where it was not told.
 func StepTokens(on Arch) int {
 	if on == CPU {
 		return 512

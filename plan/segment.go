@@ -161,7 +161,7 @@ func (c *Config) RejectedFor(p Phase) []Rejection {
 	return list[from:to:to]
 }
 
-// againstDense says why the prefill kernel did not take dense rows.
+// againstDense states why the prefill kernel did not take dense rows.
 func (w *Builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Sharing says what layers of DeepSeek-V4.1 read of other layers, and what its
+// Sharing states what layers of DeepSeek-V4.1 read of other layers, and what its
 // n-gram tables read of a token.
 type Sharing struct {
 	Entries []int `json:"entries"` // layers that compress tokens to entries
@@ -69,7 +69,7 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says is which layers make entries, select and share.
+// says returns which layers make entries, select and share.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {
@@ -83,7 +83,7 @@ func (s *Sharing) says(m *Model) string {
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 
-// LayerSays is what layer l reads of others; empty for other models.
+// LayerSays returns what layer l reads of others; empty for other models.
 func (m *Model) LayerSays(l int) string {
 	e, x := m.EntrySource(l), m.IndexSource(l)
 	switch {
@@ -102,10 +102,10 @@ func (m *Model) LayerSays(l int) string {
 	return fmt.Sprintf("entries of layer %d, selected among all", e)
 }
 
-// BlocksOf is how many blocks n entries have.
+// BlocksOf returns how many blocks n entries have.
 func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
 
-// KeptOf is how many of n entries are in the blocks that are kept: all, or those
+// KeptOf returns how many of n entries are in the blocks that are kept: all, or those
 // of the kept blocks, of which the newest may not be full.
 func (s *Sharing) KeptOf(n int) int {
 	if s.BlocksOf(n) <= s.Blocks {

@@ -212,7 +212,7 @@ func (sl *slicer) chunked(l load) load {
 	return l
 }
 
-// finish counts chunks and says what was cut and why.
+// finish counts chunks and states what was cut and why.
 func (sl *slicer) finish() {
 	s := sl.s
 	if sl.chunk > 0 {

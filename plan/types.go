@@ -9,7 +9,7 @@ import (
 // returns it; its slices may be shared with the Config and are read-only.
 type Plan struct {
 	Mode Mode `json:"mode"`
-	// Graph says how the operations were enqueued, in plans of passes that ran:
+	// Graph states how the operations were enqueued, in plans of passes that ran:
 	// plainly, while a graph was captured, or from one. Plans made for a graph of
 	// another engine name what was asked for.
 	Graph GraphMode `json:"graph"`
@@ -17,7 +17,7 @@ type Plan struct {
 	Runnable bool `json:"runnable"`
 	// Collectives is true where ranks join their parts: an idle rank does too.
 	Collectives bool `json:"collectives"`
-	// Pass says which layers run.
+	// Pass states which layers run.
 	Pass Pass `json:"pass"`
 	// Shape is what the plan depends on besides the configuration, exactly:
 	// plans and captured graphs are kept by it.
@@ -28,18 +28,18 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
-	// WholeLogits is how many of them come back whole; of the others only a
+	// WholeLogits is how many of them return whole; of the others only a
 	// token does, the best one unless Draws.
 	WholeLogits int `json:"whole_logits"`
-	// Draws says that of those others tokens are drawn, as the input block says.
+	// Draws reports that of those others tokens are drawn, as the input block says.
 	Draws bool `json:"draws,omitempty"`
-	// Record says what is kept of every layer, of Recorded rows.
+	// Record states what is kept of every layer, of Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
-	// Replay says what is given instead of chosen, for Replayed rows.
+	// Replay states what is given instead of chosen, for Replayed rows.
 	Replay   Replay `json:"replay,omitzero"`
 	Replayed int    `json:"replayed,omitempty"`
-	// JointQueries says that indexer queries of all rows are computed with the
+	// JointQueries reports that indexer queries of all rows are computed with the
 	// layer's other products. The time of so few rows is that of reading the
 	// weights; more rows are computed in the chunks that are scored, to save
 	// memory.
@@ -47,7 +47,7 @@ type Plan struct {
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
-	// Shares says what each rank attends to, where they share attention by
+	// Shares states what each rank attends to, where they share attention by
 	// requests; nil elsewhere.
 	Shares []Share `json:"shares,omitempty"`
 	// RowBounds are where the rows of each rank begin, and where those of the
@@ -113,7 +113,7 @@ type Segment struct {
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	Variant   Variant  `json:"variant"`
 
-	// RowsPerLaunch is the limit each launch keeps; Limit says where it comes
+	// RowsPerLaunch is the limit each launch keeps; Limit states where it comes
 	// from. Launches cover rows 0..KernelRows exactly once, in order.
 	RowsPerLaunch int      `json:"rows_per_launch"`
 	Limit         string   `json:"limit"`
@@ -194,7 +194,7 @@ type Indexer struct {
 	Heads int `json:"heads,omitempty"`
 }
 
-// Reason says why something was chosen and which rule says so.
+// Reason states why something was chosen and which rule says so.
 type Reason struct {
 	Rule string `json:"rule"`
 	Text string `json:"text"`

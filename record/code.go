@@ -25,7 +25,7 @@ func AppendPositions(to []byte, numbers []int32, group int) []byte {
 	return to
 }
 
-// CountPositions is how many numbers a list holds.
+// CountPositions returns how many numbers a list holds.
 func CountPositions(list []byte) int {
 	n := 0
 	for _, b := range list {

@@ -1,6 +1,6 @@
 // Package record is what rows of a model chose, as data: the keys that each layer attended to and the experts that
 // computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows
-// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape says what layers choose.
+// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape states what layers choose.
 package record
 
 import "slices"
@@ -102,7 +102,7 @@ func (s *Shape) Mixing() int {
 	return n
 }
 
-// Visible is how many keys of layer i a row that sees that many tokens chooses from.
+// Visible returns how many keys of layer i a row that sees that many tokens chooses from.
 func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
 
 // Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,

@@ -22,10 +22,10 @@ type given struct {
 	ids, weights [][]byte
 }
 
-// Len is how many rows there are.
+// Len returns how many rows there are.
 func (r *Replay) Len() int { return len(r.rows) }
 
-// NewReplay checks rows against what the layers of a model choose. The error says which row is wrong.
+// NewReplay checks rows against what the layers of a model choose. The error states which row is wrong.
 func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("there are no rows to replay")
@@ -169,8 +169,8 @@ func (s *Shape) checkExperts(x *Experts) error {
 }
 
 // FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 behind
-// the last. A row that attended to every key of a layer must see no more than TopK of them, unless dense says that it
-// attends to every key in any case; a dense row cannot do with fewer.
+// the last. A row that attended to every key of a layer must see no more than TopK of them, unless dense reports that
+// it attends to every key in any case; a dense row cannot do with fewer.
 func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	j, k := 0, r.shape.TopK
 	for i := range r.shape.Layers {

@@ -15,8 +15,8 @@ type Draw struct {
 // DrawWords is how many words of 32 bits [Draw.Put] writes.
 const DrawWords = 10
 
-// Draw is how the sampler draws the token that comes when ahead more tokens are part of the output. It is all there is
-// of a sampler that Draws.
+// Draw returns how the sampler draws the token that comes when ahead more tokens are part of the output. It is all
+// there is of a sampler that Draws.
 func (s *Sampler) Draw(ahead int) Draw {
 	if s.params.greedy() {
 		return Draw{}

@@ -162,7 +162,7 @@ func validateStops(e *ParamsError, stops []string) {
 	}
 }
 
-// greedy says whether the parameters leave nothing to chance.
+// greedy reports whether the parameters leave nothing to chance.
 func (p *Params) greedy() bool { return p.Temperature < GreedyBelow }
 
 // sortedIDs makes work over a bias map independent of map order.

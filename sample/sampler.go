@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Mask says which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of
+// Mask states which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of
 // any other Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
 type Mask []uint64
 
@@ -94,7 +94,7 @@ func (s *Sampler) Prompt(tokens []int32) error {
 	return nil
 }
 
-// Reserve makes room for so many output tokens: Accept then does not allocate.
+// Reserve makes room for that many output tokens: Accept then does not allocate.
 func (s *Sampler) Reserve(tokens int) {
 	if s.penalties != nil {
 		s.penalties.reserve(tokens)

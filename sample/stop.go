@@ -36,7 +36,7 @@ func NewStopMatcher(p *Params) (*StopMatcher, error) {
 	return m, nil
 }
 
-// Token says whether a token id ends the sequence. The token's text is not part of the output.
+// Token reports whether a token id ends the sequence. The token's text is not part of the output.
 func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
 
 // Push takes the next piece of text. It returns what may be shown now, and whether a stop string was found; nothing

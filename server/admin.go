@@ -10,11 +10,11 @@ import (
 )
 
 // adminAPI is for administrators, and for trainers that take turns with a server on one device: they ask it to give its
-// memory back, to take it again, and to go on with other weights. The names are vLLM's and SGLang's.
+// memory back, to take it again, and to continue with other weights. The names are vLLM's and SGLang's.
 type adminAPI struct{ *service }
 
-// sleep answers POST /sleep. vLLM's levels say where weights go meanwhile; here they are read from their files again in
-// both. mode is abort, or wait for what runs to end (the default).
+// sleep answers POST /sleep. vLLM's levels state where weights go meanwhile; here they are read from their files again
+// in both. mode is abort, or wait for what runs to end (the default).
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {

@@ -103,7 +103,7 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 	return e.flush()
 }
 
-// head is what a response begins with; model is the name in the request, which may be an alias.
+// head returns what a response begins with; model is the name in the request, which may be an alias.
 func (s *service) head(id, object, model string) openai.Head {
 	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: model,
 		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}

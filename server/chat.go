@@ -83,7 +83,7 @@ type chatShape struct {
 	rollout    *rollout // nil where nothing of it is wanted
 }
 
-// deltas are those of an event that the request wants: without parallel calls, the first call only.
+// deltas returns those of an event that the request wants: without parallel calls, the first call only.
 func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	list := c.inputs.translate(ev)
 	if !c.singleCall {
@@ -185,7 +185,7 @@ func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	return out
 }
 
-// reason is why a choice ended.
+// reason returns why a choice ended.
 func (c *chatShape) reason(f sparrow.Finish) openai.FinishReason {
 	if c.functions && f == sparrow.FinishToolCalls {
 		return openai.FinishFunction

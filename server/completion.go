@@ -97,7 +97,7 @@ type completionShape struct {
 	rollout      *rollout // nil where nothing of it is wanted
 }
 
-// echoes says whether the log probabilities of an answer begin with those of the prompt.
+// echoes reports whether the log probabilities of an answer begin with those of the prompt.
 func (c *completionShape) echoes() bool { return c.logprobs && c.echo != nil }
 
 func (s openaiAPI) completionShape(r *openai.CompletionRequest) (completionShape, error) {

@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// effortHeader says how much the model was told to think, where the request has a wish.
+// effortHeader states how much the model was told to think, where the request has a wish.
 const effortHeader = "X-Sparrow-Effort"
 
 // effortOn is the level of models that can be told whether to think, and not how much.

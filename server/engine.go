@@ -21,7 +21,7 @@ type Engine interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
 	Decode(ids []int32) (string, error)
-	// Flush gives up every cached page before the next step. What runs goes on.
+	// Flush gives up every cached page before the next step. What runs continues.
 	Flush(ctx context.Context) error
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
 	// tokens that the tokenizer puts around a text.
@@ -45,7 +45,7 @@ type Stream interface {
 	Close()
 	// PromptTokens is the length of the prompt.
 	PromptTokens() int
-	// Waited is how long the request waited for its first step, or has waited so far. Any goroutine may ask.
+	// Waited returns how long the request waited for its first step, or has waited so far. Any goroutine may ask.
 	Waited() time.Duration
 	// Ignored are the keywords of the request's schemas that the answer need not follow.
 	Ignored() []sparrow.Ignored

@@ -78,7 +78,7 @@ func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, a)
 }
 
-// ask is what a request describes.
+// ask returns what a request describes.
 func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	ask.Model, ask.Question.Layer = s.info.Config.Model, -1
 	if r.Family != "" {

@@ -26,7 +26,7 @@ const (
 // filesAPI answers OpenAI's endpoints of files.
 type filesAPI struct{ *service }
 
-// store is where files and batches are, or why there is none.
+// store returns where files and batches are, or why there is none.
 func (s *service) store() (*batch.Store, error) {
 	if s.options.Batches == nil {
 		return nil, wire.NewError(wire.CodeNoBatches, "", "this server keeps no files and runs no batches; its "+
@@ -132,7 +132,7 @@ func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant 
 		}
 	}
 	if !stored {
-		return bad(wire.NewError(wire.CodeMissing, "file", "required; send the lines as the part file"))
+		return bad(wire.NewError(wire.CodeMissing, "file", "required; send the lines as the form part named file"))
 	}
 	if p := fields["purpose"]; p != openai.PurposeBatch {
 		return bad(wire.NewError(wire.CodeUnsupportedValue, "purpose", "is %.40q; supported is %q", p,
@@ -164,7 +164,7 @@ func fileObject(f *batch.File) openai.FileObject {
 		ExpiresAt: f.Expires.Unix(), Filename: f.Name, Purpose: f.Purpose, Status: "processed"}
 }
 
-// listLimit is how many objects a page of a list has.
+// listLimit returns how many objects a page of a list has.
 func listLimit(r *http.Request, usual, most int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {

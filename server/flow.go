@@ -107,7 +107,7 @@ func (f *flow) close() {
 	f.pumps.Wait()
 }
 
-// cause says why ctx ended: our own reason where there is one, else what the context says.
+// cause states why ctx ended: our own reason where there is one, else what the context says.
 func cause(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

@@ -109,7 +109,7 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 }
 
 // bound is the context of a generation: it ends when the client leaves, at the request timeout or at shutdown, and its
-// cause says which.
+// cause states which.
 func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })
@@ -191,7 +191,7 @@ func (g *generation) measure(it *item) {
 	}
 	now := time.Now()
 	key := choiceKey{it.prompt, it.event.Choice}
-	if g.x.background { // nobody waits for it
+	if g.x.background { // nothing waits for it
 		return
 	}
 	if before, ok := g.last[key]; ok {
@@ -203,7 +203,7 @@ func (g *generation) measure(it *item) {
 	g.last[key] = now
 }
 
-// finish ends the response, or says why it cannot.
+// finish ends the response, or states why it cannot.
 func (g *generation) finish(ctx context.Context) error {
 	if err := cause(ctx); err != nil && g.ended < len(g.requests) {
 		return err

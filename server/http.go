@@ -70,8 +70,8 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// sourceOf is whose requests take turns with those of others where there are no tenants: an address, or a network of
-// IPv6, of which one client has as many addresses as it wants.
+// sourceOf returns whose requests take turns with those of others where there are no tenants: an address, or a network
+// of IPv6, of which one client has as many addresses as it wants.
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -82,7 +82,7 @@ func (k *Keys) tenants() []string {
 	return names
 }
 
-// shares says whether a key is in both lists.
+// shares reports whether a key is in both lists.
 func (k *Keys) shares(other *Keys) bool {
 	return k != nil && slices.ContainsFunc(k.list, func(each key) bool {
 		_, ok := other.find(each.sum)

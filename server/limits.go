@@ -146,7 +146,7 @@ func (l *Limits) check(k *Keys) error {
 	return nil
 }
 
-// of is what a tenant may use.
+// of returns what a tenant may use.
 func (l *Limits) of(tenant string) Limit {
 	if l == nil {
 		return Limit{}

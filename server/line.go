@@ -43,7 +43,7 @@ func lineID(b *batch.Batch, l *batch.Line) string {
 	return fmt.Sprintf("batch_req_%s_%d", b.ID, l.Number)
 }
 
-// requestOf is what a line asks for, or what is wrong with it.
+// requestOf returns what a line asks for, or what is wrong with it.
 func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad *wire.Error) {
 	switch {
 	case l.TooLong:
@@ -99,7 +99,7 @@ type lineWriter struct {
 	body   bytes.Buffer
 }
 
-// Header is that of the answer.
+// Header returns that of the answer.
 func (w *lineWriter) Header() http.Header { return w.header }
 
 // WriteHeader is noted by the recorder around it.

@@ -140,7 +140,7 @@ func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.Promp
 	return out
 }
 
-// offset is where a token starts, in characters; one that goes on with a character starts where that does.
+// offset returns where a token starts, in characters; one that continues with a character starts where that does.
 func (c *columns) offset(text string) int {
 	at := c.characters
 	if text != "" && continues(text[0]) && at > 0 {
@@ -166,7 +166,7 @@ func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	return list
 }
 
-// continues says whether a byte goes on with a UTF-8 character that began earlier.
+// continues reports whether a byte continues with a UTF-8 character that began earlier.
 func continues(b byte) bool { return b&0xC0 == 0x80 }
 
 // characters counts those that start in text, which may begin and end inside one.

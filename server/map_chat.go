@@ -91,7 +91,7 @@ func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 	return rest
 }
 
-// singleCall says whether a reply may call one tool only.
+// singleCall reports whether a reply may call one tool only.
 func singleCall(r *openai.ChatRequest) bool {
 	return r.Functions || r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 }

@@ -34,7 +34,7 @@ func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []
 	return list
 }
 
-// plainPrompts says whether text prompts are to be encoded without the model's special tokens.
+// plainPrompts reports whether text prompts are to be encoded without the model's special tokens.
 func plainPrompts(r *openai.CompletionRequest) bool {
 	return r.AddSpecialTokens != nil && !*r.AddSpecialTokens
 }

@@ -17,7 +17,7 @@ import (
 
 var testOrigin = origin{id: "t1", tenant: "acme", seed: 42}
 
-// plainChat is what a chat of one message maps to; change adjusts it.
+// plainChat returns what a chat of one message maps to; change adjusts it.
 func plainChat(change func(*sparrow.Request)) sparrow.Request {
 	p := sample.Default()
 	p.Seed = 42

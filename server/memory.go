@@ -69,7 +69,7 @@ func (m *memory) returnUnused() {
 	}
 }
 
-// heapBytes is what the heap has of the system's memory.
+// heapBytes returns what the heap has of the system's memory.
 func heapBytes() (n int64) {
 	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}}
@@ -96,7 +96,7 @@ func (m *memory) noteUse() {
 
 func (m *memory) isLarge(n int64) bool { return n > m.total/32 }
 
-// most is what a single request may take.
+// most returns what a single request may take.
 func (m *memory) most() int64 { return m.total / 4 * 3 }
 
 // fits reports whether bytes can be taken now. The caller holds mu.
@@ -152,7 +152,7 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 	return nil // taken in the meantime; the caller gives it back
 }
 
-// give returns bytes that a request of that size took: all of them, or a part where it goes on.
+// give returns bytes that a request of that size took: all of them, or a part where it continues.
 func (m *memory) give(n, of int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +164,7 @@ func (m *memory) give(n, of int64) {
 	m.noteUse()
 }
 
-// admit lets requests go on that wait and fit. A large one that does not fit holds back those behind it. The caller
+// admit lets requests continue that wait and fit. A large one that does not fit holds back those behind it. The caller
 // holds mu.
 func (m *memory) admit() {
 	held := false
@@ -179,7 +179,7 @@ func (m *memory) admit() {
 	})
 }
 
-// inUse is what requests take now.
+// inUse returns what requests take now.
 func (m *memory) inUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Large requests wait for each other in order; small ones pass them. What is taken comes back.
+// Large requests wait for each other in order; small ones pass them. What is taken returns.
 func TestMemoryIsTakenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(3200) // large is above 100; large ones have 2400
@@ -67,8 +67,8 @@ func TestMemoryIsTakenInOrder(t *testing.T) {
 	})
 }
 
-// A request that waits in vain is refused with 429, one whose client leaves takes nothing, one that can never fit is
-// refused at once.
+// A request that waits without effect is refused with 429, one whose client leaves takes nothing, one that can never
+// fit is refused at once.
 func TestMemoryThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 20)

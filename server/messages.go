@@ -45,7 +45,7 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
 	}
 	if to.limit == 0 {
-		ask[0].MaxTokens = 1 // the first token is computed with the end of the prompt, and nobody sees it
+		ask[0].MaxTokens = 1 // the first token is computed with the end of the prompt, and nothing sees it
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newMessageStream(e, to) })

@@ -45,8 +45,8 @@ type Options struct {
 	Keys *Keys
 	// Limits bound what tenants may use; nil bounds nothing.
 	Limits *Limits
-	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready says so. 0 is
-	// no bound.
+	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready says so. 0
+	// means no bound.
 	MaxWait time.Duration
 	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
 	// open no other endpoints.
@@ -59,7 +59,7 @@ type Options struct {
 	// Events, when set, is counted in the metrics.
 	Events metric.Events
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
-	// Empty is none.
+	// Empty means none.
 	AllowOrigins []string
 	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
 	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
@@ -79,7 +79,7 @@ type Options struct {
 	// stops them when it drains.
 	Batches *batch.Store
 
-	// WeightsRoot is the folder below which /update_weights_from_disk may take weights; empty is none.
+	// WeightsRoot is the folder below which /update_weights_from_disk may take weights; empty means none.
 	WeightsRoot string
 	// Transfer is the server's part where prompts are computed by one server and continued by another.
 	Transfer Transfer
@@ -97,7 +97,7 @@ type Options struct {
 	BodyTimeout    time.Duration // to send headers and body
 	IdleTimeout    time.Duration // between two requests of a connection
 	WriteTimeout   time.Duration // for the client to take one event or one response
-	// RequestTimeout bounds a request from arrival to its last token; 0 is no bound.
+	// RequestTimeout bounds a request from arrival to its last token; 0 means no bound.
 	RequestTimeout time.Duration
 	// KeepAlive is the longest time a stream sends nothing: a comment is sent then, so that proxies do not take a
 	// long prefill for a broken connection.

@@ -61,7 +61,7 @@ var outcomes = []struct {
 	{sparrow.ErrRequest, wire.CodeInvalidValue, "", ""},
 }
 
-// toError says how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its
+// toError states how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its
 // text stays in the log.
 func toError(err error, requestID string) *wire.Error {
 	var ready *wire.Error

@@ -98,7 +98,7 @@ func errorOf(t *testing.T, r reply) openai.ErrorFields {
 	return body.Error
 }
 
-// within says whether a path is the given one or leads inside it.
+// within reports whether a path is the given one or leads inside it.
 func within(path, top string) bool {
 	return path == top || top != "" && strings.HasPrefix(path, top+".")
 }

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// quotas hold tenants to their limits. A tenant's tokens are a store that fills with so many a minute and holds those
+// quotas hold tenants to their limits. A tenant's tokens are a store that fills with that many a minute and holds those
 // of one minute. A request begins while the store has the tokens of its prompt, or is full; what it generates is
 // counted as it comes, so that the store may be overdrawn and has to fill first before the next one begins.
 type quotas struct {
@@ -169,7 +169,7 @@ type laterError struct {
 	after time.Duration
 }
 
-// Error is what the client is told.
+// Error returns what the client is told.
 func (e *laterError) Error() string { return e.told.Error() }
 
 // Unwrap is the same with its code.

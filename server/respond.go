@@ -167,7 +167,7 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	}
 }
 
-// plainTool says whether a request of Ollama's interface comes from no browser: those name an origin with every POST
+// plainTool reports whether a request of Ollama's interface comes from no browser: those name an origin with every POST
 // that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
 func plainTool(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, ollamaPrefix) && r.Header.Get("Origin") == "" &&

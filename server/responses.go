@@ -131,7 +131,7 @@ func (s *responsesAPI) noResponse(id string) error {
 	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
 }
 
-// whyNotStored says why a response may not be stored.
+// whyNotStored states why a response may not be stored.
 func (s *responsesAPI) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"

@@ -105,7 +105,7 @@ func (s *responseStore) get(tenant, id string) *stored {
 	return nil
 }
 
-// remove says whether there was such a response.
+// remove reports whether there was such a response.
 func (s *responseStore) remove(tenant, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,7 +77,7 @@ func (r *rollout) take(choice int, ev *sparrow.Event) {
 	}
 }
 
-// of is what a choice of a prompt has, and what is left of its records for our own field.
+// of returns what a choice of a prompt has, and what is left of its records for our own field.
 func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout, own *record.Rows, err error) {
 	if r == nil {
 		return out, rows, nil
@@ -106,7 +106,7 @@ func (r *rollout) prompt(i int) []int32 {
 	return r.prompts[i]
 }
 
-// sglext is what SGLang's answers have: the experts of the only choice.
+// sglext returns what SGLang's answers have: the experts of the only choice.
 func sglext(c *openai.Rollout) *openai.SGLExt {
 	if c.Array == "" {
 		return nil

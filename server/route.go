@@ -22,10 +22,10 @@ type route struct {
 type access uint8
 
 const (
-	keyed access = iota // whoever has one of Options.Keys; everybody without them
+	keyed access = iota // any caller that has one of Options.Keys; everybody without them
 	open                // everybody
 	probe               // everybody; machines call it all the time, so that success is logged at level debug
-	admin               // whoever has one of Options.AdminKeys; nobody without them
+	admin               // any caller that has one of Options.AdminKeys; nobody without them
 )
 
 // unmatched is the route of everything else, in logs and metrics.

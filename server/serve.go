@@ -46,7 +46,7 @@ func (s *Server) stopBatches() {
 	}
 }
 
-// httpServer has the limits that keep a slow or hostile client from holding a connection for ever. The write timeout
+// httpServer has the limits that keep a slow or hostile client from holding a connection forever. The write timeout
 // bounds answers that need no model; the others set their own for each piece.
 func (s *Server) httpServer() *http.Server {
 	o := &s.options

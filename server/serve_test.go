@@ -176,7 +176,7 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 }
 
 // Choices that end because their client left are counted like all others: the one that was being read, and those
-// nobody reads any more.
+// nothing reads any more.
 func TestCancelledChoicesAreCounted(t *testing.T) {
 	for range 5 { // what is read last is a matter of timing
 		e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { return slices.Repeat(say("Hel")[:1], 100), nil })
@@ -371,7 +371,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A token without text is no sign of life to a client: a comment, with the headers before it, comes all the same.
+// A token without text is no sign of life to a client: a comment, with the headers before it, comes anyway.
 func TestTokensWithoutTextAreSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 5}}}

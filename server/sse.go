@@ -27,7 +27,7 @@ func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 		heard: time.Now()}, writeBy(w, time.Time{})
 }
 
-// writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in
+// writeBy sets when the client must have taken what is written; zero means no limit. Writers without deadlines exist in
 // tests only.
 func writeBy(w http.ResponseWriter, at time.Time) error {
 	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {

@@ -96,7 +96,7 @@ func newToolbox(tools []openai.Tool) toolbox {
 	return box
 }
 
-// custom says whether a name is that of a custom tool.
+// custom reports whether a name is that of a custom tool.
 func (b toolbox) custom(name string) bool { return b[name] != nil && b[name].Type == openai.TypeCustom }
 
 // inputs reads the calls of custom tools of one reply: their arguments become the tools' input.
@@ -132,7 +132,7 @@ func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
 	return list
 }
 
-// custom says whether a call that has begun is one of a custom tool.
+// custom reports whether a call that has begun is one of a custom tool.
 func (in *inputs) custom(choice, call int) bool {
 	return in != nil && in.open[inputKey{choice, call}] != nil
 }

@@ -119,7 +119,7 @@ func TestCallsOfEachKindOfTool(t *testing.T) {
 	}
 }
 
-// Calls come back as they were made, in the next request.
+// Calls return as they were made, in the next request.
 func TestCallsAreReplayed(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
@@ -168,7 +168,7 @@ func TestFunctionsTheOlderFormOfTools(t *testing.T) {
 	}
 }
 
-// Reasoning goes out sealed and comes back readable, whichever form the client keeps.
+// Reasoning goes out sealed and returns readable, whichever form the client keeps.
 func TestReasoningIsEchoed(t *testing.T) {
 	e := newFake(playing(told()...))
 	_, hs := start(t, e, Options{})

@@ -52,7 +52,7 @@ type draftBody struct {
 	Right  int64 `json:"right"`
 }
 
-// prefixBody says how far the prompt was found in the cache and why no further.
+// prefixBody states how far the prompt was found in the cache and why no further.
 type prefixBody struct {
 	MatchedTokens int    `json:"matched_tokens"`
 	MatchedPages  int    `json:"matched_pages"`
@@ -63,7 +63,7 @@ type prefixBody struct {
 	Restored *restoredBody `json:"restored,omitempty"`
 }
 
-// restoredBody says what tiers gave beyond that, and why not more.
+// restoredBody states what tiers gave beyond that, and why not more.
 type restoredBody struct {
 	Tokens int            `json:"tokens"`
 	Tiers  map[string]int `json:"tiers,omitempty"`

@@ -48,7 +48,7 @@ func PrivateNetworks() []netip.Prefix {
 	return list
 }
 
-// transferOf is what an answer says about pulling pages; nil where nobody asked or this server does not serve any.
+// transferOf returns what an answer says about pulling pages; nil where nobody asked or this server does not serve any.
 func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	t := &s.options.Transfer
 	if t.Role != RolePrefill || o.KVTransfer == nil || !o.KVTransfer.RemoteDecode {

@@ -5,7 +5,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// usageOf is what a request cost, on the wire. Details are always there, so that a client need not guess whether 0
+// usageOf returns what a request cost, on the wire. Details are always there, so that a client need not guess whether 0
 // means none or unknown.
 func usageOf(u *sparrow.Usage) *openai.Usage {
 	return &openai.Usage{
@@ -31,7 +31,7 @@ func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
 
 func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
 
-// so is what a chunk says, nil for nothing.
+// so returns what a chunk says, nil for nothing.
 func (r *running) so() *openai.Counts {
 	if !r.on {
 		return nil
@@ -39,7 +39,7 @@ func (r *running) so() *openai.Counts {
 	return &r.counts
 }
 
-// finishOf is why a choice ended, on the wire. Failures and cancellations never get here.
+// finishOf returns why a choice ended, on the wire. Failures and cancellations never get here.
 func finishOf(f sparrow.Finish) openai.FinishReason {
 	switch f {
 	case sparrow.FinishLength:

@@ -27,7 +27,7 @@ func (a *addedToken) normalized() bool {
 	return *a.Normalized
 }
 
-// blank says that the token is white space, for tokenizers that write runs of it so.
+// blank reports that the token is white space, for tokenizers that write runs of it so.
 func (a *addedToken) blank() bool { return strings.TrimSpace(a.Content) == "" }
 
 // addedIndex finds the entries of "added_tokens" while the vocabulary is read.

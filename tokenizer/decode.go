@@ -79,7 +79,7 @@ func (d *Decoder) Flush() string {
 	return out
 }
 
-// Pending says how many bytes are held back.
+// Pending states how many bytes are held back.
 func (d *Decoder) Pending() int { return len(d.held) }
 
 // wholeLen is the length of b without a character begun but not finished at its

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// detok says what bytes a token of the vocabulary stands for: the decoder of
+// detok states what bytes a token of the vocabulary stands for: the decoder of
 // tokenizer.json, as far as it looks at one token at a time, plus what it strips
 // from the beginning of a text.
 type detok struct {
@@ -19,7 +19,7 @@ type detok struct {
 }
 
 // newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs
-// a byte-level decoder; without any decoder it is undone all the same.
+// a byte-level decoder; without any decoder it is undone anyway.
 func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 	d := new(detok)
 	if err := eachComponent("decoder", "decoders", value, d.add); err != nil {

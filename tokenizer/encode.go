@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// EncodeOptions say what a text may contain besides text.
+// EncodeOptions state what a text may contain besides text.
 type EncodeOptions struct {
 	// AddSpecial puts the tokens around the text that the checkpoint asks for, such
 	// as the beginning-of-sentence token. Where the text already begins (or ends)
@@ -28,7 +28,7 @@ type EncodeOptions struct {
 	// found everywhere: they are a way to write text, and control nothing.
 	Literal []mark.Span
 
-	// Limit is the most tokens that are of use; 0 is no limit. A text with more is
+	// Limit is the most tokens that are of use; 0 means no limit. A text with more is
 	// ErrTooLong, found without encoding the rest of it, and at once where even the
 	// longest tokens would be too many.
 	Limit int
@@ -92,7 +92,7 @@ type encoder struct {
 	start int // where the tokens of this call begin in ids
 }
 
-// fewest is a lower bound of the tokens that a text of so many bytes has.
+// fewest is a lower bound of the tokens that a text of that many bytes has.
 func (t *Tokenizer) fewest(bytes int) int {
 	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
 		return 0 // text may get shorter, or one token may cover any of it

@@ -28,7 +28,7 @@ var (
 	ErrPattern = errors.New("pre-tokenizer pattern exceeded its limits")
 )
 
-// unsupported says which kind of component was found and which ones are known.
+// unsupported states which kind of component was found and which ones are known.
 func unsupported(component, found string, known ...string) error {
 	return fmt.Errorf("%w: %s %q; supported: %s", ErrUnsupported, component, found, strings.Join(known, ", "))
 }

@@ -32,7 +32,7 @@ type scratch struct {
 }
 
 // keepElements is the largest buffer kept for the next call; a text that needed
-// more must not hold its memory for ever.
+// more must not hold its memory forever.
 const keepElements = 1 << 16
 
 // trim drops large buffers.

@@ -99,7 +99,7 @@ func readRanks(data []byte) ([]string, error) {
 	return words, nil
 }
 
-// ranksAdded lists the special tokens behind so many ranks.
+// ranksAdded lists the special tokens behind that many ranks.
 func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	var cfg struct {
 		Added map[string]addedToken `json:"added_tokens_decoder"`

@@ -125,10 +125,10 @@ func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 // Special lists the ids of special tokens, ascending.
 func (t *Tokenizer) Special() []int32 { return append([]int32(nil), t.specials...) }
 
-// IsSpecial says whether id is a special token: one that Decode can leave out.
+// IsSpecial reports whether id is a special token: one that Decode can leave out.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.out.has(id) && t.special[id] }
 
-// IsAdded says whether id is an added token, special or not: one that text only
+// IsAdded reports whether id is an added token, special or not: one that text only
 // becomes with EncodeOptions.ParseSpecial. DeepSeek's <｜User｜> is added but not
 // special.
 func (t *Tokenizer) IsAdded(id int32) bool { return t.out.has(id) && t.model.added[id] }

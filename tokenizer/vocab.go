@@ -82,7 +82,7 @@ func (b *vocabBuilder) bytes(w builtWord) []byte { return b.arena[w.off : w.off+
 // size is the largest id plus one.
 func (v *vocab) size() int { return len(v.off) - 1 }
 
-// has says whether id is in range; the token can still be empty.
+// has reports whether id is in range; the token can still be empty.
 func (v *vocab) has(id int32) bool { return id >= 0 && int(id) < len(v.off)-1 }
 
 // str returns the token's bytes as a string, "" if there is no such token.

@@ -20,7 +20,7 @@ import (
 // ErrTools is wrapped when a request's tools cannot be enforced.
 var ErrTools = errors.New("toolcall: the tools cannot be enforced")
 
-// Options say what a request demands.
+// Options state what a request demands.
 type Options struct {
 	Demand    bool   // the answer must be a call
 	Only      string // the one tool it must call, or empty
@@ -73,7 +73,7 @@ func (r *Rules) Bytes() (n int) {
 	return n
 }
 
-// Release says that no sequence follows the rules any more. It may be called twice.
+// Release reports that no sequence follows the rules any more. It may be called twice.
 func (r *Rules) Release() {
 	if r.released.Swap(true) {
 		return

@@ -154,8 +154,8 @@ func apart(a, b []float32) (most, scale float64) {
 	return most, scale
 }
 
-// selectionMargin is how far from the cut the scores of the keys are that are in one of two selections alone. A key
-// that cannot be selected is infinitely far.
+// selectionMargin returns how far from the cut the scores of the keys are that are in one of two selections alone. A
+// key that cannot be selected is infinitely far.
 func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 	cut := math.Inf(1)
 	mine := map[int32]bool{}
@@ -257,7 +257,7 @@ func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distanc
 	return distance
 }
 
-// groupDistance is how far the worst of the kept groups is below the best of the others.
+// groupDistance returns how far the worst of the kept groups is below the best of the others.
 func groupDistance(ranks []float64, kept uint64) float64 {
 	worst, best := math.Inf(1), math.Inf(-1)
 	for g, r := range ranks {
@@ -270,7 +270,7 @@ func groupDistance(ranks []float64, kept uint64) float64 {
 	return max(best-worst, 0)
 }
 
-// expertDistance is how far the worst of some experts is below the worst of as many best ones of the kept groups.
+// expertDistance returns how far the worst of some experts is below the worst of as many best ones of the kept groups.
 func expertDistance(biased []float64, size int, kept uint64, ids []int32) float64 {
 	var all []float64
 	for e, v := range biased {

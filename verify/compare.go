@@ -50,11 +50,11 @@ const (
 	greedyColumn
 )
 
-// selective says whether the prompt is longer than a selection, so that something is left out.
+// selective reports whether the prompt is longer than a selection, so that something is left out.
 func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
-// every so many tokens, layer by layer that selects.
+// every that many tokens, layer by layer that selects.
 func compare(g *Golden, o *outcome, topK int, ratios []int) Case {
 	ratio := 1
 	if len(ratios) > 0 {

@@ -109,7 +109,7 @@ func TestNextDraftingLayer(t *testing.T) {
 	}
 }
 
-// Rounded rows stay close to the oracle by the measures of tolerance.go, and the exact comparison tells them apart.
+// Rounded rows stay close to the oracle by the measures of tolerance.go, and the exact comparison distinguishes them.
 func TestNextQuantised(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	m := openPath(t, dir, "cpu", kernel.Options{})

@@ -20,7 +20,7 @@ type outcome struct {
 	chosen  []record.Row // what every row chose, where asked for
 }
 
-// options say how a case is run.
+// options state how a case is run.
 type options struct {
 	chunk  int     // tokens of the prompt in a pass; 0 for all
 	given  []int32 // decoded in place of the model's own tokens

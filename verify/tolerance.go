@@ -173,7 +173,7 @@ func (c *Case) judgeV41(key float64) {
 	}
 }
 
-// keyNoise is what rounding changes in indexer keys and queries.
+// keyNoise returns what rounding changes in indexer keys and queries.
 func keyNoise(index plan.Layout) float64 {
 	switch index {
 	case plan.IndexF32Row512:

@@ -151,7 +151,7 @@ func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Drawn reports whether the tensors have no data and are drawn by whoever loads them.
+// Drawn reports whether the tensors have no data and are drawn by any caller that loads them.
 func (c *Checkpoint) Drawn() bool { return c.drawn }
 
 // Names lists the tensors, sorted. The slice belongs to the caller.

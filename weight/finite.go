@@ -16,7 +16,7 @@ type NotFinite struct {
 }
 
 // FindNotFinite looks for an element that is not finite, in small tensors first, because norms and scales are read by
-// every row. It stops after the given time; all says whether every tensor was read.
+// every row. It stops after the given time; all reports whether every tensor was read.
 func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bool) {
 	names := c.Names()
 	slices.SortStableFunc(names, func(a, b string) int { return len(c.tensors[a].Data) - len(c.tensors[b].Data) })

@@ -280,7 +280,7 @@ func (h *headerParser) checkSize(e *entry) {
 	want, ok := dataBytes(e.dtype, e.shape)
 	switch {
 	case !ok:
-		h.add(e.at, e.name, "%s of shape %s is no whole number of bytes that can be addressed", e.dtype,
+		h.add(e.at, e.name, "%s of shape %s is not a whole number of bytes that can be addressed", e.dtype,
 			shapeText(e.shape))
 	case want != e.end-e.begin:
 		h.add(e.at, e.name, "%s of shape %s takes %d bytes, data_offsets [%d, %d) hold %d",

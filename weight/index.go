@@ -18,7 +18,7 @@ import (
 // counted.
 const typicalPlacementBytes = 110
 
-// placement says where the index puts one tensor.
+// placement states where the index puts one tensor.
 type placement struct {
 	tensor string
 	at     int64 // byte of the index where this is written
@@ -181,7 +181,7 @@ func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placeme
 	})
 }
 
-// shardNameProblem says why an index may not name this file: a shard is a plain file name in the folder of its index,
+// shardNameProblem states why an index may not name this file: a shard is a plain file name in the folder of its index,
 // so that a downloaded index cannot reach anything else.
 func shardNameProblem(name string) string {
 	switch {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pageFaults is how many pages the process has touched that were not in its memory.
+// pageFaults returns how many pages the process has touched that were not in its memory.
 func pageFaults(t *testing.T) int64 {
 	t.Helper()
 	var u syscall.Rusage
@@ -17,7 +17,7 @@ func pageFaults(t *testing.T) int64 {
 	return int64(u.Minflt) + int64(u.Majflt)
 }
 
-// Opening must not read the data: whoever reads a GiB touches at least one page in sixteen, 16,384 of them.
+// Opening must not read the data: any caller that reads a GiB touches at least one page in sixteen, 16,384 of them.
 func TestOpenIsLazy(t *testing.T) {
 	if !mapsFiles {
 		t.Skip("this build reads files instead of mapping them")

@@ -14,8 +14,8 @@ var (
 		".output_scale", ".k_scale", ".v_scale", ".inv_freq"}
 )
 
-// Parameters is how many values of the network a tensor holds, packed ones counted one by one, and how many scales and
-// zero points. Its shape and name tell; no data is read but the few numbers of weight_shape.
+// Parameters returns how many values of the network a tensor holds, packed ones counted one by one, and how many scales
+// and zero points. Its shape and name tell; no data is read but the few numbers of weight_shape.
 func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	is := func(end string) bool { return strings.HasSuffix(t.Name, end) }
 	n := int64(t.Elements())

@@ -22,7 +22,7 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 	le := binary.LittleEndian
 	if f, ok := d.Block(); ok {
 		if len(t.Data)%f.Bytes() != 0 {
-			return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of blocks of %s", t.Name,
+			return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are not a whole number of blocks of %s", t.Name,
 				ErrMalformed, len(t.Data), f)
 		}
 		out := make([]float32, len(t.Data)/f.Bytes()*f.Values())
@@ -118,7 +118,7 @@ func ReadI32(t *Tensor) ([]int32, error) {
 // decode calls one for every element of size bytes.
 func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 	if len(t.Data)%size != 0 {
-		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of %s", t.Name, ErrMalformed,
+		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are not a whole number of %s", t.Name, ErrMalformed,
 			len(t.Data), t.DType)
 	}
 	out := make([]T, len(t.Data)/size)

@@ -39,8 +39,8 @@ func (t *Tensor) Bytes() int64 {
 	return n
 }
 
-// dataBytes is how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative, when the
-// number does not fit an int64, or when the values do not fill whole bytes.
+// dataBytes returns how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative,
+// when the number does not fit an int64, or when the values do not fill whole bytes.
 func dataBytes(d DType, shape []int) (n int64, ok bool) {
 	elements := uint64(1)
 	empty := false

@@ -120,8 +120,8 @@ func arrange(tensors []Source) ([]Source, error) {
 		seen[t.Name] = struct{}{}
 		switch {
 		case !ok:
-			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %s of shape %s is no whole number of bytes", t.Name,
-				ErrSource, t.DType, shapeText(t.Shape)))
+			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %s of shape %s is not a whole number of bytes",
+				t.Name, ErrSource, t.DType, shapeText(t.Shape)))
 		case n > math.MaxInt64-maxHeaderBytes-total:
 			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %d bytes make the file too large to address", t.Name,
 				ErrSource, n))

@@ -46,7 +46,7 @@ type BatchList struct {
 	LastID  *string        `json:"last_id"`
 }
 
-// DeletedBatch says that a batch is gone.
+// DeletedBatch reports that a batch is gone.
 type DeletedBatch struct {
 	ID   string `json:"id"`
 	Type string `json:"type"` // "message_batch_deleted"

@@ -7,7 +7,7 @@ import (
 )
 
 // AsChat is the request as a chat completion. The results of tools become messages of their own; messages of one role
-// that follow each other are one turn. A last message of the assistant is one that the model goes on with.
+// that follow each other are one turn. A last message of the assistant is one that the model continues with.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{MaxTokens: r.MaxTokens}
 	c.Model, c.Temperature, c.TopP, c.TopK, c.Stop = r.Model, r.Temperature, r.TopP, r.TopK, r.Stop
@@ -47,7 +47,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	return c
 }
 
-// thinks says whether the model thinks before its reply.
+// thinks reports whether the model thinks before its reply.
 func (r *Request) thinks() bool {
 	last := r.Messages[len(r.Messages)-1].Content
 	results := slices.ContainsFunc(last, func(b Block) bool { return b.Type == BlockResult })

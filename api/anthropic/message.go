@@ -18,7 +18,7 @@ const (
 // Message is one message of a conversation.
 type Message struct {
 	Role    string
-	Content []Block // a string on the wire is one block of text; nil is no content at all
+	Content []Block // a string on the wire is one block of text; nil means no content at all
 }
 
 // The types of blocks.

@@ -47,7 +47,7 @@ type Tool struct {
 var hostedTools = []string{"web_search_", "web_fetch_", "code_execution_", "computer_", "tool_search_tool_",
 	"mcp_toolset", "advisor_"}
 
-// hosted says whether a tool is left out.
+// hosted reports whether a tool is left out.
 func (t *Tool) hosted() bool {
 	return wire.PlainName(t.Type) && slices.ContainsFunc(hostedTools, func(kind string) bool {
 		return strings.HasPrefix(t.Type, kind)
@@ -65,7 +65,7 @@ func (r *Request) LeftOut() []string {
 	return list
 }
 
-// ToolChoice says how freely the model may call tools.
+// ToolChoice states how freely the model may call tools.
 type ToolChoice struct {
 	Type   string // one of the choices below
 	Name   string // with ChoiceTool

@@ -40,7 +40,7 @@ type Usage struct {
 	OutputTokensDetails OutputTokensDetails `json:"output_tokens_details"`
 }
 
-// OutputTokensDetails says what output tokens were.
+// OutputTokensDetails states what output tokens were.
 type OutputTokensDetails struct {
 	ThinkingTokens int `json:"thinking_tokens"`
 }
@@ -158,7 +158,7 @@ type Model struct {
 	MaxTokens      int `json:"max_tokens"` // of an answer
 }
 
-// NewModel describes a model with a context of so many tokens.
+// NewModel describes a model with a context of that many tokens.
 func NewModel(name, created string, context int) Model {
 	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created, Lifecycle: "active",
 		MaxInputTokens: context, MaxTokens: context}

@@ -7,7 +7,7 @@ import (
 )
 
 // AsChat is the request as a chat completion. A request to /api/generate is a chat of one question.
-// A last message of the assistant is one that the model goes on with.
+// A last message of the assistant is one that the model continues with.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{Options: r.sampling(), Tools: r.Tools, ReasoningEffort: r.Effort}
 	c.MaxTokens = r.limit()

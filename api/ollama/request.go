@@ -15,7 +15,7 @@ import (
 type Request struct {
 	Model   string
 	Options openai.Options // sampling: the object options, and log probabilities
-	// MaxTokens is options.num_predict; below 0 is no limit.
+	// MaxTokens is options.num_predict; below 0 means no limit.
 	MaxTokens *int
 	Stream    *bool // nil is true
 	Format    *openai.ResponseFormat
@@ -32,7 +32,7 @@ type Request struct {
 	Raw    bool // the prompt is completed as it is
 }
 
-// Streams says whether the answer comes in pieces.
+// Streams reports whether the answer comes in pieces.
 func (r *Request) Streams() bool { return r.Stream == nil || *r.Stream }
 
 // Message is one message of a chat.
@@ -183,7 +183,7 @@ func readContext(c *wire.Reader, _ *Request) {
 	c.Skip()
 }
 
-// readFormat takes "json" or a schema; an empty string is no format.
+// readFormat takes "json" or a schema; an empty string means no format.
 func readFormat(c *wire.Reader, r *Request) {
 	switch c.Shape() {
 	case jsonscan.Object:

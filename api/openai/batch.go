@@ -48,7 +48,7 @@ func NewList[T any](data []T, id func(*T) string, more bool) List[T] {
 	return l
 }
 
-// Deleted says that an object is gone.
+// Deleted reports that an object is gone.
 type Deleted struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`

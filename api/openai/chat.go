@@ -19,7 +19,7 @@ type ChatRequest struct {
 	Tools             []Tool      `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
 	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil is true
-	// Functions says that tools came in their older form, functions, in which the answer has one call at most.
+	// Functions reports that tools came in their older form, functions, in which the answer has one call at most.
 	Functions bool `json:"-"`
 
 	ReasoningEffort    string                     `json:"reasoning_effort,omitempty"`
@@ -33,7 +33,7 @@ type ChatRequest struct {
 // Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.
 type Thinking struct {
 	Type string `json:"type"` // enabled or disabled
-	// BudgetTokens bounds the tokens of reasoning, as in Anthropic's interface; nil is no bound.
+	// BudgetTokens bounds the tokens of reasoning, as in Anthropic's interface; nil means no bound.
 	BudgetTokens *int `json:"budget_tokens,omitempty"`
 }
 
@@ -55,7 +55,7 @@ func (r *ChatRequest) NewTokens() (limit int, ok bool) {
 	return *given, true
 }
 
-// WantsGenerationPrompt says whether the prompt ends where a new assistant message starts.
+// WantsGenerationPrompt reports whether the prompt ends where a new assistant message starts.
 func (r *ChatRequest) WantsGenerationPrompt() bool {
 	return generationPrompt(r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
@@ -93,9 +93,9 @@ func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 // thinkingKwargs are the names under which chat templates know the switch: DeepSeek's and GLM's.
 var thinkingKwargs = []string{"thinking", "enable_thinking"}
 
-// ThinkingMode says whether the request asks for reasoning or for none, by whichever of its switches is used: thinking,
-// chat_template_kwargs.thinking, chat_template_kwargs.enable_thinking, or a reasoning_effort of none. Nil leaves it to
-// the model's default.
+// ThinkingMode reports whether the request asks for reasoning or for none, by whichever of its switches is used:
+// thinking, chat_template_kwargs.thinking, chat_template_kwargs.enable_thinking, or a reasoning_effort of none. Nil
+// leaves it to the model's default.
 func (r *ChatRequest) ThinkingMode() *bool {
 	if list := r.thinkingSwitches(); len(list) > 0 {
 		return &list[0].on

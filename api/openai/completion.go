@@ -13,7 +13,7 @@ type CompletionRequest struct {
 	Prompt    Prompt `json:"prompt"`
 	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 with Echo or PromptLogprobs, or Unlimited; see NewTokens
 	Echo      bool   `json:"echo,omitempty"`       // the prompt is part of the text, and of the logprobs
-	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil is no logprobs at all
+	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil means no logprobs at all
 
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"` // nil is true; text prompts only
 }

@@ -130,7 +130,7 @@ func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
 	switch {
 	case r.high == "" && len(r.escape) > 2 && r.escape[2]|0x20 == 'd' && strings.IndexByte("89abAB", r.escape[3]) >= 0:
 		r.high = string(r.escape)
-	default: // half a pair becomes U+FFFD, what is no escape is no text
+	default: // half a pair becomes U+FFFD, what is not an escape is no text
 		_ = json.Unmarshal([]byte(`"`+r.high+string(r.escape)+`"`), &text)
 		r.high = ""
 	}

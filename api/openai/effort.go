@@ -14,7 +14,7 @@ var Efforts = []string{EffortNone, "minimal", "low", "medium", "high", "xhigh", 
 // EffortNone is the effort that switches reasoning off.
 const EffortNone = "none"
 
-// CheckEffort refuses a word that is not one of [Efforts]. Empty is no wish.
+// CheckEffort refuses a word that is not one of [Efforts]. Empty means no wish.
 func CheckEffort(p *wire.Problems, param, word string) {
 	if word != "" && !slices.Contains(Efforts, word) {
 		p.AddNew(wire.CodeInvalidValue, param, "%q is not one of %s", jsonscan.Clip(word), strings.Join(Efforts, ", "))

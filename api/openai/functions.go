@@ -8,7 +8,7 @@ import (
 )
 
 // Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is read
-// as tools; [ChatRequest.Functions] says that the answer has the older form too.
+// as tools; [ChatRequest.Functions] reports that the answer has the older form too.
 
 // roleFunction is the older name of RoleTool.
 const roleFunction = "function"

@@ -25,7 +25,8 @@ type Message struct {
 	ToolCallID       string     `json:"tool_call_id,omitempty"` // tool only
 }
 
-// Content is the text of a message as the parts it was sent in; a plain string is one part, nil is no content at all.
+// Content is the text of a message as the parts it was sent in; a plain string is one part, nil means no content at
+// all.
 type Content []string
 
 // Text joins the parts with line breaks, as vLLM does for models whose prompts are plain text.

@@ -49,7 +49,7 @@ type Options struct {
 	// RoutedExperts is SGLang's: the answer has the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
-	// PromptLogprobs is vLLM's: [0, 20] alternatives beside each token of the prompt; nil is none at all.
+	// PromptLogprobs is vLLM's: [0, 20] alternatives beside each token of the prompt; nil means none at all.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
 	// CacheSalt keeps prefix reuse among requests with the same salt.
@@ -103,15 +103,15 @@ func (o *Options) Choices() int {
 	return *o.N
 }
 
-// WantsUsage says whether a stream ends with a chunk of usage.
+// WantsUsage reports whether a stream ends with a chunk of usage.
 func (o *Options) WantsUsage() bool { return o.StreamOptions != nil && o.StreamOptions.IncludeUsage }
 
-// WantsContinuousUsage says whether every chunk of a stream has the usage so far.
+// WantsContinuousUsage reports whether every chunk of a stream has the usage so far.
 func (o *Options) WantsContinuousUsage() bool {
 	return o.WantsUsage() && o.StreamOptions.ContinuousUsage
 }
 
-// WantsTrace says whether the response carries its trace.
+// WantsTrace reports whether the response carries its trace.
 func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
 
 // optionFields reads Options.
@@ -330,7 +330,7 @@ func checkLength(p *wire.Problems, param string, limit, minTokens *int, least in
 		return
 	}
 	if limit != nil && (*limit < least || *limit > MaxTokens) {
-		p.AddNew(wire.CodeOutOfRange, param, "%d is not in [%d, %d]; %d is no limit", *limit, least, MaxTokens,
+		p.AddNew(wire.CodeOutOfRange, param, "%d is not in [%d, %d]; %d means no limit", *limit, least, MaxTokens,
 			Unlimited)
 		return
 	}

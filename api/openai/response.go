@@ -16,7 +16,7 @@ const (
 	ObjectScore      = "score"
 )
 
-// FinishReason says why a choice ended. Empty, which is null on the wire, means that it has not.
+// FinishReason states why a choice ended. Empty, which is null on the wire, means that it has not.
 type FinishReason string
 
 // MarshalJSON writes the reason or null.
@@ -50,7 +50,7 @@ type ChatResponse struct {
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
 	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for
 	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // when asked for
-	// KVTransfer says where the pages of the prompt can be pulled, when asked for.
+	// KVTransfer states where the pages of the prompt can be pulled, when asked for.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type CompletionResponse struct {
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
 	SGLExt  *SGLExt            `json:"sglext,omitempty"` // when asked for; never in a stream
-	// KVTransfer says where the pages of the prompt can be pulled, when asked for; never in a stream.
+	// KVTransfer states where the pages of the prompt can be pulled, when asked for; never in a stream.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
@@ -123,17 +123,17 @@ type Usage struct {
 	CompletionTokensDetails *CompletionTokensDetails `json:"completion_tokens_details,omitempty"`
 }
 
-// PromptTokensDetails says where prompt tokens came from.
+// PromptTokensDetails states where prompt tokens came from.
 type PromptTokensDetails struct {
 	CachedTokens int `json:"cached_tokens"` // not computed again: their prefix was in the cache
 }
 
-// CompletionTokensDetails says what completion tokens were. Rejected drafts cost time, not tokens: they are not part of
-// completion_tokens.
+// CompletionTokensDetails states what completion tokens were. Rejected drafts cost time, not tokens: they are not part
+// of completion_tokens.
 type CompletionTokensDetails struct {
 	ReasoningTokens          int `json:"reasoning_tokens"`
 	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted and verified
-	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted in vain
+	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted without effect
 }
 
 // ModelList answers GET /v1/models.

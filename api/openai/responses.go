@@ -46,7 +46,7 @@ type ResponseError struct {
 	Message string `json:"message"`
 }
 
-// IncompleteDetails says why a response ended early.
+// IncompleteDetails states why a response ended early.
 type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
@@ -87,13 +87,13 @@ type ResponseUsage struct {
 	TotalTokens         int                 `json:"total_tokens"`
 }
 
-// InputTokensDetails says where input tokens came from.
+// InputTokensDetails states where input tokens came from.
 type InputTokensDetails struct {
 	CachedTokens     int `json:"cached_tokens"`      // not computed again: their prefix was in the cache
 	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: nothing is charged for it
 }
 
-// OutputTokensDetails says what output tokens were.
+// OutputTokensDetails states what output tokens were.
 type OutputTokensDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }

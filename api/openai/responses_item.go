@@ -143,7 +143,7 @@ func (i *Item) marshalReasoning(out *wireItem) {
 	}
 }
 
-// itemReader is an item in the making; the texts of other types are told apart once the type is known.
+// itemReader is an item in the making; the texts of other types are distinguished once the type is known.
 type itemReader struct {
 	Item
 	summary Content

@@ -58,7 +58,7 @@ type Reasoning struct {
 	Summary string `json:"summary,omitempty"`
 }
 
-// Summarised says whether reasoning stands in the summary of its item, instead of its content.
+// Summarised reports whether reasoning stands in the summary of its item, instead of its content.
 func (r *Reasoning) Summarised() bool { return r.Summary != "" && r.Summary != "none" }
 
 // summaries are the values of reasoning.summary.
@@ -83,16 +83,16 @@ const (
 	includeEncrypted = "reasoning.encrypted_content"
 )
 
-// WantsLogprobs says whether the tokens of messages come with their log probabilities.
+// WantsLogprobs reports whether the tokens of messages come with their log probabilities.
 func (r *ResponsesRequest) WantsLogprobs() bool {
 	return r.TopLogprobs != nil || slices.Contains(r.Include, includeLogprobs)
 }
 
-// WantsEncrypted says whether reasoning items also come in the form that only a server reads, for clients that send
+// WantsEncrypted reports whether reasoning items also come in the form that only a server reads, for clients that send
 // them back.
 func (r *ResponsesRequest) WantsEncrypted() bool { return slices.Contains(r.Include, includeEncrypted) }
 
-// Stored says whether the response is kept for later requests.
+// Stored reports whether the response is kept for later requests.
 func (r *ResponsesRequest) Stored() bool { return r.Store == nil || *r.Store }
 
 // AsChat is the request as a chat completion over a whole conversation, which is what came before and the input. The

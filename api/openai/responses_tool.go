@@ -88,7 +88,7 @@ func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string)
 	return list, places
 }
 
-// late says whether anything but tools comes before an item.
+// late reports whether anything but tools comes before an item.
 func late(items []Item, i int) bool {
 	return slices.ContainsFunc(items[:i], func(it Item) bool { return it.Type != ItemTools })
 }

@@ -101,7 +101,7 @@ func readEvent(t *rapid.T, event []byte) []byte {
 	return []byte(body)
 }
 
-// whole is what a client can get of a text: broken UTF-8 becomes U+FFFD, byte by byte.
+// whole returns what a client can get of a text: broken UTF-8 becomes U+FFFD, byte by byte.
 func whole(s string) string { return string([]rune(s)) }
 
 func TestChunksSayWhatWasMeant(t *testing.T) {

@@ -41,7 +41,7 @@ type DetokenizeResponse struct {
 	Prompt string `json:"prompt"`
 }
 
-// WantsSpecialTokens says whether the encoder adds the model's special tokens.
+// WantsSpecialTokens reports whether the encoder adds the model's special tokens.
 func (r *TokenizeRequest) WantsSpecialTokens() bool {
 	if r.AddSpecialTokens == nil {
 		return r.Prompt != nil

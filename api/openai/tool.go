@@ -24,7 +24,7 @@ const (
 var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
 	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch", "tool_search"}
 
-// Hosted says whether tools of a type are left out. Types may end with the date of a version.
+// Hosted reports whether tools of a type are left out. Types may end with the date of a version.
 func Hosted(kind string) bool {
 	return slices.ContainsFunc(hostedTools, func(name string) bool {
 		date, ok := strings.CutPrefix(kind, name)
@@ -43,7 +43,7 @@ type Tool struct {
 	Deferred bool `json:"-"`
 }
 
-// Name is what the model calls the tool: with its namespace before it.
+// Name returns what the model calls the tool: with its namespace before it.
 func (t *Tool) Name() string { return FlatName(t.Namespace, t.Function.Name) }
 
 // FlatName is the name of a tool of a namespace as the model knows it.
@@ -103,7 +103,7 @@ func LeftOut(tools []Tool) []string {
 type Function struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// JSON schema of the arguments, names in the order sent; nil is no arguments
+	// JSON schema of the arguments, names in the order sent; nil means no arguments
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
 }
@@ -177,7 +177,7 @@ const (
 	ChoiceFunction = "function" // on the wire an object with the function's name
 )
 
-// ToolChoice says how freely the model may call tools.
+// ToolChoice states how freely the model may call tools.
 type ToolChoice struct {
 	Mode string
 	Name string // the function, when Mode is ChoiceFunction

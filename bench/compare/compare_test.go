@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a script needs and does not find is one line that says what to install, not a traceback.
+// What a script needs and does not find is one line that states what to install, not a traceback.
 func TestScriptsSayWhatIsMissing(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

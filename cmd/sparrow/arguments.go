@@ -39,7 +39,7 @@ func sourceAndTarget(c *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	return fmt.Errorf("%s: a source and a file to write are wanted, %d arguments were given; use it as: %s", c.Name(),
+	return fmt.Errorf("%s: want a source and a file to write, %d arguments were given; use it as: %s", c.Name(),
 		len(args), c.UseLine())
 }
 
@@ -60,7 +60,7 @@ func mostOneModel(c *cobra.Command, args []string) error {
 		strings.Join(args, ", "), c.UseLine())
 }
 
-// wanted says what a flag takes, by the type of its value.
+// wanted states what a flag takes, by the type of its value.
 var wanted = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number",
 	"bool": "true or false", "duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas",

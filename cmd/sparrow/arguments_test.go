@@ -60,7 +60,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench model --ranks 2 --profile", "leave it or --ranks out"},
 		{"bench model --json --markdown", "exclude each other"},
 		{"bench model --chunk 64 --step-tokens 64", "are the same; give one"},
-		{"quantize builtin", "quantize: a source and a file to write are wanted, 1 arguments were given; use it as: "},
+		{"quantize builtin", "quantize: want a source and a file to write, 1 arguments were given; use it as: "},
 		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},
 		{"bench model v32-mini", "--dummy draws them in memory"},
 		{"quantize builtin nowhere/x.gguf", "there is no folder nowhere"},
@@ -125,7 +125,7 @@ func check(t *testing.T, c *cobra.Command) {
 	})
 }
 
-// A folder whose model is one GGUF file says which file to give.
+// A folder whose model is one GGUF file states which file to give.
 func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "q4.gguf")
@@ -146,7 +146,8 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	}
 }
 
-// A GGUF file is a model whatever its name is, but no shape; inspecting it says why it takes more memory than the disk.
+// A GGUF file is a model whatever its name is, but no shape; inspecting it states why it takes more memory than the
+// disk.
 func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tiny.bin")
 	if status, _, stderr := invoke("quantize", "builtin", file, "--type", "q4_0"); status != 0 {

@@ -120,7 +120,7 @@ func (a *asker) conclude(last sparrow.Event) error {
 	return nil
 }
 
-// limit says what an answer of full length met.
+// limit states what an answer of full length met.
 func (a *asker) limit(u *sparrow.Usage) string {
 	switch most := a.request.MaxTokens; {
 	case most == 0 || u == nil || u.CompletionTokens < most:

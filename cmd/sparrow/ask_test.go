@@ -225,7 +225,7 @@ func TestTalkKeepsHistoryUntilReset(t *testing.T) {
 	if err := k.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	want := "> Goodbye!\n> > (\"/what\" is no command: " + talkHelp + ")\n> " + treesAnswer +
+	want := "> Goodbye!\n> > (\"/what\" is not a command: " + talkHelp + ")\n> " + treesAnswer +
 		"> (forgotten)\n> Goodbye!\n> "
 	if _, got, _ := strings.Cut(out.String(), "\n"); got != want {
 		t.Errorf("the conversation was\n%s\nwant\n%s", got, want)
@@ -273,7 +273,7 @@ func TestTerminationLeavesDuringAnAnswer(t *testing.T) {
 	mustEnd(t, ended, nil)
 }
 
-// endlessTalk starts a chat whose first answer goes on for ever; a signal comes when out has met its words.
+// endlessTalk starts a chat whose first answer continues forever; a signal comes when out has met its words.
 func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal, <-chan error) {
 	t.Helper()
 	in, hold := io.Pipe()

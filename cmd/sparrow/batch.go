@@ -14,7 +14,7 @@ import (
 	"sparrow/server"
 )
 
-// batchFlags say where files and batches are kept.
+// batchFlags state where files and batches are kept.
 type batchFlags struct {
 	batchDir    string
 	batchBudget string

@@ -14,7 +14,8 @@ import (
 	"sparrow/sample"
 )
 
-// What drafting is measured on: so many items of each of these shipped tasks, with answers of at most so many tokens.
+// What drafting is measured on: draftItems items of each of these shipped tasks, with answers of at most draftTokens
+// tokens.
 const (
 	draftTasks, draftItems = "word2,word3,list,tool", 3
 	draftTokens            = 96

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchKernelsFlags is everything `sparrow bench kernels` can be told.
+// benchKernelsFlags holds the flags of `sparrow bench kernels`.
 type benchKernelsFlags struct {
 	device   string // the old name of --kernels
 	only     []string

@@ -26,7 +26,7 @@ import (
 	"sparrow/kernel"
 )
 
-// benchModelFlags is everything `sparrow bench model` can be told.
+// benchModelFlags holds the flags of `sparrow bench model`.
 type benchModelFlags struct {
 	policyFlags
 	deviceFlags
@@ -150,7 +150,7 @@ func counts(flag string, list []string) ([]int, error) {
 		digits, k := strings.CutSuffix(strings.ToLower(s), "k")
 		n, err := strconv.Atoi(digits)
 		if err != nil || n < 0 || n > 1<<30 {
-			return nil, fmt.Errorf("%s: %q is no number; want one such as 512 or 8k", flag, s)
+			return nil, fmt.Errorf("%s: %q is not a number; want one such as 512 or 8k", flag, s)
 		}
 		if k {
 			n <<= 10

@@ -49,7 +49,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		want string
 		args []string
 	}{
-		{`"many" is no number`, []string{"--contexts", "many"}},
+		{`"many" is not a number`, []string{"--contexts", "many"}},
 		{"--batch", []string{"--batch", "-1"}},
 		{"batch of 600", []string{"--batch", "600"}},
 		{"--chunk -1", []string{"--chunk", "-1"}},
@@ -67,7 +67,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}
 }
 
-// Without prompts decodes are measured alone, and no line says that a prompt of no tokens took no time.
+// Without prompts decodes are measured alone, and no line reports that a prompt of no tokens took no time.
 func TestBenchModelWithoutPrompts(t *testing.T) {
 	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0", "--batch", "1", "--prompts", "0", "--budget", "1ms")
 	if !strings.Contains(out, "decode") || strings.Contains(out, "  prompt ") || strings.Contains(out, "  prefill ") {

@@ -90,7 +90,7 @@ func liveServer(t *testing.T) *replica {
 }
 
 // Every metric that the dashboard and the alerts name is one that a running server has, with the labels that they name,
-// and docs/alerts.md says what to do for each alert. Where -prometheus names a folder, its programs evaluate them.
+// and docs/alerts.md states what to do for each alert. Where -prometheus names a folder, its programs evaluate them.
 func TestDashboardsAndAlerts(t *testing.T) {
 	r := liveServer(t)
 	series := map[string][]string{} // labels of each metric

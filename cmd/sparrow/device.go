@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// deviceFlags say what computes, shared by every command that opens a device for a whole model.
+// deviceFlags state what computes, shared by every command that opens a device for a whole model.
 type deviceFlags struct {
 	kernels string
 	gpu     int
@@ -52,7 +52,7 @@ func (d *deviceFlags) settings(i sparrow.Info) []string {
 	return append(out, d.arithmetic(i)...)
 }
 
-// arithmetic are those of them that change its bits.
+// arithmetic returns those of them that change its bits.
 func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 	if i.Memory.Device > 0 || !d.precise {
 		return nil
@@ -67,7 +67,7 @@ func addKernels(f *pflag.FlagSet, kernels *string) {
 			"NVIDIA GPU from Ampere on), cpu (best of this machine), ref, or a name from 'sparrow version'")
 }
 
-// rankFlags say which devices share a model, and how; for commands that run whole models.
+// rankFlags state which devices share a model, and how; for commands that run whole models.
 type rankFlags struct {
 	ranks           int
 	gpus, attention string

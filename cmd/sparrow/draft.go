@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// draft puts a message together from lines. A line that ends with a backslash goes on in the next one; """ begins a
+// draft puts a message together from lines. A line that ends with a backslash continues in the next one; """ begins a
 // text of several lines and ends it; what is pasted belongs together.
 type draft struct {
 	lines  []string
@@ -11,7 +11,7 @@ type draft struct {
 
 const quotes = `"""`
 
-// open says that the message is not complete.
+// open reports that the message is not complete.
 func (d *draft) open() bool { return len(d.lines) > 0 || d.quoted }
 
 // add takes a line; whole is true when the message is complete. A message of one line may be a command; one between

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// errCtrlC says that Ctrl-C was typed while a line was edited.
+// errCtrlC reports that Ctrl-C was typed while a line was edited.
 var errCtrlC = errors.New("Ctrl-C")
 
 // line is one line of input.

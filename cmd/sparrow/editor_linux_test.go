@@ -73,7 +73,7 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 		{"Ctrl-D", "\x04", nil, io.EOF},
 	} {
 		go func() {
-			// The prompt says that the terminal is raw: what is typed earlier would be echoed by the system.
+			// The prompt reports that the terminal is raw: what is typed earlier would be echoed by the system.
 			for !strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) {
 				time.Sleep(time.Millisecond)
 			}

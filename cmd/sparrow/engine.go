@@ -21,7 +21,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
+// engineFlags are the flags that state what to run and with how much of the machine, shared by every command that opens
 // a model.
 type engineFlags struct {
 	policyFlags
@@ -56,7 +56,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
-		"others wait for it, before all are given up; 0 is for ever")
+		"others wait for it, before all are aborted; 0 waits forever")
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens, rounded up to pages; 0 means four full "+
 		"contexts or a quarter of the free memory, on a GPU what is left of its memory")
 	s.IntVar(&f.context, "context", 0,
@@ -88,7 +88,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
 	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may hold up running streams, such as "+
-		"50ms: prompts are cut into chunks accordingly; 0 is no bound, auto 100ms, on a GPU 50ms")
+		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 2048")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
@@ -151,7 +151,7 @@ func counted(list ...count) error {
 	return errors.Join(errs...)
 }
 
-// config is what the flags ask for.
+// config returns what the flags ask for.
 func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
@@ -297,8 +297,8 @@ func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	f.warnOfWorkers(cmd)
 }
 
-// wireName is what the model in dir is called on the wire; empty lets its folder decide. The folder of a model that was
-// given by its name on a hub is called after a commit, so the name itself is taken.
+// wireName returns what the model in dir is called on the wire; empty lets its folder decide. The folder of a model
+// that was given by its name on a hub is called after a commit, so the name itself is taken.
 func (f *engineFlags) wireName(dir string) string {
 	if f.name != "" || dir == f.model {
 		return f.name
@@ -307,7 +307,7 @@ func (f *engineFlags) wireName(dir string) string {
 	return repo
 }
 
-// source says where the model comes from.
+// source states where the model comes from.
 func (f *engineFlags) source() string {
 	dir, err := modelFolder("", f.model)
 	switch {

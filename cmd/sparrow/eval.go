@@ -22,7 +22,7 @@ import (
 	"sparrow/plan"
 )
 
-// evalFlags is everything `sparrow eval` can be told.
+// evalFlags holds the flags of `sparrow eval`.
 type evalFlags struct {
 	engineFlags
 	tasks, compare, url, key, perplexity    string
@@ -264,7 +264,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	return c, errors.Join(failed, err)
 }
 
-// resolvable says why a plan cannot run on the model and the device.
+// resolvable states why a plan cannot run on the model and the device.
 func resolvable(c sparrow.Config, p eval.Plan) error {
 	c.Policy, c.Kernels = p.Policy, cmp.Or(p.Kernels, c.Kernels)
 	got, err := sparrow.Resolve(c)
@@ -277,7 +277,7 @@ func resolvable(c sparrow.Config, p eval.Plan) error {
 	return err
 }
 
-// unfinished says why a comparison stopped at a plan and how many plans finished before it.
+// unfinished states why a comparison stopped at a plan and how many plans finished before it.
 func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
 	if refused := (*plan.Error)(nil); errors.As(err, &refused) {
 		advised := *refused

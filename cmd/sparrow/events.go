@@ -22,7 +22,7 @@ type eventFlags struct {
 
 func (f *eventFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.endpoint, "kv-events", "", "publish which prefixes are cached, in vLLM's format, such as "+
-		"tcp://*:5557; whoever can reach it reads the tokens of prompts")
+		"tcp://*:5557; every client that can connect reads the tokens of prompts")
 	s.StringVar(&f.replay, "kv-events-replay", "",
 		"where subscribers of --kv-events ask for what they missed; default the port after it")
 	s.StringVar(&f.id, "kv-events-id", "", "name of this server in --kv-events; default the host's")
@@ -57,7 +57,7 @@ func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	return p, nil
 }
 
-// announce says where events are published.
+// announce states where events are published.
 func (f *eventFlags) announce(w io.Writer) {
 	if f.endpoint != "" {
 		fmt.Fprintf(w, "events   cached prefixes at tcp://%s, replays at tcp://%s\n", f.endpoint, f.replay)

@@ -20,7 +20,7 @@ import (
 // leastGPUMemory is the least that --gpu-memory takes: a smaller number lacks its unit.
 const leastGPUMemory = 1 << 20
 
-// expertFlags say where experts are.
+// expertFlags state where experts are.
 type expertFlags struct{ experts, gpuMemory string }
 
 func (f *expertFlags) add(s *pflag.FlagSet) {

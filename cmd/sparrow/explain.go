@@ -225,7 +225,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	return m, nil
 }
 
-// loads says what serving would say of the weights of --model on the hardware, where they are there: a GGUF file may
+// loads states what serving would say of the weights of --model on the hardware, where they are there: a GGUF file may
 // hold types that kernels for GPUs do not read.
 func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	if f.model == "" || hw == plan.CPU {
@@ -300,7 +300,7 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	return nil
 }
 
-// speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a
+// speculation returns what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a
 // flag nothing is drafted, and auto shows the longest chain that the model drafts, if it drafts at all.
 func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	s, err := f.drafts()

@@ -18,8 +18,8 @@ type timed struct {
 	Estimate *estimate.Estimate `json:"estimate"`
 }
 
-// hardware is what --hw names, and how many ranks share the model: an architecture with those of --tp, or a number of
-// H200s, which --tp need not repeat.
+// hardware returns what --hw names, and how many ranks share the model: an architecture with those of --tp, or a number
+// of H200s, which --tp need not repeat.
 func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
 	switch {

@@ -85,7 +85,7 @@ func fireAnswer(ctx context.Context, client *http.Client, url, body string) (str
 	return string(got.Choices), err
 }
 
-// fire sends requests until so many answers were compared with those of the idle server. Some clients leave.
+// fire sends requests until that many answers were compared with those of the idle server. Some clients leave.
 type fire struct {
 	url      string
 	requests []*fireRequest
@@ -174,7 +174,7 @@ func TestAnswersUnderFire(t *testing.T) {
 	}
 }
 
-// fireMetrics is what happened to the server.
+// fireMetrics returns what happened to the server.
 func fireMetrics(t *testing.T, s *process.Server) map[string]float64 {
 	t.Helper()
 	m, err := s.Metrics(t.Context())

@@ -43,7 +43,7 @@ shell or curl use it as their health check.`,
 	return c
 }
 
-// checkHealth fails unless the server at url says that it is ready.
+// checkHealth fails unless the server at url reports that it is ready.
 func checkHealth(ctx context.Context, url string, insecure bool) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}}
 	at := strings.TrimRight(url, "/")

@@ -25,7 +25,7 @@ func everyCommand(do func(*cobra.Command)) {
 	walk(root())
 }
 
-// helpOf is what a command prints for --help.
+// helpOf returns what a command prints for --help.
 func helpOf(t *testing.T, c *cobra.Command) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"sparrow/kernel"
 )
 
-// inspectFlags is everything `sparrow inspect` can be told.
+// inspectFlags holds the flags of `sparrow inspect`.
 type inspectFlags struct {
 	memories             []float64
 	hw, usage, gpuMemory string
@@ -167,7 +167,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 }
 
 // inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
-// config.json or of a released model, whose weights nobody needs.
+// config.json or of a released model, whose weights nothing needs.
 func inspected(given string) (src *family.Source, shape bool, sizesAs string, err error) {
 	file, text, shape, err := shapeOf(given)
 	if err != nil {
@@ -242,7 +242,7 @@ func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 		text, err = synth.PresetConfig(name)
 		return name, text, err == nil, err
 	case err != nil:
-		return "", nil, false, nil // modelFolder says why
+		return "", nil, false, nil // modelFolder states why
 	case info.IsDir():
 		file = filepath.Join(given, "config.json")
 		if weights, err := filepath.Glob(filepath.Join(given, "*.safetensors*")); err != nil || len(weights) > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// listenFlags say where a server listens, by which names it is known and with which certificate.
+// listenFlags state where a server listens, by which names it is known and with which certificate.
 type listenFlags struct {
 	host       string
 	port       int
@@ -138,7 +138,7 @@ func (f *listenFlags) scheme() string {
 	return "http"
 }
 
-// listenTCP opens the port, or says what to do when it cannot.
+// listenTCP opens the port, or states what to do when it cannot.
 func listenTCP(ctx context.Context, host string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -150,8 +150,8 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port",
 			port, host)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is no address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its own",
-			host)
+		return nil, fmt.Errorf("%s is not an address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its "+
+			"own", host)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
 	}
@@ -192,7 +192,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	return l, nil
 }
 
-// removeStale removes a socket on which nobody listens.
+// removeStale removes a socket on which nothing listens.
 func removeStale(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	if err == nil {

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// addressOf is where a started server says that it listens.
+// addressOf returns where a started server reports that it listens.
 func (s *serving) addressOf(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile(`address +(\S+)`).FindStringSubmatch(s.out.String())

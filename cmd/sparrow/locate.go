@@ -74,7 +74,7 @@ func onlyGGUF(flag, dir string) error {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
 	if err != nil || len(files) == 0 {
-		return nil // whoever opens the folder says what is missing
+		return nil // any caller that opens the folder states what is missing
 	}
 	again := files[0]
 	if flag == modelFlag {
@@ -134,7 +134,7 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	return dir, nil
 }
 
-// shapeAsModel says how a shape that was given as a model gets weights.
+// shapeAsModel states how a shape that was given as a model gets weights.
 func shapeAsModel(flag, given string) string {
 	if !slices.Contains(synth.PresetNames(), given) {
 		return ""

@@ -76,7 +76,7 @@ func (s *memorySum) bound() {
 	}
 }
 
-// String says what the sum consists of, and whether the process may have as much.
+// String states what the sum consists of, and whether the process may have as much.
 func (s *memorySum) String() string {
 	tiers := ""
 	if s.tiers > 0 {

@@ -19,7 +19,7 @@ type refusal struct {
 // setting is a flag the user gave, or the change of one that is tried.
 type setting struct{ name, value string }
 
-// fixed flags say what is asked about; a suggestion keeps them as long as it can.
+// fixed flags state what is asked about; a suggestion keeps them as long as it can.
 var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
 // given lists the flags the user set, in the order they are defined.

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A pipe that nobody writes to is refused wherever a file is named: opening it would wait, and Ctrl-C would not end
+// A pipe that nothing writes to is refused wherever a file is named: opening it would wait, and Ctrl-C would not end
 // that.
 func TestPipesAreRefusedAsFiles(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo.jsonl")

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// policyFlags are the flags that say how attention should run, shared by every command that plans.
+// policyFlags are the flags that state how attention should run, shared by every command that plans.
 type policyFlags struct {
 	wish                plan.Policy // what flags say whose values need no parsing
 	dense, draft, split string
@@ -40,7 +40,7 @@ const draftHelp = "tokens drafted with the checkpoint's drafting layers and veri
 	"same: auto (as many as pay; the default where text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
 	"head), or off"
 
-// drafts is what --draft asks for.
+// drafts returns what --draft asks for.
 func (p *policyFlags) drafts() (spec.Setting, error) {
 	s, err := spec.Parse(p.draft)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *policyFlags) drafts() (spec.Setting, error) {
 	return s, nil
 }
 
-// policy is what the flags ask for.
+// policy returns what the flags ask for.
 func (p *policyFlags) policy() (plan.Policy, error) {
 	out := p.wish
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {

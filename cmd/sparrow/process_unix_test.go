@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A server goes on when what reads its log ends: only lines are lost.
+// A server continues when what reads its log ends: only lines are lost.
 func TestServeOutlivesItsLog(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "serve", "--port", "0", "--cache-tokens", "4096", "--log-level", "debug")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -94,7 +94,7 @@ func confine(t *testing.T, bytes int64) confinement {
 }
 
 // 24 bodies of 8 MB at once do not make the server exceed a hard bound on its memory: each is answered or refused, and
-// the server goes on. Nor do 24 bodies that it takes. It stays within the sum it has printed, and gives memory back.
+// the server continues. Nor do 24 bodies that it takes. It stays within the sum it has printed, and gives memory back.
 func TestServeStaysWithinItsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -213,7 +213,7 @@ func bytesIn(t *testing.T, text, pattern string) int64 {
 	return int64(n * float64(map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]))
 }
 
-// residentMemory is what a process had at most, what it has of its own and of files, in bytes; 0 where that is not
+// residentMemory returns what a process had at most, what it has of its own and of files, in bytes; 0 where that is not
 // known.
 func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
 	t.Helper()

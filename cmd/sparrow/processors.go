@@ -7,7 +7,7 @@ import "runtime"
 const fewWorkers = 4
 
 // spareProcessor lets one goroutine more run than there are workers that compute, and returns what undoes that.
-// Otherwise workers have all of Go's processors in a step, and nobody looks at the network but a timer, every 10 ms:
+// Otherwise workers have all of Go's processors in a step, and nothing looks at the network but a timer, every 10 ms:
 // requests are read and answers are sent that much later. With one more the operating system divides the cores between
 // workers and connections at once. A number in the environment stays.
 func (f *engineFlags) spareProcessor() (undo func()) {

@@ -23,7 +23,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// pullFlags is everything `sparrow pull` can be told.
+// pullFlags holds the flags of `sparrow pull`.
 type pullFlags struct {
 	dryRun, asJSON, force bool
 	jobs                  int
@@ -178,7 +178,7 @@ func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Loc
 	return r
 }
 
-// describeGGUF tells what a server lists of GGUF files, whose metadata nobody has read yet.
+// describeGGUF tells what a server lists of GGUF files, whose metadata nothing has read yet.
 func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 	if d.Architecture != "" {
 		if err := llamacpp.CheckArchitecture(d.Architecture); err != nil {
@@ -258,16 +258,16 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	var errs []error
 	if len(r.Elsewhere) > 0 && !f.force {
 		errs = append(errs, fmt.Errorf("pull: %s has files of these sizes: --model %s runs them; --force downloads "+
-			"them all the same", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
+			"them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
 	}
 	if r.Against != "" && !f.force {
-		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it all the same", r.Model,
+		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it anyway", r.Model,
 			r.Against))
 	}
 	if r.beyondMemory() && !f.force {
 		errs = append(errs, fmt.Errorf("pull: the weights of %s take %s, and this machine has %s of memory, GPUs "+
 			"included; they would be read from the disk for every token: take a smaller model or format, or --force "+
-			"to download it all the same", r.Model, unit.Bytes(r.Weights), unit.Bytes(r.Memory)))
+			"to download it anyway", r.Model, unit.Bytes(r.Weights), unit.Bytes(r.Memory)))
 	}
 	if r.Free != nil && r.Missing > *r.Free {
 		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+

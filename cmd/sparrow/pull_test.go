@@ -206,7 +206,7 @@ func TestPullRefuses(t *testing.T) {
 		{[]string{"pull", "tiny"}, "want organisation/name"},
 		{[]string{"pull", "acme/other"}, "check the spelling"},
 		{[]string{"pull", "acme/tiny", "--jobs", "0"}, "--jobs 0"},
-		{[]string{"pull", "acme/tiny"}, "--force downloads it all the same"},
+		{[]string{"pull", "acme/tiny"}, "--force downloads it anyway"},
 		{[]string{"pull", "acme/tiny", "--dry-run"}, "cannot run acme/tiny"},
 	} {
 		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) {

@@ -40,7 +40,7 @@ var removedFlags = []removed{
 	{"no-preshuffle", "no kernel needs keys in another order", plan.E02},
 }
 
-// insteadOf says what there is instead of a removed flag, as a clause for an error; empty for any other.
+// insteadOf states what there is instead of a removed flag, as a clause for an error; empty for any other.
 func insteadOf(flag string) string {
 	i := slices.IndexFunc(removedFlags, func(r removed) bool { return r.flag == flag })
 	if i < 0 {
@@ -99,7 +99,7 @@ func (f *otherFlags) none() error {
 	return nil
 }
 
-// wishes is what the flags ask for.
+// wishes returns what the flags ask for.
 func (f *otherFlags) wishes() (public.Policy, error) {
 	out := f.public
 	out.TopK, out.TieBreak, out.Scores = public.TopK(f.topk), public.TieBreak(f.tie), public.Scores(f.scores)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flag that plans of this engine do not have is refused by every command, which says what there is instead; explain
+// A flag that plans of this engine do not have is refused by every command, which states what there is instead; explain
 // takes it with the catalogue that has it, and says so.
 func TestRemovedFlagsNameTheirSuccessor(t *testing.T) {
 	values := map[string]string{"bool": "true", "string": "x", "int": "7", "int64": "7"}

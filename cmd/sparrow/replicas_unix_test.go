@@ -166,7 +166,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 			var params any = json.RawMessage(`{"do_remote_decode": true, "do_remote_prefill": false,
 				"remote_engine_id": null, "remote_block_ids": null, "remote_host": null, "remote_port": null}`)
 			half, err := first.completion(t.Context(), prompt, 1, i, params)
-			params = nil // a sidecar goes on without
+			params = nil // a sidecar continues without
 			if err == nil {
 				params = half.Params
 			}
@@ -259,7 +259,7 @@ func (r *redis) do(t *testing.T, args ...string) resp.Reply {
 	return got
 }
 
-// size is how many keys there are.
+// size returns how many keys there are.
 func (r *redis) size(t *testing.T) int { return int(r.do(t, "DBSIZE").Int) }
 
 // waitFor waits until the store has that many keys.
@@ -360,7 +360,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 	}
 }
 
-// metrics are those of a server about tiers.
+// metrics returns those of a server about tiers.
 func metrics(t *testing.T, r *replica) string {
 	t.Helper()
 	got, err := http.Get(r.URL + "/metrics")

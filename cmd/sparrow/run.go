@@ -23,7 +23,7 @@ import (
 // would fill the context otherwise. It is enough for some reasoning.
 const defaultAnswerTokens = 2048
 
-// runFlags is everything `sparrow run` can be told.
+// runFlags holds the flags of `sparrow run`.
 type runFlags struct {
 	engineFlags
 	system, file, schema string

@@ -23,7 +23,7 @@ import (
 	"sparrow/server"
 )
 
-// serveFlags is everything `sparrow serve` can be told.
+// serveFlags holds the flags of `sparrow serve`.
 type serveFlags struct {
 	engineFlags
 	listenFlags
@@ -72,7 +72,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.SortFlags = false
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
-		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+		"file of bearer keys, one a line, each with an optional tenant name; without it no key is needed")
 	s.StringVar(&f.admins, "admin-keys", "",
 		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
 	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
@@ -102,9 +102,9 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
-		"how long running answers may take to finish at the end; 0 is no time")
+		"how long running answers may take to finish at the end; 0 ends them at once")
 	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
-	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 is no bound")
+	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 means no limit")
 	return c
 }
 
@@ -316,7 +316,7 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
-		if n.Level != plan.NoticeInfo { // those say what the line above says
+		if n.Level != plan.NoticeInfo { // those state what the line above says
 			fmt.Fprintf(w, "%-8v %s\n", n.Level, explain.Notice(n))
 		}
 	}
@@ -349,7 +349,7 @@ func deviceText(i sparrow.Info) string {
 	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
 }
 
-// ranksText says how ranks share attention; nothing where there is one.
+// ranksText states how ranks share attention; nothing where there is one.
 func ranksText(m *plan.Model) string {
 	switch {
 	case m.Ranks < 2:

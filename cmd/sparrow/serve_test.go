@@ -173,7 +173,7 @@ func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	s.end(t)
 }
 
-// The start lines say how ranks share attention, and have the bytes of all of them.
+// The start lines state how ranks share attention, and have the bytes of all of them.
 func TestStartLinesOfRanks(t *testing.T) {
 	i := sparrow.Info{Memory: sparrow.Memory{Cache: 6 << 20}, Pages: 10, CacheTokens: 640}
 	for _, c := range []struct {

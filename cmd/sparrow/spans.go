@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/otlp"
 )
 
-// spanFlags say where spans go.
+// spanFlags state where spans go.
 type spanFlags struct {
 	traceTo     string
 	traceSample float64

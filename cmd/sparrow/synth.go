@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// synthFlags is everything `sparrow synth` can be told.
+// synthFlags holds the flags of `sparrow synth`.
 type synthFlags struct {
 	config, dtype, shard string
 	seed                 uint64
@@ -221,7 +221,7 @@ func parseBytes(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is no number of bytes; want one such as 500M or 4G", s)
+		return 0, fmt.Errorf("%q is not a number of bytes; want one such as 500M or 4G", s)
 	}
 	return n << shift, nil
 }

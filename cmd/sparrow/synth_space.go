@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// announce says what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours
+// announce states what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours
 // and harms others on it.
 func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
 	at := nearestFolder(dir)
@@ -28,7 +28,7 @@ func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Opti
 	return nil
 }
 
-// fittingPresets lists the named shapes that fit in so many bytes.
+// fittingPresets lists the named shapes that fit in that many bytes.
 func fittingPresets(free int64, o synth.Options) string {
 	var fit []string
 	for _, name := range synth.PresetNames() {

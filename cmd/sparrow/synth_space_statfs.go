@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes is what an unprivileged program may still write to the file system that holds path.
+// freeBytes returns what an unprivileged program may still write to the file system that holds path.
 func freeBytes(path string) (free int64, known bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -124,7 +124,7 @@ type reading struct {
 }
 
 // next reads beside the conversation, so that a signal is noticed while nothing is typed. A read cannot be interrupted:
-// it goes on until a line or the end of input comes, or the program ends.
+// it continues until a line or the end of input comes, or the program ends.
 func (t *talk) next() <-chan reading {
 	if t.pending == nil {
 		out := make(chan reading, 1)
@@ -198,7 +198,7 @@ func (t *talk) command(name, argument string) {
 		for _, c := range talkCommands {
 			names = append(names, strings.Fields(c[0])[0])
 		}
-		fmt.Fprintf(t.out, "(%q is no command%s: %s)\n", name, suggestion(name, names), talkHelp)
+		fmt.Fprintf(t.out, "(%q is not a command%s: %s)\n", name, suggestion(name, names), talkHelp)
 	}
 }
 

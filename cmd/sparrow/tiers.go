@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// tierFlags say where pages of the prefix cache are kept outside the device.
+// tierFlags state where pages of the prefix cache are kept outside the device.
 type tierFlags struct {
 	hostCache, diskCache, diskSize, pageStore string
 	tierWait                                  time.Duration
@@ -25,7 +25,7 @@ type tierFlags struct {
 
 func (f *tierFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hostCache, "host-cache", "",
-		"host memory for cached pages that the device gives up, such as 64G; without it they are gone")
+		"host memory for cached pages that are evicted from the device, such as 64G; without it they are gone")
 	s.StringVar(&f.diskCache, "disk-cache", "",
 		"folder for cached pages; they outlive the server. Each server needs its own")
 	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "most bytes of files in that folder")
@@ -42,7 +42,7 @@ func (f *tierFlags) effects(given *pflag.FlagSet) error {
 		onlyWith(given, there, "--host-cache, --disk-cache, --page-store or --role decode", "tier-wait"))
 }
 
-// tiers is what the flags ask for.
+// tiers returns what the flags ask for.
 func (f *tierFlags) tiers() (o tier.Options, err error) {
 	if f.hostCache != "" {
 		if o.HostBytes, err = parseBytes(f.hostCache); err != nil {

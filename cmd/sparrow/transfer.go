@@ -16,7 +16,7 @@ import (
 	"sparrow/server"
 )
 
-// transferFlags say what a server does where prompts are computed by one server and continued by another.
+// transferFlags state what a server does where prompts are computed by one server and continued by another.
 type transferFlags struct {
 	role, listenAt, host string
 	from                 []string
@@ -29,7 +29,8 @@ func (f *transferFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: "+
 		"pull such pages where kv_transfer_params says so. Both answer whole requests too")
 	s.StringVar(&f.listenAt, "transfer-listen", "127.0.0.1:5600",
-		"where a prefill server serves pages; whoever can connect can read pages of prompts that he knows")
+		"where a prefill server serves pages; every client that can connect can read the pages of prompts whose "+
+			"text it knows")
 	s.StringVar(&f.host, "transfer-host", "",
 		"address that a prefill server tells others to pull pages from; without it the one it listens on")
 	s.StringSliceVar(&f.from, "transfer-from", nil,
@@ -73,7 +74,7 @@ func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Tran
 	return o, fmt.Errorf("--role %s: supported are prefill and decode; without it a server does both itself", f.role)
 }
 
-// announce says what the server's part is, where it has one.
+// announce states what the server's part is, where it has one.
 func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	switch o.Role {
 	case server.RolePrefill:

@@ -135,7 +135,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 	return verify.Run(dir, m, o)
 }
 
-// reference is what a device with activations of bf16, or ranks of such devices, are judged by.
+// reference returns what a device with activations of bf16, or ranks of such devices, are judged by.
 func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.Policy) (*verify.Reference, error) {
 	if one, ok := dev.(kernel.Device); ok {
 		return verify.NewReference(src, one)
@@ -151,7 +151,7 @@ func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.
 	return verify.NewRanksReference(src, dev, whole)
 }
 
-// onDevice opens a device, and says how the model is loaded there.
+// onDevice opens a device, and states how the model is loaded there.
 func onDevice(q device.Request) (kernel.Machine, func() (model.Model, error), error) {
 	dev, err := device.Open(registry(), q)
 	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err

@@ -12,7 +12,7 @@ import (
 	"sparrow"
 )
 
-// workersText says how many CPU threads compute and what their number comes from; nothing where a GPU computes.
+// workersText states how many CPU threads compute and what their number comes from; nothing where a GPU computes.
 func (d *deviceFlags) workersText(i sparrow.Info) string {
 	switch {
 	case i.Memory.Device > 0:
@@ -84,7 +84,7 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 func usableCores() int {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() {
-		runtime.SetDefaultGOMAXPROCS() // only so Go says what it would take without the environment
+		runtime.SetDefaultGOMAXPROCS() // only so Go states what it would take without the environment
 		n = min(n, runtime.GOMAXPROCS(n))
 	}
 	return min(n, runtime.NumCPU())

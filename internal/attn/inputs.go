@@ -104,7 +104,7 @@ func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (
 	return nil
 }
 
-// FillSampling lists the rows of logits that come back whole, where not all of them do, and how the tokens of the
+// FillSampling lists the rows of logits that return whole, where not all of them do, and how the tokens of the
 // others are drawn.
 func (b Block) FillSampling(in *Batch) error {
 	whole, draws, at, n := b.Array(plan.WholeRows), b.Array(plan.Draws), 0, 0

@@ -27,7 +27,7 @@ type input struct {
 	most    int64        // bytes of a line
 }
 
-// openInput reads a file of lines, at most so many.
+// openInput reads a file of lines, at most that many.
 func openInput(path string, lines int, bytes int64) (*input, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func blank(line []byte) bool {
 	return true
 }
 
-// customID is that of a line, where the line can be read.
+// customID returns that of a line, where the line can be read.
 func customID(line []byte) string {
 	var l struct {
 		ID string `json:"custom_id"`

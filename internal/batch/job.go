@@ -166,7 +166,7 @@ func (j *job) close() {
 	j.done, j.pending = nil, nil
 }
 
-// journal is where the results of a class go.
+// journal returns where the results of a class go.
 func (j *job) journal(c Class) *os.File {
 	if c == Succeeded || j.journals[1] == nil {
 		return j.journals[0]
@@ -193,7 +193,7 @@ func (s *Store) jobLocked(tenant, id string) (*job, error) {
 	return j, nil
 }
 
-// Batches are those of a tenant and a kind, newest first, behind one id.
+// Batches returns those of a tenant and a kind, newest first, behind one id.
 func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, more bool) {
 	s.mu.Lock()
 	for _, j := range s.batches {

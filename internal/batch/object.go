@@ -52,7 +52,7 @@ const (
 	Expired    State = "expired"
 )
 
-// Ended reports whether a batch in this state goes on.
+// Ended reports whether a batch in this state continues.
 func (s State) Ended() bool { return s != Running && s != Cancelling }
 
 // Class is how a line ended.
@@ -85,7 +85,7 @@ func (c Class) String() string {
 // Counts are lines by class.
 type Counts struct{ Succeeded, Errored, Cancelled, Expired int }
 
-// Done is how many lines have ended.
+// Done returns how many lines have ended.
 func (c *Counts) Done() int { return c.Succeeded + c.Errored + c.Cancelled + c.Expired }
 
 func (c *Counts) add(class Class) {

@@ -276,8 +276,8 @@ func (s *Store) end(j *job, r Runner) {
 	s.change.Broadcast()
 }
 
-// finish makes files of the journals and says that the batch has ended, in this order: a process that is killed between
-// them does the same again. The caller holds mu.
+// finish makes files of the journals and reports that the batch has ended, in this order: a process that is killed
+// between them does the same again. The caller holds mu.
 func (s *Store) finish(j *job, state State) error {
 	now := s.o.Now().UTC()
 	for i, id := range []string{j.Output, j.Errors} {

@@ -118,7 +118,7 @@ func (s *Store) saveMeta(id string, v any) error {
 	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// prefixes of ids, which say what an object is.
+// prefixes of ids, which state what an object is.
 const (
 	filePrefix  = "file-"
 	batchPrefix = "batch_"
@@ -186,7 +186,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Used is how many bytes the folder holds, and may hold.
+// Used returns how many bytes the folder holds, and may hold.
 func (s *Store) Used() (used, budget int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +285,7 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files are those of a tenant, newest first, behind one id; purpose may be empty for all.
+// Files returns those of a tenant, newest first, behind one id; purpose may be empty for all.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {
@@ -346,7 +346,7 @@ func (s *Store) DeleteFile(tenant, id string) error {
 	return s.remove(id, s.size(id, f.Bytes))
 }
 
-// size is how many bytes the data of a file takes in the folder.
+// size returns how many bytes the data of a file takes in the folder.
 func (s *Store) size(id string, guess int64) int64 {
 	if info, err := os.Stat(s.data(id)); err == nil {
 		return info.Size()

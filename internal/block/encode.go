@@ -83,7 +83,7 @@ func encodeQ5_0(dst []byte, src []float32) {
 }
 
 // nearest is v rounded to a whole number of [low, high], halves to even. Beyond 2^22 sums are not whole numbers, and
-// beyond [low, high] all the same.
+// beyond [low, high] anyway.
 func nearest(v, low, high float32) int {
 	q := float32(v+wholeAt) - wholeAt
 	if q > high {

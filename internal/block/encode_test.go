@@ -34,7 +34,7 @@ func TestEncodeEqualsGGML(t *testing.T) {
 	}
 }
 
-// Values come back within the error that the bits of a format allow, and encoding twice changes little.
+// Values return within the error that the bits of a format allow, and encoding twice changes little.
 func TestEncodedValuesComeBack(t *testing.T) {
 	values := randomValues(64 * 256)
 	for f, most := range map[Format]float64{Q4_0: 0.082, Q5_0: 0.042, Q8_0: 0.0055, Q4_K: 0.075,

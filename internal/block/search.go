@@ -38,7 +38,7 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 		mean = float32(math.Sqrt(float64(mean / 32)))
 		width[l], a.top[l], best[l] = high-low, float32(top), float32(math.Inf(1))
 		switch { // an error is never below -1
-		case !(mean <= math.MaxFloat32): // values that are no numbers, or too large
+		case !(mean <= math.MaxFloat32): // values that are not numbers, or too large
 			width[l], best[l] = 1, -1
 		case high == low || (a.top[l]+1)/width[l] > math.MaxFloat32: // a smaller width is no half-precision number
 			leasts[l], width[l], best[l] = -low, 1, -1

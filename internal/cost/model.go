@@ -27,7 +27,7 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 	w.Far.Add(n-near, cached+near)
 }
 
-// Prompts is how many rows belong to prompts.
+// Prompts returns how many rows belong to prompts.
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
 // Model predicts the seconds of a batch from batches that were observed. What decodes take and what prompts add, near
@@ -71,7 +71,7 @@ func added(f *Fit, r *Rows) float64 {
 // Prompts is the number of batches with prompts that were observed.
 func (m *Model) Prompts() int { return m.prompts }
 
-// Late is what nearly all batches with prompts take at most, relative to the prediction.
+// Late returns what nearly all batches with prompts take at most, relative to the prediction.
 func (m *Model) Late() float64 { return m.late }
 
 // Predictions hold for batches of about as many rows of prompts as were observed: at most beyond times as many. Such a

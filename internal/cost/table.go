@@ -62,7 +62,7 @@ func h200Choices() Choices {
 	}
 }
 
-// XeonChoices are those of two cores of an Intel Xeon with AMX.
+// XeonChoices returns those of two cores of an Intel Xeon with AMX.
 func XeonChoices() Choices {
 	return Choices{
 		Device:  "two cores of a Xeon",
@@ -121,16 +121,16 @@ type Link struct {
 	Wait float64 // of an all-reduce before its bytes count: two launches' worth of signals between GPUs
 }
 
-// nvlink is that of an HGX board with eight H200s: stated by its maker, not measured here.
+// nvlink returns that of an HGX board with eight H200s: stated by its maker, not measured here.
 func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 
 // Bus joins a GPU and its host.
 type Bus struct {
 	Rate float64 // of copies of page-locked memory
-	Wait float64 // of rows that go to the host's workers and come back, beside their bytes
+	Wait float64 // of rows that go to the host's workers and return, beside their bytes
 }
 
-// pcie5 is that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
+// pcie5 returns that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
 // synchronisation, 17 us, for each direction half.
 func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 
@@ -172,8 +172,8 @@ func xeon16() Host {
 	}
 }
 
-// Rate is what the cores read of weights of a format for that many rows. More than 16 rows are bound by arithmetic:
-// their time grows with their number.
+// Rate returns what the cores read of weights of a format for that many rows. More than 16 rows are bound by
+// arithmetic: their time grows with their number.
 func (h *Host) Rate(f Format, rows float64) float64 {
 	share := h.One[f]
 	if rows > 1 {

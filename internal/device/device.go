@@ -136,7 +136,7 @@ func (q *Request) open(r *kernel.Registry, name string) (kernel.Device, error) {
 	return dev, nil
 }
 
-// suits says why a device cannot run the model.
+// suits states why a device cannot run the model.
 func (q *Request) suits(dev kernel.Device) error {
 	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
 		return err
@@ -176,7 +176,7 @@ func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 	return n, err
 }
 
-// CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
+// CheckWeights states what Open would say of the weights of a model on hardware that need not be there: why the kernels
 // of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
 func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
 	if !hw.CUDA() { // a CPU loads every type that a file may hold

@@ -24,7 +24,7 @@ const (
 	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
 	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and those that rows choose most of late come to the device between steps. The
+	// ExpertsAuto is ExpertsSplit, and those that rows choose most recently come to the device between steps. The
 	// arithmetic that a row sees then changes over time.
 	ExpertsAuto ExpertHomes = "auto"
 )
@@ -112,8 +112,8 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	return p, nil
 }
 
-// hostWorkers is how many threads compute experts beside a GPU where none were asked for, or as many as cores: one core
-// is left to the thread that waits for the GPU without sleeping. Workers that it holds up hold up all others.
+// hostWorkers returns how many threads compute experts beside a GPU where none were asked for, or as many as cores: one
+// core is left to the thread that waits for the GPU without sleeping. Workers that it holds up hold up all others.
 func hostWorkers(asked int) int {
 	cores := runtime.GOMAXPROCS(0)
 	if asked > 0 && asked < cores {

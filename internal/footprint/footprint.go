@@ -101,7 +101,8 @@ func (c counter) mapped(v reflect.Value) int {
 // plain reports whether values of a kind refer to nothing.
 func plain(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
-// allocated is what an allocation of n bytes takes: size classes are up to an eighth apart, and small ones 16 bytes.
+// allocated returns what an allocation of n bytes takes: size classes are up to an eighth apart, and small ones 16
+// bytes.
 func allocated(n int) int {
 	if n == 0 {
 		return 0

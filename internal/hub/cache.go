@@ -56,7 +56,7 @@ func Token(getenv func(string) string, home string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// homeAt is where Hugging Face's tools keep everything; it is empty where nothing names a folder.
+// homeAt returns where Hugging Face's tools keep everything; it is empty where nothing names a folder.
 func homeAt(getenv func(string) string, home string) string {
 	if v := getenv("HF_HOME"); v != "" {
 		return expand(v, home)
@@ -79,7 +79,7 @@ func expand(path, home string) string {
 }
 
 // Find is the folder of a model in the cache, or the first of its GGUF files. It opens nothing but the index of the
-// weights, which says what belongs to the model.
+// weights, which states what belongs to the model.
 func (c Cache) Find(n Name) (at string, err error) {
 	commit, err := c.commit(n)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c Cache) commit(n Name) (string, error) {
 		}
 		commit = string(bytes.TrimSpace(text))
 		if !commitForm.MatchString(commit) {
-			return "", fmt.Errorf("%w: %s holds %.60q, which is no commit", ErrIncomplete, c.ref(n), commit)
+			return "", fmt.Errorf("%w: %s holds %.60q, which is not a commit", ErrIncomplete, c.ref(n), commit)
 		}
 	}
 	if info, err := os.Stat(c.snapshot(n, commit)); err != nil || !info.IsDir() {
@@ -212,7 +212,7 @@ func (c Cache) link(n Name, commit string, f File) error {
 	return nil
 }
 
-// temporaryName is a name beside path that nobody else uses.
+// temporaryName is a name beside path that nothing else uses.
 func temporaryName(path string) string { return fmt.Sprintf("%s.%016x.new", path, rand.Uint64()) }
 
 // writeRef notes which commit a branch or a tag was at.

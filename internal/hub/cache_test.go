@@ -98,7 +98,7 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	}
 	expect(ErrNotCached, "a/b in "+c.Root)
 	write(t, c.ref(n), "../../../etc")
-	expect(ErrIncomplete, "no commit")
+	expect(ErrIncomplete, "not a commit")
 	write(t, c.ref(n), testCommit+"\n")
 	expect(ErrNotCached, testCommit)
 	dir := c.snapshot(n, testCommit)

@@ -4,8 +4,8 @@ import "errors"
 
 // Callers find out with errors.Is what kind of failure an error is.
 var (
-	// ErrName is a text that is no name of a model.
-	ErrName = errors.New("hub: this is no name of a model")
+	// ErrName is a text that is not a name of a model.
+	ErrName = errors.New("hub: not a model name")
 	// ErrNotCached is a model that is not in the cache, or not at that revision.
 	ErrNotCached = errors.New("hub: not in the cache")
 	// ErrIncomplete is a model of which files are missing in the cache.

@@ -19,7 +19,7 @@ import (
 // mismatches is how often contents may have the wrong hash before the server is not asked again.
 const mismatches = 2
 
-// fileURL is where a file of a commit is.
+// fileURL returns where a file of a commit is.
 func (p *Puller) fileURL(n Name, commit string, f File) string {
 	parts := strings.Split(f.Path, "/")
 	for i := range parts {
@@ -56,7 +56,7 @@ func (c Cache) has(n Name, f File) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 }
 
-// partial is how many bytes of a blob an earlier download left.
+// partial returns how many bytes of a blob an earlier download left.
 func (c Cache) partial(n Name, f File) int64 {
 	info, err := os.Stat(c.blob(n, f.Hash) + incomplete)
 	if err != nil || info.Size() > f.Size {

@@ -27,7 +27,7 @@ const (
 type tries struct {
 	most    int           // attempts in a row without a single new byte
 	first   time.Duration // pause after the first of them; it doubles
-	longest time.Duration // longest pause, whoever asks for it
+	longest time.Duration // longest pause, any caller that asks for it
 	sleep   func(context.Context, time.Duration) error
 	notice  func(format string, args ...any) // told of every pause
 }
@@ -67,7 +67,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.url, e.status, http.StatusText(e.status))
 }
 
-// unknownHost says whether a name server answered that the host does not exist.
+// unknownHost reports whether a name server answered that the host does not exist.
 func unknownHost(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
@@ -231,7 +231,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// get reads a whole answer of at most so many bytes into memory.
+// get reads a whole answer of at most that many bytes into memory.
 func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, err error) {
 	err = p.tries.repeat(ctx, func() (bool, error) {
 		watched, watch := p.watch(ctx)

@@ -110,7 +110,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, texts map[string][]byte, err error) {
 	names := slices.Sorted(maps.Keys(l.files))
 	if _, ok := l.files[configName]; !ok {
-		return nil, nil, fmt.Errorf("hub: %s has no %s, so it is no model that can be served%s", n, configName,
+		return nil, nil, fmt.Errorf("hub: %s has no %s, so it is not a model that can be served%s", n, configName,
 			otherFormats(names))
 	}
 	texts = map[string][]byte{}

@@ -30,7 +30,7 @@ type Options struct {
 	Version  string // of this program, in the User-Agent
 	// Progress is called as bytes arrive, never by two goroutines at once; done counts what was there before.
 	Progress func(done, total int64)
-	// Notice is told what a person should know while a download goes on, never by two goroutines at once.
+	// Notice is told what a person should know while a download continues, never by two goroutines at once.
 	Notice func(text string)
 }
 
@@ -133,7 +133,7 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 }
 
 // Pull downloads what is missing, several files at a time, and returns the model's folder or GGUF file. What arrived
-// before a failure stays, and a later call goes on there. The first failure ends the others.
+// before a failure stays, and a later call continues there. The first failure ends the others.
 func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
 	p.meter.start(d.Bytes)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ggufModel is a repository as GGUF files are published: splits in folders, files beside them, and what is no model.
+// ggufModel is a repository as GGUF files are published: splits in folders, files beside them, and what is not a model.
 func ggufModel() []testFile {
 	var files []testFile
 	for i, name := range []string{"README.md", "config.json", "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
@@ -61,7 +61,7 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// A split file that is cut off goes on where it was, is compared with its digests and is found by its name.
+// A split file that is cut off continues where it was, is compared with its digests and is found by its name.
 func TestAQuantIsPulledAndFound(t *testing.T) {
 	h := newTestHub(t, ggufModel()...)
 	root := t.TempDir()

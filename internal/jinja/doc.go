@@ -7,7 +7,7 @@
 // Templates come with checkpoints and are not trusted: parsing and rendering stop with an error at fixed limits of
 // depth, steps, memory and output, and never read files, the environment or the clock (the caller passes one in).
 //
-// Text of the request can be marked ([Mark]). Templates see no difference; the rendered text says which of its bytes
+// Text of the request can be marked ([Mark]). Templates see no difference; the rendered text states which of its bytes
 // were marked, through every filter, method and operator that a template sends them.
 //
 // Values are immutable, as in the sandbox of Hugging Face: lists have no append, mappings no update. What a loop

@@ -58,7 +58,7 @@ func limitf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
 }
 
-// failure is what an evaluation that cannot go on panics with; rescue turns it into an error where the evaluation
+// failure is what an evaluation that cannot continue panics with; rescue turns it into an error where the evaluation
 // began. An expression is evaluated deep inside others, and nothing in between can handle its failure.
 type failure struct{ err error }
 

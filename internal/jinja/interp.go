@@ -134,7 +134,7 @@ func (in *interp) capture(body []stmt, s *scope) Value {
 	return textValue(captured)
 }
 
-// enter goes one level deeper, into a node of the template; leave comes back to the node around it.
+// enter goes one level deeper, into a node of the template; leave returns to the node around it.
 func (in *interp) enter(at pos) (outer pos) {
 	if in.depth++; in.depth > in.limits.Depth {
 		panic(failure{limitf("nested deeper than %d evaluations", in.limits.Depth)})

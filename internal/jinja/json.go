@@ -99,7 +99,7 @@ type jsonStyle struct {
 	pretty    bool
 	itemSep   string
 	keySep    string
-	maxLength int // bytes; 0 is no limit
+	maxLength int // bytes; 0 means no limit
 }
 
 // JSON writes a value as Python's json.dumps(value, ensure_ascii=False) does: ", " and ": " between parts, key order

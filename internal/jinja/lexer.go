@@ -54,7 +54,7 @@ type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart says that everything so far ended with a newline, which is when spaces before a block tag are
+	// lineStart reports that everything so far ended with a newline, which is when spaces before a block tag are
 	// indentation rather than text.
 	lineStart bool
 }

@@ -84,7 +84,7 @@ func (p *parser) expectEnd(kind tokenKind, what string) {
 
 func (p *parser) blockEnd() { p.expectEnd(tokBlockEnd, "the end of the tag") }
 
-// more says whether a list goes on: it takes the closing operator, and the comma before every item but the first.
+// more reports whether a list continues: it takes the closing operator, and the comma before every item but the first.
 func (p *parser) more(end string, first bool) bool {
 	if p.skipOp(end) {
 		return false

@@ -119,7 +119,7 @@ func classMethod(is func(rune) bool) stringMethod {
 	})
 }
 
-// countArg is how often an operation is to be done at most; a negative number is no limit.
+// countArg returns how often an operation is to be done at most; a negative number means no limit.
 func countArg(v Value) int { return int(max(-1, min(intArg(orElse(v, int64(-1))), 1<<31))) }
 
 // texts is a list of strings.
@@ -247,7 +247,7 @@ func isLineEnd(r rune) bool {
 	return false
 }
 
-// endsLine says that a text ends with the end of a line, whatever follows: \r may be half of one.
+// endsLine reports that a text ends with the end of a line, whatever follows: \r may be half of one.
 func endsLine(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return r != '\r' && isLineEnd(r)

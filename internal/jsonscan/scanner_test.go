@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// valid says whether the text is one JSON value to the scanner.
+// valid reports whether the text is one JSON value to the scanner.
 func valid(text string) bool {
 	s := &jsonscan.Scanner{Text: []byte(text)}
 	return s.Skip() == nil && s.End("the end") == nil

@@ -11,7 +11,7 @@ import (
 // Page is the number of a page.
 type Page = prefix.Page
 
-// Match says how much of a prompt was found in the cache and why not more.
+// Match states how much of a prompt was found in the cache and why not more.
 type Match = prefix.Match
 
 // Config describes a pool.

@@ -12,7 +12,7 @@
 // so.
 //
 // A sequence's life: Open finds the stored beginning of the prompt, Reserve makes room for rows about to be written,
-// Commit says which of them are accepted, Truncate gives room back, Close ends it. Preempting a request is Close;
+// Commit states which of them are accepted, Truncate gives room back, Close ends it. Preempting a request is Close;
 // resuming it is Open with all its tokens. Every page is in one of three states:
 //
 //	free     no rows worth keeping
@@ -24,7 +24,7 @@
 // rows computed in different batches may differ in their bits and the rows of a running sequence must not change; one
 // of the pages answers lookups, and when it falls out of use another one that is still in use replaces it. When pages
 // run out, cached ones are given up, the one unused longest first; when none is left, Reserve fails with ErrFull,
-// changes nothing, and says how many pages are missing. The scheduler then chooses which sequence to preempt.
+// changes nothing, and states how many pages are missing. The scheduler then chooses which sequence to preempt.
 //
 // One goroutine uses a Pool and its sequences at a time; there are no locks. After warm-up, calls for a decoding
 // sequence allocate nothing.

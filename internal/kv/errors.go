@@ -21,7 +21,7 @@ var (
 	ErrCorrupt = errors.New("kv: pool is corrupt")
 )
 
-// FullError says how far the pages fell short.
+// FullError states how far the pages fell short.
 type FullError struct {
 	Needed    int  // pages asked for
 	Free      int  // pages not in use
@@ -29,7 +29,7 @@ type FullError struct {
 	Window    bool // window pages are meant
 }
 
-// Missing is how many pages in use would have to be released.
+// Missing returns how many pages in use would have to be released.
 func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
 
 // Error holds the numbers.

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// needs is how many pages n more tokens take beyond those in the table. The sum is unsigned: n may be as large as an
-// int.
+// needs returns how many pages n more tokens take beyond those in the table. The sum is unsigned: n may be as large as
+// an int.
 func (q *sequence) needs(n int) int {
 	size := uint(q.pool.cfg.PageTokens)
 	pages := min((uint(q.length)+uint(n)+size-1)/size, math.MaxInt)

@@ -88,7 +88,7 @@ type user struct {
 	tokens []int32 // committed
 }
 
-// row is what the model would compute for the last of these tokens: it depends on all of them.
+// row returns what the model would compute for the last of these tokens: it depends on all of them.
 func row(salt string, tokens []int32) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, salt, tokens)

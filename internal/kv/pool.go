@@ -70,7 +70,7 @@ func (p *Pool) Tag() Tag {
 	return Tag{Main: p.cfg.Main, Index: p.cfg.Index, PageTokens: p.cfg.PageTokens}
 }
 
-// OpenOptions say how a prompt may use the cache.
+// OpenOptions state how a prompt may use the cache.
 type OpenOptions struct {
 	// Salt separates tenants: pages are shared only between sequences with the same salt, and no reason a lookup gives
 	// tells anything about pages under another one. Empty is the space everybody without a salt shares.
@@ -102,7 +102,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	return Sequence{q: q, generation: q.generation}, m, nil
 }
 
-// Peek says what Open would match, and changes nothing.
+// Peek states what Open would match, and changes nothing.
 func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
 }
 
-// Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
+// Fit states how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
 // there would be to take. Nothing changes, and no lookup is counted.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
@@ -142,7 +142,7 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
 }
 
-// Available is how many pages Reserve could get: free ones and cached ones.
+// Available returns how many pages Reserve could get: free ones and cached ones.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
 // Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
@@ -179,7 +179,7 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A prompt can go on only where the rows its next token sees are still there: behind the longest such beginning.
+	// A prompt can continue only where the rows its next token sees are still there: behind the longest such beginning.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens

@@ -31,7 +31,7 @@ type sequence struct {
 	publish bool   // pages up to here are known to the index, the next full one will be
 }
 
-// Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are given up
+// Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are dropped
 // where needed; when there are too few it returns a *FullError and nothing has changed.
 func (s Sequence) Reserve(n int) error {
 	q, err := s.live()
@@ -51,7 +51,7 @@ func (s Sequence) Reserve(n int) error {
 	return nil
 }
 
-// Needs is how many pages Reserve(n) would take.
+// Needs returns how many pages Reserve(n) would take.
 func (s Sequence) Needs(n int) int {
 	q, err := s.live()
 	if err != nil || n < 0 {
@@ -60,7 +60,7 @@ func (s Sequence) Needs(n int) int {
 	return q.needs(n)
 }
 
-// Commit says that the rows of these tokens, the next after Len, are written and accepted. They must have been
+// Commit reports that the rows of these tokens, the next after Len, are written and accepted. They must have been
 // reserved. Pages that become full are reusable from now on.
 func (s Sequence) Commit(tokens []int32) error {
 	q, err := s.live()
@@ -122,7 +122,7 @@ func (s Sequence) Pages() []int32 {
 	return q.table
 }
 
-// Unshared is how many pages no other sequence holds: they become available when this one ends.
+// Unshared returns how many pages no other sequence holds: they become available when this one ends.
 func (s Sequence) Unshared() (n int) {
 	q, err := s.live()
 	if err != nil {
@@ -145,7 +145,7 @@ func (s Sequence) Len() int {
 	return q.length
 }
 
-// Reused is how many tokens Open found in the cache.
+// Reused returns how many tokens Open found in the cache.
 func (s Sequence) Reused() int {
 	q, err := s.live()
 	if err != nil {

@@ -13,9 +13,9 @@ type Window struct {
 	Tokens int
 	// First is the number of the first window page: those before it are another pool's.
 	First int
-	// Spacing, where it is not 0, says that a window page holds a snapshot as large as the rows of many pages: what a
-	// sequence leaves behind is given up before anything else, but for one in so many pages, since the next one serves
-	// whoever continues the sequence. What a sequence ends with is kept like any other.
+	// Spacing, where it is not 0, reports that a window page holds a snapshot as large as the rows of many pages: what
+	// a sequence leaves behind is given up before anything else, but for one in that many pages, since the next one
+	// serves any caller that continues the sequence. What a sequence ends with is kept like any other.
 	Spacing int
 }
 
@@ -49,7 +49,7 @@ func SizeWindow(l Load) Window {
 	return w
 }
 
-// PerSequence is how many window pages a sequence holds at most between two steps that each add one token.
+// PerSequence returns how many window pages a sequence holds at most between two steps that each add one token.
 func (w Window) PerSequence(pageTokens int) int {
 	if w.Pages == 0 {
 		return 0
@@ -98,7 +98,7 @@ func newWindows(c Config, leaving func(Page, int32)) *windows {
 	return w
 }
 
-// available is how many window pages can be taken.
+// available returns how many window pages can be taken.
 func (w *windows) available() int { return len(w.free) + w.idle }
 
 // ensure returns a *FullError unless n window pages can be taken.
@@ -128,7 +128,7 @@ func (w *windows) take(page Page) int32 {
 	return x
 }
 
-// pin says that one more window reaches a page that has a window page.
+// pin reports that one more window reaches a page that has a window page.
 func (w *windows) pin(page Page) int32 {
 	x := w.of[page]
 	if w.pins[page] == 0 {
@@ -138,7 +138,7 @@ func (w *windows) pin(page Page) int32 {
 	return x
 }
 
-// unpin says that a window no longer reaches a page. The last one leaves the window page idle where the page can be
+// unpin reports that a window no longer reaches a page. The last one leaves the window page idle where the page can be
 // found again, else free.
 func (w *windows) unpin(page Page, stored bool) {
 	w.pins[page]--
@@ -217,7 +217,7 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable is how many window pages Reserve could get: free ones and idle ones. Without window pages
+// WindowsAvailable returns how many window pages Reserve could get: free ones and idle ones. Without window pages
 // it is 0.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {
@@ -229,8 +229,8 @@ func (p *Pool) WindowsAvailable() int {
 // WindowsPerSequence is Window.PerSequence of this pool.
 func (p *Pool) WindowsPerSequence() int { return p.cfg.Window.PerSequence(p.cfg.PageTokens) }
 
-// WindowsMissing is how many window pages the sequence may yet take before it holds as many as it will between steps
-// of one token.
+// WindowsMissing returns how many window pages the sequence may yet take before it holds as many as it will between
+// steps of one token.
 func (s Sequence) WindowsMissing() int {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -259,7 +259,7 @@ func (q *sequence) advance() {
 		page := Page(q.table[q.reached])
 		w.unpin(page, q.pool.index.Has(page))
 		if n := q.pool.cfg.Window.Spacing; n > 0 && q.reached > 0 && q.reached%n != 0 {
-			w.first(Page(q.table[q.reached-1])) // this page's serves whoever continues the sequence
+			w.first(Page(q.table[q.reached-1])) // this page's serves any caller that continues the sequence
 		}
 		q.windows[q.reached] = none
 	}
@@ -275,7 +275,7 @@ func (q *sequence) retreat(n int) error {
 	for i := first; i < q.reached; i++ {
 		if w.of[q.table[i]] == none {
 			return fmt.Errorf(
-				"%w: truncating to %d tokens, whose window reaches page %d; its window rows were given up", ErrArgument,
+				"%w: truncating to %d tokens, whose window reaches page %d; its window rows were evicted", ErrArgument,
 				n, i)
 		}
 	}

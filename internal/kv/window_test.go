@@ -65,7 +65,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 }
 
-// A stored prompt goes on behind its last page whose window rows are there: here the newest three pages.
+// A stored prompt continues behind its last page whose window rows are there: here the newest three pages.
 func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 	p := windowed(t, 3)
 	s, _, _ := p.Open(nil, OpenOptions{})

@@ -112,5 +112,5 @@ func (b *Builder) span(m Span) {
 	b.spans = append(b.spans, m)
 }
 
-// Text is what was written. Nothing may be written afterwards.
+// Text returns what was written. Nothing may be written afterwards.
 func (b *Builder) Text() Text { return Text{b.b.String(), b.spans} }

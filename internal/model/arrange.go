@@ -16,7 +16,7 @@ type Widths struct {
 	Choices record.Shape // without layers where nothing is recorded
 }
 
-// TakeOutputs takes the memory of a plan's results from an arena. The input block says which rows are recorded.
+// TakeOutputs takes the memory of a plan's results from an arena. The input block states which rows are recorded.
 func TakeOutputs(p *plan.Plan, a *kernel.Arena, in attn.Inputs, activation kernel.DType, w Widths) *Outputs {
 	first := a.Mark()
 	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab), Rows: in.Array(plan.RecordRows)}
@@ -62,7 +62,7 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 // logits all of them gather.
 type Head struct {
 	rows   kernel.Tensor // i32 [L, 1]
-	whole  kernel.Tensor // i32 [w, 1]: rows that come back whole, where not all do
+	whole  kernel.Tensor // i32 [w, 1]: rows that return whole, where not all do
 	picked kernel.Tensor // activation [L, width]
 	logits kernel.Tensor // f32 [L, vocabulary]
 	draws  kernel.Tensor // i32 [L, 10]; without rows where the best tokens are taken
@@ -97,7 +97,7 @@ func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 }
 
 // Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or draws one,
-// where rows do not come back whole.
+// where rows do not return whole.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	h.Multiply(list, x, w)
 	if !h.out.Best.Values.Given() {

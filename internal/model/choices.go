@@ -54,7 +54,7 @@ func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.
 	return t.Columns(at, at+n)
 }
 
-// Tap is where layer i's selection goes.
+// Tap returns where layer i's selection goes.
 func (g *Choices) Tap(i int) attn.Tap {
 	t := attn.Tap{Rows: g.out.Rows, Places: g.rows}
 	if r := g.out.Recorded; i < len(r) {
@@ -90,7 +90,7 @@ func (t *ExpertTap) Pass(list *kernel.Builder, experts, weights kernel.Tensor) {
 	}
 }
 
-// ExpertTap is where layer i's choice of experts goes.
+// ExpertTap returns where layer i's choice of experts goes.
 func (g *Choices) ExpertTap(i int) ExpertTap {
 	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed, Counts: g.tally.layer(i), Seen: g.seen}
 	if r := g.out.Recorded; i < len(r) {

@@ -18,7 +18,7 @@ type Model interface {
 	Config() *config.Config
 	// Facts are the properties that the planner reads.
 	Facts() plan.Model
-	// Device is where the model runs: a device, or several ranks.
+	// Device returns where the model runs: a device, or several ranks.
 	Device() kernel.Machine
 	// Allocate makes the cache: page pools in the resolved layouts, in place of what was there. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
@@ -40,7 +40,7 @@ type Workspace interface {
 // Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
 // its program. It can be used again for every batch of the same shape.
 type Pass interface {
-	// Inputs is where the input block belongs, i32 [1, words].
+	// Inputs returns where the input block belongs, i32 [1, words].
 	Inputs() kernel.Tensor
 	// Outputs are the results.
 	Outputs() *Outputs
@@ -50,7 +50,7 @@ type Pass interface {
 	// outlives passes, such as the cache, has moved since.
 	Program() (kernel.Program, error)
 	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read what it
-	// leaves on the device. An error says that it was not, or not all of it.
+	// leaves on the device. An error reports that it was not, or not all of it.
 	Ended(error)
 }
 
@@ -60,7 +60,7 @@ type Outputs struct {
 	// Block is all of it: u8 [1, bytes].
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
-	Best   Best          // of every row of logits; not given where all rows come back whole, but in a block
+	Best   Best          // of every row of logits; not given where all rows return whole, but in a block
 	// Confidence is what a drafter of blocks says of each of its tokens: the logit of its acceptance, given those
 	// before it, f32 [L, 1]. Given in passes of plan.PassBlock.
 	Confidence kernel.Tensor
@@ -124,23 +124,23 @@ type Drafter interface {
 // Remembering is a model whose rows depend on tokens before their own by themselves, not only by what they left in the
 // cache, such as rows of n-gram tables.
 type Remembering interface {
-	// Remembers is how many tokens before its own a row depends on.
+	// Remembers returns how many tokens before its own a row depends on.
 	Remembers() int
 }
 
 // SelfTester is a model that can compare the forms of its attention on its own weights.
 type SelfTester interface {
-	// SelfTest returns an error that says what differs. It needs no cache and frees the memory that it takes.
+	// SelfTest returns an error that states what differs. It needs no cache and frees the memory that it takes.
 	SelfTest(cfg *plan.Config) error
 }
 
-// Placer is a model that says where its passes are.
+// Placer is a model that states where its passes are.
 type Placer interface {
 	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
 	Place() string
 }
 
-// Paged is a model whose pages can leave the cache and come back. What is copied from every part of a page and later
+// Paged is a model whose pages can leave the cache and return. What is copied from every part of a page and later
 // to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
 type Paged interface {
 	// PageParts appends the tensors that hold a page: u8 [1, n] each, every layer's rows and indexer keys, those of the

@@ -8,8 +8,8 @@ type Compiled struct {
 	memory  int
 }
 
-// Program is what build made, or makes now: memory is a number that grows where the memory has moved that the program
-// uses and that outlives passes.
+// Program returns what build made, or makes now: memory is a number that grows where the memory has moved that the
+// program uses and that outlives passes.
 func (c *Compiled) Program(memory int, build func() (kernel.Program, error)) (kernel.Program, error) {
 	if c.program == nil || c.memory != memory {
 		program, err := build()

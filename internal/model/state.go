@@ -54,7 +54,7 @@ type Windowed interface {
 // rows of many pages.
 type Snapshotted interface {
 	Windowed
-	// SnapshotSpacing is how many pages apart snapshots inside a sequence are worth keeping.
+	// SnapshotSpacing returns how many pages apart snapshots inside a sequence are worth keeping.
 	SnapshotSpacing() int
 }
 

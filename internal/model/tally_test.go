@@ -52,7 +52,7 @@ func TestTally(t *testing.T) {
 	if u.Counts[0] != nil || u.Counts[2] != nil {
 		t.Errorf("layers without choices have counts: %v", u.Counts)
 	}
-	for e := range tally.last { // as if so many had been read before
+	for e := range tally.last { // as if that many had been read before
 		tally.last[e] -= 5
 	}
 	if err := tally.Read(u); err != nil || u.Counts[1][1] != 5 {

@@ -105,7 +105,7 @@ func TestHadamard128KeepsVectorsAndDotProducts(t *testing.T) {
 		}
 		Hadamard128(q)
 		for i := range q {
-			// The first rotation's rounding errors (2^-9 of each element) come back spread over all elements.
+			// The first rotation's rounding errors (2^-9 of each element) return spread over all elements.
 			if d := math.Abs(float64(q[i]) - float64(orig[i])); d > math.Sqrt(qq)*2*0x1p-9 {
 				t.Fatalf("twice rotated element %d: %g became %g", i, orig[i], q[i])
 			}

@@ -102,7 +102,7 @@ func parseList(list string) ([]int, error) {
 			last, err = strconv.Atoi(to)
 		}
 		if err != nil || first < 0 || last < first || last >= mostCPUs {
-			return nil, fmt.Errorf("%q is no list of processors", list)
+			return nil, fmt.Errorf("%q is not a list of processors", list)
 		}
 		for n := first; n <= last; n++ {
 			out = append(out, n)
@@ -148,7 +148,7 @@ func (l *Layout) NodeOf(worker int) int {
 // rowsTogether divides where a node's rows begin, so that kernels take whole groups of rows.
 const rowsTogether = 64
 
-// Rows is the rows of a weight that has so many which belong to a node: its workers read them.
+// Rows is the rows of a weight that has that many which belong to a node: its workers read them.
 func (l *Layout) Rows(rows, node int) (first, end int) {
 	at := func(i int) int {
 		if i == len(l.first)-1 {

@@ -104,7 +104,8 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 	}
 }
 
-// On the machine of the test there are several nodes, or one and a line that says so, or an error that says what to do.
+// On the machine of the test there are several nodes, or one and a line that says so, or an error that states what to
+// do.
 func TestOneNodeIsSaid(t *testing.T) {
 	said := ""
 	m, err := Several(func(text string) { said = text })

@@ -9,7 +9,7 @@ import (
 const (
 	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
 	// yieldShare times the number of workers is the time between two yields of one. A yield takes a lock that all
-	// processors share, and the worker may go on late or on another processor: with 16 workers that yielded every 20
+	// processors share, and the worker may continue late or on another processor: with 16 workers that yielded every 20
 	// microseconds a decode step took half as long again. With few workers other goroutines, those of connections
 	// among them, have no other processor.
 	yieldShare = int64(12 * time.Microsecond)

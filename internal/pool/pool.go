@@ -58,7 +58,7 @@ type Pool struct {
 	limit atomic.Int32 // workers that take part
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the shares of the run with items that nobody has claimed, in groups. A worker without items of its own
+	// left is the shares of the run with items that nothing has claimed, in groups. A worker without items of its own
 	// reads it instead of a line of every other worker.
 	left [leftGroups]leftCount
 }
@@ -105,7 +105,7 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 func (p *Pool) Workers() int { return p.workers }
 
 // SetLimit lets only the first n workers take part in the runs that follow, at least one. The others park, which leaves
-// their processors to other threads. Whoever calls Run calls it, between runs.
+// their processors to other threads. Any caller that calls Run calls it, between runs.
 func (p *Pool) SetLimit(n int) {
 	if n = min(max(n, 1), p.workers); n != p.Limit() {
 		p.limit.Store(int32(n))

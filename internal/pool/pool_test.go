@@ -314,7 +314,7 @@ func TestKeptAwake(t *testing.T) {
 	}
 }
 
-// Below the limit every item is done once, by workers within it; those beyond park, and come back when it is raised.
+// Below the limit every item is done once, by workers within it; those beyond park, and return when it is raised.
 func TestLimit(t *testing.T) {
 	p := open(t, 4)
 	for _, limit := range []int{4, 2, 1, 3, 9, 0} {

@@ -43,7 +43,7 @@ func TestClaimsBeginAnew(t *testing.T) {
 	}
 }
 
-// More workers than processors, and items of very different length: all are done, and nobody waits for a worker that
+// More workers than processors, and items of very different length: all are done, and nothing waits for a worker that
 // does not run.
 func TestOversubscribed(t *testing.T) {
 	p := open(t, 64)

@@ -57,7 +57,7 @@ func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Serv
 	return nil, err
 }
 
-// addressReader passes on what a server prints and looks for the line that says where it listens.
+// addressReader passes on what a server prints and looks for the line that states where it listens.
 type addressReader struct {
 	log     io.Writer
 	address chan<- string

@@ -123,7 +123,7 @@ func TestBetweenTakesNoPages(t *testing.T) {
 	finish(t, s, items)
 }
 
-// Where no prompt finds pages, streams go on without, and nobody is preempted.
+// Where no prompt finds pages, streams continue without, and no sequence is preempted.
 func TestDividedBatchesWithoutPages(t *testing.T) {
 	s, streams := divided(t, 40, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}

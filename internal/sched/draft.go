@@ -36,8 +36,8 @@ func (s *Scheduler) Reject(it *Item) error {
 	return it.Seq.cache.Truncate(it.Seq.cache.Len())
 }
 
-// draftBudget is how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least half,
-// and a token each.
+// draftBudget returns how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least
+// half, and a token each.
 func (f *forming) draftBudget(left int) int {
 	if len(f.roster.waiting) == 0 && len(f.items) == len(f.roster.running) {
 		return left

@@ -75,7 +75,8 @@ func (o *roster) swap(blocked bool) bool {
 			!q.waitsForPlace() && o.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
-		// Where q would still lack pages, somebody else would get the place, and what was computed is lost in vain.
+		// Where q would still lack pages, somebody else would get the place, and what was computed is lost without
+		// effect.
 		if victim := o.excessInside(q); victim != nil && o.findPages(q, victim) {
 			o.suspend(victim)
 			o.promised = append(o.promised, q)
@@ -88,7 +89,7 @@ func (o *roster) swap(blocked bool) bool {
 // excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the
 // request with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of
 // the same tenant. nil where that would leave its owner with less than the one that waits then has. A party always
-// keeps its oldest sequence: it goes on, whoever comes, but for those of a higher priority of the same tenant.
+// keeps its oldest sequence: it continues, whoever comes, but for those of a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
 		return victim

@@ -31,7 +31,7 @@ func step(t *testing.T, f *fake) []Item {
 }
 
 // A sequence of another tenant, or of another request of the same tenant, runs in the next batch, whatever one request
-// has running and waiting: the flood is reduced to its share, where it is above it, and then goes on alone.
+// has running and waiting: the flood is reduced to its share, where it is above it, and then continues alone.
 func TestFloodsDoNotLockOut(t *testing.T) {
 	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
 		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {

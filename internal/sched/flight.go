@@ -1,7 +1,7 @@
 package sched
 
 // A caller may form the next batch while the device still computes the one before: it says with Started that an item's
-// pass was enqueued, and Schedule goes on behind the item. Nothing is committed before Done: a pass that fails is
+// pass was enqueued, and Schedule continues behind the item. Nothing is committed before Done: a pass that fails is
 // dropped, and the sequence is where it was. A sequence that is preempted or removed meanwhile gives its pages back at
 // once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
 
@@ -19,20 +19,21 @@ type started struct {
 	ready   bool // Sequence.ready before
 }
 
-// length is how many tokens a running sequence has, with those that items in flight sample.
+// length returns how many tokens a running sequence has, with those that items in flight sample.
 func (q *Sequence) length() int { return len(q.Tokens) + q.flight.unknown }
 
-// end is how many tokens of a running sequence are in the cache or in flight.
+// end returns how many tokens of a running sequence are in the cache or in flight.
 func (q *Sequence) end() int { return q.cache.Len() + q.flight.tokens }
 
 // reserve makes room for n tokens behind those in the cache and in flight.
 func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens + n) }
 
-// needs is how many pages reserve would take.
+// needs returns how many pages reserve would take.
 func (q *Sequence) needs(n int) int { return q.cache.Needs(q.flight.tokens + n) }
 
-// Started says that the pass of an item without drafts was enqueued: the next batch may contain what follows. samples
-// says that the token after an item's last is sampled on the device and may be computed before its value is known here.
+// Started reports that the pass of an item without drafts was enqueued: the next batch may contain what follows.
+// samples reports that the token after an item's last is sampled on the device and may be computed before its value is
+// known here.
 func (s *Scheduler) Started(it *Item, samples bool) {
 	q := it.Seq
 	it.started = started{yes: true, samples: samples && it.Last, ready: q.ready}
@@ -62,7 +63,7 @@ func (s *Scheduler) Drop(it *Item) {
 	}
 }
 
-// arrived says that the results of an item are there, and reports whether it was started.
+// arrived reports that the results of an item are there, and reports whether it was started.
 func (s *Scheduler) arrived(it *Item) bool {
 	q, was := it.Seq, it.started
 	it.started = started{}

@@ -26,7 +26,7 @@ func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 // batch is a copy of the next batch: the scheduler uses its memory again.
 func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
 
-// A sequence whose next token is sampled on the device goes on behind it; committed is what is done alone.
+// A sequence whose next token is sampled on the device continues behind it; committed is what is done alone.
 func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s, list := flyer(t, 8, 6, 3)
 	first := batch(s)
@@ -60,7 +60,7 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	if third := batch(s); len(third) != 1 || third[0].Seq != list[0] || third[0].Cached != 7 {
 		t.Errorf("items %+v", third)
 	}
-	// Where nothing can be formed the batch is empty, and nobody is preempted.
+	// Where nothing can be formed the batch is empty, and no sequence is preempted.
 	s.Remove(list[0])
 	if fourth := batch(s); len(fourth) != 0 || s.Preemptions() != 0 || s.Running() != 1 {
 		t.Errorf("items %+v, %d preempted, %d running", fourth, s.Preemptions(), s.Running())

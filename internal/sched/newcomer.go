@@ -8,9 +8,9 @@ import (
 
 // A tenant's first sequence does not wait behind the work of others. Where its prompt alone takes no longer than their
 // decodes, or a quarter of their batch with prompts, it is computed in a batch apart, and its first token comes in half
-// the time or less; they go on in the batch after it. So they are held up by what one short prompt takes, never twice
-// in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the first
-// sequence of each of its flows.
+// the time or less; they continue in the batch after it. So they are held up by what one short prompt takes, never
+// twice in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the
+// first sequence of each of its flows.
 
 // addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of them alone is
 // worth it, and reports whether there are any.

@@ -19,7 +19,7 @@ func beside(t *testing.T, l Limits) *fake {
 }
 
 // The first sequence of a tenant has a batch apart, so that its first token does not wait for the decodes of others;
-// they go on in the batch after it, whoever else has come.
+// they continue in the batch after it, whoever else has come.
 func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
 	f := beside(t, Limits{})
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
@@ -147,7 +147,7 @@ func keeper(t *testing.T, pages int) *fake {
 	return f
 }
 
-// A sequence that was suspended for another goes on with its next token: nothing is computed again.
+// A sequence that was suspended for another continues with its next token: nothing is computed again.
 func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	f := keeper(t, 100)
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 4)
@@ -165,7 +165,7 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	}
 }
 
-// Kept pages are given up for whoever needs them, and their sequence is computed again.
+// Kept pages are dropped for any caller that needs them, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
 	f := keeper(t, 24) // the flood has 20
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)

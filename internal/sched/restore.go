@@ -4,7 +4,7 @@ import "fmt"
 
 // A sequence whose beginning is kept outside the pool is restored: it is admitted like any other and has its pages
 // filled by the caller, one after the other, instead of being computed. It is part of no batch until the caller ends
-// that; others go on. It can be preempted and removed like any other.
+// that; others continue. It can be preempted and removed like any other.
 
 // OnAdmit sets a function that is called with every sequence that is admitted, once what the pool holds of it is known
 // (Match). It reports whether the sequence is restored first.
@@ -48,5 +48,5 @@ func (s *Scheduler) Restored(q *Sequence) error {
 // EndRestore lets a sequence go on with what is computed next.
 func (s *Scheduler) EndRestore(q *Sequence) { q.restoring = false }
 
-// Cached is how many tokens of a running sequence are in the pool.
+// Cached returns how many tokens of a running sequence are in the pool.
 func (q *Sequence) Cached() int { return q.cache.Len() }

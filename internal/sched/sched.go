@@ -2,7 +2,7 @@
 // preemption.
 //
 // Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
-// to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
+// to package kv. It knows no model, no text and no clock: the caller states how long batches took. It sets no bound on
 // the queue. One goroutine owns a Scheduler and everything it hands out.
 //
 // The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch apart,
@@ -17,9 +17,9 @@
 // inside a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
 // youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
 //
-// Nobody keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
+// No sequence keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
 // flow, that has the most, the youngest sequences are suspended, but never its oldest. Who is alone has everything.
-// Where only places are short, suspended sequences keep their pages and go on as if nothing had happened. Inside a
+// Where only places are short, suspended sequences keep their pages and continue as if nothing had happened. Inside a
 // tenant a sequence that waits also suspends those of a lower priority.
 package sched
 
@@ -39,17 +39,18 @@ type Limits struct {
 	MaxPrompts  int // prompts in a batch; 0 means 4
 	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
 	PromptLogits int
-	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
-	// then.
+	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 means no bound. Took has to be
+	// called then.
 	MaxStall time.Duration
-	// Divides says that batches of sequences that decode can run while a batch of prompts is computed: the caller asks
-	// for them with Between, as often as MaxStall demands.
+	// Divides reports that batches of sequences that decode can run while a batch of prompts is computed: the caller
+	// asks for them with Between, as often as MaxStall demands.
 	Divides bool
-	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 is none.
+	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 means
+	// none.
 	Threshold int
 	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
 	RecordRows int
-	// KeepSuspended lets sequences that are suspended for others keep their pages while nobody needs them. Whatever
+	// KeepSuspended lets sequences that are suspended for others keep their pages while nothing needs them. Whatever
 	// else is kept for those pages (OnFree) stays then, too.
 	KeepSuspended bool
 }
@@ -77,7 +78,7 @@ func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 	return &Scheduler{o, &forming{roster: o, cost: cost.NewModel()}}, nil
 }
 
-// pool is where a running sequence has its pages.
+// pool returns where a running sequence has its pages.
 func (o *roster) pool(q *Sequence) *kv.Pool { return o.pools[q.rank] }
 
 // Limits are the bounds in force.

@@ -127,8 +127,8 @@ func (o *roster) reserveToken(q *Sequence) bool {
 	return q.state == stateRunning
 }
 
-// share is how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
-// logits, that are left for so many prompts; a short prompt has up to half of them.
+// share returns how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
+// logits, that are left for that many prompts; a short prompt has up to half of them.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
 	if f.short(q.left()) {
@@ -141,7 +141,7 @@ func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	return min(n, tokens-(prompts-1)) // each of the others gets a token, too
 }
 
-// promptLogits is how many of Limits.PromptLogits the next n tokens of a prompt take.
+// promptLogits returns how many of Limits.PromptLogits the next n tokens of a prompt take.
 func promptLogits(q *Sequence, n int) int {
 	if q.Logits > 1 {
 		return q.logitRows(n)
@@ -202,7 +202,7 @@ func (o *roster) canAdmit(q *Sequence) bool {
 	return len(o.running) < o.limits.MaxRunning && o.findPages(q, nil)
 }
 
-// pagesFor is how many pages a sequence needs that it does not share, on the rank where these are fewest.
+// pagesFor returns how many pages a sequence needs that it does not share, on the rank where these are fewest.
 func (o *roster) pagesFor(q *Sequence) int {
 	least := o.capacity // more than any share
 	for _, pool := range o.pools {
@@ -220,8 +220,8 @@ type space struct {
 	others int // sequences of the rank
 }
 
-// fitOn says how a sequence's tokens and one more fit on a rank beside what running prompts will still need, once gone,
-// unless nil, runs no more. An empty rank takes any.
+// fitOn states how a sequence's tokens and one more fit on a rank beside what running prompts will still need, once
+// gone, unless nil, runs no more. An empty rank takes any.
 func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := o.pools[rank]
 	need, available, err := o.fit(pool, q)

@@ -11,10 +11,10 @@ type Sequence struct {
 	// shares its pages.
 	After *Sequence
 	// Logits is for how many of the last tokens rows of logits are wanted; 0 means one. These tokens are computed
-	// although they may be cached. The caller lowers it as rows come back.
+	// although they may be cached. The caller lowers it as rows return.
 	Logits int
 	// Record are the positions whose rows are recorded, Replay those whose rows are given their choices. The caller
-	// moves Record as rows come back.
+	// moves Record as rows return.
 	Record, Replay Span
 	Owner          any
 	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
@@ -26,11 +26,11 @@ type Sequence struct {
 	// Background sequences run where others leave room: they are admitted last, suspended first, and left out of
 	// batches that compute prompts of others. Give them tenants of their own.
 	Background bool
-	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
-	// no bound.
+	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0
+	// means no bound.
 	Places int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
-	// has tokens for. ReserveDrafts says how many there may be. They are gone after the batch.
+	// has tokens for. ReserveDrafts states how many there may be. They are gone after the batch.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
@@ -65,7 +65,7 @@ type Item struct {
 	Seq *Sequence
 	// Tokens are to be computed: a part of Seq.Tokens, then drafts.
 	Tokens []int32
-	// Unknown says that the item has one token whose value the item before it samples: Tokens holds a zero.
+	// Unknown reports that the item has one token whose value the item before it samples: Tokens holds a zero.
 	Unknown bool
 	Drafts  int     // how many of Tokens are drafts
 	Cached  int     // tokens before them that are in the cache
@@ -82,7 +82,7 @@ type Item struct {
 	started  started // what Started did
 }
 
-// Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
+// Kept returns how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
 
 // DraftTokens are the item's drafts, the last of Tokens.
@@ -97,7 +97,7 @@ func (q *Sequence) Windows() []int32 { return q.cache.Windows() }
 // Rank is the rank that has the pages of a running sequence.
 func (q *Sequence) Rank() int { return q.rank }
 
-// left is how many tokens of a running sequence are neither computed nor in flight.
+// left returns how many tokens of a running sequence are neither computed nor in flight.
 func (q *Sequence) left() int { return q.length() - q.end() }
 
 // decoding reports whether a running sequence continues with one token that was sampled.
@@ -112,11 +112,11 @@ func (q *Sequence) waitsForPrompt() bool {
 // waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.
 func (q *Sequence) waitsForPlace() bool { return q.Places > 0 && q.tenant().running >= q.Places }
 
-// Options say how the sequence may use the cache.
+// Options state how the sequence may use the cache.
 func (q *Sequence) Options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
 
-// unscored is how many of the next tokens of a running sequence need no row of logits.
+// unscored returns how many of the next tokens of a running sequence need no row of logits.
 func (q *Sequence) unscored() int { return max(q.left()-max(q.Logits, 1), 0) }
 
-// logitRows is how many rows of logits the next n tokens of a running sequence have.
+// logitRows returns how many rows of logits the next n tokens of a running sequence have.
 func (q *Sequence) logitRows(n int) int { return max(n-q.unscored(), 0) }

@@ -18,8 +18,8 @@ const SmallestChunk = 32
 // end, and should have the first token not much later than on an idle device.
 const backgroundPart = 4
 
-// promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
-// prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
+// promptTokens returns how many of the tokens that a batch has left go to its prompts. The decodes are in it already,
+// the prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
 func (f *forming) promptTokens(left, logits int) int {
 	f.countDecodes()
 	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
@@ -66,7 +66,7 @@ func (f *forming) countDecodes() {
 	}
 }
 
-// tokensWithin is how many tokens of the prompts a batch can take in a number of seconds, at most so many.
+// tokensWithin returns how many tokens of the prompts a batch can take in a number of seconds, at most that many.
 func (f *forming) tokensWithin(limit float64, most, logits int) int {
 	least := f.leastTokens(most)
 	return least + sort.Search(most-least, func(i int) bool {
@@ -75,10 +75,10 @@ func (f *forming) tokensWithin(limit float64, most, logits int) int {
 	})
 }
 
-// leastTokens is how many of at most so many tokens a batch takes in any case.
+// leastTokens returns how many of at most that many tokens a batch takes in any case.
 func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
 
-// promptsLeft is how many tokens the prompts of the batch have.
+// promptsLeft returns how many tokens the prompts of the batch have.
 func (f *forming) promptsLeft() (n int) {
 	for _, q := range f.prompts {
 		n += q.left()
@@ -95,7 +95,7 @@ func (f *forming) leaveDecodesOut() {
 	f.prompts, f.load = prompts, load{apart: true, divided: true}
 }
 
-// Between forms a batch of the sequences that decode while a divided batch is computed, and says what it computes. It
+// Between forms a batch of the sequences that decode while a divided batch is computed, and states what it computes. It
 // has no drafts, since prompts wait, and takes no page from a sequence that runs: those that need one and find none
 // wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
 func (s *Scheduler) Between() ([]Item, Load) {
@@ -141,7 +141,7 @@ func (f *forming) withPrompts(n, logits int) cost.Work {
 	return w
 }
 
-// Load is what the latest batch computes, for Took.
+// Load returns what the latest batch computes, for Took.
 func (s *Scheduler) Load() Load { return Load{s.next.load} }
 
 // Load is what a batch computes, as far as its time depends on it.
@@ -160,8 +160,8 @@ func (l Load) Divided() bool { return l.load.divided }
 // Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
 func (l Load) Apart() bool { return l.load.apart }
 
-// Took says how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until its
-// tokens were out. Without it every batch is predicted by guesses.
+// Took states how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until
+// its tokens were out. Without it every batch is predicted by guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
 	l := &of.load
 	s.next.cost.Observe(&l.Work, d.Seconds())

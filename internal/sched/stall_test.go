@@ -146,7 +146,7 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 }
 
 // Prompts hold running streams up for no longer than promised, from the first one on, and lose at most a quarter of
-// their speed; where that cannot be, the scheduler says how long it is.
+// their speed; where that cannot be, the scheduler states how long it is.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
@@ -184,7 +184,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 }
 
 // On a machine that others share, where a batch takes half or twice the time of the one before, nearly all gaps are
-// within the bound and a fifth all the same.
+// within the bound and a fifth anyway.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {
 		m := &machines[i]

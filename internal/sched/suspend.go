@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence that is suspended for another keeps its pages for as long as nobody needs them, so that nothing of it is
-// computed again when it goes on. Sequences that run, and those that can be admitted, come first: for want of pages
+// A sequence that is suspended for another keeps its pages for as long as nothing needs them, so that nothing of it is
+// computed again when it continues. Sequences that run, and those that can be admitted, come first: for want of pages
 // the kept ones are given up, the latest first.
 
 // suspend puts a running sequence at its place in the queue. It keeps its pages where they may be kept.
@@ -20,7 +20,7 @@ func (o *roster) suspend(q *Sequence) {
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
 	// What is in flight, or comes from elsewhere, is committed to sequences that run. With several ranks a sequence
-	// goes on where there is room.
+	// continues where there is room.
 	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
 		len(o.pools) > 1 {
 		o.giveUp(q)
@@ -73,8 +73,8 @@ func (o *roster) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit is how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or could
-// share, and how many there are to take.
+// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or
+// could share, and how many there are to take.
 func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil

@@ -84,7 +84,7 @@ func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	return nil, slices.Index(f.roster.waiting, q)
 }
 
-// short reports whether a prompt of so many tokens is computed in one batch beside as many others as there may be.
+// short reports whether a prompt of that many tokens is computed in one batch beside as many others as there may be.
 func (f *forming) short(tokens int) bool {
 	return tokens <= f.roster.limits.BatchTokens/f.roster.limits.MaxPrompts
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // First tokens beside a batch of the same tenant that never ends stay within 1.5 times of those on an idle engine, in
-// the middle and for 95 of 100; and the batch goes on: it has the time that questions leave.
+// the middle and for 95 of 100; and the batch continues: it has the time that questions leave.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {

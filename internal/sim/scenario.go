@@ -244,7 +244,7 @@ func (s *scenario) sampling() sample.Params {
 	return p
 }
 
-// place says where a request belongs among those of its tenant.
+// place states where a request belongs among those of its tenant.
 func (s *scenario) place(r *engine.Request) {
 	d := s.draw
 	if s.flood {

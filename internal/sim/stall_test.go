@@ -154,7 +154,7 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 }
 
 // A small chat of one tenant beside 8 requests of 128 choices of another: it waits for the batch that runs, and its
-// prompt for nothing else. A stream of a third tenant goes on: no gap is longer than two steps and such a prompt, and
+// prompt for nothing else. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and
 // the engine counts it.
 func TestASmallChatBesideAFlood(t *testing.T) {
 	inTime(t, 100*time.Millisecond, func(x *timed) {

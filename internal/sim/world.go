@@ -132,7 +132,7 @@ func (w *world) live() {
 	for steps, since := w.steps, w.clock.Now(); !w.halts && w.open > 0 && w.broken == nil; {
 		w.clock.Sleep(time.Second)
 		for _, s := range w.streams {
-			s.read(w) // also those that nobody reads
+			s.read(w) // also those that nothing reads
 		}
 		if w.steps != steps {
 			steps, since = w.steps, w.clock.Now()
@@ -298,7 +298,7 @@ func (w *world) behave(s *stream) {
 	case 0: // it vanishes: the server notices and cancels
 		w.clock.After(time.Duration(d.ExpFloat64()*float64(20*w.gap)), func() { w.cancel(s) })
 		if d.IntN(2) == 0 {
-			return // and nobody reads
+			return // and nothing reads
 		}
 	case 1: // a deadline
 		w.clock.After(time.Duration(d.IntN(5000))*time.Millisecond, func() { w.cancel(s) })

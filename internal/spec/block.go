@@ -54,8 +54,8 @@ func (p *Proposal) note() {
 	}
 }
 
-// best is how many drafts of each of the requests that adapt give the most tokens per second. What the blocks cost is
-// spent.
+// best returns how many drafts of each of the requests that adapt give the most tokens per second. What the blocks cost
+// is spent.
 func (c *Controller) best(list []Proposal, sequences, share float64) int {
 	most, longest := -1.0, 0
 	for i := range list {
@@ -84,7 +84,7 @@ func (c *Controller) best(list []Proposal, sequences, share float64) int {
 	return best
 }
 
-// tokens is how many a verify of the first n drafts is expected to give.
+// tokens returns how many a verify of the first n drafts is expected to give.
 func (p *Proposal) tokens(n int, t *trust) float64 {
 	tokens, accepted := 1.0, 1.0
 	for i := 1; i <= n; i++ {
@@ -111,7 +111,7 @@ const (
 	mostConfidence = 4.0
 )
 
-// away is how far a confidence is from the mean of its place; 0 where nothing was said.
+// away returns how far a confidence is from the mean of its place; 0 where nothing was said.
 func (t *trust) away(i int, said float64) float64 {
 	if math.IsNaN(said) || t.count[i] == 0 {
 		return 0

@@ -101,7 +101,7 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 }
 
 // Long plain decoding leaves no measurement of several rows. Blocks that seem not to pay then are measured again, and
-// go on where they do.
+// continue where they do.
 func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control := New(Auto(), 5)
 	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }

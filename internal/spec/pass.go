@@ -19,7 +19,7 @@ const (
 	leastRow = 0.01
 )
 
-// add notes that a pass of that many rows took so many seconds.
+// add notes that a pass of that many rows took that many seconds.
 func (p *pass) add(rows int, seconds float64) {
 	if rows < 1 || seconds <= 0 {
 		return

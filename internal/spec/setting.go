@@ -9,7 +9,7 @@ import (
 // MaxDrafts is the longest chain of drafts.
 const MaxDrafts = 7
 
-// ErrSetting reports text that is no setting.
+// ErrSetting reports text that is not a setting.
 var ErrSetting = errors.New("spec: bad setting")
 
 // Setting is what the user asked about drafting. The zero value is auto.

@@ -11,7 +11,8 @@ type Controller struct {
 	lost         int                    // requests that ended drafting, since a decision found that it pays
 }
 
-// New makes a controller for a setting that is not off, of a drafter that proposes so many tokens in one pass; 0: one.
+// New makes a controller for a setting that is not off, of a drafter that proposes that many tokens in one pass; 0:
+// one.
 func New(s Setting, block int) *Controller { return &Controller{setting: s, block: block} }
 
 // most is the longest chain of drafts.
@@ -73,8 +74,8 @@ func (r *Request) Active() bool { return r.shared != nil }
 // Stop ends drafting for the request.
 func (r *Request) Stop() { *r = Request{} }
 
-// Depth is how many drafts to make next while that many sequences share a batch. 0 means that drafting does not pay and
-// has ended for this request.
+// Depth returns how many drafts to make next while that many sequences share a batch. 0 means that drafting does not
+// pay and has ended for this request.
 func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
 		return 0
@@ -110,8 +111,9 @@ func (r *Request) Depth(sequences int) int {
 // Adapts reports whether the request drafts as many tokens as pay.
 func (r *Request) Adapts() bool { return r.shared != nil && r.exactly == 0 }
 
-// Together is how many drafts each of several requests that adapt should make next, where a pass is fastest when all of
-// its sequences have equally many rows: as many as give all of them together the most tokens per second, at least 1.
+// Together returns how many drafts each of several requests that adapt should make next, where a pass is fastest when
+// all of its sequences have equally many rows: as many as give all of them together the most tokens per second, at
+// least 1.
 func (c *Controller) Together(list []*Request) int {
 	best, most := 1, 0.0
 	if !c.forward.known || !c.draft.known {
@@ -168,7 +170,7 @@ func (c *Controller) rate(r *Request, n, sequences int) float64 {
 	return tokens / c.seconds(n, 1, tokens, float64(max(sequences, 1)))
 }
 
-// tokens is how many a verify of n drafts is expected to give.
+// tokens returns how many a verify of n drafts is expected to give.
 func (r *Request) tokens(n int) float64 {
 	tokens, accepted := 1.0, 1.0
 	for i := 1; i <= n; i++ {
@@ -178,8 +180,8 @@ func (r *Request) tokens(n int) float64 {
 	return tokens
 }
 
-// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep so many tokens
-// together.
+// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep that many
+// tokens together.
 func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	cost := c.forward.at(float64(1+n)*sequences, share)
 	switch {

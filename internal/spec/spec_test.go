@@ -41,7 +41,7 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns
+// run lets one of several like requests decode that many tokens, drafts being right with the given chances, and returns
 // the seconds its steps took in all.
 func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
 	drafted int) {

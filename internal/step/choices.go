@@ -12,7 +12,7 @@ type Recording struct {
 	Shape  record.Shape
 }
 
-// Row is what recorded row i of a pass, at a position of its sequence, chose.
+// Row returns what recorded row i of a pass, at a position of its sequence, chose.
 func (r *Recording) Row(result Result, i, position int) record.Row {
 	row := record.Row{Position: position}
 	for l := range r.Shape.Layers {

@@ -20,7 +20,7 @@ type Draft struct {
 	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
 	Tokens []int32
 	// Sampled, above 0, replaces the last tokens on the device, as many as Right says and one more: by the tokens, best
-	// or drawn, of wanted rows from Sampled-1 on of the pass of the target before, whose rows do not come back whole.
+	// or drawn, of wanted rows from Sampled-1 on of the pass of the target before, whose rows do not return whole.
 	// The host need not have seen them.
 	Sampled int
 	// Right says of each draft among these tokens, which of them means that it was right. The row with logits is then
@@ -168,7 +168,7 @@ func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 }
 
 // addDraft adds rows of a work to a pass of the drafting layer: tokens from to to. Row t continues row source(t). With
-// logits there is one row; draws says how its token is drawn.
+// logits there is one row; draws states how its token is drawn.
 func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
 	draws []sample.Draw) error {
 	b, in := &r.draft.batch, &r.draft.input

@@ -93,7 +93,7 @@ func testVerifyPaths(t *testing.T, kernels, preset string, layouts []setting, ro
 	}
 }
 
-// verify runs two prompts and verifies n tokens after each; the rows of logits come back with the indexer path that
+// verify runs two prompts and verifies n tokens after each; the rows of logits return with the indexer path that
 // ran.
 func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change func(*plan.Hardware)) ([][]float32,
 	plan.IndexerKind) {

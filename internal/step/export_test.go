@@ -6,7 +6,7 @@ import (
 	"sparrow/plan"
 )
 
-// Need is what one batch within limits needs, laid out as Measure lays out its bounds.
+// Need returns what one batch within limits needs, laid out as Measure lays out its bounds.
 func Need(m model.Model, cfg plan.Config, l Limits, b plan.Batch) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()

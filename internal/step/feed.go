@@ -21,7 +21,7 @@ type feed struct {
 	sent  [2]places // of passes of the target, and of the drafting layer
 }
 
-// places says where tokens go.
+// places states where tokens go.
 type places struct {
 	table kernel.Tensor // i32 [rows, 1]: the row of the next pass whose token the pass before chose, -1: none
 	held  []int32       // what table holds; decodes mostly have the order of the pass before
@@ -32,7 +32,7 @@ type places struct {
 // fed is a new token of a request that the pass before chose from one of its rows of logits.
 type fed struct{ request, token, row int }
 
-// newFeed takes memory for passes of so many rows.
+// newFeed takes memory for passes of that many rows.
 func newFeed(a *kernel.Arena, rows int) feed {
 	take := func() kernel.Tensor { return a.Take(kernel.I32, rows, 1) }
 	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}
@@ -56,7 +56,7 @@ func (f *feed) chosen() kernel.Tensor {
 }
 
 // want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
-// must be of that kind; 0 is none.
+// must be of that kind; 0 means none.
 func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	if row == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	return nil
 }
 
-// forget says that the memory of the latest pass is used again.
+// forget reports that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
 // discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, the device

@@ -87,7 +87,7 @@ func testFed(t *testing.T, kernels string) {
 	}
 }
 
-// Rows that the pass before does not have, or whose logits came back whole, are refused.
+// Rows that the pass before does not have, or whose logits returned whole, are refused.
 func TestFedTokensRefuse(t *testing.T) {
 	b := newBench(t, open(t, "deepseek_v32-1", "cpu"), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })

@@ -307,8 +307,8 @@ func TestFailedCapturesRunPlainly(t *testing.T) {
 	}
 }
 
-// The plan of a result says how its pass was enqueued: plainly, while its graph was captured, from the graph, in parts.
-// It is the same plan each time, and the next way changes none that was returned before.
+// The plan of a result states how its pass was enqueued: plainly, while its graph was captured, from the graph, in
+// parts. It is the same plan each time, and the next way changes none that was returned before.
 func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})

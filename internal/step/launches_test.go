@@ -554,7 +554,7 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
 				}
 			}
-			// Of a row that came back whole, its best token is the largest logit, the first of them.
+			// Of a row that returned whole, its best token is the largest logit, the first of them.
 			for i := 4; i < 8; i += 2 {
 				best := slices.Max(want[i])
 				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {

@@ -12,12 +12,12 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
-	// Decodes says that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such a
-	// row.
+	// Decodes reports that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such
+	// a row.
 	Decodes bool
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
-	// Draws says that the device draws tokens, and that the drafting layer may follow the target before the host has
+	// Draws reports that the device draws tokens, and that the drafting layer may follow the target before the host has
 	// seen what that chose.
 	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
@@ -83,7 +83,7 @@ func follows(m model.Model, cfg *plan.Config) bool {
 func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	for _, most := range l.kinds(m, cfg) {
 		for _, most := range withFewer(most, plan.JointRows(cfg.Hardware.Arch)) {
-			// Where not all logits come back, they are computed beside those that do.
+			// Where not all logits return, they are computed beside those that do.
 			for most.Whole = max(most.Logits-1, 0); most.Whole <= most.Logits; most.Whole++ {
 				if err := visit(plan.Bound(*cfg, most)); err != nil {
 					return err

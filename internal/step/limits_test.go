@@ -152,7 +152,8 @@ func wideFolder(t testing.TB) string {
 	return dir
 }
 
-// No batch within limits needs more memory than Measure gives; with -v the test says how much of it the largest needs.
+// No batch within limits needs more memory than Measure gives; with -v the test states how much of it the largest
+// needs.
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder

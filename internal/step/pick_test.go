@@ -24,7 +24,7 @@ func testPicked(t *testing.T, kernels string) {
 	t.Cleanup(func() { b.run.Close() })
 	topk := m.Facts().K
 	right := []int{0, 1, 2, 0, 1, 0}  // drafts that are right
-	drafts := []int{2, 2, 2, 1, 1, 0} // of so many
+	drafts := []int{2, 2, 2, 1, 1, 0} // of that many
 	lengths := []int{30, topk - 2, topk + 40, topk - 1, 90, topk + 7}
 	for _, prompt := range []bool{false, true} {
 		want := b.draftBehind(lengths, drafts, right, prompt, false)

@@ -288,7 +288,7 @@ func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string)
 	return append(out, fmt.Sprintf("attend %d rows over %d entries", l.Rows, l.Gather.Count+extra))
 }
 
-// keys are how many keys each row of a segment sees, from the input block; V4 rows see groups of four.
+// keys returns how many keys each row of a segment sees, from the input block; V4 rows see groups of four.
 func (c *claims) keys(s *plan.Segment) []int {
 	at := attn.NewBlock(c.pass.Plan, c.pass.Block).Array(plan.Positions)
 	if len(at) < s.FirstRow+s.Rows { // rows of V4's drafting block that nothing computes
@@ -328,7 +328,7 @@ func (c *claims) keptKeys() int {
 	return c.cfg.Model.K
 }
 
-// masks reports whether a reason says that three rows run as four where they do.
+// masks reports whether a reason reports that three rows run as four where they do.
 func (c *claims) masks(s *plan.Segment, text string) bool {
 	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
 		s.Indexer.NextN == 3)
@@ -385,7 +385,7 @@ var reasonChecks = []reasonCheck{
 	{"deterministic: splits are fixed", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.some(s, "densely") && (!c.some(s, "over pages") || c.some(s, "over pages, 1 at once"))
 	}},
-	{"indexer keys are stored; nobody reads indices", "", true, func(c *claims, s *plan.Segment, _ string) bool {
+	{"indexer keys are stored; no row reads indices", "", true, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.scored(s) && !c.some(s, "select")
 	}},
 	{"every visible key fits the selection", "", false, func(c *claims, s *plan.Segment, _ string) bool {

@@ -30,7 +30,7 @@ func refuser(t *testing.T, m *record.Model) (*step.Runner, step.Work) {
 	return run, w
 }
 
-// E22: a page beyond the cache is refused before anything is enqueued, and the runner goes on.
+// E22: a page beyond the cache is refused before anything is enqueued, and the runner continues.
 func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

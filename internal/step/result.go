@@ -33,7 +33,7 @@ func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	return Pending{result: res, event: event, feed: &r.feed}, err
 }
 
-// paddedLogits is how many of the last whole rows of logits belong to requests that are padding.
+// paddedLogits returns how many of the last whole rows of logits belong to requests that are padding.
 func paddedLogits(b *plan.Batch) int {
 	n := 0
 	for i := range b.Requests {
@@ -62,7 +62,7 @@ func (p Pending) Wait() (Result, error) {
 // drafting layer.
 type Result struct {
 	Plan   *plan.Plan
-	Logits []float32 // the rows that came back whole, [rows, Vocab]
+	Logits []float32 // the rows that returned whole, [rows, Vocab]
 	Vocab  int
 
 	words []float32 // the whole output block
@@ -71,7 +71,7 @@ type Result struct {
 	input *model.Input
 }
 
-// Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token came back.
+// Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token returned.
 func (r Result) Row(i int) []float32 {
 	if w := r.pass.whole; w != nil {
 		if i = int(w[i]); i < 0 {
@@ -81,7 +81,7 @@ func (r Result) Row(i int) []float32 {
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// wholeRows maps every wanted row of logits to its index among the rows that come back whole, or -1; nil where all of
+// wholeRows maps every wanted row of logits to its index among the rows that return whole, or -1; nil where all of
 // them do. It is the same for all batches of a shape.
 func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	if p.WholeLogits == p.Logits {
@@ -102,7 +102,7 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 }
 
 // Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
-// exponentials. It is available where not all rows came back whole.
+// exponentials. It is available where not all rows returned whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
@@ -119,7 +119,7 @@ func (r Result) Recorded(work int) int {
 	return n
 }
 
-// recorded is what recorded row i holds of a layer.
+// recorded returns what recorded row i holds of a layer.
 func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) kernel.Tensor {
 	list := r.pass.Outputs().Recorded
 	if layer >= len(list) {
@@ -148,8 +148,8 @@ func (r Result) Hidden(layer, i int) []float32 {
 	return out
 }
 
-// Selected is which keys recorded row i selected in a layer, -1 at the end, where selections were recorded; nil for
-// layers that share another's, and for rows of the dense form, which attend to every key.
+// Selected returns which keys recorded row i selected in a layer, -1 at the end, where selections were recorded; nil
+// for layers that share another's, and for rows of the dense form, which attend to every key.
 func (r Result) Selected(layer, i int) []int32 {
 	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Selected })
 	if !t.Given() || r.Plan.DenseRow(int(r.rows[i])) {

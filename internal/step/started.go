@@ -49,7 +49,7 @@ func (s *Started) Run() error {
 	return s.r.attempt(s.pass, func() error { return s.program.Run(s.ran-1, s.ran) })
 }
 
-// Stop ends a pass without enqueueing the rest of it, with the error that says why.
+// Stop ends a pass without enqueueing the rest of it, with the error that states why.
 func (s *Started) Stop(why error) error {
 	return s.r.attempt(s.pass, func() error { return why })
 }

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Of the rows that are padding, those whose logits come back whole are cut off the result; best tokens are not there.
+// Of the rows that are padding, those whose logits return whole are cut off the result; best tokens are not there.
 func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	b := &plan.Batch{Requests: []plan.Request{{Logits: 1}, {Logits: 2, Best: true}, {Logits: 1, Padding: true},
 		{Logits: 3, Padding: true}, {Logits: 5, Best: true, Padding: true}}}

@@ -21,7 +21,7 @@ type Work struct {
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
 	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row
-	// Sampled-1 of the pass before, which must be the target's, with rows that do not come back whole.
+	// Sampled-1 of the pass before, which must be the target's, with rows that do not return whole.
 	Sampled int
 	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
 	// the pass before, which must be of the drafting layer, with tokens that it was fed.
@@ -44,7 +44,7 @@ type Work struct {
 	Draws []sample.Draw
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Record says what is recorded of the new tokens from RecordFrom to RecordTo, half open.
+	// Record states what is recorded of the new tokens from RecordFrom to RecordTo, half open.
 	Record               plan.Record
 	RecordFrom, RecordTo int
 	// Replay is what rows of its positions take instead of choosing; nil for none.

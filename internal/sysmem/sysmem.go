@@ -34,8 +34,8 @@ func (s System) Total() int64 {
 	return total
 }
 
-// Available is what is free on the machine or in the control group with the least of it. Pages of files count as free:
-// they are dropped when memory is needed.
+// Available returns what is free on the machine or in the control group with the least of it. Pages of files count as
+// free: they are dropped when memory is needed.
 func (s System) Available() int64 {
 	free := s.meminfo("MemAvailable:")
 	for _, g := range s.groups() {

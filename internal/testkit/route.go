@@ -134,7 +134,7 @@ func (p *pair) packedWeight(out, in int, data, scale []byte) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
 }
 
-// packedTolerance is how far products with k packed weights may be from the reference. The tiles of a CPU round x,
+// packedTolerance returns how far products with k packed weights may be from the reference. The tiles of a CPU round x,
 // whose largest number is about 4, by up to 2^-15 of that; such errors times weights of size 1/3 add up like random
 // numbers, and among many sums the largest is five times their deviation.
 func (p *pair) packedTolerance(k int) float64 {

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// ErrNotText is wrapped where a path is no regular file, or one larger than any file of its kind.
+// ErrNotText is wrapped where a path is not a regular file, or one larger than any file of its kind.
 var ErrNotText = errors.New("not a text file")
 
 // Limits of the files. Released ones are far smaller: a tokenizer.json has 8 MB.
@@ -89,7 +89,7 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Check refuses what is no regular file.
+// Check refuses what is not a regular file.
 func Check(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -106,7 +106,7 @@ func Optional(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// Kind says what is at a path.
+// Kind states what is at a path.
 func Kind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():

@@ -171,7 +171,7 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 	return true
 }
 
-// address is where memory begins.
+// address returns where memory begins.
 func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
 // padded copies places into the memory of into and repeats the last one up to a whole block of at least n, plus the

@@ -81,7 +81,7 @@ func (b *BlockRows) sumsBytes() int {
 	return lines(b.k / 256 * 32)
 }
 
-// rowBytes is those of a single row, unitBytes those of a unit.
+// rowBytes returns those of a single row, unitBytes those of a unit.
 func (b *BlockRows) rowBytes() int {
 	return b.codesBytes() + b.scalesBytes() + b.partsBytes() + b.sumsBytes()
 }
@@ -102,7 +102,7 @@ func (b *BlockRows) Units() int { return (b.m + b.rows - 1) / max(1, b.rows) }
 // unit is the memory of unit i.
 func (b *BlockRows) unit(i int) []byte { return b.mem[i*b.unitBytes():][:b.unitBytes()] }
 
-// row is where the arrays of a row are.
+// row returns where the arrays of a row are.
 func (b *BlockRows) row(mem []byte) quantRow {
 	var q quantRow
 	q.codes, mem = mem[:b.codesBytes()], mem[b.codesBytes():]

@@ -41,7 +41,7 @@ const (
 // nibbles reports whether a byte has two codes.
 func (c Codes) nibbles() bool { return c == CodesU4 || c == CodesE2M1 }
 
-// Quant is how x is quantised for such weights.
+// Quant returns how x is quantised for such weights.
 func (c Codes) Quant() int {
 	if c.nibbles() {
 		return QuantNibbles
@@ -181,8 +181,8 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle is what the codes as kernels add them up are above the values, and what the scale is multiplied by: e2m1 codes
-// are twice their values and 12.
+// middle returns what the codes as kernels add them up are above the values, and what the scale is multiplied by: e2m1
+// codes are twice their values and 12.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {

@@ -100,7 +100,7 @@ func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float
 	return y
 }
 
-// Every tier multiplies weights of groups: all codes, types of scales and sizes of groups, ends of rows that are no
+// Every tier multiplies weights of groups: all codes, types of scales and sizes of groups, ends of rows that are not
 // whole blocks. A result differs from the exact one by what x loses in eight bits, and has the same bits in any batch.
 func TestMulGroups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Every tier multiplies e2m1 weights: every number of rows that a kernel takes, ends of rows
-// that are no whole block or group, more weights than a chunk, and scales of either end.
+// that are not whole block or group, more weights than a chunk, and scales of either end.
 func TestMatMulFP4(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(41)

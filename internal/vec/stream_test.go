@@ -106,7 +106,7 @@ func TestTiledRareCodes(t *testing.T) {
 }
 
 // e2m1 weights have the same bits however many rows of x there are: units of one block and of several,
-// more than a call takes, ends of rows that are no whole block, rows before and after, and scales in one
+// more than a call takes, ends of rows that are not whole block, rows before and after, and scales in one
 // window, in several, and at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {
 	tier := tiledTier(t)

@@ -156,10 +156,10 @@ type tileBlock struct {
 	ahead             int // bytes from the block's weights to those of the next one
 }
 
-// tilesW is how many tiles the block's weights take.
+// tilesW returns how many tiles the block's weights take.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// groupsX is how many groups of columns the block has, tilesX the tiles they take.
+// groupsX returns how many groups of columns the block has, tilesX the tiles they take.
 func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
 func (b *tileBlock) tilesX(c *Columns) int  { return b.groupsX(c) * c.tiles() }
 
@@ -214,7 +214,7 @@ func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	}
 }
 
-// columnsAt says how tiles of columns lie.
+// columnsAt states how tiles of columns lie.
 func (ts *tileScratch) columnsAt(x *Columns) {
 	a := &ts.tiles
 	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()

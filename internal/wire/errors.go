@@ -90,7 +90,7 @@ func (c Code) Status() int {
 type Problem struct {
 	Param   string // path of the field, such as messages[2].content; empty when it concerns the whole body
 	Code    Code
-	Message string // says what was given and what is allowed; does not repeat Param
+	Message string // states what was given and what is allowed; does not repeat Param
 }
 
 func (p Problem) String() string {
@@ -112,7 +112,8 @@ type Error struct {
 	Problems []Problem // at least one; not on the wire
 }
 
-// NewError makes an error of a single problem. The message should say what was asked, what is supported and what to do.
+// NewError makes an error of a single problem. The message should state what was asked, what is supported and what to
+// do.
 func NewError(code Code, param, format string, args ...any) *Error {
 	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
 }
@@ -126,7 +127,7 @@ func JoinProblems(list []Problem) *Error {
 	return joinProblems(list[:most], len(list)-most)
 }
 
-// joinProblems describes one or more problems and says how many were left out.
+// joinProblems describes one or more problems and states how many were left out.
 func joinProblems(list []Problem, omitted int) *Error {
 	var b strings.Builder
 	for i, p := range list {

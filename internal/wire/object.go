@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// Field says how one member of an object of type T is read.
+// Field states how one member of an object of type T is read.
 type Field[T any] struct {
 	Read func(c *Reader, v *T)
 	// Refused fields exist to explain themselves; they are not offered as the nearest name.
@@ -133,7 +133,7 @@ func SetPointer[V any](dst **V, read func() (V, bool)) {
 	}
 }
 
-// Refuse is a field of other servers that cannot be honoured here; instead says what to do.
+// Refuse is a field of other servers that cannot be honoured here; instead states what to do.
 func Refuse[T any](instead string) Field[T] {
 	return Field[T]{Refused: true, Read: func(c *Reader, _ *T) {
 		c.Problem(CodeUnsupportedParam, "not supported; %s", instead)

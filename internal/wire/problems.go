@@ -11,7 +11,7 @@ type Problems struct {
 	omitted int
 }
 
-// Full says that further problems are only counted; callers then need not format them.
+// Full reports that further problems are only counted; callers then need not format them.
 func (p *Problems) Full() bool { return len(p.list) >= maxProblems }
 
 // Add reports a problem of a field.
@@ -34,13 +34,13 @@ func (p *Problems) AddNew(code Code, param, format string, args ...any) {
 	p.Add(code, param, format, args...)
 }
 
-// within says whether path a is path b or leads to something inside b.
+// within reports whether path a is path b or leads to something inside b.
 func within(a, b string) bool {
 	rest, ok := strings.CutPrefix(a, b)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Empty says that nothing was reported.
+// Empty reports that nothing was reported.
 func (p *Problems) Empty() bool { return len(p.list) == 0 }
 
 func (p *Problems) err() *Error {

@@ -62,7 +62,7 @@ func (c *Reader) fail(format string, args ...any) {
 	c.scan.Pos = len(c.scan.Text)
 }
 
-// check is fail for a syntax error; it says whether there was none.
+// check is fail for a syntax error; it reports whether there was none.
 func (c *Reader) check(err error) bool {
 	if err != nil {
 		c.fail("malformed JSON %v", err)
@@ -127,12 +127,12 @@ func (c *Reader) place() string {
 	return c.spelt(math.MaxInt, "[%+q]", func(int) string { return "[]" })
 }
 
-// PlainName says whether a name reads well in a path without quotes.
+// PlainName reports whether a name reads well in a path without quotes.
 func PlainName(name string) bool {
 	return name != "" && len(name) <= MaxNameBytes && PlainLetters(name)
 }
 
-// PlainLetters says whether a name has letters, digits, '_' and '-' only.
+// PlainLetters reports whether a name has letters, digits, '_' and '-' only.
 func PlainLetters(name string) bool {
 	for i := range len(name) {
 		if !nameByte(name[i]) {
@@ -193,7 +193,7 @@ func (c *Reader) Elements(yield func(i int) bool) {
 // enter steps over the opening bracket, which Shape has seen.
 func (c *Reader) enter() bool { return c.malformed == nil && c.check(c.scan.Enter()) }
 
-// more says whether another member or element follows, and steps over the comma or the closing bracket.
+// more reports whether another member or element follows, and steps over the comma or the closing bracket.
 func (c *Reader) more(closing byte, first bool) bool {
 	if c.malformed != nil {
 		return false
@@ -240,7 +240,7 @@ type NameSet struct {
 	many map[string]struct{}
 }
 
-// Add says whether the name is new.
+// Add reports whether the name is new.
 func (s *NameSet) Add(name string) bool {
 	if s.many == nil {
 		for _, old := range s.few {
@@ -265,7 +265,7 @@ func (s *NameSet) Add(name string) bool {
 // Size is the number of bytes of the whole text.
 func (c *Reader) Size() int { return len(c.scan.Text) }
 
-// Clean reads something and says whether it met no problem.
+// Clean reads something and reports whether it met no problem.
 func (c *Reader) Clean(read func()) bool {
 	before := len(c.list) + c.omitted
 	read()

@@ -107,7 +107,7 @@ func (p *partials) at(i int) partial {
 	return partial{top: m[:p.heads], sum: m[p.heads:][:p.heads], out: m[2*p.heads:]}
 }
 
-// some is that of the heads [from, to).
+// some returns that of the heads [from, to).
 func (p partial) some(from, to int) partial {
 	return partial{top: p.top[from:to], sum: p.sum[from:to], out: p.out[from*layout.LatentDim : to*layout.LatentDim]}
 }
@@ -228,7 +228,7 @@ func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[
 // width is the number of values of a row, and of a query's head.
 func (w *sparseWork) width() int { return layout.Width(w.Pool.Layout) }
 
-// rowAt is where a row of the pool starts.
+// rowAt returns where a row of the pool starts.
 func (w *sparseWork) rowAt(slot, rowBytes int) int {
 	if w.Pool.Mem.Stride == w.Pool.PageTokens*rowBytes {
 		return slot * rowBytes

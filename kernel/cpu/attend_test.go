@@ -62,7 +62,7 @@ func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, dama
 // A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is
 // right.
 func TestSparseAttendInChunks(t *testing.T) {
-	thirds := func(row []byte) { // a scale that is no power of two: another code path, the same sums
+	thirds := func(row []byte) { // a scale that is not a power of two: another code path, the same sums
 		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
 	}
 	for _, tier := range vec.Tiers() {

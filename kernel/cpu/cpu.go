@@ -110,7 +110,7 @@ func (d *Device) run(n int, t pool.Task) error {
 	return nil
 }
 
-// lost tells a failed read of mapped weights from other errors: the file will not come back.
+// lost tells a failed read of mapped weights from other errors: the file will not return.
 func lost(err error) error {
 	var p *pool.PanicError
 	if errors.As(err, &p) {

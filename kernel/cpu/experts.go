@@ -28,8 +28,8 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	// Rows of an expert begin with a group of so many: the smallest that holds those of any expert, because kernels for
-	// fewer rows read weights faster.
+	// Rows of an expert begin with a group of that many: the smallest that holds those of any expert, because kernels
+	// for fewer rows read weights faster.
 	group int
 	// No expert has two rows: packed or quantised rows are multiplied one by one, inputs in the tokens' order.
 	alone   bool

@@ -9,7 +9,7 @@ import (
 // Weights of whole numbers, and NVFP4, are multiplied as packed: x is quantised to eight bits (package vec), as for
 // block formats.
 
-// groupCodes is how the values of a weight are packed where scales belong to groups of a row, or 0.
+// groupCodes returns how the values of a weight are packed where scales belong to groups of a row, or 0.
 func groupCodes(w *host.Matrix) vec.Codes {
 	switch w.Data.DType {
 	case kernel.U4x2:
@@ -92,7 +92,7 @@ func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// ones are so many scales of one.
+// ones returns that many scales of one.
 func (d *Device) ones(n int) []float32 {
 	if len(d.unit) < n {
 		panic("cpu: a weight of e4m3 was not prepared")

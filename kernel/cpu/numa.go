@@ -13,8 +13,8 @@ type binding struct {
 	owner int // the thread that worker 0 was bound on
 }
 
-// bind binds the calling goroutine, which stays on its thread from then on. Worker 0 is whoever starts a run, and comes
-// here each time. A system that refuses was found out when the nodes were; the worker then runs anywhere.
+// bind binds the calling goroutine, which stays on its thread from then on. Worker 0 is any caller that starts a run,
+// and comes here each time. A system that refuses was found out when the nodes were; the worker then runs anywhere.
 func (b *binding) bind(worker int) {
 	runtime.LockOSThread()
 	if worker == 0 {

@@ -11,7 +11,7 @@ import (
 
 // scoreRows is how many neighbouring rows over the same gathered keys share the work of widening a block of them. Each
 // costs about as much as the widening alone, so that more of them gain little, and fewer leave more items to share out.
-// Over a paged cache the caller says how many rows share it (kernel.ScoreArgs.NextN).
+// Over a paged cache the caller states how many rows share it (kernel.ScoreArgs.NextN).
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
@@ -49,7 +49,7 @@ func sharing(a *kernel.ScoreArgs, r int) int {
 	return end
 }
 
-// scored is how many keys of a row get scores.
+// scored returns how many keys of a row get scores.
 func scored(a *kernel.ScoreArgs, r int) int {
 	if n := int(host.RowI32(a.Lens, r)[0]); n > a.SkipUpTo {
 		return max(n, 0)

@@ -78,7 +78,7 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	return x, d.openMailbox(w.Host, x.hidden)
 }
 
-// find says what computes each expert.
+// find states what computes each expert.
 func (x *splitExperts) find(m kernel.ExpertMethods) {
 	for phase := range x.local {
 		for e, method := range m.Of(phase == 1) {

@@ -146,7 +146,7 @@ func newPool(rng *rand.Rand, m layout.Main, pageBytes, pages int) []byte {
 			}
 		}
 		if slot%5 == 0 && m.Kind() == layout.FP8Row656 {
-			for j := range 4 { // a scale that is no power of two, as older writers left them
+			for j := range 4 { // a scale that is not a power of two, as older writers left them
 				binary.LittleEndian.PutUint32(row[512+4*j:], math.Float32bits(rng.Float32()*3+0.001))
 			}
 		}

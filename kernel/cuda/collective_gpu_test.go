@@ -14,7 +14,7 @@ import (
 
 // Invariants of this file: a sum over ranks has the bits of float32 additions in the order of the ranks, rounded once,
 // on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does not come is named
-// and nobody waits for it for ever. Ranks are streams of one device: what crosses NVLink is not tested.
+// and nothing waits for it forever. Ranks are streams of one device: what crosses NVLink is not tested.
 
 // peers are ranks that are streams of one device.
 type peers struct {

@@ -147,12 +147,12 @@ func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, Exp
 	return out, a
 }
 
-// expected is what one expert gives for a row.
+// expected returns what one expert gives for a row.
 func (r *expertRig) expected(x []float32, e int32, limit float32, mode num.ScaleMode) []float64 {
 	return expectedExpert(x, r.gate[e], r.up[e], r.down[e], !r.shape.BF16, limit, mode)
 }
 
-// want is what one row must be.
+// want returns what one row must be.
 func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []float64 {
 	h := int(r.shape.Hidden)
 	out := make([]float64, h)
@@ -218,7 +218,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 				for _, row := range []int{0, rows / 2, rows - 1} {
 					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h], r.want(b, row, limit, mode))
 				}
-				// The same rows alone, and in another company.
+				// The same rows alone, and in another batches.
 				for row := 0; row < rows; row += 1 + rows/7 {
 					alone, _ := r.run(b.rows(row, row+1, h), limit, mode)
 					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {

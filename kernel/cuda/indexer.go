@@ -126,7 +126,7 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
 }
 
-// blocks is how many blocks a token takes.
+// blocks returns how many blocks a token takes.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
 // check finds what the preparation cannot take.

@@ -167,7 +167,7 @@ func runRows[T any](k *Kernels, s *Stream, c *checks, rows int32, perBlock uint3
 	return runGrid(k, s, c, Dim{X: rowBlocks(rows, perBlock)}, args)
 }
 
-// rowBlocks is how many blocks some rows take.
+// rowBlocks returns how many blocks some rows take.
 func rowBlocks(rows int32, perBlock uint32) uint32 { return (uint32(rows) + perBlock - 1) / perBlock }
 
 // runGrid launches a portable kernel over a grid of blocks unless its checks failed. An empty grid is no launch.

@@ -12,7 +12,7 @@ func (d Dim) filled() Dim {
 	return Dim{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)}
 }
 
-// Launch says how a kernel runs.
+// Launch states how a kernel runs.
 type Launch struct {
 	Grid    Dim
 	Block   Dim

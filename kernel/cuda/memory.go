@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Ptr is an address in device memory. Zero is no memory.
+// Ptr is an address in device memory. Zero means no memory.
 type Ptr uint64
 
 // Add is the address n bytes further.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Pool hands out device memory and keeps what comes back, so that a step that needs no more scratch than an earlier
+// Pool hands out device memory and keeps what returns, so that a step that needs no more scratch than an earlier
 // one costs no driver call. It is owned by one goroutine.
 //
 // Memory given back is reused at once in program order: that is safe when all work of the pool's users is enqueued on

@@ -89,9 +89,9 @@ func (x *Product) choose(sms int32) productChoice {
 	}
 }
 
-// chooseAcross is how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or 0.
-// It fetches inputs for 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles of
-// weights keep all SMs busy.
+// chooseAcross returns how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or
+// 0. It fetches inputs for 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles
+// of weights keep all SMs busy.
 func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
@@ -238,7 +238,7 @@ func (x *Product) tall() productChoice {
 	return c
 }
 
-// residentFits says whether the kernel that keeps the weights of one of the batch in shared memory can compute it.
+// residentFits reports whether the kernel that keeps the weights of one of the batch in shared memory can compute it.
 func (x *Product) residentFits() bool {
 	const mostTiles, stages = 8, 4 // tiles of 128 weight rows and a block of k in shared memory, stages of inputs
 	columns := (x.Columns + 127) / 128
@@ -246,7 +246,7 @@ func (x *Product) residentFits() bool {
 		(columns == 1 || x.blocks() <= stages)
 }
 
-// resident is that kernel.
+// resident returns that kernel.
 func (x *Product) resident() productChoice {
 	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
 }
@@ -262,7 +262,7 @@ func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	return best
 }
 
-// time is how long the tiles take that a cluster of two blocks computes one after the other, relative to others.
+// time returns how long the tiles take that a cluster of two blocks computes one after the other, relative to others.
 func (x *Product) time(c *productChoice, sms int32) int64 {
 	rows, columns := 2*c.inputs, c.weights // of a cluster
 	if c.across {

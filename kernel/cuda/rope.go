@@ -76,7 +76,7 @@ func (a *RotateArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// blocks is how many blocks a row takes.
+// blocks returns how many blocks a row takes.
 func (a *RotateArgs) blocks() uint32 {
 	return (uint32(a.Heads)*uint32(a.Rope/2) + pairsPerBlock - 1) / pairsPerBlock
 }

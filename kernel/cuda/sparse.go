@@ -73,8 +73,8 @@ const (
 	decodeWholeBlocks = 10  // rows that are not cut
 )
 
-// SparseSegments is how decode cuts rows of up to width keys (of both streams together, each rounded up to 64) into
-// segments of a number of keys; 0: not at all.
+// SparseSegments returns how decode cuts rows of up to width keys (of both streams together, each rounded up to 64)
+// into segments of a number of keys; 0: not at all.
 func SparseSegments(width, keys int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 || all <= decodeWholeBlocks {
@@ -84,9 +84,9 @@ func SparseSegments(width, keys int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseSegmentsWithin is how decode cuts V4's rows of up to width keys where rows of other launches have up to most:
-// into segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits do
-// not depend on how wide the lists of its neighbours are.
+// SparseSegmentsWithin returns how decode cuts V4's rows of up to width keys where rows of other launches have up to
+// most: into segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits
+// do not depend on how wide the lists of its neighbours are.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	segments, blocks = SparseSegments(most, V4SplitKeys)

@@ -317,7 +317,7 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Kernels may leave the search for the largest score out where nobody wants it.
+// Kernels may leave the search for the largest score out where nothing wants it.
 func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 200, 319, 320}

@@ -36,7 +36,7 @@ func (s *Stream) SetOverlap(on bool) { s.overlap = on && !s.device.portable }
 // SetDry makes the stream ignore what is enqueued: arguments are checked, and no kernel, copy or fill runs.
 func (s *Stream) SetDry(on bool) { s.dry = on }
 
-// Launches is how many kernels, copies and fills were enqueued so far, graphs counting as one.
+// Launches returns how many kernels, copies and fills were enqueued so far, graphs counting as one.
 func (s *Stream) Launches() int64 { return s.launches.Load() }
 
 // enqueue counts one launch and reports whether it is to be made.

@@ -26,7 +26,7 @@ type TopKArgs struct {
 	Reserved       int32
 }
 
-// TopKTransform says what is written for a selected position.
+// TopKTransform states what is written for a selected position.
 type TopKTransform int32
 
 // The transforms.
@@ -132,13 +132,13 @@ const (
 	spreadWaves  = 3
 )
 
-// topKBlocks is how many blocks a row of the kernel for few rows is spread over.
+// topKBlocks returns how many blocks a row of the kernel for few rows is spread over.
 func topKBlocks(columns int64, starts bool) int64 {
 	return max((padded(columns, starts)+spreadScores-1)/spreadScores, 1)
 }
 
-// padded is how many scores are copied for a row. One that starts anywhere brings up to three with it that are not its
-// own, since copies are 16 bytes wide.
+// padded returns how many scores are copied for a row. One that starts anywhere brings up to three with it that are not
+// its own, since copies are 16 bytes wide.
 func padded(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
@@ -182,8 +182,8 @@ func topKParts(rows, columns, k, sms int64) int64 {
 	return parts
 }
 
-// TopKScratch is how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0 when
-// rows are not split.
+// TopKScratch returns how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0
+// when rows are not split.
 func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
 	if parts == 1 || k.device.portable {

@@ -97,7 +97,7 @@ func (t *Trace) release() error {
 	return t.other.FillWords(t.word.Ptr(), 1, 1)
 }
 
-// Take waits for the launches so far and returns their times. The trace goes on with the next launch.
+// Take waits for the launches so far and returns their times. The trace continues with the next launch.
 func (t *Trace) Take() ([]TraceEntry, error) {
 	if err := t.stream.Sync(); err != nil {
 		return nil, err

@@ -157,7 +157,7 @@ func aiterHeads(_ *plan.Hardware, heads int) (int, int, string) {
 	case heads > 0 && heads%16 == 0:
 		return heads, 1, ""
 	}
-	return 0, 0, fmt.Sprintf("%d heads per rank cannot be repeated to 16 and are no multiple of it", heads)
+	return 0, 0, fmt.Sprintf("%d heads per rank cannot be repeated to 16 and are not a multiple of it", heads)
 }
 
 func objection(code plan.Code, text string) []plan.Objection {

@@ -19,7 +19,7 @@ const (
 	TopKTorch      TopK = "torch"
 )
 
-// TieBreak says which of two equal scores is selected first.
+// TieBreak states which of two equal scores is selected first.
 type TieBreak string
 
 // TieNone leaves the order to the kernel.
@@ -94,7 +94,7 @@ type Policy struct {
 	MaxTransient int64 `json:"max_transient,omitempty"`
 	// Slicing off turns a row limit that is exceeded into an error.
 	Slicing plan.Switch `json:"slicing,omitempty"`
-	// DecodeSkip on says that skipping the scores of short eager decodes was
+	// DecodeSkip on reports that skipping the scores of short eager decodes was
 	// validated on this hardware.
 	DecodeSkip plan.Switch `json:"decode_skip,omitempty"`
 
@@ -106,13 +106,13 @@ type Policy struct {
 	RadixCache  bool             `json:"radix_cache,omitempty"`
 	Speculation plan.Speculation `json:"speculation,omitzero"`
 	TBO         bool             `json:"tbo,omitempty"` // two-batch overlap
-	// CarryIndices says that each sub-batch and each pipeline stage hands
+	// CarryIndices reports that each sub-batch and each pipeline stage hands
 	// selected indices on to the layers that share them.
 	CarryIndices bool `json:"carry_indices,omitempty"`
 	// PipelineCuts lists the first layer of every stage but the first.
 	PipelineCuts []int `json:"pipeline_cuts,omitempty"`
 
-	// V4SparsePrefill says which V4 prompts go through a gathered workspace,
+	// V4SparsePrefill states which V4 prompts go through a gathered workspace,
 	// V4Schedule which kernel plans the indexer's paged scores; V4Q8 selects
 	// the FP8 variant of the former.
 	V4SparsePrefill plan.SparsePrefill `json:"v4_sparse_prefill,omitempty"`

@@ -9,7 +9,7 @@ import (
 )
 
 // Resolve turns wishes into an immutable Config, once. It keeps every explicit
-// choice or refuses it with a plan.Error; notices say what the user should know.
+// choice or refuses it with a plan.Error; notices state what the user should know.
 func Resolve(hw plan.Hardware, m plan.Model, p Policy) (Config, []plan.Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
 	p.PipelineCuts = slices.Clone(p.PipelineCuts)

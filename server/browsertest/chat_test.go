@@ -135,7 +135,7 @@ func (w *world) editing(t *testing.T) {
 	}
 }
 
-// streamLeft waits until the server has noticed that nobody reads an endless answer any more.
+// streamLeft waits until the server has noticed that nothing reads an endless answer any more.
 func (w *world) streamLeft(t *testing.T) {
 	t.Helper()
 	select {

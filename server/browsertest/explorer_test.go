@@ -147,7 +147,7 @@ func (w *world) explorer(t *testing.T) {
 		t.Errorf("looked at most during the answer: %q", best)
 	}
 	p.set(1, "token")
-	// Play goes on by itself and stops at the end.
+	// Play continues by itself and stops at the end.
 	p.press("Play")
 	p.wait(`document.querySelector("[aria-pressed=true]")?.innerText === "Pause"`)
 	p.wait(`document.querySelector(".which").innerText.startsWith("3 of ")`)

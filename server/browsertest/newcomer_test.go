@@ -38,7 +38,7 @@ func (p *tab) fits(where, selector string) {
 	}
 }
 
-// visible says whether an element lies inside the window.
+// visible reports whether an element lies inside the window.
 func (p *tab) visible(selector string) (ok bool) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const r = document.querySelector(%q)?.getBoundingClientRect();
@@ -172,7 +172,7 @@ func (w *world) inView(t *testing.T) {
 	}
 }
 
-// shortText says why the layers read all of a short chat.
+// shortText states why the layers read all of a short chat.
 func (w *world) shortText(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.querySelector(".empty")?.innerText.includes("finds facts in long texts")`)
@@ -256,7 +256,7 @@ func (w *world) keyLater(t *testing.T) {
 	plans.wait(`document.querySelector(".numbers dd") && document.querySelector(".plans form button")`)
 }
 
-// nothingRecorded shows an answer where the server records nothing, and says why no line is lit.
+// nothingRecorded shows an answer where the server records nothing, and states why no line is lit.
 func (w *world) nothingRecorded(t *testing.T) {
 	p := w.open(t, listen(t, openServer(t, sparrow.Config{RecordBytes: -1}, server.Options{})), desktop)
 	p.press("Ask")

@@ -28,7 +28,7 @@ func ask(question string) openai.ChatCompletionNewParams {
 	}
 }
 
-// endless goes on after the model's own end, up to a limit of tokens: for what must be running for a while.
+// endless continues after the model's own end, up to a limit of tokens: for what must be running for a while.
 func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) {
 	p := ask(nameQuestion)
 	p.MaxTokens = openai.Int(int64(tokens))

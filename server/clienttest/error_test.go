@@ -14,7 +14,7 @@ import (
 	"sparrow/server"
 )
 
-// errorText is what the server said; the client's own text leaves it out.
+// errorText returns what the server said; the client's own text leaves it out.
 func errorText(err error) string {
 	var e *openai.Error
 	if errors.As(err, &e) {
@@ -157,7 +157,7 @@ func TestKeys(t *testing.T) {
 	wantChat(t, s.chat(t, ask(nameQuestion), option.WithAPIKey("k-one")), nameAnswer, "stop")
 }
 
-// TestAFullQueue: one request runs, one waits, the next is told when to come back, and the client's own patience then
+// TestAFullQueue: one request runs, one waits, the next is told when to return, and the client's own patience then
 // gets it through.
 func TestAFullQueue(t *testing.T) {
 	s := start(t, sparrow.Config{MaxRunning: 1, MaxQueue: 1}, server.Options{})

@@ -18,7 +18,7 @@ import (
 // closed is the status of a connection that the server ended without an answer.
 const closed = 0
 
-// reply is what came back over a raw connection.
+// reply is what returned over a raw connection.
 type reply struct {
 	status int // or closed
 	fault  openai.ErrorFields

@@ -53,7 +53,7 @@ var mixes = []mix{
 	}},
 	{name: "alternatives", clients: 4, path: "/v1/chat/completions", body: func(d *rand.Rand, i int) string {
 		var b strings.Builder
-		for range 1000 { // fewer than any schema may have, more than can be told apart
+		for range 1000 { // fewer than any schema may have, more than can be distinguished
 			fmt.Fprintf(&b, `,{"type":"object","required":["k"],"properties":{"k":{"const":"%s"},"%s":{}}}`, name(d),
 				name(d))
 		}
@@ -221,7 +221,7 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 	return answer
 }
 
-// firstTokens asks a short question so many times, each on a connection of its own, and returns how long its first
+// firstTokens asks a short question that many times, each on a connection of its own, and returns how long its first
 // token took, and the longest step meanwhile.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {

@@ -31,7 +31,7 @@ type trial struct {
 	answer  string // of the question that has one answer
 }
 
-// tally counts what was sent and what came back.
+// tally counts what was sent and what returned.
 type tally struct {
 	mu       sync.Mutex
 	requests int
@@ -237,7 +237,7 @@ func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	}
 }
 
-// held is what the server holds once nothing runs any more.
+// held returns what the server holds once nothing runs any more.
 func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	b.client.CloseIdleConnections()
 	var m map[string]float64

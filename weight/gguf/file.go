@@ -163,7 +163,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// insteadOf says what else a download may have left under the name of a model.
+// insteadOf states what else a download may have left under the name of a model.
 func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {

@@ -254,7 +254,7 @@ func TestTensorsMustNotOverlap(t *testing.T) {
 	}
 }
 
-// Files of every block type are refused where their rows are no whole blocks, where bytes are missing, and where
+// Files of every block type are refused where their rows are not whole blocks, where bytes are missing, and where
 // tensors share bytes.
 func TestHostileFilesOfEveryType(t *testing.T) {
 	for _, f := range block.Formats() {

@@ -55,7 +55,7 @@ func (t Type) Block() (block.Format, bool) {
 	return f, ok
 }
 
-// unit is how many values share how many bytes. ok is false for a type that cannot be read.
+// unit returns how many values share how many bytes. ok is false for a type that cannot be read.
 func (t Type) unit() (values, bytes int, ok bool) {
 	if p, found := plainTypes[t]; found {
 		return 1, p.bytes, true

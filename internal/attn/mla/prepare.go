@@ -63,7 +63,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	return nil
 }
 
-// slot is where position p of request r lies.
+// slot returns where position p of request r lies.
 func (f *filler) slot(r, p int) int32 {
 	n := f.batch.PageTokens
 	return f.batch.Tables[r][p/n]*int32(n) + int32(p%n)

@@ -202,7 +202,7 @@ func (t *selfTest) fill() error {
 	return nil
 }
 
-// slot is where key p of the sequence is in the cache.
+// slot returns where key p of the sequence is in the cache.
 func (t *selfTest) slot(p int) int32 { return t.table[p/t.page]*int32(t.page) + int32(p%t.page) }
 
 // random fills an activation with values of about a normal distribution, always the same.

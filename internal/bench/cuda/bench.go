@@ -172,7 +172,7 @@ func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o O
 // maxSets bounds the number of sets of small cases: their launches rotate through this many at least.
 const maxSets = 64
 
-// setCount is how many sets make the inputs larger than the cache.
+// setCount returns how many sets make the inputs larger than the cache.
 func setCount(setBytes, l2 float64) int {
 	return int(max(1, min(maxSets, math.Ceil(l2/setBytes))))
 }

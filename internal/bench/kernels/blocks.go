@@ -27,7 +27,7 @@ func blockCases() []Case {
 	return out
 }
 
-// tolerance is how far a product may be from the reference, in units of its largest element: products with block
+// tolerance returns how far a product may be from the reference, in units of its largest element: products with block
 // formats, whole numbers and NVFP4 take x in eight bits, those with other e2m1 weights in fifteen of its largest
 // number.
 func tolerance(w kernel.Weight) float64 {

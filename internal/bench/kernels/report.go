@@ -57,7 +57,7 @@ type Report struct {
 	peaks map[string]*float64 // by tier: best rate of the loop over registers in this run
 }
 
-// bestPeak is where the best rate of a tier's loop over registers is kept.
+// bestPeak returns where the best rate of a tier's loop over registers is kept.
 func (r *Report) bestPeak(tier string) *float64 {
 	if r.peaks == nil {
 		r.peaks = map[string]*float64{}

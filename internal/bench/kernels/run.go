@@ -34,7 +34,7 @@ type Case struct {
 	Make func(*Rig) *Op
 }
 
-// Names are what the case is chosen by.
+// Names returns what the case is chosen by.
 func (c Case) Names() harness.Case {
 	return harness.Case{Name: c.Name, Shape: c.Shape, Called: c.Called}
 }
@@ -55,7 +55,7 @@ type Op struct {
 	Turn func() []byte
 }
 
-// Options say what to measure and for how long.
+// Options state what to measure and for how long.
 type Options struct {
 	Backends []kernel.Backend // best first
 	// Kernels are names of backends to measure; none means the best one.
@@ -119,7 +119,7 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 // group is cases that are timed turn by turn.
 type group []Case
 
-// Names are those of the first.
+// Names returns those of the first.
 func (g group) Names() harness.Case { return g[0].Names() }
 
 // grouped puts cases of a group side by side, in the order of their first.

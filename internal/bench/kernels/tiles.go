@@ -19,7 +19,7 @@ func tierOf(backend string) *vec.Tier {
 	return nil
 }
 
-// tiled says whether a backend multiplies rows of bf16 by tiles.
+// tiled reports whether a backend multiplies rows of bf16 by tiles.
 func tiled(backend string) bool {
 	t := tierOf(backend)
 	return t != nil && t.Tiled()

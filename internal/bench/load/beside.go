@@ -137,7 +137,7 @@ func (b *beside) ready(streams int) bool {
 	return false
 }
 
-// begun is how many streams have had a token.
+// begun returns how many streams have had a token.
 func (b *beside) begun() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

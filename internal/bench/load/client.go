@@ -84,7 +84,7 @@ type outcome struct {
 	tokens  int             // generated, as far as events told
 	asked   int             // how many were to be generated
 	usage   openai.Usage
-	text    []byte                  // of the answer, where a conversation goes on with it
+	text    []byte                  // of the answer, where a conversation continues with it
 	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
 }
 

@@ -24,7 +24,7 @@ type fake struct {
 	first, between time.Duration
 	noTokenizer    bool
 	counts         bool // every event has usage, and every second token no text
-	room           int  // most tokens of an answer; 0 is no bound
+	room           int  // most tokens of an answer; 0 means no bound
 	// refuse, when not nil, may answer the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Goals are the longest times that a request may take to count as good; 0 is no bound.
+// Goals are the longest times that a request may take to count as good; 0 means no bound.
 type Goals struct {
 	FirstToken time.Duration // to its first token
 	PerToken   time.Duration // for each token after it, on average
@@ -44,7 +44,7 @@ func ParseGoals(s string) (Goals, error) {
 	return g, nil
 }
 
-// String is what ParseGoals reads.
+// String returns what ParseGoals reads.
 func (g Goals) String() string {
 	var parts []string
 	for i, t := range g.times() {

@@ -358,7 +358,7 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 	}
 }
 
-// Streams run beside the load from before it begins until it ends, and their gaps are told apart.
+// Streams run beside the load from before it begins until it ends, and their gaps are distinguished.
 func TestStreamsBesideTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})

@@ -32,9 +32,9 @@ type Options struct {
 	Rate float64
 	// Concurrency is how many requests are kept in flight: the next one leaves when one is answered.
 	Concurrency int
-	// Duration ends the sending after that time; what is in flight is still answered. 0 is no bound.
+	// Duration ends the sending after that time; what is in flight is still answered. 0 means no bound.
 	Duration time.Duration
-	// Timeout bounds one request; 0 is no bound.
+	// Timeout bounds one request; 0 means no bound.
 	Timeout time.Duration
 
 	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
@@ -54,7 +54,7 @@ type Options struct {
 	StopAtEOS bool
 	// Temperature and TopP are how tokens are chosen; a temperature of 0 is greedy, and a TopP of 0 is not sent.
 	Temperature, TopP float64
-	// Turns, where it is set, makes every request a conversation of so many turns, sent to chat completions one after
+	// Turns, where it is set, makes every request a conversation of that many turns, sent to chat completions one after
 	// the other: a turn repeats the messages and answers before it. Prompts are then words instead of token ids, so
 	// that their lengths are only about right, and any server understands them.
 	Turns Lengths
@@ -168,7 +168,7 @@ func ParseLengths(s string) (Lengths, error) {
 	return Lengths{a, b}, nil
 }
 
-// String is what ParseLengths reads.
+// String returns what ParseLengths reads.
 func (l Lengths) String() string {
 	if l.Least == l.Most {
 		return strconv.Itoa(l.Least)

@@ -53,8 +53,8 @@ type Report struct {
 	Beside *Beside `json:"beside,omitempty"`
 }
 
-// Times summarises durations, in milliseconds. A percentile is the least value that so many percent of all do not
-// exceed.
+// Times summarises durations, in milliseconds. A percentile is the smallest value that the stated percentage of all do
+// not exceed.
 type Times struct {
 	Count int     `json:"count"`
 	Mean  float64 `json:"mean"`

@@ -10,8 +10,8 @@ func windowFirst(w model.Windowed, page, context int) int {
 	return max(context/page*page-w.Window(), 0) / page
 }
 
-// windowPages is how many window pages a sequence with n new tokens behind a context needs; 0 where rows live as long
-// as their pages.
+// windowPages returns how many window pages a sequence with n new tokens behind a context needs; 0 where rows live as
+// long as their pages.
 func windowPages(m model.Model, page, context, n int) int {
 	w, ok := m.(model.Windowed)
 	if !ok {
@@ -20,7 +20,8 @@ func windowPages(m model.Model, page, context, n int) int {
 	return (context+n+page-1)/page - windowFirst(w, page, context)
 }
 
-// states is how many states of sequences a step of a batch takes: those before the step, and copies that it advances.
+// states returns how many states of sequences a step of a batch takes: those before the step, and copies that it
+// advances.
 func states(batch int) int { return 2 * batch }
 
 // cacheBytes is the memory of sequences with n new tokens behind a context, states included.
@@ -75,7 +76,7 @@ func (b *bench) allocateCache(pages, windows, batch int) error {
 	return b.model.Allocate(&b.cfg, pages)
 }
 
-// windows are the window pages of sequence i of a batch, which has so many pages; nil where its pages hold all rows,
+// windows are the window pages of sequence i of a batch, which has that many pages; nil where its pages hold all rows,
 // which they do on several ranks.
 func (b *bench) windows(i, pages, context, n int) []int32 {
 	w, ok := b.model.(model.Windowed)

@@ -14,7 +14,7 @@ type HostShare struct {
 	GBs     float64 `json:"gb_per_s"` // of weights in that time
 }
 
-// hostWork is what the CPU has computed so far of experts in host memory.
+// hostWork returns what the CPU has computed so far of experts in host memory.
 func (b *bench) hostWork() offload.Work {
 	if b.o.Experts.Host == nil {
 		return offload.Work{}
@@ -22,7 +22,7 @@ func (b *bench) hostWork() offload.Work {
 	return b.o.Experts.Host.Work()
 }
 
-// hostShare is the work between two times in so many steps; nil where there was none.
+// hostShare is the work between two times in that many steps; nil where there was none.
 func hostShare(before, after offload.Work, steps int) *HostShare {
 	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
 	if bytes == 0 || busy == 0 {

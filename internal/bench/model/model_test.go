@@ -351,7 +351,7 @@ func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 	}
 }
 
-// JSON comes back as it went.
+// JSON returns as it went.
 func TestJSON(t *testing.T) {
 	in := Report{Cells: []Cell{{Context: 5, Batch: 1, Decode: &Phase{StepMs: 3, Stages: Stages{Scan: 1, Rest: 2}}}}}
 	text, err := json.Marshal(in)

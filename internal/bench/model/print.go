@@ -134,7 +134,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	return nil
 }
 
-// reads says how fast decode steps read weights.
+// reads states how fast decode steps read weights.
 func (r *Report) reads() (lines []string) {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Decode != nil && c.Decode.Reads != nil {

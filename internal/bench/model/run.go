@@ -21,7 +21,7 @@ import (
 	"sparrow/plan"
 )
 
-// Options say what to measure.
+// Options state what to measure.
 type Options struct {
 	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
 	Batches  []int // sequences; none means 1 and 16, on a GPU 1, 16, 64 and 128
@@ -120,10 +120,10 @@ type bench struct {
 	group  *group.Group // nil for a single device
 }
 
-// Title is what reports call a model: its folder or file, without those above.
+// Title returns what reports call a model: its folder or file, without those above.
 func Title(src *family.Source) string { return filepath.Base(src.Name) }
 
-// Run loads the model on the device and measures every cell. Cells that cannot be measured say why.
+// Run loads the model on the device and measures every cell. Cells that cannot be measured state why.
 func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
 	gpu := dev.Hardware().Arch != "cpu"
 	o = o.withDefaults(gpu)
@@ -274,7 +274,7 @@ func (b *bench) close() {
 	}
 }
 
-// filling says what the contexts are made of.
+// filling states what the contexts are made of.
 func (b *bench) filling() string {
 	const computed = "; decode steps and prefill chunks on top of them are computed"
 	if _, ok := b.model.(model.Windowed); ok {
@@ -284,12 +284,12 @@ func (b *bench) filling() string {
 	return "random rows and keys" + computed
 }
 
-// perSequence is how many pages one sequence of a cell needs.
+// perSequence returns how many pages one sequence of a cell needs.
 func (b *bench) perSequence(context, batch int) int {
 	return (context + b.new(batch) + b.cfg.Page - 1) / b.cfg.Page
 }
 
-// new is how many new tokens a sequence of a cell gets in a step.
+// new returns how many new tokens a sequence of a cell gets in a step.
 func (b *bench) new(batch int) int {
 	n := b.verified()
 	if len(b.o.Prompts) > 0 {
@@ -298,7 +298,7 @@ func (b *bench) new(batch int) int {
 	return max(b.o.Chunk/batch, n)
 }
 
-// ranks is how many ranks have pages of their own.
+// ranks returns how many ranks have pages of their own.
 func (b *bench) ranks() int {
 	if b.cfg.Model.ByRequests() {
 		return b.cfg.Model.Ranks
@@ -319,7 +319,7 @@ func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	return pages, rank
 }
 
-// unfit says why a cell cannot be measured, or nothing.
+// unfit states why a cell cannot be measured, or nothing.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)

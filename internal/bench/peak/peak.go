@@ -61,7 +61,7 @@ func (r *Reader) Close() error { return r.pool.Close() }
 // Streams are the ways of reading that Time compares: pieces front to back, and in four streams at once.
 var Streams = [2]int{1, 4}
 
-// Time is how long one read of mem takes, in the better of both ways.
+// Time returns how long one read of mem takes, in the better of both ways.
 func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	best := time.Duration(1 << 62)
 	for _, streams := range Streams {
@@ -74,7 +74,7 @@ func (r *Reader) Time(mem []byte) (time.Duration, error) {
 	return best, nil
 }
 
-// TimeStreams is how long one read of mem takes in one of the ways.
+// TimeStreams returns how long one read of mem takes in one of the ways.
 func (r *Reader) TimeStreams(mem []byte, streams int) (time.Duration, error) {
 	r.mem, r.streams = mem, streams
 	start := time.Now()

@@ -245,7 +245,7 @@ func structs(f *elf.File, syms []elf.Symbol) ([]Struct, error) {
 		}
 		part := strings.SplitN(strings.TrimPrefix(s.Name, FieldPrefix), "__", 3)
 		if !isField || len(part) != 3 || len(words) != 2 {
-			return nil, fmt.Errorf("cubin: symbol %s of %d bytes is no struct fact", s.Name, s.Size)
+			return nil, fmt.Errorf("cubin: symbol %s of %d bytes is not a struct fact", s.Name, s.Size)
 		}
 		n, err := strconv.Atoi(part[1])
 		if err != nil || n < 0 || n >= len(syms) {

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Quantised is what is left of a row after it was quantised per 128 columns.
+// Quantised returns what is left of a row after it was quantised per 128 columns.
 func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	out, codes := make([]float32, len(v)), make([]byte, 128)
 	for from := 0; from < len(v); from += 128 {
@@ -49,7 +49,7 @@ func SortPairs(ids []int32, experts int32) []int32 {
 	return order
 }
 
-// PackedAt is where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
+// PackedAt returns where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
 // A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 32 rows, codes and then scales.

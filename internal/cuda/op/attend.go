@@ -13,7 +13,7 @@ import (
 // as several launches, which changes no bit.
 const launchWaves = cuda.LatentWaves
 
-// rowsPerLaunch is how many rows of so many units of work one launch takes on a device.
+// rowsPerLaunch returns how many rows of that many units of work one launch takes on a device.
 func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
@@ -107,7 +107,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 // roundUp is a number of keys in whole blocks.
 func roundUp(keys int) int { return (keys + 63) / 64 * 64 }
 
-// attention is what the forms of sparse attention have in common.
+// attention returns what the forms of sparse attention have in common.
 func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32) cuda.SparseAttendArgs {
 	r.dtype("q", q, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)

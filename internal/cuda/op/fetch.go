@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// fetched is page-locked memory through which results come back. It belongs to one Fetch until that is waited for.
+// fetched is page-locked memory through which results return. It belongs to one Fetch until that is waited for.
 type fetched struct {
 	dev    *Device
 	memory *cuda.HostBuffer // the fault words, then the results

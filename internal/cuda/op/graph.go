@@ -101,5 +101,5 @@ func (d *Device) Reserved() int64 {
 	return held
 }
 
-// Launches is how many kernels, copies and fills were enqueued so far, a graph counting as one.
+// Launches returns how many kernels, copies and fills were enqueued so far, a graph counting as one.
 func (d *Device) Launches() int64 { return d.stream.Launches() }

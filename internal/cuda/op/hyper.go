@@ -41,7 +41,7 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return d.kernels.HyperMix(d.stream, &args)
 }
 
-// streams is what both readers of residual streams share.
+// streams returns what both readers of residual streams share.
 func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)

@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// indexRecipe says how indexer vectors are rotated and quantised.
+// indexRecipe states how indexer vectors are rotated and quantised.
 func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMode) cuda.IndexRecipeView {
 	v := cuda.IndexRecipeView{RopeAt: int32(ropeAt)}
 	if p == kernel.Interleaved {
@@ -56,7 +56,7 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
 
-// keyWriter is what both writers of indexer keys share.
+// keyWriter returns what both writers of indexer keys share.
 func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
 	r.indexPool(pool)
 	r.dtype("keys", keys, kernel.BF16)

@@ -100,7 +100,7 @@ func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) 
 	return to.Ptr(), nil
 }
 
-// together is how many of the first projections one product computes: all members of a group in their order, whose
+// together returns how many of the first projections one product computes: all members of a group in their order, whose
 // outputs are neighbouring columns of the same rows. It is 1 where there is no such group.
 func together(to []kernel.Projection) int {
 	g := to[0].W.(*matrix).group

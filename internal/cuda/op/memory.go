@@ -85,7 +85,7 @@ func (d *Device) Sync() error {
 	return d.faulted(words[:])
 }
 
-// copyFaults enqueues a copy of the fault bits, and of the word that says which rank is missing, to eight bytes.
+// copyFaults enqueues a copy of the fault bits, and of the word that states which rank is missing, to eight bytes.
 func (d *Device) copyFaults(to []byte) error {
 	if d.peer != nil {
 		if err := d.stream.CopyToHost(to[4:8], d.peer.args.State.Add(4*cuda.ReduceFault)); err != nil {

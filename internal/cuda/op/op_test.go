@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Where there is no Hopper GPU the backend says why, by both of its names.
+// Where there is no Hopper GPU the backend states why, by both of its names.
 func TestBackendSaysWhyItCannotRun(t *testing.T) {
 	var why *cuda.Unavailable
 	if err := cuda.Available(); !errors.As(err, &why) {

@@ -66,7 +66,7 @@ func (b *bench) prepared(w kernel.Weight, role kernel.Role) (onRef, onGPU kernel
 	return onRef, onGPU
 }
 
-// Products of every kind of weight, with sides that are no multiples of tiles, of few and many rows, plain and added,
+// Products of every kind of weight, with sides that are not multiples of tiles, of few and many rows, plain and added,
 // in both types of output.
 func TestGPUMultiply(t *testing.T) {
 	b := onGPU(t)
@@ -145,7 +145,7 @@ func TestGPUProject(t *testing.T) {
 	}
 }
 
-// A tied table is looked up and multiplies, with a vocabulary that is no multiple of 16.
+// A tied table is looked up and multiplies, with a vocabulary that is not a multiple of 16.
 func TestGPUTiedTable(t *testing.T) {
 	b := onGPU(t)
 	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)

@@ -13,7 +13,7 @@ import (
 
 // Experts in two memories. The device packs the resident experts of a layer one after the other; a table in its memory
 // says for each expert where it is. Rows that chose experts of the host's workers go to page-locked memory, and results
-// come back to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts
+// return to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts
 // lie packed in page-locked memory and are multiplied group by group where they are brought: for prompts by the copy
 // engine into two halves of a buffer in turn, ahead of the stream, else by a kernel that copies only what was chosen.
 // Nothing here depends on the number of rows but where a batch is cut, which changes no bit.
@@ -54,7 +54,7 @@ type group struct {
 	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
 }
 
-// slotsOf is how many experts a group of a phase has at most.
+// slotsOf returns how many experts a group of a phase has at most.
 func slotsOf(phase int) int {
 	if phase == 1 {
 		return groupSlots

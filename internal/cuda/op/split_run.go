@@ -23,7 +23,7 @@ type splitPart struct {
 	places   cuda.Ptr // i32 [rows, top] of groups of fetched experts
 }
 
-// mostSplit is how many rows of a phase run at once.
+// mostSplit returns how many rows of a phase run at once.
 func (d *Device) mostSplit(p *experts, top, phase int) int {
 	if p.split.hosted[phase] {
 		return min(mailRows, mailPairs/top)

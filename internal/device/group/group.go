@@ -20,7 +20,7 @@ import (
 )
 
 // Timeout is how long ranks wait for one that stays at one operation, where Options.Timeout is 0: longer than any
-// operation takes whose weights are in memory. While the process reads pages of files, it goes on.
+// operation takes whose weights are in memory. While the process reads pages of files, it continues.
 const Timeout = 10 * time.Second
 
 // MaxRanks is the most ranks of a group.
@@ -29,7 +29,7 @@ const MaxRanks = kernel.MaxRanks
 // Options are the settings of a group.
 type Options struct {
 	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0
-	// is for ever.
+	// is forever.
 	Timeout time.Duration
 	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
 	// differ: for tests and verify.
@@ -102,7 +102,7 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 	return g, nil
 }
 
-// Supports says why a device cannot be a rank.
+// Supports states why a device cannot be a rank.
 func Supports(dev kernel.Device) error {
 	if _, ok := dev.(kernel.Peer); !ok && dev.Hardware().Arch != "cpu" {
 		return fmt.Errorf("%w: ranks on %s (%s), supported are CPUs (--kernels cpu --ranks N) and GPUs (--gpus N)",
@@ -223,7 +223,7 @@ func (g *Group) outcome() error {
 	return g.lost
 }
 
-// own is how many of the ranks that are back failed by themselves, and the first of them.
+// own returns how many of the ranks that are back failed by themselves, and the first of them.
 func (g *Group) own() (first, n int) {
 	for i, r := range g.ranks {
 		if g.back[i] && r.err != nil && !errors.Is(r.err, errMeeting) {
@@ -248,10 +248,10 @@ func (g *Group) describe(i int) string {
 // Name is the name of the ranks' devices and their number.
 func (g *Group) Name() string { return fmt.Sprintf("%d x %s", len(g.ranks), g.ranks[0].dev.Name()) }
 
-// Activation is that of the ranks.
+// Activation returns that of the ranks.
 func (g *Group) Activation() kernel.DType { return g.ranks[0].dev.Activation() }
 
-// Hardware is that of one rank: what plans of its part of the model are built from.
+// Hardware returns that of one rank: what plans of its part of the model are built from.
 func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
 
 // closeWait is how long Close waits for ranks that are in the middle of an operation.

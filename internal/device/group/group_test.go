@@ -21,8 +21,8 @@ import (
 )
 
 // Invariants of this file: after a collective operation all ranks have the same bits, those of a sum in the order of
-// the ranks; a rank that fails, hangs or does something else ends the group with an error that names it, and nobody
-// waits for ever.
+// the ranks; a rank that fails, hangs or does something else ends the group with an error that names it, and nothing
+// waits forever.
 
 // open is openBare that checks that closing the group leaves no goroutine behind.
 func open(t *testing.T, ranks int, o Options) *Group {
@@ -320,7 +320,7 @@ func TestARankThatHangs(t *testing.T) {
 	}
 }
 
-// Close does not wait for ever for a rank that hangs, and says that it is left.
+// Close does not wait forever for a rank that hangs, and reports that it is left.
 func TestCloseLeavesARankThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -456,7 +456,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A rank hangs when it has stayed at one operation for the time-out, and goes on as long as it comes to another.
+// A rank hangs when it has stayed at one operation for the time-out, and continues as long as it comes to another.
 func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	g := open(t, 2, Options{Timeout: time.Nanosecond})
 	w := newWatch([]*atomic.Uint64{g.Member(0).Beats, g.Member(1).Beats}, time.Nanosecond)

@@ -28,7 +28,7 @@ func Accept(a kernel.AcceptArgs) error {
 	return nil
 }
 
-// rightDrafts is how many drafts of a sequence are right.
+// rightDrafts returns how many drafts of a sequence are right.
 func rightDrafts(a *kernel.AcceptArgs, sequence int) (n int, err error) {
 	d := RowI32(a.Drafts, sequence)
 	first, ranges := int(d[0]), d[1:]

@@ -14,7 +14,7 @@ type Matrix struct {
 	Folded bool // e2m1 that the reference multiplies as a GPU does: as e4m3 with quantised rows
 }
 
-// Role is what the matrix was prepared for.
+// Role returns what the matrix was prepared for.
 func (m *Matrix) Role() kernel.Role { return m.role }
 
 // Experts are prepared matrices of a layer's experts.

@@ -61,7 +61,7 @@ type Work struct {
 	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
 }
 
-// Work is what the host has done so far.
+// Work returns what the host has done so far.
 func (h *Host) Work() Work {
 	h.exchange.Lock()
 	defer h.exchange.Unlock()
@@ -101,16 +101,16 @@ func New(dev kernel.Device, o Options) (*Host, error) {
 	return &Host{dev: dev, rows: rows, opts: o}, nil
 }
 
-// Rehearse is a host like this one that keeps no weights: Used says how many bytes they would take.
+// Rehearse is a host like this one that keeps no weights: Used states how many bytes they would take.
 func (h *Host) Rehearse() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
 
 // Used is the size of the experts in host memory, in bytes.
 func (h *Host) Used() int64 { return h.used }
 
-// Memory is how many bytes of experts the host may hold; 0 where the system does not report what is free.
+// Memory returns how many bytes of experts the host may hold; 0 where the system does not report what is free.
 func (h *Host) Memory() int64 { return h.opts.Memory }
 
-// Fits says what is missing where experts of that many bytes are more than the host may hold.
+// Fits states what is missing where experts of that many bytes are more than the host may hold.
 func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
 		return nil
@@ -185,7 +185,7 @@ func size(w kernel.ExpertWeights) int64 {
 // Layer is the layer's number.
 func (l *layer) Layer() int { return l.number }
 
-// Timeout is how long a device waits.
+// Timeout returns how long a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
 
 // Swap gives the place of an expert to one that a device had.

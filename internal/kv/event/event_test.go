@@ -64,7 +64,7 @@ func (c *cache) store() {
 	}
 }
 
-// tokens are those of one of few prompts, so that beginnings are shared.
+// tokens returns those of one of few prompts, so that beginnings are shared.
 func (c *cache) tokens() []int32 {
 	n := testTokens * (1 + c.random.IntN(8))
 	prompt := make([]int32, n)
@@ -101,7 +101,7 @@ func (c *cache) step() {
 	}
 }
 
-// count is how many pages are stored.
+// count returns how many pages are stored.
 func (c *cache) count() (n int) {
 	for p := range c.pages {
 		if c.index.Has(prefix.Page(p)) {
@@ -177,7 +177,7 @@ func TestBatchesTellTheWholeCache(t *testing.T) {
 	}
 }
 
-// A queue that nobody empties stays as long as the cache is large, and still tells the truth.
+// A queue that nothing empties stays as long as the cache is large, and still tells the truth.
 func TestAQueueThatNobodyEmptiesIsBounded(t *testing.T) {
 	q := newQueue(nil)
 	c := newCache(t, 100, 2, listener{q, GPU})
@@ -416,7 +416,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	p := open(t)
 	c := newCache(t, 50, 3, p.Listener(GPU))
 	for range 200 {
-		c.step() // nobody listens yet
+		c.step() // nothing listens yet
 	}
 	p.Run(Topic("here", "m"))
 	f := follow(t, p)
@@ -500,7 +500,7 @@ func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	slow := follow(t, p)
 	big := prefix.Stored{Tokens: make([]int32, 2048)}
 	await.True(t, "frames are dropped", func() bool {
-		for range 20 { // a change that waits for the subscriber waits for ever
+		for range 20 { // a change that waits for the subscriber waits forever
 			p.Listener(CPU).Stored(big)
 			p.Listener(CPU).Removed(big.Hash)
 			time.Sleep(50 * time.Microsecond)
@@ -532,7 +532,7 @@ func TestOthersAreRefused(t *testing.T) {
 		c.Close()
 	}
 	d, conn := dial(t, p.ReplayAddr(), asDealer)
-	// Neither a short number, nor a missing delimiter, nor a frame more is answered; the connection goes on.
+	// Neither a short number, nor a missing delimiter, nor a frame more is answered; the connection continues.
 	for _, m := range [][][]byte{{{}, {1}}, {{1}, make([]byte, 8)}, {make([]byte, 8)}, {{}, make([]byte, 8), {}}} {
 		if err := d.Write(m...); err != nil {
 			t.Fatal(err)
@@ -558,7 +558,7 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever subscribers send, the publisher goes on.
+// Whatever subscribers send, the publisher continues.
 func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("\x01kv@"), []byte("\x00kv@"))
 	f.Add([]byte{}, []byte{2})

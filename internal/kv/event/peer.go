@@ -15,7 +15,7 @@ import (
 // Bounds of a connection.
 const (
 	handshakeTime = 10 * time.Second
-	writeTime     = 60 * time.Second // for a peer to take a message; then it is given up
+	writeTime     = 60 * time.Second // for a peer to take a message; then it is dropped
 	maxQueued     = 4096             // batches that wait for a subscriber
 	maxQueuedSize = 64 << 20         // their bytes; one batch always fits
 	maxFilters    = 64               // topics that a subscriber may name
@@ -112,7 +112,7 @@ func (p *Publisher) subscriber(s *peer) {
 	}
 }
 
-// filter takes a subscription, or its end, and says whether the subscriber wants the topic now and did not before.
+// filter takes a subscription, or its end, and reports whether the subscriber wants the topic now and did not before.
 func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	if len(m) != 1 || len(m[0]) == 0 || m[0][0] > 1 {
 		return false // not a subscription; publishers read nothing else

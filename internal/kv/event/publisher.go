@@ -17,7 +17,7 @@ import (
 // ErrEndpoint is wrapped by errors about where to publish.
 var ErrEndpoint = errors.New("kv/event: endpoint")
 
-// Config says where events are published.
+// Config states where events are published.
 type Config struct {
 	// Endpoint is where subscribers connect, such as tcp://*:5557.
 	Endpoint string
@@ -126,7 +126,7 @@ func listen(host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// Topic is what subscribers filter by: kv@, a name of the server and the model's name.
+// Topic returns what subscribers filter by: kv@, a name of the server and the model's name.
 func Topic(id, model string) string { return "kv@" + id + "@" + model }
 
 // Run starts publishing under a topic. It is called once; Close ends it.

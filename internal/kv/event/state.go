@@ -5,7 +5,7 @@ package event
 type state struct {
 	tiers [mediums]pages
 	// roots are the salts by root that pages of the device came with. Tiers behind it tell the root of a page alone:
-	// one whose salt is not known, because nobody has used it since the start, is left out.
+	// one whose salt is not known, because nothing has used it since the start, is left out.
 	roots     map[uint64]string
 	rootBytes int
 }
@@ -114,7 +114,7 @@ func (s *state) whole(out *encoder) {
 	}
 }
 
-// drop takes a page out and says whether it was there.
+// drop takes a page out and reports whether it was there.
 func (t *pages) drop(id uint64) bool {
 	c := t.byID[id]
 	if c == nil {

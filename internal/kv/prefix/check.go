@@ -149,7 +149,7 @@ func (c *checker) idleList() error {
 		}
 		for k := e.child; k != none; k = c.nodes[k].next {
 			if c.rank[k] == 0 {
-				return fmt.Errorf("entry %d would be given up before its child %d", n, k)
+				return fmt.Errorf("entry %d would be evicted before its child %d", n, k)
 			}
 		}
 		count++

@@ -64,7 +64,7 @@ func New(c Config) (*Index, error) {
 	return ix, nil
 }
 
-// Outcome says what became of a page handed to Add.
+// Outcome states what became of a page handed to Add.
 type Outcome uint8
 
 const (
@@ -141,7 +141,7 @@ func (ix *Index) Hold(page Page) {
 	}
 }
 
-// Drop says that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is
+// Drop reports that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is
 // free. Of the pages of a prompt the last must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
@@ -215,7 +215,7 @@ func (ix *Index) Idle() int { return ix.idle.count }
 // Has tells whether a page belongs to an entry.
 func (ix *Index) Has(page Page) bool { return ix.pages[page].node != none }
 
-// IsIdle says whether a page is kept although no sequence uses it.
+// IsIdle reports whether a page is kept although no sequence uses it.
 func (ix *Index) IsIdle(page Page) bool {
 	n := ix.pages[page].node
 	return n != none && ix.nodes[n].idle

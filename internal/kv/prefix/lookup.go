@@ -5,7 +5,7 @@ import "slices"
 // maxSiblings bounds how many stored continuations a lookup compares with to name the first difference.
 const maxSiblings = 64
 
-// Lookup appends to pages the stored pages that hold the beginning of a prompt and says how far they reach. The last
+// Lookup appends to pages the stored pages that hold the beginning of a prompt and states how far they reach. The last
 // compute tokens are left to be computed whatever is stored. Nothing changes: the caller takes the pages into use
 // with Hold.
 func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
@@ -54,7 +54,7 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 	return none
 }
 
-// why says what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry
+// why states what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry
 // of its hash h, none where there is no such entry.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {
@@ -78,7 +78,7 @@ func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	return StopDifferent, longest
 }
 
-// common is how many tokens two pages begin with alike.
+// common returns how many tokens two pages begin with alike.
 func common(a, b []int32) int {
 	for i := range a {
 		if a[i] != b[i] {

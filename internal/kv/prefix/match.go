@@ -2,7 +2,7 @@ package prefix
 
 import "fmt"
 
-// Stop says why a lookup matched no further.
+// Stop states why a lookup matched no further.
 type Stop uint8
 
 // The reasons a lookup stops.
@@ -13,7 +13,7 @@ const (
 	StopWhole
 	// StopCompute: the next page holds tokens that must be computed, at least the last one.
 	StopCompute
-	// StopDifferent: a stored prompt goes on differently; Match.At is the first different token.
+	// StopDifferent: a stored prompt continues differently; Match.At is the first different token.
 	StopDifferent
 	// StopEvicted: the next page was stored and has been given up since.
 	StopEvicted
@@ -35,7 +35,7 @@ var stopNames = [Stops]string{
 	StopDifferent: "first difference",
 	StopEvicted:   "page evicted",
 	StopUnknown:   "page never stored",
-	StopWindow:    "window rows given up",
+	StopWindow:    "window rows evicted",
 	StopCollision: "another page has the same hash",
 }
 
@@ -49,7 +49,7 @@ func (s Stop) String() string {
 
 // Match is the answer of a lookup.
 type Match struct {
-	// Tokens and Pages say how far the prompt matched. Tokens is a whole number of pages.
+	// Tokens and Pages state how far the prompt matched. Tokens is a whole number of pages.
 	Tokens, Pages int
 	// Prompt is the number of tokens looked up.
 	Prompt int

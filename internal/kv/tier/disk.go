@@ -56,7 +56,7 @@ type disk struct {
 	unlink   func(prefix.Hash) error        // removes a page's file
 	reading  chan struct{}                  // one for each read that has not returned
 	late     atomic.Int32                   // of these, the ones that have not in time
-	reads    sync.WaitGroup                 // reads that nobody waits for
+	reads    sync.WaitGroup                 // reads that nothing waits for
 
 	mu      sync.Mutex
 	pages   map[prefix.Hash]*list.Element // of prefix.Hash
@@ -195,7 +195,7 @@ func (d *disk) remove(k prefix.Hash) {
 	d.hears.Removed(k)
 }
 
-// removeFile queues the file of a page that was given up to be removed. The caller holds mu. Files are made by the
+// removeFile queues the file of a page that was dropped to be removed. The caller holds mu. Files are made by the
 // goroutine that removes them, so the queue holds no more than there are.
 func (d *disk) removeFile(k prefix.Hash) {
 	d.doomed = append(d.doomed, k)
@@ -260,7 +260,7 @@ func (d *disk) write() {
 			d.keep(p)
 		case <-d.doom:
 		case <-d.ctx.Done():
-			for open = false; len(d.writes) > 0; { // nobody adds to it now
+			for open = false; len(d.writes) > 0; { // nothing adds to it now
 				d.keep(<-d.writes)
 			}
 		}
@@ -268,7 +268,7 @@ func (d *disk) write() {
 	}
 }
 
-// sweep removes the files of pages that were given up, but for those that were stored again since.
+// sweep removes the files of pages that were dropped, but for those that were stored again since.
 func (d *disk) sweep() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -391,7 +391,7 @@ func (d *disk) lose(k prefix.Hash, err error) {
 	d.remove(k)
 }
 
-// openRegular opens a regular file to read it. It does not wait for whoever writes to a FIFO of that name.
+// openRegular opens a regular file to read it. It does not wait for any caller that writes to a FIFO of that name.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -519,8 +519,8 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes what is queued and waits for reads that nobody waits for, unless the disk does not answer, and gives the
-// folder up; its files stay. Nothing is read from the tier any more.
+// Close writes what is queued and waits for reads that nothing waits for, unless the disk does not answer, and gives
+// the folder up; its files stay. Nothing is read from the tier any more.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()

@@ -29,7 +29,7 @@ func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	return nil, nil, nil
 }
 
-// load asks a disk for pages and says how many came.
+// load asks a disk for pages and states how many came.
 func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
 	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
 		p.Drop()
@@ -37,7 +37,7 @@ func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, stri
 	})
 }
 
-// A FIFO in the place of a page's file is a damaged page: nobody waits for a writer, at the start or later.
+// A FIFO in the place of a page's file is a damaged page: nothing waits for a writer, at the start or later.
 func TestAFIFOIsNoPage(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	for _, k := range keys {
@@ -59,8 +59,8 @@ func TestAFIFOIsNoPage(t *testing.T) {
 	}
 }
 
-// A file system that does not answer keeps one thread, however many ask, and nobody waits for it at the end. When it
-// answers again it is asked again, and all memory comes back.
+// A file system that does not answer keeps one thread, however many ask, and nothing waits for it at the end. When it
+// answers again it is asked again, and all memory returns.
 func TestADiskThatHangs(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -179,7 +179,7 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// A stack closes after the reads that nobody waits for: their pages come back.
+// A stack closes after the reads that nothing waits for: their pages return.
 func TestCloseWaitsForReads(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
 	d.load = func(*Page, prefix.Hash) error {

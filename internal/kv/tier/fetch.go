@@ -144,7 +144,7 @@ func (f *Fetch) Why() string {
 	return f.why
 }
 
-// Close ends the fetch and drops the pages that nobody took. A second call does nothing.
+// Close ends the fetch and drops the pages that nothing took. A second call does nothing.
 func (f *Fetch) Close() {
 	f.stop()
 	f.mu.Lock()

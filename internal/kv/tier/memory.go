@@ -42,7 +42,7 @@ func (p *Page) Drop() {
 		p.memory.give(p.Data)
 		p.Data = nil
 	case n < 0:
-		panic("tier: a page was dropped by somebody who did not hold it")
+		panic("tier: a page was released without a reference to it")
 	}
 }
 
@@ -116,7 +116,7 @@ func (m *memory) give(data []byte) {
 	m.used--
 }
 
-// inUse is how many pages are held by anybody.
+// inUse returns how many pages are held by anybody.
 func (m *memory) inUse() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,7 +37,7 @@ type Spec struct {
 	Weights Fingerprint
 	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
 	Whole bool
-	// Local are the same weights as an earlier process of this machine may have named them; zero is none.
+	// Local are the same weights as an earlier process of this machine may have named them; zero means none.
 	Local Fingerprint
 	// Layout names everything else that the bytes of a page depend on: layouts of rows, what is drafted, arithmetic.
 	Layout     string

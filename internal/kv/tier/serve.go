@@ -19,8 +19,8 @@ const (
 )
 
 // Serve hands pages of host memory to others, who ask for them as they ask a store, until the listener or the stack is
-// closed. Until all weights are known it holds none for them. Whoever can connect can read pages of prompts whose
-// tokens he knows.
+// closed. Until all weights are known it holds none for them. Any caller that can connect can read pages of prompts
+// whose tokens he knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}

@@ -16,12 +16,12 @@ import (
 	"sparrow/internal/unit"
 )
 
-// Options say which tiers there are; the zero value has none.
+// Options state which tiers there are; the zero value has none.
 type Options struct {
 	HostBytes int64  // host memory for pages that the device gives up
-	DiskDir   string // folder of the disk cache; empty is none
+	DiskDir   string // folder of the disk cache; empty means none
 	DiskBytes int64
-	StoreURL  string // of a store that speaks RESP; empty is none
+	StoreURL  string // of a store that speaks RESP; empty means none
 	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
 	KeepEarly bool
 	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
@@ -213,7 +213,7 @@ func (s *Stack) Clear() {
 	}
 }
 
-// Counts is what each tier holds and did, nearest first.
+// Counts returns what each tier holds and did, nearest first.
 func (s *Stack) Counts() []Count {
 	out := make([]Count, len(s.tiers))
 	for i, t := range s.tiers {
@@ -228,7 +228,7 @@ func (s *Stack) Counts() []Count {
 // Bytes is the most host memory that pages take.
 func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
 
-// PeerCount is what other engines gave, all of them together.
+// PeerCount returns what other engines gave, all of them together.
 func (s *Stack) PeerCount() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *Stack) PeerCount() Count {
 	return all
 }
 
-// Describe says where pages are kept, a line for each tier.
+// Describe states where pages are kept, a line for each tier.
 func (s *Stack) Describe() []string {
 	var out []string
 	for _, t := range s.tiers {
@@ -261,7 +261,7 @@ func (s *Stack) Describe() []string {
 	return out
 }
 
-// Held is how many pages of host memory are in use, and how many fetches are open.
+// Held returns how many pages of host memory are in use, and how many fetches are open.
 func (s *Stack) Held() (pages, fetches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,7 +82,7 @@ func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
 }
 
-// Has reports whether the store can be asked. After a failure one caller tries it, and others go on without.
+// Has reports whether the store can be asked. After a failure one caller tries it, and others continue without.
 func (s *store) Has(prefix.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ const notKnown = "not asked until all weights are read"
 // keyOf is the key of a page in a store: pages of other weights have other keys.
 func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 
-// keys is what the keys of all pages begin with.
+// keys returns what the keys of all pages begin with.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
 // Load asks for pages some ahead of the one that it reads.
@@ -241,7 +241,7 @@ type loading struct {
 	conn                   *resp.Conn
 	keys                   []prefix.Hash
 	asked, read, delivered int
-	rest                   bool // of a reply, that nobody reads: the connection is not kept
+	rest                   bool // of a reply, that nothing reads: the connection is not kept
 }
 
 // run returns why it stopped. An error is one of the connection.

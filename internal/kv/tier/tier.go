@@ -42,7 +42,7 @@ type Count struct {
 	Pages int64 // held now; 0 for a store, which others fill too
 	Bytes int64 // that these take
 
-	Hits     int64 // pages that came back
+	Hits     int64 // pages that returned
 	HitBytes int64
 	Stored   int64 // pages that it kept
 	Evicted  int64 // pages that it gave up to make room

@@ -18,7 +18,7 @@ import (
 )
 
 // Invariants of this file: what a tier hands over is the page that was asked for, to the byte, or nothing; whatever the
-// memory below a tier does, nothing waits longer than its bound, and all host memory comes back.
+// memory below a tier does, nothing waits longer than its bound, and all host memory returns.
 
 var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
 	Bytes: 1000}
@@ -343,7 +343,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 				t.Fatalf("%d pages were written", server.Len())
 			}
 			server.Set(mode)
-			if mode == respserver.Hangs { // nothing else waits in vain
+			if mode == respserver.Hangs { // nothing else waits without effect
 				stored.wait = 20 * time.Millisecond
 			}
 			n, why := bring(t, s, keys, rows(1, paged.Bytes))

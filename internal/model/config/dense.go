@@ -26,7 +26,7 @@ func (b *builder) noIndexer(f Family) {
 // textPrefix is how the names of the text network's tensors begin in checkpoints that have a vision tower beside it.
 const textPrefix = "language_model."
 
-// TextPrefix is what the names of tensors begin with that other families have without it; empty for nothing.
+// TextPrefix returns what the names of tensors begin with that other families have without it; empty for nothing.
 func (c *Config) TextPrefix() string {
 	if c.Family == KimiK25 {
 		return textPrefix

@@ -15,7 +15,7 @@ type DSpark struct {
 	Stages int
 }
 
-// rawDSpark is the fields of a DSpark head. A release has all of the first four or none. The others say what all
+// rawDSpark is the fields of a DSpark head. A release has all of the first four or none. The others state what all
 // released heads are; no release has them.
 type rawDSpark struct {
 	Block      *int    `json:"dspark_block_size"`
@@ -76,7 +76,7 @@ func (b *v4Builder) dspark(c *V4) *DSpark {
 	return d
 }
 
-// DraftBlock is how many tokens the drafting layers propose in one pass, 0 for NextN layers and without any.
+// DraftBlock returns how many tokens the drafting layers propose in one pass, 0 for NextN layers and without any.
 func (c *V4) DraftBlock() int {
 	if c.DSpark == nil {
 		return 0

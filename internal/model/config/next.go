@@ -27,7 +27,7 @@ type Linear struct {
 // Width is the size of all heads.
 func (l Linear) Width() int { return l.Heads * l.Dim }
 
-// PoolTopK is how many pooled keys a query selects.
+// PoolTopK returns how many pooled keys a query selects.
 func (c *Next) PoolTopK() int { return c.Indexer.TopK / max(c.Pool, 1) }
 
 // rawNext is a glm5_next config.json: as released, and as transformers saves it.

@@ -63,7 +63,7 @@ func Describe(file string, data []byte) (Description, error) {
 }
 
 // Describe is the one verdict on a checkpoint: its description with what is lost ([Config.Losses]), or an error that
-// says what was found, what is supported and what to do. Inspecting, downloading, explaining and serving ask it.
+// states what was found, what is supported and what to do. Inspecting, downloading, explaining and serving ask it.
 func (r Release) Describe() (Description, error) {
 	fields, family, err := r.open()
 	if err != nil {

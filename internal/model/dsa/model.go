@@ -92,7 +92,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, err
 }
 
-// attentionParams are those of a rank with a number of heads.
+// attentionParams returns those of a rank with a number of heads.
 func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
@@ -128,7 +128,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind takes the rows that drafting passes continue.

@@ -28,7 +28,7 @@ type nextN struct {
 	cache               mla.Cache
 }
 
-// draftPrefix is how the tensors of the drafting layer begin.
+// draftPrefix returns how the tensors of the drafting layer begin.
 func draftPrefix(c *config.DSA) string { return fmt.Sprintf("model.layers.%d.", c.Layers) }
 
 // loadNextN reads the drafting layer. A config may declare one although the checkpoint holds none of its tensors, as

@@ -88,7 +88,7 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 	return nil
 }
 
-// Inputs is where the input block belongs.
+// Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs are the results.

@@ -22,13 +22,13 @@ type Shape struct {
 	Pad        int   // the token before the start of a sequence
 }
 
-// Columns is how many rows of a table a token has.
+// Columns returns how many rows of a table a token has.
 func (s *Shape) Columns() int { return (s.Orders - 1) * s.Heads }
 
-// Words is how many row numbers a token has, of all tables.
+// Words returns how many row numbers a token has, of all tables.
 func (s *Shape) Words() int { return len(s.Layers) * s.Columns() }
 
-// Before is how many tokens before its own a row depends on.
+// Before returns how many tokens before its own a row depends on.
 func (s *Shape) Before() int { return max(s.Orders-1, 0) }
 
 // Hash maps tokens to rows.
@@ -109,7 +109,7 @@ func New(s Shape, tokens []int32) (*Hash, error) {
 	return h, nil
 }
 
-// Shape is what the hash was made of.
+// Shape returns what the hash was made of.
 func (h *Hash) Shape() *Shape { return &h.shape }
 
 // Rows writes the row numbers of one token: those of the first table, then of the next. before are the tokens in front

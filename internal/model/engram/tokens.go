@@ -72,7 +72,7 @@ func PlainMap(vocab, keys int) []int32 {
 	return out
 }
 
-// normalise is what texts of one key have in common.
+// normalise returns what texts of one key have in common.
 func normalise(text string) string {
 	var b strings.Builder
 	space := false // the last rune was a blank of a run

@@ -120,8 +120,8 @@ func (p *parts) indexFormula() string {
 		"prompts; selections: %.0f us, scores / %.1f TB/s", p.x.Keys/1e6, p.x.ScoreOps/1e6, p.x.Pick, p.x.Scores/1e6)
 }
 
-// dsaRest is what a GPU with some heads holds of the weights beside experts, FP8 but for the vocabulary, the router and
-// the indexer's small parts.
+// dsaRest returns what a GPU with some heads holds of the weights beside experts, FP8 but for the vocabulary, the
+// router and the indexer's small parts.
 func dsaRest(c *config.DSA, heads, ranks float64) float64 {
 	a, f, h := c.Attention, c.FFN, float64(c.Hidden)
 	total := 2 * float64(c.Vocab) * h * 2 / ranks

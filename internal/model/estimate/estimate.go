@@ -31,7 +31,7 @@ type Estimate struct {
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
 	WeightBytes int64         `json:"weight_bytes"` // of each GPU
-	// Warning says that the weights do not fit, and how many GPUs hold them.
+	// Warning reports that the weights do not fit, and how many GPUs hold them.
 	Warning string `json:"warning,omitempty"`
 }
 
@@ -55,7 +55,7 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	return out, nil
 }
 
-// weightBytes is what each GPU with so many heads holds.
+// weightBytes returns what each GPU with that many heads holds.
 func weightBytes(d config.Description, heads, gpus int) int64 {
 	e := expertsOf(d)
 	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)

@@ -74,7 +74,7 @@ type Fit struct {
 	Speeds  []Speed           `json:"speeds"`
 }
 
-// Fit answers a question, or says what is missing.
+// Fit answers a question, or states what is missing.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
 	if q.Usage != nil && m.GPUs > 1 {
@@ -196,7 +196,7 @@ func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
 	add(fmt.Sprintf("a prompt of %d tokens in one step", Chunk), Chunk, plan.ExtendRequest(Chunk, 0))
 }
 
-// restBytes is what each GPU holds of the weights beside experts, with so many heads.
+// restBytes returns what each GPU holds of the weights beside experts, with that many heads.
 func restBytes(d config.Description, heads, gpus int) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -228,7 +228,7 @@ func cacheBytes(d config.Description) int64 {
 }
 
 // rowBytes is the memory of a step for each row of a prompt, about: residual rows, and what attention of a layer works
-// with for so many heads.
+// with for that many heads.
 func rowBytes(d config.Description, of int) float64 {
 	heads := float64(of)
 	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }

@@ -235,7 +235,8 @@ func TestParseMachine(t *testing.T) {
 	for text, want := range map[string]string{
 		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
 		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",
-		"h200,128": "no unit G or T", "h200,-3G": "no amount", "h200,NaNG": "no amount", "h200,1e30T": "no amount",
+		"h200,128": "no unit G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
+		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",
 		"h200,wings=3G": `no figure "wings"`, "h200,foo=3": `no figure "foo"`, "h200,": "no unit",
 	} {

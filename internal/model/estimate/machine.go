@@ -15,7 +15,7 @@ type Machine struct {
 	cost.Machine
 }
 
-// H200s is that many H200s with a host as measured, without memory for experts.
+// H200s returns that many H200s with a host as measured, without memory for experts.
 func H200s(gpus int) Machine {
 	return Machine{GPUs: gpus, Machine: cost.H200()}
 }
@@ -23,7 +23,7 @@ func H200s(gpus int) Machine {
 // mostGPUs bounds what a machine may have.
 const mostGPUs = 64
 
-// MachineForm says how machines are written.
+// MachineForm states how machines are written.
 const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T", or "cpu,64G" without a ` +
 	`GPU ("cpu" has the memory of this machine); known GPUs: h200. State ` +
 	`others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
@@ -40,7 +40,7 @@ func ParseMachine(text string) (Machine, error) {
 	if number, kind, several := strings.Cut(name, "x"); several {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > mostGPUs {
-			return bad("%q is no number of GPUs up to %d", number, mostGPUs)
+			return bad("%q is not a number of GPUs from 1 to %d", number, mostGPUs)
 		}
 		gpus, name = n, kind
 	}
@@ -73,7 +73,7 @@ func (m *Machine) set(key, value string) error {
 	if key == "cores" {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 1 || n > 4096 {
-			return fmt.Errorf("%q is no number of cores up to 4096", value)
+			return fmt.Errorf("%q is not a number of cores from 1 to 4096", value)
 		}
 		m.CPU.Cores = n
 		return nil
@@ -120,7 +120,7 @@ func amount(text string) (float64, error) {
 	}
 	n, err := strconv.ParseFloat(digits[:len(digits)-1], 64)
 	if err != nil || !(n > 0) || n*unit > 1e16 {
-		return 0, fmt.Errorf("%q is no amount such as 128G", text)
+		return 0, fmt.Errorf("%q is not an amount such as 128G", text)
 	}
 	return n * unit, nil
 }

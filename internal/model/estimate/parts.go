@@ -158,7 +158,7 @@ func (p *parts) productFormula() string {
 		p.x.BF16/1e6)
 }
 
-// exchange adds an exchange of some bytes on each GPU that receives every byte so many times, but for the GPU's own:
+// exchange adds an exchange of some bytes on each GPU that receives every byte that many times, but for the GPU's own:
 // twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
@@ -235,7 +235,7 @@ func (p *parts) mixture(l int) {
 	}
 }
 
-// releasedFormat is what the experts of a family are released in.
+// releasedFormat returns what the experts of a family are released in.
 func releasedFormat(d config.Description) cost.Format {
 	if _, ok := d.(*config.V4); ok {
 		return cost.E2M1

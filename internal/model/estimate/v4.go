@@ -89,8 +89,8 @@ func (s *v4Step) attention(ratio int) {
 	s.add("attention", s.sparse*x.V4Prompt*share(s.sparse, s.pairs), formula)
 }
 
-// v4Rest is what a GPU with some heads holds of the weights beside experts: FP8, but bf16 for the vocabulary, routers,
-// compressors and sites.
+// v4Rest returns what a GPU with some heads holds of the weights beside experts: FP8, but bf16 for the vocabulary,
+// routers, compressors and sites.
 func v4Rest(c *config.V4, heads, ranks float64) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, dim, streams := float64(c.Hidden), float64(a.Dim), float64(c.Hyper.Streams)

@@ -46,7 +46,8 @@ func IsGGUF(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), gguf.Extension) || gguf.Begins(path)
 }
 
-// NameOf is what a model in a folder or a GGUF file is called: all parts of a split file have the name of the whole.
+// NameOf returns what a model in a folder or a GGUF file is called: all parts of a split file have the name of the
+// whole.
 func NameOf(path string) string {
 	name := filepath.Base(filepath.Clean(path))
 	if strings.EqualFold(filepath.Ext(name), gguf.Extension) {
@@ -115,7 +116,7 @@ func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name stri
 	return s.LoadPart(dev, kernel.Member{}, p, onTensor)
 }
 
-// ExpertLayers is how many layers a placement has methods for, drafting layers included, and the experts of each.
+// ExpertLayers returns how many layers a placement has methods for, drafting layers included, and the experts of each.
 func (s *Source) ExpertLayers() (layers, experts int) {
 	switch c := s.Model.(type) {
 	case *config.DSA:
@@ -149,7 +150,7 @@ func (s *Source) LayerExperts() []int {
 	return list
 }
 
-// ChosenExperts is how many experts a row chooses in each layer that has any.
+// ChosenExperts returns how many experts a row chooses in each layer that has any.
 func (s *Source) ChosenExperts() int {
 	switch c := s.Model.(type) {
 	case *config.DSA:
@@ -164,7 +165,7 @@ func (s *Source) ChosenExperts() int {
 	return 0
 }
 
-// ExpertFormat is how the checkpoint stores its routed experts.
+// ExpertFormat returns how the checkpoint stores its routed experts.
 func (s *Source) ExpertFormat() cost.Format {
 	for _, name := range s.Weights.Names() {
 		if !strings.Contains(name, ".experts.") {

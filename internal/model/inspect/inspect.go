@@ -29,7 +29,7 @@ type Summary struct {
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
 	Format     string `json:"format"` // of the matrices, as the release names it
-	// NoWeights says that there are no files: tensors and bytes are those that the release of the shape has.
+	// NoWeights reports that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
 	// SizesAs is the type of weights, fp8 or bf16, that tensors and bytes are of where those of Format are not known.
 	SizesAs string `json:"sizes_as,omitempty"`
@@ -287,7 +287,7 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 	s.Cache = append(s.Cache, c)
 }
 
-// widened says why weights take more memory than their files, where they do: GGUF files store one projection in two
+// widened states why weights take more memory than their files, where they do: GGUF files store one projection in two
 // parts, which are put together in memory in a type with more bits.
 func (s *Summary) widened() string {
 	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {

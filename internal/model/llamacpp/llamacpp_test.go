@@ -139,7 +139,7 @@ func values(t *testing.T, c *weight.Checkpoint, name string) []float32 {
 	return v
 }
 
-// The vocabulary and the chat template come back: texts give the same tokens, which give the same texts.
+// The vocabulary and the chat template return: texts give the same tokens, which give the same texts.
 func TestVocabularyComesBack(t *testing.T) {
 	f, err := llamacpp.Open(write(t, models(t)["builtin"], llamacpp.MixQ4_0))
 	if err != nil {

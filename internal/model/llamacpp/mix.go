@@ -37,7 +37,7 @@ func ParseMix(name string) (Mix, error) {
 	return "", fmt.Errorf("type %q is not known; known are %s", name, strings.Join(names, ", "))
 }
 
-// fileType is how the format numbers a mix (general.file_type).
+// fileType returns how the format numbers a mix (general.file_type).
 func (m Mix) fileType() uint32 {
 	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ2K: 10, MixQ4KM: 15, MixQ5KM: 17, MixBF16: 32}[m]
 }

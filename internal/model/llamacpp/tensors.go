@@ -105,7 +105,8 @@ func renamed(f *gguf.File, s *shape) ([]weight.Tensor, error) {
 	return out, nil
 }
 
-// translate is what a tensor of the file is in the original checkpoint: one tensor, one for each expert, or none yet.
+// translate returns what a tensor of the file is in the original checkpoint: one tensor, one for each expert, or none
+// yet.
 func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error) {
 	if name, ok := s.names.outside[t.Name]; ok {
 		return one(t, name)

@@ -161,8 +161,8 @@ func TestStates(t *testing.T) {
 	refused("shares its state", w, w)
 }
 
-// Rejected drafts: n tokens are verified and some of them kept; then the sequence goes on with other tokens. State and
-// caches are those of a sequence that never drafted, also where the page ends among the drafts.
+// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues with other tokens. State
+// and caches are those of a sequence that never drafted, also where the page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})

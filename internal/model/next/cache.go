@@ -60,7 +60,7 @@ func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verifie
 	return s
 }
 
-// sizes are those of a configuration.
+// sizes returns those of a configuration.
 func (m *Model) sizes(cfg *plan.Config) Sizes {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -156,7 +156,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window is how many tokens back a sequence needs a snapshot.
+// Window returns how many tokens back a sequence needs a snapshot.
 func (m *Model) Window() int { return hybrid.Window }
 
 // SnapshotSpacing keeps one snapshot in 8192 tokens of what sequences leave behind.

@@ -29,7 +29,7 @@ type site struct {
 // prefixes are how the names of the text network's tensors begin: beside a vision tower, and alone.
 var prefixes = [2]string{"model.language_model.", "model."}
 
-// prefixOf is that of a checkpoint.
+// prefixOf returns that of a checkpoint.
 func prefixOf(l *nn.Loader) string {
 	if l.Has(prefixes[1] + "embed_tokens.weight") {
 		return prefixes[1]

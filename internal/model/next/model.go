@@ -123,7 +123,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind takes the rows that drafting passes continue.

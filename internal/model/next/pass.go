@@ -112,7 +112,7 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 	return nil
 }
 
-// Inputs is where the input block belongs.
+// Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs are the results.

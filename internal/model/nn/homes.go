@@ -12,7 +12,7 @@ type Homes struct {
 	layers map[int]kernel.Experts
 }
 
-// Homes are those of all layers that were loaded, on the device that they were loaded for.
+// Homes returns those of all layers that were loaded, on the device that they were loaded for.
 func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
 
 // SwapExperts makes an expert of host memory resident in the place of another of its layer, which takes its methods.

@@ -51,9 +51,9 @@ func (e *TensorError) Unwrap() error { return ErrTensors }
 type Loader struct {
 	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
 	Pow2Rows bool
-	// Ranks says which shards of weights are loaded where several ranks share a model.
+	// Ranks states which shards of weights are loaded where several ranks share a model.
 	Ranks kernel.Member
-	// Placement says where experts are, nil for all on the device; Host computes those that the CPU computes.
+	// Placement states where experts are, nil for all on the device; Host computes those that the CPU computes.
 	Placement *placement.Placement
 	Host      ExpertHost
 	// Movable experts may change their homes while the model serves.
@@ -460,7 +460,7 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Join reports whether the device multiplies by joined matrices, and lets tell say which belong together.
+// Join reports whether the device multiplies by joined matrices, and lets tell state which belong together.
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {

@@ -28,8 +28,8 @@ func (l *Loader) Whole(load func()) {
 	l.Ranks = all
 }
 
-// padded is how many rows, columns or values all shards of n have together: more than n where groups of heads do not
-// divide among the ranks.
+// padded returns how many rows, columns or values all shards of n have together: more than n where groups of heads do
+// not divide among the ranks.
 func (l *Loader) padded(n int) int {
 	if l.groups == 0 || n%l.groups != 0 {
 		return n

@@ -139,7 +139,7 @@ func (a *Ask) order() []candidate {
 	return all
 }
 
-// refuse says what is missing.
+// refuse states what is missing.
 func (a *Ask) refuse(all, fit int, need int64) error {
 	if a.Device < 0 {
 		return fmt.Errorf("placement: %w: what the model needs on the device beside experts takes %s more than there "+
@@ -164,7 +164,7 @@ func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	return t
 }
 
-// promptRows is how many rows of a prompt's step choose an expert, where choices are spread evenly.
+// promptRows returns how many rows of a prompt's step choose an expert, where choices are spread evenly.
 func (a *Ask) promptRows() float64 {
 	most := 1
 	for _, n := range a.Layers {
@@ -202,7 +202,8 @@ func (a *Ask) beside(c *Choice) float64 {
 	return max(far*t.Computed-own, 0) / (far * (t.Computed + t.Fetched))
 }
 
-// decodeRows is how many rows of a decode step choose an expert that some row chooses, where choices are spread evenly.
+// decodeRows returns how many rows of a decode step choose an expert that some row chooses, where choices are spread
+// evenly.
 func (a *Ask) decodeRows() float64 {
 	share := a.promptRows() / float64(a.Chunk)
 	rows := float64(max(a.Rows, 1))
@@ -230,7 +231,7 @@ func (c *Choice) methods(a *Ask) {
 	}
 }
 
-// explain says where experts are and why, with the arithmetic.
+// explain states where experts are and why, with the arithmetic.
 func (c *Choice) explain(a *Ask) {
 	say := func(format string, args ...any) { c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...)) }
 	if c.Resident == c.Experts {

@@ -1,4 +1,4 @@
-// Package placement says where the experts of a model are, and what computes them: a Placement has a method for every
+// Package placement states where the experts of a model are, and what computes them: a Placement has a method for every
 // expert of every layer.
 //
 // Methods are chosen when a model is loaded; where experts may move, two of a layer exchange theirs later (Swaps). They

@@ -120,7 +120,7 @@ func (m *ranks) CountExperts() error { return m.parts[0].CountExperts() }
 // ReadExperts adds what the first rank has counted since the call before.
 func (m *ranks) ReadExperts(to *usage.Table) error { return m.parts[0].ReadExperts(to) }
 
-// Place is where the pass in progress is on every rank.
+// Place returns where the pass in progress is on every rank.
 func (m *ranks) Place() string {
 	var list []string
 	for i, p := range m.parts {
@@ -227,7 +227,7 @@ func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 		}
 		first, at := int32(b.Requests[i].Rank*each), len(l.memory)
 		for _, page := range t {
-			if page >= 0 { // negative is none
+			if page >= 0 { // negative means none
 				page -= first
 			}
 			l.memory = append(l.memory, page)
@@ -271,7 +271,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return out, nil
 }
 
-// Inputs is where the input block belongs, on all ranks.
+// Inputs returns where the input block belongs, on all ranks.
 func (p *pass) Inputs() kernel.Tensor { return p.inputs }
 
 // Outputs are the results, on all ranks.

@@ -12,10 +12,10 @@ import (
 // bellPeak is the largest drawn value in standard deviations: the sum of four bytes ends there.
 const bellPeak = 3.46
 
-// Dummy is the checkpoint without files: its tensors have shapes and distributions, and whoever loads them draws the
-// values, a device in its own memory. Values differ from those that Write writes and have the same distributions.
-// Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another place on: 147 GB of experts
-// are made as fast as memory is copied.
+// Dummy is the checkpoint without files: its tensors have shapes and distributions, and any caller that loads them
+// draws the values, a device in its own memory. Values differ from those that Write writes and have the same
+// distributions. Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another place on: 147
+// GB of experts are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	var list []weight.Tensor
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {

@@ -152,7 +152,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 	return nil
 }
 
-// blockAt is a block of rows of so many columns: its first column, and its side.
+// blockAt is a block of rows of that many columns: its first column, and its side.
 type blockAt struct{ cols, col, side int }
 
 // quantise writes to dst the block of rows that starts at a column, and returns its scale: the

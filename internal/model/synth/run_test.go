@@ -103,7 +103,7 @@ func logitsOf(t *testing.T, dir string) []float32 {
 }
 
 // A block's scale puts its largest magnitude at the top of e4m3's range: exactly there for GLM, within a factor of
-// two for DeepSeek's powers of two. Ragged last blocks are part of the test: 576 and 96 are no multiples of 128.
+// two for DeepSeek's powers of two. Ragged last blocks are part of the test: 576 and 96 are not multiples of 128.
 func TestBlockScalesFitTheirBlocks(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		w := open(t, written(t, name, Options{DType: FP8}))

@@ -101,7 +101,7 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	return out, nil
 }
 
-// rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it
+// rewrite makes a config.json state what will be written: drafting layer and quantisation. Everything else stays as it
 // is.
 func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	var fields map[string]json.RawMessage
@@ -140,7 +140,7 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// setDrafts says how many drafting layers there are, beside the other fields of the text network.
+// setDrafts states how many drafting layers there are, beside the other fields of the text network.
 func setDrafts(fields map[string]json.RawMessage, n int) error {
 	const name = "num_nextn_predict_layers"
 	inner, nested := fields["text_config"]
@@ -177,7 +177,7 @@ func pow2Scales(fields map[string]json.RawMessage) bool {
 		family == `"`+string(config.DeepseekV41)+`"`
 }
 
-// Config is what every family's description has.
+// Config returns what every family's description has.
 func (c *Checkpoint) Config() *config.Config { return c.config.Common() }
 
 // Model is the whole description: *config.DSA, *config.V4 or *config.Next.

@@ -59,7 +59,7 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 			progress(done, total)
 		}
 	}
-	// transformers reads files only that say where they come from.
+	// transformers reads files only that state where they come from.
 	about := map[string]string{"format": "pt", "made_by": "sparrow synth",
 		"seed": strconv.FormatUint(c.options.Seed, 10)}
 	return weight.CreateSharded(dir, c.sources(fill), about, c.options.ShardBytes)

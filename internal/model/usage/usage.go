@@ -140,8 +140,8 @@ func (t *Table) Top(layer, n int) float64 {
 	return top / sum
 }
 
-// MeanTop is the mean over layers with choices of the share that their most chosen experts get; share says how many of
-// a layer's experts these are. 0 where nothing was counted.
+// MeanTop is the mean over layers with choices of the share that their most chosen experts get; share states how many
+// of a layer's experts these are. 0 where nothing was counted.
 func (t *Table) MeanTop(share float64) float64 {
 	n := int(math.Ceil(share * float64(t.Experts)))
 	sum, layers := 0.0, 0

@@ -116,8 +116,8 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window is how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as many
-// before the token that they begin with.
+// Window returns how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as
+// many before the token that they begin with.
 func (m *Model) Window() int {
 	if m.spark != nil {
 		return m.config.Attention.Window + 1

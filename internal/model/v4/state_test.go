@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence goes
-// on with other tokens. State and caches are those of a sequence that never drafted.
+// Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence
+// continues with other tokens. State and caches are those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})

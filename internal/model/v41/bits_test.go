@@ -113,8 +113,8 @@ func TestRestoredEqualsComputed(t *testing.T) {
 	})
 }
 
-// Rejected drafts: n tokens are verified and some of them kept; then the sequence goes on. Logits and caches are those
-// of a sequence that never drafted, whether a pair was open or not, and where a page ends among the drafts.
+// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues. Logits and caches are
+// those of a sequence that never drafted, whether a pair was open or not, and where a page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := open(t)
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})

@@ -36,7 +36,7 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	return entry, index, err
 }
 
-// entryLayout is that of the cache's entries.
+// entryLayout returns that of the cache's entries.
 func (m *Model) entryLayout() layout.Kind {
 	for _, c := range m.caches {
 		if c.entries.Mem.Given() {
@@ -46,7 +46,7 @@ func (m *Model) entryLayout() layout.Kind {
 	return m.caches[0].window.Layout
 }
 
-// shared is what layer i reads: its own window, and the entries of the layer that it shares with.
+// shared returns what layer i reads: its own window, and the entries of the layer that it shares with.
 func (m *Model) shared(i int) *dual.SharedLayer {
 	c := m.config
 	out := &dual.SharedLayer{Weights: m.layers[i].attn, Window: m.caches[i].window, Publish: i == c.Candidates.Source,
@@ -147,7 +147,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window is how many tokens a row sees of the window stream.
+// Window returns how many tokens a row sees of the window stream.
 func (m *Model) Window() int { return m.config.Attention.Window }
 
 // WindowBytes is the memory of one window page over all layers.

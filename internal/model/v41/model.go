@@ -121,10 +121,10 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Remembers is how many tokens before its own a row of the n-gram tables depends on.
+// Remembers returns how many tokens before its own a row of the n-gram tables depends on.
 func (m *Model) Remembers() int { return m.config.Engram.Before() }
 
 // Bind takes the residual streams of a pass.
@@ -132,7 +132,7 @@ func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
 
-// DraftHead says that there is none to draft with: the head that releases have is not run.
+// DraftHead reports that there is none to draft with: the head that releases have is not run.
 func (m *Model) DraftHead() error {
 	return fmt.Errorf("v41: the DSpark draft head of %s is not run; decode without drafts", m.config.Family)
 }

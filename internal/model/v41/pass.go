@@ -101,7 +101,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// Inputs is where the input block belongs.
+// Inputs returns where the input block belongs.
 func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 
 // Outputs are the results.

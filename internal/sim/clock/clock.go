@@ -44,7 +44,7 @@ func (v *Virtual) Now() time.Time { return v.now }
 func (v *Virtual) Processes() int { return v.count }
 
 // Run runs f as a process, and all others while it waits, until f returns; those that have not ended wait for the next
-// Run. It fails where all of them wait for ever, and then the clock cannot be used any more.
+// Run. It fails where all of them wait forever, and then the clock cannot be used any more.
 func (v *Virtual) Run(f func()) error {
 	v.done = false
 	v.Go(func() {
@@ -92,7 +92,7 @@ func (v *Virtual) After(d time.Duration, f func()) {
 	heap.Push(&v.timers, &timer{at: v.now.Add(max(d, 0)), order: v.calls, call: f})
 }
 
-// park makes a process wait, for ever with a negative limit.
+// park makes a process wait, forever with a negative limit.
 func (v *Virtual) park(p *process, limit time.Duration) {
 	if limit >= 0 {
 		v.calls++
@@ -139,7 +139,7 @@ func (v *Virtual) next() {
 	}
 }
 
-// timer is when a process goes on or a function is called.
+// timer is when a process continues or a function is called.
 type timer struct {
 	at      time.Time
 	order   int64

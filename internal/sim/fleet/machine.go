@@ -37,7 +37,7 @@ func (m *machine) Sleep(work time.Duration) {
 	m.count(-1)
 }
 
-// count notes that a replica has begun or ended its work: the others go on at another speed.
+// count notes that a replica has begun or ended its work: the others continue at another speed.
 func (m *machine) count(n int) {
 	m.busy += n
 	close(m.changed)

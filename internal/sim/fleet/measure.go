@@ -82,7 +82,7 @@ const mostAtOnce = 16
 // load is some requests to a server at the same time.
 type load struct{ requests, prompt, output int }
 
-// loads are those that fit the servers: prompts, decodes behind short and long contexts, and both.
+// loads returns those that fit the servers: prompts, decodes behind short and long contexts, and both.
 func (m *meter) loads() (out []load) {
 	p := m.prompt
 	for _, l := range []load{{1, p, 1}, {4, p, 1}, {1, 4 * p, 1}, {1, 8, 48}, {4, 8, 48}, {mostAtOnce, 8, 48},
@@ -127,7 +127,7 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)
 }
 
-// steps is how many a server has made.
+// steps returns how many a server has made.
 func steps(ctx context.Context, c *client.Client) (int, error) {
 	resp, err := c.Send(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // model with OpenAI's interface, tell their sizes (/server_info) and the ids of tokens (return_tokens_as_token_ids).
 type Servers struct {
 	URLs   []string
-	Key    string // bearer key; empty is none
+	Key    string // bearer key; empty means none
 	Policy Policy
 	Seed   uint64
 }

@@ -172,7 +172,7 @@ type divided struct {
 	nan   bool // its results are NaN
 }
 
-// Len is how many parts the pass has.
+// Len returns how many parts the pass has.
 func (p *divided) Len() int {
 	if p.whole || p.dev.time == nil || p.dev.beside {
 		return 1

@@ -15,10 +15,10 @@ type Shape struct {
 	Vocab   int
 	Context int  // tokens
 	Windows bool // the model is a Windowed one
-	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nobody looks
+	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nothing looks
 	// at them and contexts are long.
 	Plain bool
-	// Script, when set, says which token follows a sequence, in a model without windows.
+	// Script, when set, states which token follows a sequence, in a model without windows.
 	Script Script
 }
 
@@ -80,7 +80,7 @@ func (m *Model) Config() *config.Config { return &m.config }
 // Facts are the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return m.facts }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // DraftHead is nil: there is a drafting layer.

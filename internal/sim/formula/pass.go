@@ -27,7 +27,7 @@ func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
 	b.out = model.TakeOutputs(p, a, b.in, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden})
 }
 
-// Inputs is where the input block belongs.
+// Inputs returns where the input block belongs.
 func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
 
 // Outputs are the results.
@@ -127,7 +127,7 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	})
 }
 
-// source is what a drafting pass continues.
+// source returns what a drafting pass continues.
 func (s *pass) source() *residual {
 	if s.plan.Pass == plan.PassDraft {
 		return &s.work.target

@@ -50,7 +50,7 @@ func (m *Windowed) Config() *config.Config { return &m.config }
 // Facts are the properties that the planner reads.
 func (m *Windowed) Facts() plan.Model { return m.facts }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Windowed) Device() kernel.Machine { return m.dev }
 
 // DraftHead is nil: there is a drafting block.
@@ -78,7 +78,7 @@ func (m *Windowed) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 
 // WindowBytes is the part of a window page.
 func (m *Windowed) WindowBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 8 }
 
-// Window is how many tokens a row sees in window pages.
+// Window returns how many tokens a row sees in window pages.
 func (m *Windowed) Window() int { return window }
 
 // StateBytes is the memory of a state.
@@ -187,7 +187,7 @@ func (s *state) Truncate(n int) error {
 	return nil
 }
 
-// holds reports whether the marks are there that a sequence of n tokens goes on from.
+// holds reports whether the marks are there that a sequence of n tokens continues from.
 func (s *state) holds(n int) error {
 	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
 		return fmt.Errorf("formula: to continue after %d tokens position %d is needed, the state has those from %d on",

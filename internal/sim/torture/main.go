@@ -106,7 +106,7 @@ func (c *campaign) run(seed uint64) (report sim.Report, err error) {
 	}
 }
 
-// print says what has happened so far.
+// print states what has happened so far.
 func (c *campaign) print() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

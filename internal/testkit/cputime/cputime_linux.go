@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread is what the thread that calls it has used. A test that calls it twice locks its goroutine to the thread.
+// Thread returns what the thread that calls it has used. A test that calls it twice locks its goroutine to the thread.
 func Thread() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// Process is what all threads of the process have used.
+// Process returns what all threads of the process have used.
 func Process() time.Duration { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func read(clock int32) time.Duration {

@@ -34,7 +34,7 @@ type Pass struct {
 // Fail asks before every operation of a pass whether it fails; nil lets all of them succeed.
 func (m *Model) Fail(ask func(op string) error) { m.dev.fail = ask }
 
-// Dry says that operations are noted as values alone and not carried out: what a pass enqueues does not depend on
+// Dry reports that operations are noted as values alone and not carried out: what a pass enqueues does not depend on
 // results.
 func (m *Model) Dry(dry bool) { m.dev.dry = dry }
 
@@ -64,7 +64,7 @@ func (w workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mod
 	return &pass{Pass: inner, m: w.m, plan: p}, err
 }
 
-// DraftHead says whether there is a drafting layer.
+// DraftHead reports whether there is a drafting layer.
 func (m *Model) DraftHead() error {
 	if d, ok := m.Model.(model.Drafter); ok {
 		return d.DraftHead()

@@ -62,7 +62,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// URL is where the store is.
+// URL returns where the store is.
 func (s *Server) URL() string { return "redis://" + s.listener.Addr().String() }
 
 // Set changes the mode, and ends open connections.
@@ -73,7 +73,7 @@ func (s *Server) Set(m Mode) {
 	s.drop()
 }
 
-// Len is how many values there are.
+// Len returns how many values there are.
 func (s *Server) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func command(r *resp.Reader) ([]string, error) {
 	return args, nil
 }
 
-// answer is what the store says to a command, and whether the connection ends then.
+// answer returns what the store says to a command, and whether the connection ends then.
 func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

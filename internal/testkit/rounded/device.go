@@ -17,13 +17,13 @@ type Device struct {
 // with it.
 func On(host kernel.Device, hardware kernel.Hardware) *Device { return &Device{host, hardware} }
 
-// Name says that results are rounded.
+// Name reports that results are rounded.
 func (d *Device) Name() string { return d.Device.Name() + "-rounded" }
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
-// Hardware is what plans are made for.
+// Hardware returns what plans are made for.
 func (d *Device) Hardware() kernel.Hardware { return d.hardware }
 
 // SwapExperts exchanges the homes of experts on the device that computes.

@@ -23,7 +23,7 @@ type Device struct {
 	*twin.Device
 	gpu *op.Device
 	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
-	// computed all the same. Without OnRefusal every refusal is returned.
+	// computed anyway. Without OnRefusal every refusal is returned.
 	OnRefusal func(refusal error) error
 	// OnCall, where set, is called before every operation, those between ranks too; an error of it is the operation's.
 	OnCall  func() error
@@ -41,10 +41,10 @@ func Open(host kernel.Device) (*Device, error) {
 	return d, nil
 }
 
-// Name says which rules are kept.
+// Name states which rules are kept.
 func (d *Device) Name() string { return "strict-" + op.Name }
 
-// Checked is how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
+// Checked returns how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
 func (d *Device) Checked() map[string]int { return d.checked }
 
 func (d *Device) called() error {

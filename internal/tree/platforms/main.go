@@ -131,7 +131,7 @@ func (c *checker) bodies(f *ast.File) {
 	}
 }
 
-// linked says whether a go:linkname of its own line names the function.
+// linked reports whether a go:linkname of its own line names the function.
 func linked(fn *ast.FuncDecl) bool {
 	if fn.Doc == nil {
 		return false

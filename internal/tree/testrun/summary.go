@@ -131,7 +131,7 @@ func (s *summary) broken(err error) {
 // skipLine is where and why a test was skipped.
 var skipLine = regexp.MustCompile(`(?m)^\s*\S+\.go:\d+: (.+)$`)
 
-// reason is why a test was skipped, up to a colon: what follows tells tests apart that were skipped alike.
+// reason returns why a test was skipped, up to a colon: what follows distinguishes tests that were skipped alike.
 func reason(said string) string {
 	found := skipLine.FindAllStringSubmatch(said, -1)
 	if found == nil {

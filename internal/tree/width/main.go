@@ -59,7 +59,7 @@ func listFiles() ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), nil
 }
 
-// checked says whether a path is a kind of file that people write line by line.
+// checked reports whether a path is a kind of file that people write line by line.
 func checked(name string) bool {
 	if strings.Contains("/"+filepath.ToSlash(name), "/testdata/") {
 		return false
@@ -113,7 +113,7 @@ func columns(line []byte) int {
 	return n
 }
 
-// generated says whether a file has the line that marks generated Go and assembly.
+// generated reports whether a file has the line that marks generated Go and assembly.
 func generated(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimRight(line, "\r\n")

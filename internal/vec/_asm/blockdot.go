@@ -116,7 +116,7 @@ func (k *blockDot) lanes(i int) int {
 	return 1
 }
 
-// trees are those of sums, or of minimums.
+// trees returns those of sums, or of minimums.
 func (k *blockDot) trees(mins bool) []tree {
 	if k.rows == 1 {
 		first := 18
@@ -261,7 +261,7 @@ type tree struct {
 	memory bool
 }
 
-// slot is where partial result i waits.
+// slot returns where partial result i waits.
 func (t tree) slot(i int) string {
 	if t.memory {
 		return fmt.Sprintf("%d(R12)", t.first+64*i)

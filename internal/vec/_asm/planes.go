@@ -204,7 +204,7 @@ func (e *emitter) loadLanes(sixteenth, to int) {
 // planeRows is the names of the rows of a group.
 var planeRows = map[int]string{16: "Sixteen", 8: "Eight", 4: "Four", 1: "One"}
 
-// planeReg is where planesOf leaves the sixteen words of a plane and a step.
+// planeReg returns where planesOf leaves the sixteen words of a plane and a step.
 func planeReg(plane, step int) int { return 16 + 2*plane + step }
 
 // planesOf separates the planes of 128 elements in registers 0 to 7, each of which has, in the lanes of the planes,

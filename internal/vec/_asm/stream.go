@@ -74,7 +74,7 @@ func (k *stream) tilesX() int {
 // sums is the tiles that hold the sums of a unit.
 func (k *stream) sums() int { return 2 * k.tilesX() }
 
-// columns is those of a tile of x or of sums, line the bytes of a line of it and
+// columns returns those of a tile of x or of sums, line the bytes of a line of it and
 // tile its own.
 func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }

@@ -82,7 +82,7 @@ const (
 	windowPlaces  = 29
 )
 
-// windowsOf does all rows, if they have so many whole registers of scales. In a first window no scale is too large.
+// windowsOf does all rows, if they have that many whole registers of scales. In a first window no scale is too large.
 func (e *emitter) windowsOf(vectors int) {
 	other, below := e.label("other"), e.label("below")
 	e.op("CMPQ windowArgs_count(AX), $%d", 64*vectors)

@@ -160,7 +160,7 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 	return s.unharmed(len(a.steps(repository)))
 }
 
-// environment is what an agent gets of ours: no keys, and a proxy that leads nowhere, so that nothing is fetched.
+// environment returns what an agent gets of ours: no keys, and a proxy that leads nowhere, so that nothing is fetched.
 func environment(work string) []string {
 	env := []string{"HOME=" + work, "HTTPS_PROXY=http://127.0.0.1:9", "HTTP_PROXY=http://127.0.0.1:9",
 		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}

@@ -90,7 +90,7 @@ func (a *agent) steps(dir string) []chat.Message {
 	}
 }
 
-// marker is in the text of a step, so that the next prompt says which steps were played.
+// marker is in the text of a step, so that the next prompt states which steps were played.
 func marker(step int) string { return fmt.Sprintf("Now comes part %d.", step) }
 
 // reply plays the step after the last one that a prompt shows. A prompt without the agent's tools is one of its other

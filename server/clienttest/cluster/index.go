@@ -328,7 +328,7 @@ func (x *indexed) agree(prompts int) error {
 	return nil
 }
 
-// ask is how many tokens of a prompt the index says are cached.
+// ask returns how many tokens of a prompt the index says are cached.
 func (x *indexed) ask(prompt []int32, salt string) (int, error) {
 	if len(prompt) < pageTokens {
 		return 0, nil

@@ -130,7 +130,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	lost, why = broken(startStreams(ctx, r.url, 2000, 9, 30).wait())
 	s.check("SMG: requests after it are answered", "9 of 9", want(lost == 0, "%d of 9 failed: %v", lost, why))
 
-	// It comes back.
+	// It returns.
 	if err := s.restart(ctx, victim, "accidents-worker-1-again"); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	return nil
 }
 
-// counts is how many streams run on each worker, n in all.
+// counts returns how many streams run on each worker, n in all.
 func counts(ctx context.Context, workers []*worker, n int) (running []int, err error) {
 	sum := 0
 	for _, w := range workers {

@@ -20,7 +20,7 @@ import (
 // client keeps no connections: a server that starts again on the same port must not be met by an old one.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// freePort is one that nobody listens on. It is below those that Linux gives to outgoing connections, one
+// freePort is one that nothing listens on. It is below those that Linux gives to outgoing connections, one
 // of which could be taken before its server listens.
 func freePort() (port int, err error) {
 	for range 100 {

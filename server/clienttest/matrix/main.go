@@ -2,7 +2,7 @@
 // prints a line for each client and feature.
 //
 // Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: that of the
-// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not to be had, a line says
+// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not to be had, a line states
 // which clients were skipped and why. The exit status is 1 when a case failed, and 0 otherwise.
 package main
 

@@ -106,11 +106,11 @@ func (s *snapshot) engine() {
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
 	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)
 	s.counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", kv.ReusedTokens)
-	s.counter("kv_evictions_total", "Cached pages given up to make room.", kv.Evictions)
+	s.counter("kv_evictions_total", "Cached pages evicted to make room.", kv.Evictions)
 	s.gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.", kv.Windows)
 	s.gauge("kv_window_pages_used", "Window pages that running sequences still see.",
 		kv.Windows-kv.WindowsFree-kv.WindowsIdle)
-	s.counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.",
+	s.counter("kv_window_evictions_total", "Window pages of cached prefixes evicted to make room.",
 		kv.WindowEvictions)
 	s.counter("draft_tokens_total", "Tokens drafted.", stats.Drafted)
 	s.counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", stats.Accepted)

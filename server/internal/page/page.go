@@ -75,8 +75,8 @@ func (f *Files) add(name string, body []byte) {
 	f.byName[name] = file{types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, body}
 }
 
-// Serve writes a file and says whether there is one of that name. Browsers ask again whether it has changed, so that a
-// new build is never mixed with files of the one before.
+// Serve writes a file and reports whether there is one of that name. Browsers ask again whether it has changed, so that
+// a new build is never mixed with files of the one before.
 func (f *Files) Serve(w http.ResponseWriter, r *http.Request, name string) (ok bool, err error) {
 	one, ok := f.byName[name]
 	if !ok {

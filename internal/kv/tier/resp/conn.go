@@ -17,7 +17,7 @@ type Address struct {
 	TLS            bool
 	User, Password string
 	Database       int
-	TTL            time.Duration // of what is stored; 0 is for ever
+	TTL            time.Duration // of what is stored; 0 is forever
 }
 
 // defaultPort is Redis' own.

@@ -1,7 +1,7 @@
 // Package resp speaks RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as much of it as a
 // store of pages needs.
 //
-// Commands flow in as byte strings and out as arrays of them; replies come back one after the other, in the order of
+// Commands flow in as byte strings and out as arrays of them; replies return one after the other, in the order of
 // the commands. The bytes of a bulk string are read by the caller, into memory of its own: a length that the other end
 // made up allocates nothing.
 package resp
@@ -54,7 +54,7 @@ func (r Reply) Err() error {
 	return &ServerError{Text: r.Text}
 }
 
-// ServerError is an error that the other end reported; the connection goes on.
+// ServerError is an error that the other end reported; the connection continues.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return "the store answers: " + e.Text }
@@ -214,7 +214,7 @@ func (r *Reader) Argument(most int64) ([]byte, error) {
 	return b, r.end()
 }
 
-// cut says that the other end stopped in the middle.
+// cut reports that the other end stopped in the middle.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
