@@ -62,7 +62,7 @@ func (c *compilers) hold(party string, bytes int) (release func(), err error) {
 	}, nil
 }
 
-// run compiles when it is the party's turn, on a thread behind those that compute.
+// run compiles when it is the party's turn, on a thread of lower priority than those that compute.
 func (c *compilers) run(ctx context.Context, party string, compile func()) error {
 	if err := c.enter(ctx, party); err != nil {
 		return err

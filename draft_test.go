@@ -19,7 +19,7 @@ func drafts(t *testing.T, n int) spec.Setting {
 }
 
 // The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the
-// drafting layer's rows lie in the same pages.
+// drafting layer's rows are in the same pages.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})

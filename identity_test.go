@@ -87,5 +87,5 @@ func sampledAt(t *testing.T, path string) (sum [32]byte, at int64) {
 	}
 	defer c.Close()
 	x, _ := c.Tensor("lm_head.weight")
-	return c.Fingerprint(), x.Offset + 3000 // behind the first 1024 bytes, far before the middle
+	return c.Fingerprint(), x.Offset + 3000 // after the first 1024 bytes, far before the middle
 }

@@ -106,7 +106,7 @@ type Event struct {
 	Choice   int
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
 	Deltas   []chat.Delta // the same, parsed
-	Tokens   []Token      // the tokens behind it
+	Tokens   []Token      // the tokens after it
 	Scored   []Token      // the next tokens of the prompt with their log probabilities, where asked for
 	Recorded *record.Rows // rows that produced Tokens, or rows of the prompt, where they are recorded
 	Finish   Finish       // set on the last event of a choice

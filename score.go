@@ -7,7 +7,7 @@ import (
 	"sparrow/sample"
 )
 
-// Continuations are texts that may follow a prompt, as tokens. A text may be encoded otherwise behind a prompt than
+// Continuations are texts that may follow a prompt, as tokens. A text may be encoded otherwise after a prompt than
 // alone: a continuation is the tokens in which the encoded prompt and both texts, encoded as one, differ.
 type Continuations struct {
 	Prompt []int32   // tokens that all of them follow
@@ -85,7 +85,7 @@ func EncodeContinuations(encode func(text string) ([]int32, error), prompt strin
 	return NewContinuations(first, whole)
 }
 
-// ScoreTexts gives the log probability of each text behind the prompt. Nothing is generated, and nothing is put before
+// ScoreTexts gives the log probability of each text after the prompt. Nothing is generated, and nothing is put before
 // the prompt: it may spell control tokens.
 func (e *Engine) ScoreTexts(ctx context.Context, prompt string, texts []string) ([]float64, Usage, error) {
 	plain := func(text string) ([]int32, error) { return e.Encode(text, false) }

@@ -83,8 +83,8 @@ func (s *Stream) Ignored() []Ignored { return s.ignored }
 // Waited returns how long the request waited for its first step, or has waited so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
-// Progress is how many tokens of the prompt have been computed or found in the cache, and how many of them were found.
-// Any goroutine may ask.
+// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
+// found. Any goroutine may ask.
 func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
 
 // PromptTokens is the length of the prompt.
@@ -131,7 +131,7 @@ func (s *Stream) textOf(id int32) string {
 	return ""
 }
 
-// note remembers where in a reply a control token stands. Its text ends what was decoded so far.
+// note stores where in a reply a control token stands. Its text ends what was decoded so far.
 func (s *Stream) note(got *engine.Event) {
 	t := s.engine.tok
 	if got.Token < 0 || got.Decoded == 0 || int(got.Token) >= t.VocabSize() || !t.IsAdded(got.Token) {

@@ -120,7 +120,7 @@ type Request struct {
 	// reject the rest.
 	Kwargs map[string]json.RawMessage
 
-	// Memo remembers tools between requests; nil does not.
+	// Memo stores tools between requests; nil does not.
 	Memo *Memo
 	// Begun, where not nil, is what Render said of this request: whether the prompt ends inside reasoning. Parser then
 	// need not render it again.

@@ -108,7 +108,7 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	return text, nil
 }
 
-// v4Merge makes one user turn of each run of user and tool messages. Results stand in the order of the calls.
+// v4Merge makes one user turn of each run of user and tool messages. Results are in the order of the calls.
 func v4Merge(turns []turn) ([]turn, error) {
 	var merged []turn
 	for i := 0; i < len(turns); {
@@ -157,7 +157,7 @@ type v4Encoder struct {
 	dialect
 	req      Request
 	turns    []turn
-	systems  bool // system messages have a marker, and behind the first one are turns that are answered
+	systems  bool // system messages have a marker, and after the first one are turns that are answered
 	thinking bool
 	drop     bool   // earlier reasoning is not shown
 	last     int    // index in turns of the last user or developer message

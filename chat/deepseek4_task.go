@@ -12,7 +12,7 @@ import (
 // asked of the last user or developer message, with the template argument task; its reply carries no reasoning.
 var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
 
-// taskAction is the task that is answered in the assistant's turn; the others are answered right behind the message.
+// taskAction is the task that is answered in the assistant's turn; the others are answered right after the message.
 const taskAction = "action"
 
 // v4Task reads the template argument task; empty means none.

@@ -20,7 +20,7 @@
 // (ContinueFinal): its markers are part of the reply that was begun. [Request.ControlTokens] turns all of this
 // off.
 //
-// Marks stand beside the text ([sparrow/internal/mark]), not in it. Marks in the text would have to be characters that
+// Marks are beside the text ([sparrow/internal/mark]), not in it. Marks in the text would have to be characters that
 // no message holds; strip and split would cut them off, length would count them, and a template that asks whether
 // '</think>' is in a message would not find it. So the native formats write into a builder that keeps spans, and in
 // [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths see its

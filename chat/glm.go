@@ -133,7 +133,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// noReasoning stands where a turn has no reasoning.
+// noReasoning is where a turn has no reasoning.
 func (f GLM5) noReasoning() string {
 	if f.V52 {
 		return thinkOpen + thinkClose

@@ -15,7 +15,7 @@ import (
 //	<|im_system|>system<|im_middle|>text<|im_end|> <|im_user|>user<|im_middle|>text<|im_end|>
 //	<|im_assistant|>assistant<|im_middle|>answer<|im_end|>
 //
-// Tools stand in a system turn of their own as compact JSON; a call names itself functions.NAME:INDEX, where INDEX
+// Tools are in a system turn of their own as compact JSON; a call names itself functions.NAME:INDEX, where INDEX
 // counts over the conversation, and a result begins with that name. Template argument of K2.5: thinking (or
 // enable_thinking).
 type Kimi struct {
@@ -187,7 +187,7 @@ func (w *kimiWriter) turn(i int) (int, error) {
 	return i, nil
 }
 
-// assistant writes a reply. K2.5 keeps the reasoning of replies behind the last one without calls.
+// assistant writes a reply. K2.5 keeps the reasoning of replies after the last one without calls.
 func (w *kimiWriter) assistant(i int) {
 	t := w.turns[i]
 	w.b.WriteString(kimiAssistant + "assistant" + kimiMiddle)

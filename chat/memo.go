@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// Memo remembers tools as prompts show them, so that a list that comes again, as that of an agent does with every turn,
-// is not read again. The zero value is ready to use, and nil remembers nothing. It is safe for concurrent use.
+// Memo stores tools as prompts show them, so that a list that comes again, as that of an agent does with every turn,
+// is not read again. The zero value is ready to use, and nil stores nothing. It is safe for concurrent use.
 type Memo struct {
 	mu    sync.Mutex
 	tools map[[sha256.Size]byte]*shownTool
@@ -17,7 +17,7 @@ type Memo struct {
 	read  int64 // tools that were read so far
 }
 
-// maxMemo bounds the declarations that are remembered. Above it everything is forgotten.
+// maxMemo bounds the declarations that are stored. Above it everything is forgotten.
 const maxMemo = 8 << 20
 
 // shownTool is a tool that was read. It is not changed.

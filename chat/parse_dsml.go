@@ -36,7 +36,7 @@ func (p *dsmlParser) content() bool {
 	return p.enter(p.block)
 }
 
-// cutOpen is the length of the block's opening tag where the reply ends inside it, behind the token that no content
+// cutOpen is the length of the block's opening tag where the reply ends inside it, after the token that no content
 // holds; 0 where it does not.
 func (p *dsmlParser) cutOpen() int {
 	if !p.done {
@@ -118,7 +118,7 @@ func (p *dsmlParser) invokeEnd() bool {
 }
 
 // startOnce hands out the start of the call with its first argument, so that a body that turns out malformed before
-// that leaves no half call behind.
+// that leaves no half call after.
 func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true

@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// turn is a checked message that remembers its place in the request and has its JSON parsed.
+// turn is a checked message that stores its place in the request and has its JSON parsed.
 type turn struct {
 	Message
 	index     int           // in Request.Messages; -1 for a message the format added
@@ -171,7 +171,7 @@ func replayedArguments(text string) (*jinja.Dict, error) {
 }
 
 // WholeArguments is the text of a call's arguments as a JSON object. Where a reply ended inside them, what was begun
-// is closed; text that is no object gives an empty one.
+// is closed; text that is not an object gives an empty one.
 func WholeArguments(text string) string {
 	if _, err := parseArguments(text); err == nil && strings.TrimSpace(text) != "" {
 		return text

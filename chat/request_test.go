@@ -77,7 +77,7 @@ func readTable(t *testing.T, name string) renderingTable {
 	return table
 }
 
-// testRenderings runs a table. $TOOLS and $FORMAT stand for the long instruction texts, which have tests of their own.
+// testRenderings runs a table. $TOOLS and $FORMAT represent the long instruction texts, which have tests of their own.
 func testRenderings(t *testing.T, f Format, file string, texts map[string]string) {
 	for _, c := range readTable(t, file).Cases {
 		t.Run(c.Name, func(t *testing.T) {

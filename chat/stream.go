@@ -70,7 +70,7 @@ func (s *stream) Feed(text mark.Text) []Delta {
 	return s.advance()
 }
 
-// genuine reports whether the marker that stands at an offset of the text was written as one: the tokens in it by
+// genuine reports whether the marker that is at an offset of the text was written as one: the tokens in it by
 // themselves, not by tokens that spell them.
 func (s *stream) genuine(at int, marker string) bool {
 	for _, token := range s.tokens {

@@ -45,7 +45,7 @@ func closeObject(text string) (whole string, ok bool) {
 	return text[:end] + reversed(closers), true
 }
 
-// stringEnd returns where a string that begins at from ends: its closing quote, or behind its last whole character.
+// stringEnd returns where a string that begins at from ends: its closing quote, or after its last whole character.
 func stringEnd(text string, from int) (end int, closed bool) {
 	for i := from; i < len(text); {
 		size := 0

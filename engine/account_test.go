@@ -141,7 +141,7 @@ func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 	}
 }
 
-// A pass behind another is enqueued only for tokens that are wanted: a lone answer of n tokens takes n passes, and
+// A pass after another is enqueued only for tokens that are requested: a lone answer of n tokens takes n passes, and
 // computes no token without effect.
 func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {

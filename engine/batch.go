@@ -26,10 +26,10 @@ import (
 //
 // At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
 // formed (drafts, masks, logits that are read here, records) is never running: that is the order of devices that
-// compute while the host waits, too. Where the device draws tokens, the drafting layer is enqueued behind such a batch
+// compute while the host waits, too. Where the device draws tokens, the drafting layer is enqueued after such a batch
 // before it is committed (drafter.enqueue), and with one draft for each sequence it is left drafting.
 //
-// Where a pass fails, what was enqueued behind it is dropped and formed again, and its own items run one by one.
+// Where a pass fails, what was enqueued after it is dropped and formed again, and its own items run one by one.
 type stage uint8
 
 const (
@@ -72,7 +72,7 @@ type batch struct {
 	pending  step.Pending
 	ahead    ahead
 
-	behind  stage // that of the batch it was enqueued behind, running or drafting; formed without one
+	behind  stage // that of the batch it was enqueued after, running or drafting; formed without one
 	repeats bool  // it is an item of a batch that failed
 	between bool  // it runs between the operations of another
 	// interrupted is how long other batches ran between its operations.

@@ -10,7 +10,7 @@ import (
 // block returns how many tokens the drafting layers propose in one pass, 0 where they propose one.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
-// draftBlocks drafts a block behind every sequence of a committed batch whose next token was sampled, and keeps of each
+// draftBlocks drafts a block after every sequence of a committed batch whose next token was sampled, and keeps of each
 // as many drafts as are worth verifying. An error means that the device is lost.
 func (d *drafter) draftBlocks(b *batch) error {
 	p := b.passes
@@ -82,7 +82,7 @@ func (d *drafter) keep(rows logits) {
 }
 
 // follow appends the next draft of a block and reports whether there is one: a token that cannot follow ends it, and so
-// does one behind which the answer ends.
+// does one after which the answer ends.
 func (k *chain) follow(row logitRow) bool {
 	c := k.c
 	if n := len(c.seq.Drafts); n > 0 {

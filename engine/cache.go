@@ -97,7 +97,7 @@ func spare(memory, weights int64) int64 {
 	return max(memory-weights, memory/2)
 }
 
-// mapped is the bytes of weights that lie in pages of a file, which count as free memory.
+// mapped is the bytes of weights that are in pages of a file, which count as free memory.
 func (z *sizing) mapped(cfg *plan.Config) int64 {
 	if z.cfg.Packed || cfg.Hardware.Arch != plan.CPU {
 		return 0

@@ -105,7 +105,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 	}
 }
 
-// A step is held up until the test lets it go; what happens in between takes effect at the boundary behind it.
+// A step is held up until the test lets it go; what happens in between takes effect at the boundary after it.
 func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	in, out := make(chan int), make(chan struct{})
 	return before(func(works []step.Work) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that its rows lie in every page beside the target's, and proposes how sequences continue: a token with
+// included, so that its rows are in every page beside the target's, and proposes how sequences continue: a token with
 // each pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The
 // next batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples
 // from them exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and
@@ -44,7 +44,7 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// ahead is a draft pass that was enqueued right behind a forward pass, before the host has seen what that chose: it
+// ahead is a draft pass that was enqueued right after a forward pass, before the host has seen what that chose: it
 // stores all rows of every item, of which those count that are kept.
 type ahead struct {
 	on      bool
@@ -66,7 +66,7 @@ func draftedFor(it *sched.Item) bool {
 	return !c.ended && c.drafts.Active() && !c.scoresOnly()
 }
 
-// enqueue enqueues the drafting layer behind an enqueued batch where the device chooses the tokens of all rows that it
+// enqueue enqueues the drafting layer after an enqueued batch where the device chooses the tokens of all rows that it
 // needs. Models with a state of each sequence wait: the rows that they keep depend on what is accepted.
 func (d *drafter) enqueue(b *batch) {
 	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil || p.Logits > 0 && p.WholeLogits == p.Logits {
@@ -101,7 +101,7 @@ func (d *drafter) enqueue(b *batch) {
 	a.pending, a.err = p.runner.StartDraft(p.drafts, false)
 }
 
-// wait waits for a draft pass that was enqueued behind a batch. A panic in it is returned as an error.
+// wait waits for a draft pass that was enqueued after a batch. A panic in it is returned as an error.
 func (d *drafter) wait(b *batch) (rows logits, err error) {
 	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
 	a := &b.ahead
@@ -117,7 +117,7 @@ func (d *drafter) wait(b *batch) (rows logits, err error) {
 	return rows, err
 }
 
-// forget waits for a draft pass that was enqueued behind a batch, if there is one. What it drafts is not used.
+// forget waits for a draft pass that was enqueued after a batch, if there is one. What it drafts is not used.
 func (d *drafter) forget(b *batch) {
 	if d != nil && b.ahead.on {
 		_, _ = d.wait(b)
@@ -286,7 +286,7 @@ func (d *drafter) add(b *batch, number int) {
 	if c.drafts.Adapts() && d.together > 0 {
 		want = d.together
 	}
-	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
+	// The next token is the target's own. Drafts after the last allowed token, or more than a batch verifies, are
 	// never used.
 	if b.between { // prompts wait
 		want = 0

@@ -17,7 +17,7 @@ import (
 )
 
 // Invariants of this file: blocks of drafts change no bit of any answer, at any length, with any number of accepted
-// drafts, in chunks, preempted, cancelled or behind a prefix; and what the stages remember of a sequence is the same
+// drafts, in chunks, preempted, cancelled or after a prefix; and what the stages remember of a sequence is the same
 // however its tokens were computed or returned.
 
 // everyPattern puts guesses in place of a drafter's that are right or wrong in every pattern: one in four is wrong, by
@@ -209,7 +209,7 @@ func watchBlocks(p *proposals) func(*Engine) {
 	return func(e *Engine) { p.runner, e.loop.passes.runner = e.loop.passes.runner, p }
 }
 
-// A sequence drafts the same, to the bit, whole or in chunks, and behind a prefix that was in the cache or returned
+// A sequence drafts the same, to the bit, whole or in chunks, and after a prefix that was in the cache or returned
 // from a tier.
 func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	notUnderRace(t)

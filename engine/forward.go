@@ -23,7 +23,7 @@ type runner interface {
 	// Wait waits for the oldest pass that was started.
 	Wait(step.Pending) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
-	// StartDraft enqueues a pass of the drafting layer behind a forward pass that may not have ended.
+	// StartDraft enqueues a pass of the drafting layer after a forward pass that may not have ended.
 	StartDraft(works []step.Draft, chained bool) (step.Pending, error)
 	Bytes() int64
 	Graphs() step.Graphs
@@ -81,7 +81,7 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// launch enqueues the pass of a batch, behind the last one unless that is nil.
+// launch enqueues the pass of a batch, after the last one unless that is nil.
 func (l *loop) launch(b, last *batch) {
 	b.launched, b.behind = l.now(), stageFormed
 	if last != nil {
@@ -216,7 +216,7 @@ func draftOf(it *sched.Item, from int) step.Draft {
 	return w
 }
 
-// draftBlock adds a block of drafts behind the kept rows of an item to the next draft pass.
+// draftBlock adds a block of drafts after the kept rows of an item to the next draft pass.
 func (p *passes) draftBlock(it *sched.Item, from, block int) {
 	c := ownerOf(it)
 	w := draftOf(it, from)

@@ -143,7 +143,7 @@ func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error)
 	return buildOver(t, dir, c, kernel.Options{Pack: pack}, nil)
 }
 
-// buildOver makes an engine over a device that wrap, unless nil, stands before.
+// buildOver makes an engine over a device that wrap, unless it is nil, replaces.
 func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine,
 	error) {
 	t.Helper()
@@ -285,7 +285,7 @@ func before(f func(works []step.Work) error) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: f} }
 }
 
-// after puts a function behind every forward pass.
+// after puts a function after every forward pass.
 func after(f func(works []step.Work, res step.Result)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// turn is one turn of the loop: the next batch is launched behind the last one, the last one is processed while the
+// turn is one turn of the loop: the next batch is launched after the last one, the last one is processed while the
 // next runs, and the next becomes the last. It reports whether there was anything to do.
 func (l *loop) turn() bool {
 	last, next := l.last, l.form()
@@ -55,7 +55,7 @@ func (l *loop) admit(b *batch) bool {
 	return len(b.items) > 0
 }
 
-// process takes the results of the last batch. The next one, unless nil, was launched behind it.
+// process takes the results of the last batch. The next one, unless nil, was launched after it.
 func (l *loop) process(last, next *batch) {
 	if last.stage == stageDrafting {
 		l.seeDrafts(last, next)
@@ -77,7 +77,7 @@ func (l *loop) process(last, next *batch) {
 	}
 }
 
-// follow leaves a batch that was launched running, where the next one can be formed behind it. Else it is processed at
+// follow leaves a batch that was launched running, where the next one can be formed after it. Else it is processed at
 // once.
 func (l *loop) follow(b *batch) {
 	if b.stage == stageEnqueued && l.overlap && b.mayRun() {
@@ -132,7 +132,7 @@ func (l *loop) seeDrafts(last, next *batch) {
 	}
 }
 
-// drop waits for the pass of a batch that was launched behind one that failed, and gives it another stage. Whatever it
+// drop waits for the pass of a batch that was launched after one that failed, and gives it another stage. Whatever it
 // computed is not used.
 func (l *loop) drop(b *batch, to stage) {
 	if b.stage == stageEnqueued {

@@ -64,7 +64,7 @@ type Score struct {
 	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
 	Top  int  // alternatives beside each token
 	Only bool // nothing is generated: choices end with FinishLength when their tokens are scored
-	// Continuations are scored behind the prompt, each as a choice of its own, and nothing is generated: From counts
+	// Continuations are scored after the prompt, each as a choice of its own, and nothing is generated: From counts
 	// tokens of the prompt and its continuation.
 	Continuations [][]int32
 }
@@ -97,7 +97,7 @@ func (j *Job) Next() Event { return j.queue.pop() }
 // Poll returns the next event if there is one, and does not wait.
 func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
-// Waited is how long the job waited for its first step, or has waited so far.
+// Waited returns how long the job waited for its first step, or has waited so far.
 func (j *Job) Waited() time.Duration {
 	j.inbox.tally.Lock()
 	defer j.inbox.tally.Unlock()
@@ -107,23 +107,24 @@ func (j *Job) Waited() time.Duration {
 	return j.admitted.Sub(j.arrived)
 }
 
-// Progress is how many tokens of the prompt have been computed or found in the cache, and how many of them were found.
+// Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
+// found.
 func (j *Job) Progress() (computed, cached int) {
 	j.inbox.tally.Lock()
 	defer j.inbox.tally.Unlock()
 	return min(j.computed, j.usage.PromptTokens), j.usage.CachedTokens
 }
 
-// Usage is what the job cost. It is complete once the last event was read.
+// Usage returns what the job cost. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 
-// Trace is what happened to the job, nil unless asked for. It is complete once the last event was read.
+// Trace returns what happened to the job, nil unless asked for. It is complete once the last event was read.
 func (j *Job) Trace() *Trace { return j.trace }
 
 // ID is the request's, given or made.
 func (j *Job) ID() string { return j.request.ID }
 
-// Choices is how many continuations the job has.
+// Choices returns how many continuations the job has.
 func (j *Job) Choices() int { return len(j.choices) }
 
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
@@ -132,7 +133,8 @@ func (j *Job) Cancel() { j.inbox.cancel(j) }
 // backgroundParty begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
 const backgroundParty = "\x00\x00"
 
-// party is who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no NUL.
+// party returns who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no
+// NUL.
 func party(tenant, source string, background bool) string {
 	if background {
 		return backgroundParty + tenant
@@ -152,8 +154,8 @@ func (r *Request) salt() []byte {
 	return []byte(r.Tenant + "\x00" + r.Salt)
 }
 
-// CacheSalt is what a salt of pages is called outside: the salt of the request alone, as its sender knows it, or behind
-// the tenant's name and a NUL where it has a tenant.
+// CacheSalt returns what a salt of pages is called outside: the salt of the request alone, as its sender knows it, or
+// after the tenant's name and a NUL where it has a tenant.
 func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
 // complete fills in the trace of a job whose choices have all ended.

@@ -20,7 +20,7 @@ func lengthsAround() []int {
 }
 
 // A prompt of any length has the same logits whole, in chunks that leave any remainder, beside others of other lengths,
-// and behind as much of itself as is cached, be it all.
+// and after as much of itself as is cached, be it all.
 func TestNoLengthIsSpecial(t *testing.T) {
 	if raceEnabled {
 		t.Skip("what runs at once is the subject of other tests")

@@ -136,7 +136,7 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 	}
 }
 
-// A pass fails when it is enqueued behind another, or when it is waited for while another is enqueued behind it: the
+// A pass fails when it is enqueued after another, or when it is waited for while another is enqueued after it: the
 // requests get their tokens anyway.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")

@@ -7,7 +7,7 @@ import (
 )
 
 // A model whose ranks share attention by requests has a pool of pages for each of them: rank r's pages, and window
-// pages, are numbered behind those of the ranks before it, so that a number names one page of the whole model. Other
+// pages, are numbered after those of the ranks before it, so that a number names one page of the whole model. Other
 // models have one pool.
 
 // poolsOf returns how many pools of pages a configuration has.

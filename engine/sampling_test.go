@@ -147,7 +147,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
 		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 	}
-	// A draft pass fails that the next batch was enqueued behind.
+	// A draft pass fails that the next batch was enqueued after.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)

@@ -84,7 +84,7 @@ func (in *intake) checkScored(r *Request) error {
 	return nil
 }
 
-// scores reports whether rows of logits are wanted for the choice's own prompt.
+// scores reports whether rows of logits are requested for the choice's own prompt.
 func (c *choice) scores() bool { return c.seq.Logits > 0 }
 
 // score gives the next tokens of a prompt their log probabilities: every row of logits of an item but the one that the

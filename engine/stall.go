@@ -47,7 +47,7 @@ func (l *loop) noteWaiting() {
 	}
 }
 
-// gapWindow is how long the longest gap is remembered, at least; at most twice as long.
+// gapWindow is how long the longest gap is stored, at least; at most twice as long.
 const gapWindow = time.Minute
 
 // gaps keeps the longest of recent times.

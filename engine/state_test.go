@@ -148,7 +148,7 @@ func TestRestartsEnd(t *testing.T) {
 	}
 }
 
-// halfway fails inside passes of several requests, behind a layer: the begin-th of them, or from there on all.
+// halfway fails inside passes of several requests, after a layer: the begin-th of them, or from there on all.
 type halfway struct {
 	begin, layer int
 	always       bool

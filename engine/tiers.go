@@ -160,7 +160,7 @@ func (p pinned) Take(bytes int) ([]byte, error) { return p.HostAlloc(int64(bytes
 func (p pinned) Free(b []byte) error            { return p.HostFree(b) }
 
 // Stored notes a page for the tiers that outlive the process. It is copied when the iteration ends: the drafting layer
-// writes its rows behind the target's.
+// writes its rows after the target's.
 func (t *tiers) Stored(k kv.Kept) {
 	if t.stack.Wants(k.Hash, tier.Stored) {
 		t.stored = append(t.stored, k)

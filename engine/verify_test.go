@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted behind
+// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted after
 // the last token that a request may have, all of them are counted, and the pages of rejected ones go back.
 
 // targetLogits keeps whole rows of logits of a plain run, by output position.
@@ -30,7 +30,7 @@ func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 }
 
 // A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own
-// place, and each chained row lies at the place of its token. So every number is known: each verify gives drafts and
+// place, and each chained row is at the place of its token. So every number is known: each verify gives drafts and
 // one more token, and the last ones have as many drafts as the request may still use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	notUnderRace(t)
@@ -40,7 +40,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 		{3, 17, 4 * 3},     // 1 + 4*(3+1)
 		{3, 16, 3*3 + 2},   // the last verify may only use two
 		{3, 14, 3 * 3},     // 1 + 3*(3+1), then one token without drafts
-		{1, 2, 0},          // no draft is of use behind the second of two tokens
+		{1, 2, 0},          // no draft is of use after the second of two tokens
 		{7, 80, 9*7 + 6},   // over the end of a page of 64 tokens
 		{1, 21, 10},        // no chained rows
 		{2, 1, 0},          // the prompt's own token is all
@@ -80,7 +80,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	}
 }
 
-// Rows of a chain lie one after the other behind the sequence's own, and each carries the draft before it.
+// Rows of a chain lie one after the other after the sequence's own, and each carries the draft before it.
 func TestWhereChainedRowsLie(t *testing.T) {
 	type row struct{ cached, tokens int }
 	var passes []row
@@ -105,7 +105,7 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	r.MaxTokens = 6
 	generate(t, e, r)
 	want := []row{
-		{0, 10}, {10, 1}, {11, 1}, // three drafts behind the prompt: rows 0 to 9, then 10 and 11
+		{0, 10}, {10, 1}, {11, 1}, // three drafts after the prompt: rows 0 to 9, then 10 and 11
 		{10, 1}, {11, 1}, {12, 1}, // all wrong: row 10 again, now with the target's token
 		{11, 1}, {12, 1}, // two drafts before the sixth token
 		{12, 1}, // one
@@ -138,7 +138,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	if u := generate(t, e, r).Usage; u.DraftedTokens != 3 || u.AcceptedTokens != 0 {
 		t.Fatalf("usage %+v; want drafts of two and one, all rejected", u)
 	}
-	// Two drafts behind the first token reach row 64; one behind the second too; behind the third none is of use.
+	// Two drafts after the first token reach row 64; one after the second too; after the third none is of use.
 	if held[1] != 2 || held[2] != 2 || held[3] != 1 {
 		t.Errorf("pages held after each token: %v; want 2, 2, 1", held)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt
-// gives the same logits to the bit whole, in chunks, behind a cached beginning, and computed again; a beginning is used
+// gives the same logits to the bit whole, in chunks, after a cached beginning, and computed again; a beginning is used
 // only where its window rows and state are there too.
 
 // The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every
@@ -19,7 +19,7 @@ var boundaries = []int{1, 3, 4, 5, 127, 128, 129, 131, 255, 256, 257, 259, 511, 
 
 func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) { everyWay(t, testmodel.V4) }
 
-// A model whose layers share entries needs no raw rows behind a page, and the tokens before its own behind any.
+// A model whose layers share entries needs no raw rows after a page, and the tokens before its own after any.
 func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")

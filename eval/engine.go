@@ -20,7 +20,7 @@ type Engine struct {
 func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
 
 // NewDenseEngine answers with dense attention throughout. Generated tokens run through the decode kernel, which
-// selects keys; so each of them is put behind the prompt and computed as a prompt row, whose dense form attends to
+// selects keys; so each of them is put after the prompt and computed as a prompt row, whose dense form attends to
 // every key. Pages of the prompt are reused in between.
 func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()

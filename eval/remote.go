@@ -163,7 +163,7 @@ func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// continued adds up the log probabilities of the tokens of an echoed text that reach into the choice behind the prompt.
+// continued adds up the log probabilities of the tokens of an echoed text that reach into the choice after the prompt.
 func continued(l *openai.CompletionLogprobs, prompt, choice string) (float64, error) {
 	if l == nil || len(l.TextOffset) != len(l.TokenLogprobs) || len(l.TextOffset) == 0 {
 		return 0, errors.New("the response has no log probabilities of the prompt; the server must support echo with " +

@@ -138,7 +138,7 @@ func TestGrammarsTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// Patterns that are remembered by their text are bounded in bytes, too.
+// Patterns that are stored by their text are bounded in bytes, too.
 func TestPatternsAreBoundedInBytes(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	grown := heap.Kept(func() any {

@@ -3,7 +3,7 @@
 //
 // In: a vocabulary, once ([NewTokens]); a schema ([Compile]) or none ([JSONObject]); then, token by token, what was
 // chosen ([State.Accept]). Out: the tokens that may come next ([State.Mask]) and whether the document is complete
-// ([State.Done]). It knows no model and no tokenizer's algorithm; a token is a number and the bytes it stands for.
+// ([State.Done]). It knows no model and no tokenizer's algorithm; a token is a number and the bytes it represents.
 //
 // # How it works
 //

@@ -79,7 +79,7 @@ func (l *lark) read(source string) error {
 	return nil
 }
 
-// stripLarkComment cuts a comment off. Two slashes inside a string, or behind one that begins a regular expression, are
+// stripLarkComment cuts a comment off. Two slashes inside a string, or after one that begins a regular expression, are
 // none.
 func stripLarkComment(line string) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "//") {

@@ -14,7 +14,7 @@ type leaf interface {
 	accepts(q uint64) bool
 	// open reports whether the text may continue here.
 	open(q uint64) bool
-	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 stands for "q
+	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 represents "q
 	// itself".
 	class(q uint64, longest int) maskKey
 }

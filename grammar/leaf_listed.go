@@ -42,7 +42,7 @@ const (
 	listedSpaced
 )
 
-// roomForAll stands for nesting that no property exceeds, so that states do not differ needlessly.
+// roomForAll represents nesting that no property exceeds, so that states do not differ needlessly.
 const roomForAll = 255
 
 func packListed(mode uint64, s span, from, room int) uint64 {

@@ -25,7 +25,7 @@ const (
 	maxBoundDigits    = 40  // of a bound, before or after the point
 )
 
-// Limits on what is remembered. Beyond them caches start afresh; results do not change.
+// Limits on what is stored. Beyond them caches start afresh; results do not change.
 const (
 	maxArenaBytes  = 12 << 20 // of one grammar: some 8000 states with few readings
 	maxMaskBytes   = 20 << 20 // of the leaf masks of one vocabulary, and again of one grammar

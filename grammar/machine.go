@@ -1,6 +1,6 @@
 package grammar
 
-// place is where a frame stands in its object or array: what has just been read, and an index. Together with the node
+// place is where a frame is in its object or array: what has just been read, and an index. Together with the node
 // it decides what may follow.
 type place struct {
 	phase phase

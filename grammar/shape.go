@@ -77,7 +77,7 @@ func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 
 // shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
 // letters are one node of it. Where a leaf treats the characters of a kind alike, as most patterns and all bounded
-// strings do, one step over shapes stands for thousands over tokens.
+// strings do, one step over shapes represents thousands over tokens.
 type shapes struct {
 	trie            // labels are kinds; the tokens of a node are those of its shape
 	wide [][]uint64 // [nodes] the tokens as a mask, where they are many

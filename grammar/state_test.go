@@ -156,7 +156,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// TestArenasAreReplaced runs far past the number of states that are remembered, with two states in flight.
+// TestArenasAreReplaced runs far past the number of states that are stored, with two states in flight.
 func TestArenasAreReplaced(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, `{"type":"array","items":{"type":"string","minLength":5000,"maxLength":5010},"minItems":2}`)

@@ -72,7 +72,7 @@ func (m *leafMask) bytes() int {
 	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
 }
 
-// maskCache remembers leaf masks up to a number of bytes, the oldest leaving first. It is safe for concurrent use.
+// maskCache stores leaf masks up to a number of bytes, the oldest leaving first. It is safe for concurrent use.
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask

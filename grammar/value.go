@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value that remembers the order of its members: the order of properties in a schema is the order in
+// value is a JSON value that stores the order of its members: the order of properties in a schema is the order in
 // which they are written.
 type value struct {
 	kind    valueKind

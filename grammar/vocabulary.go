@@ -11,7 +11,7 @@ import (
 type Vocabulary interface {
 	// Size is the number of ids; they are 0 to Size-1.
 	Size() int
-	// Bytes is the text a token stands for, which need not be whole characters. It may be empty for ids that have none.
+	// Bytes is the text a token represents, which need not be whole characters. It may be empty for ids that have none.
 	Bytes(id int32) []byte
 	// IsSpecial marks ids that must never appear inside constrained text, such as control tokens.
 	IsSpecial(id int32) bool
@@ -104,7 +104,7 @@ func (t *Tokens) warm(leaves ...leaf) {
 	}
 }
 
-// maxFamilyBytes bounds the memory of the patterns that are remembered by text, each of which takes familyPlace more
+// maxFamilyBytes bounds the memory of the patterns that are stored by text, each of which takes familyPlace more
 // bytes.
 const (
 	maxFamilyBytes = 1 << 20

@@ -19,7 +19,7 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// tensor checks presence, type, exact columns, at least rows rows, and that the view lies inside its buffer. cols < 0
+// tensor checks presence, type, exact columns, at least rows rows, and that the view is inside its buffer. cols < 0
 // accepts any width.
 func (c *checker) tensor(name string, t Tensor, d DType, rows, cols int) {
 	if c.err != nil {

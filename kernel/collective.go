@@ -81,7 +81,7 @@ type Collective interface {
 	ShareRows(ShareArgs) error
 }
 
-// Peer is a device that exchanges rows with others like it by itself, in its queue: ranks on GPUs. Devices that are no
+// Peer is a device that exchanges rows with others like it by itself, in its queue: ranks on GPUs. Devices that are not
 // Peers compute on the host.
 type Peer interface {
 	// Peers makes the collective operations of devices, this one and others like it, each of which may be given several
@@ -217,7 +217,7 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	if w.Scale.Given() {
 		first, last := from/w.BlockCols, ceilDiv(to, w.BlockCols)
 		if from%w.BlockCols != 0 && last-first > 1 {
-			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end behind it",
+			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end after it",
 				ErrArgument, from, to, w.BlockCols)
 		}
 		w.Scale = w.Scale.Columns(first, last)
@@ -230,7 +230,7 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// PaddedRows is Rows of a weight with zeros behind its last row: rows of padding are in memory of their own.
+// PaddedRows is Rows of a weight with zeros after its last row: rows of padding are in memory of their own.
 func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	n := w.Out()
 	if to <= n {
@@ -260,7 +260,7 @@ func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// PaddedColumns is Columns of a weight with zeros behind its last column, in memory of its own.
+// PaddedColumns is Columns of a weight with zeros after its last column, in memory of its own.
 func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	n, values := w.In(), w.Data.DType.Values()
 	if to <= n {
@@ -275,7 +275,7 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 		if w.Scale.Given() {
 			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
 				return Weight{}, fmt.Errorf("%w: columns %d to %d, of which %d are padding, begin inside a block of "+
-					"%d and end behind it", ErrArgument, from, to, to-n, w.BlockCols)
+					"%d and end after it", ErrArgument, from, to, to-n, w.BlockCols)
 			}
 		}
 		var err error

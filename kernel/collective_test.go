@@ -77,7 +77,7 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
-// Rows and columns behind the last of a weight are zeros, with as many scales as the others; those before are the
+// Rows and columns after the last of a weight are zeros, with as many scales as the others; those before are the
 // weight's own.
 func TestPaddedParts(t *testing.T) {
 	const rows, cols, block = 6, 8, 4
@@ -126,7 +126,7 @@ func TestPaddedParts(t *testing.T) {
 		}
 	}
 	if _, err := w.PaddedColumns(6, 9); !errors.Is(err, ErrArgument) {
-		t.Errorf("columns that begin inside a block and end behind it: %v", err)
+		t.Errorf("columns that begin inside a block and end after it: %v", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Drawn stands for random values that no file holds: weights for benchmarks, and rows of their caches. Values are close
+// Drawn represents random values that no file holds: weights for benchmarks, and rows of their caches. Values are close
 // to a normal distribution; value i depends on the seed and on i alone and has the same bits on every device.
 type Drawn struct {
 	Seed         uint64

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A block of a matrix of e2m1, 128 rows by 128 columns, folds where its e8m0 scales lie within 14 binades: e4m3 holds
+// A block of a matrix of e2m1, 128 rows by 128 columns, folds where its e8m0 scales are within 14 binades: e4m3 holds
 // every value of e2m1 times 2^-8 to 2^6, so a value times its scale is a code of e4m3 times one scale of the block,
 // exactly. Products of such matrices may be those of e4m3 with rows that are quantised for each 128 columns.
 
@@ -92,7 +92,7 @@ func (w *Weight) folds() bool {
 	return true
 }
 
-// foldTogether reports whether scales fold that stand in one block.
+// foldTogether reports whether scales fold that are in one block.
 func foldTogether(scales []byte) bool {
 	least, most := slices.Min(scales), slices.Max(scales)
 	return most != scaleNaN && most-least <= foldBinades

@@ -143,7 +143,7 @@ type SelectArgs struct {
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
 	Lens   Tensor // i32 [R, 1]
 	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nothing reads
-	// them. Of rows that are not scored, and behind the last position, it holds zeros.
+	// them. Of rows that are not scored, and after the last position, it holds zeros.
 	Values Tensor
 }
 

@@ -14,7 +14,7 @@ type Sequences struct {
 	// sequence: they change the state before these rows do. And 1 where these rows are held back: their outputs are
 	// computed, and the state does not change.
 	Spans Tensor
-	// Snapshots says for each row of the pass, i32 [T, 1], where the state behind it is kept as well, -1: nowhere.
+	// Snapshots says for each row of the pass, i32 [T, 1], where the state after it is kept as well, -1: nowhere.
 	Snapshots Tensor
 }
 
@@ -76,7 +76,7 @@ func (a ConvArgs) Check() error {
 // S is [key, value], the key's channel first.
 type DeltaArgs struct {
 	Out     Tensor // activation [T, Heads*128]
-	Q, K, V Tensor // activation [T, Heads*128], behind the convolution
+	Q, K, V Tensor // activation [T, Heads*128], after the convolution
 	Gate    Tensor // f32 [T, Heads*128]
 	Beta    Tensor // f32 [T, Heads]
 	ALog    Tensor // f32 [1, Heads]

@@ -13,12 +13,12 @@ type PageMover interface {
 	HostAlloc(bytes int64) ([]byte, error)
 	// HostFree gives it back.
 	HostFree([]byte) error
-	// Collect enqueues copies of contiguous tensors to dst, one behind the other, after the operations enqueued so far.
+	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so far.
 	// dst is page-locked, holds the copies once the event's Wait has returned, and is as long as they are.
 	Collect(dst []byte, src []Tensor) (Event, error)
 }
 
-// Collect copies contiguous tensors to dst, one behind the other. A device that is no PageMover waits for each.
+// Collect copies contiguous tensors to dst, one after the other. A device that is no PageMover waits for each.
 func Collect(m Memory, dst []byte, src []Tensor) (Event, error) {
 	if p, ok := m.(PageMover); ok {
 		return p.Collect(dst, src)
@@ -36,7 +36,7 @@ func Collect(m Memory, dst []byte, src []Tensor) (Event, error) {
 	return Done{}, nil
 }
 
-// Distribute enqueues writes of src to contiguous tensors, one behind the other.
+// Distribute enqueues writes of src to contiguous tensors, one after the other.
 func Distribute(m Memory, dst []Tensor, src []byte) error {
 	for _, t := range dst {
 		n := t.Extent()
@@ -90,7 +90,7 @@ func (w *Words) Free(m Memory) error {
 	}
 	mover, ok := m.(PageMover)
 	if !ok {
-		return errors.New("kernel: page-locked memory is given back to another device")
+		return errors.New("kernel: page-locked memory must be released to the device that allocated it")
 	}
 	return mover.HostFree(locked)
 }

@@ -31,8 +31,8 @@ func (a LayerNormArgs) Check() error {
 }
 
 // SpreadArgs turns selected pools into the places of their tokens: the Pool tokens of each selected pool in ascending
-// order, then those from the last whole pool's end to Seen[r], which no pool has yet. Token p lies in
-// Table[TableRow[r], p/PageTokens]. Lens takes how many there are; entries behind them are -1.
+// order, then those from the last whole pool's end to Seen[r], which no pool has yet. Token p is in
+// Table[TableRow[r], p/PageTokens]. Lens takes how many there are; entries after them are -1.
 type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
 	Lens       Tensor // i32 [R, 1]

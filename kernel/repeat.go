@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Repeated stands for bytes that no file holds: a pattern, again and again, from a place in it on. Weights of many
+// Repeated represents bytes that no file holds: a pattern, again and again, from a place in it on. Weights of many
 // gigabytes for benchmarks are made of few megabytes of random values with it, as fast as memory is copied.
 type Repeated struct {
 	Pattern []byte
@@ -18,7 +18,7 @@ type Repeated struct {
 	Bytes   int64 // of the tensor that they fill
 }
 
-// patternBytes is the size of the pattern that Pattern makes: larger than a core's L2 cache, and no multiple of the
+// patternBytes is the size of the pattern that Pattern makes: larger than a core's L2 cache, and not a multiple of the
 // size of usual rows, so that neighbouring rows differ.
 const patternBytes = 8<<20 + 4096 + 64
 

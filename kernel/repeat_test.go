@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Packed values have the spread that is wanted, scales are all equal.
+// Packed values have the spread that is requested, scales are all equal.
 func TestPatterns(t *testing.T) {
 	p, err := Pattern(E2M1x2, Drawn{Spread: 1.2})
 	if err != nil {

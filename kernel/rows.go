@@ -35,7 +35,7 @@ type ExpertPoster interface {
 	PostExperts(ExpertArgs) error
 }
 
-// PostArgs begins what the experts behind it in a list do with the same arguments, on a device that is an ExpertPoster.
+// PostArgs begins what the experts after it in a list do with the same arguments, on a device that is an ExpertPoster.
 type PostArgs struct{ ExpertArgs }
 
 // Name is the operation's.

@@ -30,7 +30,7 @@ type Weight struct {
 	Factor    float32 // of all scales; 0 for none
 	BlockRows int
 	BlockCols int
-	// SkipRows is the number of rows of the first block that lie before Data, where a rank's rows begin inside a block.
+	// SkipRows is the number of rows of the first block that are before Data, where a rank's rows begin inside a block.
 	SkipRows int
 	// Pow2Rows states how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of
 	// two where the checkpoint was made for them (scale_fmt ue8m0), else any float32.

@@ -18,7 +18,7 @@ type Main interface {
 	Decode(row []float32, page []byte, slot int)
 }
 
-// Index is a byte layout of indexer keys. A page may store its scales behind its keys, so every access needs the
+// Index is a byte layout of indexer keys. A page may store its scales after its keys, so every access needs the
 // page's size in tokens; a buffer gathered for a batch is one page of as many tokens as it holds.
 //
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.

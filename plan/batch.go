@@ -62,7 +62,7 @@ type Request struct {
 
 // Record names what a pass keeps of every layer: it returns with the logits.
 type Record struct {
-	Hidden     bool `json:"hidden,omitempty"`     // residual rows behind the layer
+	Hidden     bool `json:"hidden,omitempty"`     // residual rows after the layer
 	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
 	Scores     bool `json:"scores,omitempty"`     // their scores, with Selections
 	Experts    bool `json:"experts,omitempty"`    // experts and their weights

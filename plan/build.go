@@ -96,7 +96,7 @@ func (w *Builder) Finish(segments ...Segment) *Plan {
 	return w.Plan()
 }
 
-// total lays the segments one behind the other and adds up what they hold.
+// total lays the segments one after the other and adds up what they hold.
 func (w *Builder) total() {
 	p := w.plan
 	for i := range p.Segments {

@@ -210,7 +210,7 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {
 		return Indexer{}, nil
 	}
-	// The draft layer lies beyond the main layers and owns its indexer.
+	// The draft layer is beyond the main layers and owns its indexer.
 	if layer >= len(c.Shared) || !c.Shared[layer] {
 		return s.Indexer, nil
 	}

@@ -38,7 +38,7 @@ const (
 	Groups         // [R] V4: entries of ratio 4 that the row sees
 	GroupSlots     // [n] V4: slots of the entries that launches gather
 	GroupStart     // [R] V4: where the row's request begins among its launch's entries
-	GroupBase      // [R] V4: the same in the workspace, behind the window's rows
+	GroupBase      // [R] V4: the same in the workspace, after the window's rows
 	HeavyLengths   // [R] V4: entries of ratio 128 that the row sees
 	HeavyIndices   // [R, w] V4: slots of all of them, or places as above
 	HeavySlots     // [n] V4: slots of the entries that launches gather
@@ -58,7 +58,7 @@ const (
 
 	StateRows  // [R] linear attention: rows of the pass, request after request, by position
 	StateSpans // [B, 6] linear attention: begin and number of the request's rows there, its slot (StateSpanWords)
-	Snapshots  // [R] linear attention: the window page that takes the state behind the row, -1: none
+	Snapshots  // [R] linear attention: the window page that takes the state after the row, -1: none
 
 	Entries         // [R] V4.1: entries of ratio 1 that the row sees
 	EntriesKept     // [R] V4.1: how many of them it attends to
@@ -385,7 +385,7 @@ func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 }
 
 // launchReach is what the rows of a launch see, over its requests: keys, the
-// pages they lie in, V4's window entries and groups.
+// pages they are in, V4's window entries and groups.
 type launchReach struct{ keys, pages, window, groups, heavy int }
 
 // eachLaunch visits the launches of prompt segments with what they reach; those

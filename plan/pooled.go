@@ -4,7 +4,7 @@ import "fmt"
 
 // A pooled model (GLM-5.3-Flash) has two kinds of layers. Linear ones keep a state per sequence and read no rows of
 // earlier tokens. The others are MLA without rotation whose indexer scores one key for each pool of four tokens: a row
-// attends to the tokens of the K best complete pools, and to those behind the last complete pool.
+// attends to the tokens of the K best complete pools, and to those after the last complete pool.
 
 // poolTokens is the number of tokens of a pool: index_kpool of every released model.
 const poolTokens = 4
@@ -53,7 +53,7 @@ func (r *resolver) pooled() {
 			linear, r.model.Layers)
 	}
 	r.Because("dispatch 6", "%d layers select: one index key for each %d tokens, of which a row keeps the best %d "+
-		"whose tokens are all there, and the tokens behind them; up to %d tokens every key is selected without scores",
+		"whose tokens are all there, and the tokens after them; up to %d tokens every key is selected without scores",
 		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
 }
 

@@ -28,7 +28,7 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 }
 
 // SelectionArray is the selections of the first rows of a sequence as an array [rows, layers, width] of keys,
-// ascending, -1 behind the last: of every layer that has a selection, its own or that of another. A key is a token, or
+// ascending, -1 after the last: of every layer that has a selection, its own or that of another. A key is a token, or
 // a group of tokens in layers with compressed keys. The width is Shape.TopK, or more where a row attends to more keys.
 func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width int, err error) {
 	if err := r.whole(rows); err != nil {

@@ -12,5 +12,5 @@ var ErrLogits = errors.New("sample: unusable logits")
 // ErrNoCandidate is wrapped when no token is left to choose: every logit is -Inf or the mask allows none of the others.
 var ErrNoCandidate = errors.New("sample: no token left to choose from")
 
-// ErrToken is wrapped when a token id lies outside the vocabulary.
+// ErrToken is wrapped when a token id is outside the vocabulary.
 var ErrToken = errors.New("sample: token outside the vocabulary")

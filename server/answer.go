@@ -17,7 +17,7 @@ type collector interface {
 	event(prompt int, ev *sparrow.Event) error
 }
 
-// kept turns a collector into a sink: nothing is sent while it runs, and the result is remembered.
+// kept turns a collector into a sink: nothing is sent while it runs, and the result is stored.
 type kept struct {
 	collector
 	result *result

@@ -80,7 +80,7 @@ type chatShape struct {
 	functions  bool    // calls have their older form
 	scored     *int    // alternatives of prompt_logprobs, where asked for
 	transfer   *openai.KVTransfer
-	rollout    *rollout // nil where nothing of it is wanted
+	rollout    *rollout // nil where nothing of it is requested
 }
 
 // deltas returns those of an event that the request wants: without parallel calls, the first call only.
@@ -98,7 +98,7 @@ func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	return kept
 }
 
-// tokens appends the log probabilities of an event to list, where they are wanted.
+// tokens appends the log probabilities of an event to list, where they are requested.
 func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []openai.TokenLogprob {
 	if !c.logprobs {
 		return nil

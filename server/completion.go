@@ -94,7 +94,7 @@ type completionShape struct {
 	alternatives int  // how many
 	scored       *int // alternatives of prompt_logprobs, where asked for
 	transfer     *openai.KVTransfer
-	rollout      *rollout // nil where nothing of it is wanted
+	rollout      *rollout // nil where nothing of it is requested
 }
 
 // echoes reports whether the log probabilities of an answer begin with those of the prompt.

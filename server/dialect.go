@@ -17,7 +17,7 @@ import (
 type dialect struct {
 	// failure is the body of an error.
 	failure func(e *wire.Error, requestID string) any
-	// format and parameters are where the schemas of the answer and of a tool stand in a request.
+	// format and parameters are where the schemas of the answer and of a tool are in a request.
 	format, parameters string
 	// tools is where a tool stands.
 	tools string

@@ -75,7 +75,7 @@ func plainID(id string) bool {
 	return true
 }
 
-// recorder remembers what was answered.
+// recorder stores what was answered.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -99,7 +99,7 @@ func (e *fakeEngine) UpdateWeights(_ context.Context, dir string, abort bool) er
 	return nil
 }
 
-// note remembers what an administrator asked for.
+// note stores what an administrator asked for.
 func (e *fakeEngine) note(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -96,7 +96,7 @@ func (s filesAPI) upload(w http.ResponseWriter, r *http.Request) error {
 // maxFormText bounds the parts of a form that are not the file.
 const maxFormText = 4 << 10
 
-// readUpload reads the parts of a form. Its fields may come before or behind the file.
+// readUpload reads the parts of a form. Its fields may come before or after the file.
 func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant string) (batch.File, error) {
 	var file batch.File
 	fields, stored := map[string]string{}, false

@@ -9,7 +9,7 @@ import (
 	"sparrow/sample"
 )
 
-// spelling gives the bytes of token ids, and remembers them: alternatives repeat.
+// spelling gives the bytes of token ids, and stores them: alternatives repeat.
 type spelling struct {
 	engine Engine
 	known  map[int32]string
@@ -150,7 +150,7 @@ func (c *columns) offset(text string) int {
 	return at
 }
 
-// ranked lists the alternatives, and behind them the chosen token when it is none of them, as OpenAI does.
+// ranked lists the alternatives, and after them the chosen token when it is none of them, as OpenAI does.
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	top := t.Top[:min(c.alternatives, len(t.Top))]
 	list := make(openai.RankedLogprobs, 0, len(top)+1)

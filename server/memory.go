@@ -142,7 +142,7 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 	defer m.mu.Unlock()
 	if i := slices.Index(m.queue, w); i >= 0 {
 		m.queue = slices.Delete(m.queue, i, i+1)
-		m.admit() // who waited behind it may fit
+		m.admit() // who waited after it may fit
 		if err := ctx.Err(); err != nil {
 			return cause(ctx)
 		}
@@ -164,7 +164,7 @@ func (m *memory) give(n, of int64) {
 	m.noteUse()
 }
 
-// admit lets requests continue that wait and fit. A large one that does not fit holds back those behind it. The caller
+// admit lets requests continue that wait and fit. A large one that does not fit holds back those after it. The caller
 // holds mu.
 func (m *memory) admit() {
 	held := false

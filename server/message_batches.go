@@ -156,7 +156,7 @@ func (s messageBatchesAPI) remove(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, anthropic.DeletedBatch{ID: id, Type: "message_batch_deleted"})
 }
 
-// noSuchPath is the error of a path behind a prefix that only some paths have.
+// noSuchPath is the error of a path after a prefix that only some paths have.
 func noSuchPath(r *http.Request) error {
 	return wire.NewError(wire.CodeUnknownURL, "", "there is no %s %.200q here", r.Method, r.URL.Path)
 }

@@ -65,7 +65,7 @@ type Options struct {
 	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
 	// own. nil accepts every name.
 	AllowHosts []string
-	// Aliases are further names of the model in requests; * stands for any text without a slash, as in gpt-*.
+	// Aliases are further names of the model in requests; * represents any text without a slash, as in gpt-*.
 	Aliases []string
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.

@@ -53,7 +53,7 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	}
 	if x.unread != nil {
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).EnableFullDuplex() // the rest of the body is read behind the answer
+		_ = http.NewResponseController(w).EnableFullDuplex() // the rest of the body is read after the answer
 	}
 	if err := s.respond(w, e.Status(), x.dialect.failure(e, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
@@ -167,8 +167,8 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	}
 }
 
-// plainTool reports whether a request of Ollama's interface comes from no browser: those name an origin with every POST
-// that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
+// plainTool reports whether a request of Ollama's interface does not come from a browser: those name an origin with
+// every POST that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
 func plainTool(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, ollamaPrefix) && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Site") == ""

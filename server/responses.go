@@ -147,7 +147,7 @@ type responseAnswer struct {
 	name         string        // of the response, for the ids of items
 	response     *openai.Response
 	turn         turn
-	summary      bool // reasoning stands in the summary of its item
+	summary      bool // reasoning is in the summary of its item
 	sealed       bool // reasoning also comes in the form that clients send back
 }
 

@@ -62,7 +62,7 @@ func (e *sse) flush() error {
 	return err
 }
 
-// idle sends a comment, or what stands for it, when nothing was sent for limit; the headers go before the first of all.
+// idle sends a comment, or what represents it, when nothing was sent for limit; the headers go before the first of all.
 func (e *sse) idle(limit time.Duration) (time.Duration, error) {
 	if left := limit - time.Since(e.heard); left > 0 {
 		return left, nil

@@ -69,7 +69,7 @@ func (t *Tokenizer) loadModel(f *file) error {
 
 // loadVocab fills model.words and out, and returns what finds tokens by the
 // spelling of the file. In a byte-level vocabulary the two are one: a token is
-// matched with the bytes it stands for.
+// matched with the bytes it represents.
 func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	added, err := newAddedIndex(f.added)
 	if err != nil {
@@ -92,7 +92,7 @@ func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 }
 
 // readByteLevel reads a vocabulary spelled in the byte-level alphabet. Tokens with
-// characters outside it, and added tokens the vocabulary does not have, stand for
+// characters outside it, and added tokens the vocabulary does not have, represent
 // their own spelling; they are decoded but never merged into.
 func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) error {
 	var words vocabBuilder

@@ -13,7 +13,7 @@ const (
 	cachedPiece = 32
 )
 
-// pieceCache remembers the tokens of recent short pieces. Most pieces of a text
+// pieceCache stores the tokens of recent short pieces. Most pieces of a text
 // are words seen before, and finding one here costs a hash and a comparison. Each
 // piece has one slot, where the last writer wins; readers and writers never wait.
 type pieceCache struct {

@@ -8,7 +8,7 @@ import (
 // Decode returns the text of ids, exactly: with a byte-level vocabulary
 // Decode(Encode(s)) == s, and ids that do not form whole characters give bytes
 // that are not valid UTF-8. With skipSpecial special tokens are left out. Ids
-// without a token stand for nothing.
+// without a token represent nothing.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	var b strings.Builder
 	strip := t.detok.stripCount

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// detok states what bytes a token of the vocabulary stands for: the decoder of
+// detok states what bytes a token of the vocabulary represents: the decoder of
 // tokenizer.json, as far as it looks at one token at a time, plus what it strips
 // from the beginning of a text.
 type detok struct {
@@ -79,7 +79,7 @@ func (d *detok) addStrip(value json.RawMessage) error {
 	return nil
 }
 
-// bytes returns what a token of a character-level vocabulary stands for.
+// bytes returns what a token of a character-level vocabulary represents.
 func (d *detok) bytes(word []byte) []byte {
 	if d.byteFallback {
 		if b, ok := fallbackByte(string(word)); ok {

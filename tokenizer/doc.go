@@ -3,7 +3,7 @@
 //
 // In: tokenizer.json and, if there is one, tokenizer_config.json. Out: a
 // [Tokenizer], which encodes strings, decodes ids at once or one by one
-// ([Decoder]), and answers what bytes a token stands for.
+// ([Decoder]), and answers what bytes a token represents.
 //
 // Text passes four stages, one file each:
 //

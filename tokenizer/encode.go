@@ -110,7 +110,7 @@ func (e *encoder) text(s string) error {
 }
 
 // split appends the added tokens of set found in s outside literal, and gives what
-// lies between them to rest.
+// is between them to rest.
 func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(string, []mark.Span) error) error {
 	at, ahead := 0, literal
 	for e.opts.ParseSpecial {

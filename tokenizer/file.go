@@ -9,7 +9,7 @@ import (
 
 // file is tokenizer.json, cut into its parts. The parts are read by those who
 // know them: vocabulary and merges can only be read once it is known whether the
-// pre-tokenizer is byte-level, wherever it stands in the file.
+// pre-tokenizer is byte-level, wherever it is in the file.
 type file struct {
 	added         []addedToken
 	normalizer    json.RawMessage

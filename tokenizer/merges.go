@@ -54,7 +54,7 @@ func (t *mergeTable) put(a, b, rank, id int32) {
 type resolver struct {
 	words *vocab
 	odd   map[string]int32 // tokens hidden in words, by their spelling
-	// unspell appends the bytes a spelling stands for; ok is false if it stands for
+	// unspell appends the bytes a spelling represents; ok is false if it represents
 	// nothing but itself.
 	unspell func(dst, word []byte) (_ []byte, ok bool)
 	buf     []byte

@@ -59,7 +59,7 @@ func decompose(s string) []rune {
 	return out
 }
 
-// compose joins each starter with the characters behind it that no other character blocks. It works in place.
+// compose joins each starter with the characters after it that no other character blocks. It works in place.
 func compose(text []rune) []rune {
 	starter, out := -1, text[:0]
 	for _, r := range text {

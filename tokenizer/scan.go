@@ -36,7 +36,7 @@ var knownPatterns = map[string]stage{
 // rule returns the end of the match that begins at s[i], i if there is none.
 type rule func(t *classTable, s string, i int) int
 
-// ruleStage cuts at the matches of a rule and keeps what lies between.
+// ruleStage cuts at the matches of a rule and keeps what is between.
 type ruleStage struct{ match rule }
 
 func (st ruleStage) cut(_ *scratch, s string, dst []span) ([]span, error) {

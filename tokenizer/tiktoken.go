@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// RanksName is the file of Kimi checkpoints that stands in the place of
+// RanksName is the file of Kimi checkpoints that is in the place of
 // tokenizer.json: a line for each token, its bytes in base64 and its rank, which
 // is its id. How text is cut and what the special tokens are is not in it.
 const RanksName = "tiktoken.model"
@@ -25,7 +25,7 @@ const ranksPattern = `[\p{Han}]+|` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 	`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// ranksReserved is how many ids behind the ranks are special tokens. Those that
+// ranksReserved is how many ids after the ranks are special tokens. Those that
 // tokenizer_config.json does not name have a name made of their id.
 const ranksReserved = 256
 
@@ -99,7 +99,7 @@ func readRanks(data []byte) ([]string, error) {
 	return words, nil
 }
 
-// ranksAdded lists the special tokens behind that many ranks.
+// ranksAdded lists the special tokens after that many ranks.
 func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	var cfg struct {
 		Added map[string]addedToken `json:"added_tokens_decoder"`

@@ -16,7 +16,7 @@ import (
 // which changes no result).
 type Tokenizer struct {
 	model       bpe
-	out         *vocab   // tokens by the bytes they stand for
+	out         *vocab   // tokens by the bytes they represent
 	longest     int      // bytes of the longest of them
 	raw, normed addedSet // added tokens looked for before and after normalising
 	normalizers []normalizer
@@ -70,7 +70,7 @@ func Has(dir string) bool {
 	return false
 }
 
-// readVocabulary is tokenizer.json of a folder, or what stands for it.
+// readVocabulary is tokenizer.json of a folder, or what represents it.
 func readVocabulary(dir string, cfg []byte) ([]byte, error) {
 	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -97,17 +97,17 @@ func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 }
 
 // VocabSize is the largest token id plus one. A model's own vocabulary can be
-// larger: ids beyond are padding and stand for nothing.
+// larger: ids beyond are padding and represent nothing.
 func (t *Tokenizer) VocabSize() int { return t.out.size() }
 
-// Bytes returns the bytes token id stands for: not always whole characters. The
+// Bytes returns the bytes token id represents: not always whole characters. The
 // slice is shared and must not be changed; it is nil if there is no such token.
 func (t *Tokenizer) Bytes(id int32) []byte { return t.out.bytes(id) }
 
 // Text is Bytes as a string, without a copy.
 func (t *Tokenizer) Text(id int32) string { return t.out.str(id) }
 
-// TokenID finds the token that stands for exactly this text: an added token, or
+// TokenID finds the token that represents exactly this text: an added token, or
 // else one of the vocabulary. Spaces are spelled as spaces.
 func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 	if id, ok := t.added[text]; ok {

@@ -6,7 +6,7 @@ import "slices"
 // largest vocabularies in use have 262,144 entries.
 const maxID = 1<<22 - 1
 
-// vocab maps ids to byte strings and back. All strings lie in one block, in id
+// vocab maps ids to byte strings and back. All strings are in one block, in id
 // order; an id without a token has an empty one.
 type vocab struct {
 	text  string

@@ -28,7 +28,7 @@ type Drafted struct {
 		Base       [][]float32 // [probes*block][vocabulary]
 		Confidence [][]float32
 	}
-	// A run whose drafts are given, and the target's logits behind the accepted ones.
+	// A run whose drafts are given, and the target's logits after the accepted ones.
 	Forced struct {
 		Position, Accepted []int32
 		Draft              [][]int32
@@ -72,7 +72,7 @@ type Blocks struct {
 	MedianCosine    float64 `json:"median_cosine"` // of logits without the Markov head
 	Forced          int     `json:"forced"`
 	ForcedEqual     int     `json:"forced_equal"` // acceptance lengths
-	ForcedError     float64 `json:"forced_error"` // largest, of the target's logits behind accepted drafts
+	ForcedError     float64 `json:"forced_error"` // largest, of the target's logits after accepted drafts
 	ForcedCosine    float64 `json:"forced_cosine"`
 }
 
@@ -147,7 +147,7 @@ func (x *blockRun) prompt(chunk int) (err error) {
 	return nil
 }
 
-// steps drafts behind the prompt and inside it, and verifies the oracle's drafts.
+// steps drafts after the prompt and inside it, and verifies the oracle's drafts.
 func (x *blockRun) steps() error {
 	d := x.g.Drafted
 	for i, length := range d.Probe.Length {
@@ -204,12 +204,12 @@ func (x *blockRun) force() error {
 	return nil
 }
 
-// block drafts behind that many tokens and compares.
+// block drafts after that many tokens and compares.
 func (x *blockRun) block(length int, draft []int32, confidence []float32, base, logits [][]float32) error {
 	res, err := x.r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: x.tokens[length : length+1], Cached: length - 1,
 		Pages: x.table, State: x.state, Logits: true}}, false)
 	if err != nil {
-		return fmt.Errorf("a block behind %d tokens: %w", length, err)
+		return fmt.Errorf("a block after %d tokens: %w", length, err)
 	}
 	x.out.Blocks++
 	before, equal := x.tokens[length], true
@@ -237,14 +237,14 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 	return nil
 }
 
-// verify computes the token behind a length and drafts behind it, keeps as many of these as were accepted, and returns
+// verify computes the token after a length and drafts after it, keeps as many of these as were accepted, and returns
 // the logits of all rows.
 func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32, error) {
 	tokens := append([]int32{x.tokens[length]}, draft...)
 	res, err := x.r.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: tokens, Cached: length, Pages: x.table,
 		State: x.state, Logits: len(tokens)}})
 	if err != nil {
-		return nil, fmt.Errorf("%d rows behind %d tokens: %w", len(tokens), length, err)
+		return nil, fmt.Errorf("%d rows after %d tokens: %w", len(tokens), length, err)
 	}
 	var rows [][]float32
 	for i := range tokens {
@@ -288,7 +288,7 @@ func readMarkov(dir string) (*markov, error) {
 	return m, nil
 }
 
-// without is logits less what the head adds behind a token.
+// without is logits less what the head adds after a token.
 func (m *markov) without(logits []float32, before int32) []float32 {
 	e := m.before[int(before)*m.rank : (int(before)+1)*m.rank]
 	out := make([]float32, len(logits))

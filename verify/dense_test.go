@@ -82,7 +82,7 @@ func TestDenseModelsOnRanks(t *testing.T) {
 }
 
 // The drafting layer of DeepSeek-V3 has the logits of the oracle's at the last rows of every prompt: the row of
-// position t is made of the target's hidden state and of token t+1, behind the last one of the first greedy token.
+// position t is made of the target's hidden state and of token t+1, after the last one of the first greedy token.
 func TestDenseDraftingLayer(t *testing.T) {
 	dir := unpacked(t, "deepseek_v3-1")
 	m := openPath(t, dir, "cpu", kernel.Options{})

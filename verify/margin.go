@@ -4,7 +4,7 @@ import "math"
 
 // What rounding changes in a value, root mean square, as a share of the root mean square of the values.
 const (
-	// Half a step of three bits behind the leading one: 1/8 / sqrt(12), in the mean over the position in a power of
+	// Half a step of three bits after the leading one: 1/8 / sqrt(12), in the mean over the position in a power of
 	// two.
 	e4m3Noise = 0.026
 	// Steps of 0.5, 1 and 2 for values up to 6 whose deviation is about 2: groups of 32 share an exponent that brings

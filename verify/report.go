@@ -170,7 +170,7 @@ func (c *Case) print(w io.Writer) {
 	if b := c.Blocks; b != nil {
 		fmt.Fprintf(w, "%s: %d of %d drafts of %d blocks equal; tokens of %d of %d verifies and %d of %d given "+
 			"acceptance lengths equal; largest errors: drafts' logits %.2e, without the Markov head %.2e, "+
-			"confidences %.2e, logits behind given drafts %.2e\n", c.Name, b.DraftsEqual, b.Drafts, b.Blocks,
+			"confidences %.2e, logits after given drafts %.2e\n", c.Name, b.DraftsEqual, b.Drafts, b.Blocks,
 			b.AcceptedEqual, b.Steps, b.ForcedEqual, b.Forced, b.LogitError, b.BaseError, b.ConfidenceError,
 			b.ForcedError)
 	}

@@ -30,7 +30,7 @@ const (
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
 
-	// exactDraft bounds logits of drafts, confidences and logits behind rejected drafts in float32. The independent
+	// exactDraft bounds logits of drafts, confidences and logits after rejected drafts in float32. The independent
 	// implementations differ by at most 1e-5; the smallest mistake that was tried, a missing sink, gives 0.01.
 	exactDraft = 1e-4
 
@@ -97,7 +97,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 			what  string
 			value float64
 		}{{"logits of drafts", b.LogitError}, {"their logits without the Markov head", b.BaseError},
-			{"confidences", b.ConfidenceError}, {"logits behind given drafts", b.ForcedError}} {
+			{"confidences", b.ConfidenceError}, {"logits after given drafts", b.ForcedError}} {
 			if !(x.value <= exactDraft) {
 				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)
 			}
@@ -109,7 +109,7 @@ func (c *Case) judgeBlocks(main plan.Layout) {
 		return
 	}
 	if !(b.MedianCosine > v4Cosine) || !(b.ForcedCosine > v4Cosine) {
-		c.addProblem("median cosine of drafts' logits %.4f, of logits behind given drafts %.4f, want above %g",
+		c.addProblem("median cosine of drafts' logits %.4f, of logits after given drafts %.4f, want above %g",
 			b.MedianCosine, b.ForcedCosine, v4Cosine)
 	}
 }

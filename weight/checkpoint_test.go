@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A file that ends early is one problem, however many tensors lie behind its end.
+// A file that ends early is one problem, however many tensors are after its end.
 func TestATruncatedFileIsOneProblem(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("{")

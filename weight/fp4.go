@@ -150,7 +150,7 @@ func powerOfTwo(v float32) (exponent int, ok bool) {
 	return int(bits>>23) - 127, bits&(1<<23-1) == 0 && bits>>23 > 0 && bits>>23 < 255
 }
 
-// Stack finds matrices that are stored together, one behind the other, as MXFP4:
+// Stack finds matrices that are stored together, one after the other, as MXFP4:
 //
 //	name_blocks   U8 [n, o, i/32, 16]
 //	name_scales   U8 [n, o, i/32], e8m0

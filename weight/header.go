@@ -107,7 +107,7 @@ func (h *headerParser) parse() error {
 	if err := h.Object(h.member); err != nil {
 		return err
 	}
-	return h.End("only padding behind the header")
+	return h.End("only padding after the header")
 }
 
 // member reads one name and its value.

@@ -138,7 +138,7 @@ func parseIndex(file string, text []byte) (map[string][]placement, error) {
 		return readWeightMap(s, p, byFile)
 	})
 	if err == nil {
-		err = s.End("only white space behind the index")
+		err = s.End("only white space after the index")
 	}
 	var syntax *jsonscan.SyntaxError
 	if errors.As(err, &syntax) {

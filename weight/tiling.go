@@ -19,7 +19,7 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	})
 	covered := int64(0) // everything before this byte belongs to some tensor
 	var last *entry     // the one that reaches covered
-	var past *entry     // the first that runs past the end, as all behind it do in a truncated file
+	var past *entry     // the first that runs past the end, as all after it do in a truncated file
 	more := 0           // of them
 	for _, e := range order {
 		switch {

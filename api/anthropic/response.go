@@ -55,7 +55,7 @@ func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// unsigned stands where Anthropic signs its thinking. Blocks are taken back whatever their signature.
+// unsigned is where Anthropic signs its thinking. Blocks are taken back whatever their signature.
 const unsigned = "unsigned"
 
 // signature of a block of thinking: the thinking itself where the block leaves it out, so that it can be taken back.

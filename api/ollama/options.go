@@ -100,5 +100,5 @@ func (m *Message) check(p *wire.Problems, at string) {
 	}
 }
 
-// ModelName is the name of a model without the tag that stands for the latest version.
+// ModelName is the name of a model without the tag that represents the latest version.
 func ModelName(name string) string { return strings.TrimSuffix(name, ":latest") }

@@ -20,7 +20,7 @@ type ChunkChoice struct {
 	Delta        Delta         `json:"delta"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
 	FinishReason FinishReason  `json:"finish_reason"`
-	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
+	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // the rows of its tokens, if requested
 }
 
 // Delta is a piece of a message. Empty fields are left out, with one exception: a delta with a role opens a message and

@@ -64,7 +64,7 @@ type PromptLogprob struct {
 // [Impossible], the value OpenAI documents for that.
 type Logprob float64
 
-// Impossible stands for minus infinity on the wire.
+// Impossible represents minus infinity on the wire.
 const Impossible Logprob = -9999
 
 // MarshalJSON writes a finite number.

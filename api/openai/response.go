@@ -60,7 +60,7 @@ type ChatChoice struct {
 	Message      ResponseMessage `json:"message"`
 	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
 	FinishReason FinishReason    `json:"finish_reason"`
-	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
+	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows of its tokens, if requested
 	Rollout
 }
 
@@ -109,7 +109,7 @@ type CompletionChoice struct {
 	FinishReason FinishReason        `json:"finish_reason"`
 
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`  // when asked for; never in a stream
-	Sparrow        *record.Rows   `json:"sparrow,omitempty"`          // the rows behind its tokens, when asked for
+	Sparrow        *record.Rows   `json:"sparrow,omitempty"`          // the rows of its tokens, if requested
 	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for; never in a stream
 	Rollout
 }

@@ -36,7 +36,7 @@ type Item struct {
 	Role string // of a message
 	// Content is the text of a message, of a reasoning item or of a call's result.
 	Content  Content
-	Summary  bool           // of a reasoning item in a response: its text stands in the summary
+	Summary  bool           // of a reasoning item in a response: its text is in the summary
 	Sealed   bool           // of a reasoning item in a response: its text also comes as encrypted_content
 	Logprobs []TokenLogprob // of a message, when asked for
 

@@ -58,7 +58,7 @@ type Reasoning struct {
 	Summary string `json:"summary,omitempty"`
 }
 
-// Summarised reports whether reasoning stands in the summary of its item, instead of its content.
+// Summarised reports whether reasoning is in the summary of its item, instead of its content.
 func (r *Reasoning) Summarised() bool { return r.Summary != "" && r.Summary != "none" }
 
 // summaries are the values of reasoning.summary.

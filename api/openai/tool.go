@@ -242,7 +242,7 @@ func CheckTools(p *wire.Problems, tools []Tool) bool {
 	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
 }
 
-// checkToolList checks tools; place is where in the request a tool stands, and field where its name stands below that.
+// checkToolList checks tools; place is where in the request a tool stands, and field where its name is below that.
 // It is false where there are too many tools to look at.
 func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i int) string) bool {
 	if !wire.WantAtMost(p, "tools", len(tools), MaxTools, "tools") {

@@ -16,7 +16,7 @@ type Request struct {
 	Text                     string // a prompt as text
 	InputIDs                 []int32
 	ReturnLogprob            bool
-	// LogprobStart is the first token of the prompt whose log probability is wanted; below 0 none is.
+	// LogprobStart is the first token of the prompt whose log probability is requested; below 0 none is.
 	LogprobStart  int
 	RoutedExperts bool
 	ExpertsStart  int // the first row of RoutedExperts

@@ -40,7 +40,7 @@ type asker struct {
 
 	request  sparrow.Request // without a prompt
 	chat     chat.Request    // with the system message, if any
-	document string          // stands before the next question
+	document string          // is before the next question
 	last     sparrow.Event   // the end of the latest answer
 	assumed  bool            // request.MaxTokens is a default: it is lowered where the context is shorter
 }

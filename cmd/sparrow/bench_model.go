@@ -73,7 +73,7 @@ microsecond for each, and the shares are of that step.`,
 		"tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k, on a GPU 8k,32k")
 	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16, on a GPU 1,16,64,128")
 	s.StringSliceVar(&f.prompts, "prompts", nil, "lengths of whole prompts, computed in chunks, instead of a chunk "+
-		"behind each context; 0 measures decodes alone; default on a GPU 8k,32k")
+		"after each context; 0 measures decodes alone; default on a GPU 8k,32k")
 	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, shared out among the sequences; 0 means 512, on a "+
 		"GPU 8192")
 	s.IntVar(&f.chunk, "step-tokens", 0, "the same as --chunk")
@@ -98,7 +98,7 @@ microsecond for each, and the shares are of that step.`,
 		"bench compare NAME -->) and <!-- end --> becomes those tables")
 	f.policyFlags.add(s)
 	f.addDraft(s)
-	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch behind every context with drafts of "+
+	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch after every context with drafts of "+
 		"which this share counts as right, and without, for models with random weights")
 	return c
 }

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// writeSection replaces a part of a document by what print writes. The part lies between two comments, <!-- name -->
+// writeSection replaces a part of a document by what print writes. The part is between two comments, <!-- name -->
 // and <!-- end -->, which stay; a document without them is refused and left as it is.
 func writeSection(file, name string, print func(io.Writer) error) error {
 	head, tail, err := aroundSection(file, name)

@@ -126,7 +126,7 @@ func (e *editor) close() {
 	e.saved = nil
 }
 
-// keys passes on what is typed and remembers whether Ctrl-C was, which the editor reports as the end of input.
+// keys passes on what is typed and stores whether Ctrl-C was, which the editor reports as the end of input.
 type keys struct {
 	io.Reader
 	io.Writer
@@ -145,7 +145,7 @@ type past struct{ lines []string }
 // keptLines bounds the history.
 const keptLines = 500
 
-// Add remembers a line that says something else than the one before.
+// Add stores a line that says something else than the one before.
 func (p *past) Add(entry string) {
 	if entry == "" || len(p.lines) > 0 && p.lines[len(p.lines)-1] == entry {
 		return

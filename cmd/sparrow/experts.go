@@ -58,7 +58,7 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 }
 
 // place lets the device be opened with a choice of homes for experts, where they may be in host memory: what it leaves
-// for them follows from the largest batch behind the longest context.
+// for them follows from the largest batch after the longest context.
 func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
 	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()

@@ -162,7 +162,7 @@ func wrap(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// lastColumn returns where the last column of a row begins: behind the last two spaces in a row.
+// lastColumn returns where the last column of a row begins: after the last two spaces in a row.
 func lastColumn(line string) int {
 	if i := strings.LastIndex(line, "  "); i >= 0 {
 		return i + 2

@@ -229,7 +229,7 @@ func shapeHint(given string) string {
 	return hint
 }
 
-// shapeOf is the config.json that stands for a model without weights: a file, one in a folder without weights, or that
+// shapeOf is the config.json that represents a model without weights: a file, one in a folder without weights, or that
 // of a released model. What exists on disk comes first.
 func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 	info, err := os.Stat(given)

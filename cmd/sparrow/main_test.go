@@ -23,7 +23,7 @@ func examples(t *testing.T, c *cobra.Command) [][]string {
 	t.Helper()
 	var out [][]string
 	for _, line := range strings.Split(c.Example, "\n") {
-		words := strings.Fields(line[strings.LastIndex(line, "|")+1:]) // behind a pipe, if any
+		words := strings.Fields(line[strings.LastIndex(line, "|")+1:]) // after a pipe, if any
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}

@@ -52,7 +52,7 @@ func isTerminal(v any) bool {
 	return ok
 }
 
-// set draws done of total with a note behind it.
+// set draws done of total with a note after it.
 func (p *progress) set(done, total int64, note string) {
 	if p.columns == 0 || total <= 0 {
 		return

@@ -13,7 +13,7 @@ type Batch struct {
 	Plan   *plan.Plan
 	Config *plan.Config // the plan was built from
 	Batch  *plan.Batch  // the plan was built for
-	// Tables holds, for each request of the batch, the pages of its tokens: position p lies in page
+	// Tables holds, for each request of the batch, the pages of its tokens: position p is in page
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
@@ -81,7 +81,7 @@ func (b *Batch) CheckPages(pages int) error {
 	return nil
 }
 
-// FillTable copies page tables into the rectangle of the plan's width; columns behind a table's end hold rest.
+// FillTable copies page tables into the rectangle of the plan's width; columns after a table's end hold rest.
 func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	width := b.Plan.TablePages
 	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows refuses another number of tables
@@ -124,7 +124,7 @@ func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
 	return t.Slice(first, first+n)
 }
 
-// RowOf is the row of a new token of a request. A request's rows lie in at most three runs, one for each kind of
+// RowOf is the row of a new token of a request. A request's rows are in at most three runs, one for each kind of
 // prompt row, each in ascending order.
 func RowOf(p *plan.Plan, request, token int) (int32, error) {
 	for i := range p.Segments {

@@ -20,7 +20,7 @@ func TestRunWaitsAndPassesPanics(t *testing.T) {
 	Run(func() { panic("no") })
 }
 
-// The work comes behind other threads, whose priority stays as it is.
+// The work comes after other threads, whose priority stays as it is.
 func TestRunLowersItsOwnThread(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("priorities of threads are Linux's")

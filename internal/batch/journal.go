@@ -22,7 +22,7 @@ func appendEntry(dst []byte, line int, r Result) []byte {
 	return append(append(dst, r.Text...), '\n')
 }
 
-// readEntry reads what stands before a result.
+// readEntry reads what is before a result.
 func readEntry(entry []byte) (line int, class Class, err error) {
 	if len(entry) < headBytes+1 || entry[headBytes-1] != ' ' || !bytes.ContainsRune(classLetters, rune(entry[8])) {
 		return 0, 0, fmt.Errorf("%w: %.40q is not an entry of a journal", ErrFolder, entry)
@@ -94,7 +94,7 @@ func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool,
 	}
 }
 
-// results reads a journal without what stands before its results.
+// results reads a journal without what is before its results.
 type results struct {
 	file *os.File
 	from *bufio.Reader

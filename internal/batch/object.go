@@ -52,7 +52,7 @@ const (
 	Expired    State = "expired"
 )
 
-// Ended reports whether a batch in this state continues.
+// Ended reports whether a batch in this state has ended.
 func (s State) Ended() bool { return s != Running && s != Cancelling }
 
 // Class is how a line ended.
@@ -101,7 +101,7 @@ func (c *Counts) add(class Class) {
 	}
 }
 
-// page is the part of a list behind the object with the id after, newest first, at most limit of them.
+// page is the part of a list after the object with the id after, newest first, at most limit of them.
 func page[T any](list []T, id func(*T) string, created func(*T) time.Time, after string,
 	limit int) (out []T, more bool) {
 	slices.SortFunc(list, func(a, b T) int {

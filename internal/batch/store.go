@@ -285,7 +285,7 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files returns those of a tenant, newest first, behind one id; purpose may be empty for all.
+// Files returns those of a tenant, newest first, after one id; purpose may be empty for all.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {

@@ -3,7 +3,7 @@ package block
 // Code generated from the grids of the format; DO NOT EDIT. TestGrids compares them with those of the oracle.
 
 // The lattice points of the IQ formats, in base64: codes of 2 or 4 bits an element, the first in the lowest bits. What
-// a code stands for is in lattice.go.
+// a code represents is in lattice.go.
 const (
 	gridIQ2XXS = "" +
 		"AAACAAUACAAKABEAFAAgACIAKAAqAEEARABQAFgAYQBkAIAAggCKAKIAAQEEARABFQFAAYQBmAEAAgICIgKCAgEEBAQQBCEEJARABEIE" +

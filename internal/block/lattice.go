@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Formats of one to three bits. Values are points of a lattice: an index into a grid stands for eight values, or four,
+// Formats of one to three bits. Values are points of a lattice: an index into a grid represents eight values, or four,
 // and signs are beside it. A grid element times a scale of a few bits is a whole number, so that every format has the
 // integer form of [Whole].
 
@@ -26,7 +26,7 @@ var (
 	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
 )
 
-// Octets is the grid of a format whose indices stand for eight values, nil for others; Quads is that of four values.
+// Octets is the grid of a format whose indices represent eight values, nil for others; Quads is that of four values.
 func (f Format) Octets() []uint64 {
 	switch f {
 	case IQ1_S, IQ1_M:
@@ -87,7 +87,7 @@ func quads(text string, values [8]int8) []quad {
 	return grid
 }
 
-// signsOf are the eight signs that seven bits stand for: an even number of values is negative.
+// signsOf are the eight signs that seven bits represent: an even number of values is negative.
 func signsOf(seven uint32) byte {
 	seven &= 127
 	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)

@@ -6,7 +6,7 @@ type Rows struct {
 	Seen float64 // sum over rows of the tokens that each may see, in thousands
 }
 
-// Add adds n rows of a sequence behind cached tokens.
+// Add adds n rows of a sequence after cached tokens.
 func (r *Rows) Add(n, cached int) {
 	r.N += float64(n)
 	r.Seen += float64(n) * (float64(cached) + float64(n)/2) / 1000
@@ -17,10 +17,10 @@ func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
 // Work is what a batch computes, as far as its time depends on it.
 type Work struct {
 	Decode    Rows // sequences that decode, drafts included
-	Near, Far Rows // prompts before and behind the dense threshold
+	Near, Far Rows // prompts before and after the dense threshold
 }
 
-// AddPrompt adds n tokens of a prompt behind cached ones.
+// AddPrompt adds n tokens of a prompt after cached ones.
 func (w *Work) AddPrompt(n, cached, threshold int) {
 	near := min(max(threshold-cached, 0), n)
 	w.Near.Add(near, cached)

@@ -76,7 +76,7 @@ func XeonChoices() Choices {
 type GPU struct {
 	Name        string
 	MemoryBytes int64
-	Launch      float64 // of a product or another kernel behind a kernel that it overlaps with
+	Launch      float64 // of a product or another kernel after a kernel that it overlaps with
 	// Products ("Products"): weights are read at a rate that 64 rows lower, many rows are bound by arithmetic.
 	Weights, FP8, BF16 float64
 	Rows64             float64 // share that 64 rows add to the time of reading weights
@@ -157,7 +157,7 @@ type Host struct {
 	One, Sixteen [3]float64
 	Dispatch     float64 // of an operation on all workers
 	// Experts beside a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits: e2m1
-	// of one row at 54 GB/s behind 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were not
+	// of one row at 54 GB/s after 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were not
 	// measured so. Estimates of steps take these; placements compare the rates of products alone.
 	Inside, Wait float64
 }

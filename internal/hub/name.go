@@ -28,20 +28,20 @@ var (
 func ParseName(text string) (Name, error) {
 	named, revision, given := strings.Cut(text, "@")
 	repo, quant, chosen := strings.Cut(named, ":")
-	// Two hyphens separate the parts in a folder's name, so that a name with them would stand for two models.
+	// Two hyphens separate the parts in a folder's name, so that a name with them would represent two models.
 	if !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") {
 		return Name{}, fmt.Errorf("%w: %.200q; want organisation/name, such as deepseek-ai/DeepSeek-V3.2, and "+
 			"optionally @ with a branch, a tag or a commit", ErrName, text)
 	}
 	if chosen && (!quantForm.MatchString(quant) || !safePath(quant)) {
-		return Name{}, fmt.Errorf("%w: %.200q has no usable name of a GGUF file behind the colon; want one such as "+
+		return Name{}, fmt.Errorf("%w: %.200q has no usable name of a GGUF file after the colon; want one such as "+
 			"UD-Q2_K_XL", ErrName, text)
 	}
 	if !given {
 		revision = defaultRevision
 	}
 	if !safePath(revision) || strings.ContainsAny(revision, "@?#% ") || len(revision) > 200 {
-		return Name{}, fmt.Errorf("%w: %.200q has no usable revision behind the @; want a branch, a tag or a commit "+
+		return Name{}, fmt.Errorf("%w: %.200q has no usable revision after the @; want a branch, a tag or a commit "+
 			"of 40 hexadecimal digits", ErrName, text)
 	}
 	return Name{Repo: repo, Revision: revision, Quant: quant}, nil

@@ -14,7 +14,7 @@ import (
 
 // Quant is one GGUF model of a repository, which holds the same model in several sizes: one file, or all its splits.
 type Quant struct {
-	// Name is what stands behind the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
+	// Name is what is after the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
 	Name  string   `json:"name"`
 	Bytes int64    `json:"bytes"`
 	Files []string `json:"files"` // paths in the repository, in the order of the splits
@@ -95,7 +95,7 @@ func pick(n Name, list []Quant) (Quant, error) {
 		}
 		switch {
 		case len(found) > 1:
-			return Quant{}, fmt.Errorf("%w: %s may be %s; name one of them behind the colon", ErrQuant, n,
+			return Quant{}, fmt.Errorf("%w: %s may be %s; name one of them after the colon", ErrQuant, n,
 				QuantNames(found))
 		case len(found) == 1 && len(found[0].Files) != found[0].parts:
 			return Quant{}, fmt.Errorf("%w: %s has %d of %d parts of %s", ErrIncomplete, n, len(found[0].Files),

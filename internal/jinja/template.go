@@ -32,7 +32,7 @@ type Template struct {
 type Options struct {
 	// Vars are the names the template sees.
 	Vars map[string]Value
-	// Now is the clock behind strftime_now; without one the function fails.
+	// Now is the clock after strftime_now; without one the function fails.
 	Now func() time.Time
 	// Input is the size of the values in bytes: what a template may use grows with it ([Limits.For]).
 	Input int

@@ -33,7 +33,7 @@ type List struct {
 	Tuple bool
 }
 
-// Dict maps values to values and remembers the order of insertion. Keys are none, booleans, numbers, strings and tuples
+// Dict maps values to values and stores the order of insertion. Keys are none, booleans, numbers, strings and tuples
 // of those, as in Python.
 type Dict struct {
 	keys  []Value

@@ -51,7 +51,7 @@ func (c *checker) sequences() error {
 func (c *checker) sequence(q *sequence) error {
 	size := c.cfg.PageTokens
 	if q.length < 0 || q.length > len(q.table)*size || len(q.tail) != q.length%size || q.reused > q.length {
-		return fmt.Errorf("%d tokens, %d reused, %d behind the last full page, in %d pages", q.length, q.reused,
+		return fmt.Errorf("%d tokens, %d reused, %d after the last full page, in %d pages", q.length, q.reused,
 			len(q.tail), len(q.table))
 	}
 	for i, page := range q.table {
@@ -70,7 +70,7 @@ func (c *checker) sequence(q *sequence) error {
 	return nil
 }
 
-// entry: a full page of a publishing sequence is stored behind the page before it; a page that can still be written
+// entry: a full page of a publishing sequence is stored after the page before it; a page that can still be written
 // is private.
 func (c *checker) entry(q *sequence, i int) error {
 	page, parent := Page(q.table[i]), prefix.None
@@ -84,7 +84,7 @@ func (c *checker) entry(q *sequence, i int) error {
 	case full && q.publish && !stored:
 		return fmt.Errorf("page %d at %d is full but not stored", page, i)
 	case stored && !c.index.Follows(q.root, parent, page):
-		return fmt.Errorf("page %d at %d is stored, but not behind page %d", page, i, parent)
+		return fmt.Errorf("page %d at %d is stored, but not after page %d", page, i, parent)
 	}
 	return nil
 }

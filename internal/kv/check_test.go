@@ -36,7 +36,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"more tokens than room", func(s state) { s.a.length = 9; s.a.tail = s.a.tail[:1] }, "9 tokens"},
 		{"a negative length", func(s state) { s.a.length = -1 }, "-1 tokens"},
 		{"a tail that does not fit the length", func(s state) { s.a.tail = s.a.tail[:0] },
-			"0 behind the last full page"},
+			"0 after the last full page"},
 		{"more tokens reused than there are", func(s state) { s.a.reused = 6 }, "6 reused"},
 		{"the reserved page in a table", func(s state) { s.a.table[3] = 0 }, "page 0 at 3"},
 		{"a page past the end in a table", func(s state) { s.a.table[3] = 16 }, "page 16 at 3"},
@@ -47,11 +47,11 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"an open page that is stored", func(s state) { s.a.length -= 2 }, "is not full but shared"},
 		{"a full page that is not stored", func(s state) { s.index.Clear(nil) }, "is full but not stored"},
 		{"a stored page in a sequence of another salt", func(s state) { s.a.root = prefix.Hash{} },
-			"is stored, but not behind page -1"},
+			"is stored, but not after page -1"},
 		{"a stored page behind another than its parent", func(s state) {
 			s.b.table[1] = s.a.table[1]
 			s.b.table[0] = s.closedPage(t, 0)
-		}, "is stored, but not behind"},
+		}, "is stored, but not after"},
 		{"a page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "free twice"},
 		{"the reserved page free", func(s state) { s.free = append(s.free, 0) }, "page 0 is free twice or not"},
 		{"a page past the end free", func(s state) { s.free = append(s.free, 16) }, "page 16 is free twice or not"},

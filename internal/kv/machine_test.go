@@ -145,7 +145,7 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
-// shortened predicts what is left of a match when window rows count: the longest whole number of pages behind which
+// shortened predicts what is left of a match when window rows count: the longest whole number of pages after which
 // they are all there.
 func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
 	if w.cfg.Window.Pages == 0 {

@@ -179,7 +179,7 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A prompt can continue only where the rows its next token sees are still there: behind the longest such beginning.
+	// A prompt can continue only where the rows its next token sees are still there: after the longest such beginning.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens
@@ -226,13 +226,13 @@ type saltMemory struct {
 	bytes  int
 }
 
-// maxSaltBytes bounds the memory of the salts that are remembered; saltBytes is that of one beside its own bytes.
+// maxSaltBytes bounds the memory of the salts that are stored; saltBytes is that of one beside its own bytes.
 const (
 	maxSaltBytes = 1 << 20
 	saltBytes    = 160
 )
 
-// note remembers the salt of a root.
+// note stores the salt of a root.
 func (s *saltMemory) note(root prefix.Hash, salt []byte) {
 	if len(salt) == 0 || s.byRoot[root] != nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// However many salts come, and however long they are, those that are remembered take no more than their bound.
+// However many salts come, and however long they are, those that are stored take no more than their bound.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{1, 300, 20_000} {
 		grown := heap.Kept(func() any {

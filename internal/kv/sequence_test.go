@@ -100,7 +100,7 @@ func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	if slices.Equal(a.Pages(), b.Pages()) {
 		t.Fatal("a running sequence was moved to another page")
 	}
-	ok(t, b.Commit([]int32{9, 10, 11})) // b's third page is stored behind pages a stored
+	ok(t, b.Commit([]int32{9, 10, 11})) // b's third page is stored after pages a stored
 	ok(t, p.Check())
 	ok(t, a.Close())
 	ok(t, p.Check())

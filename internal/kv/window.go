@@ -31,7 +31,7 @@ type Load struct {
 	PageBytes, WindowBytes int64
 }
 
-// One in keptShare pages keeps its window rows while unused, so that prompts can continue behind it.
+// One in keptShare pages keeps its window rows while unused, so that prompts can continue after it.
 const keptShare = 8
 
 // SizeWindow decides how many window pages a pool has: what running sequences hold at most, what a step writes before
@@ -62,7 +62,7 @@ func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pag
 
 // windows is the state of all window pages. A window page is free, in use (of a page that some sequence's window
 // reaches), or idle: of a stored page that no window reaches, kept until its memory is needed so that a prompt can
-// continue behind it.
+// continue after it.
 type windows struct {
 	of    []int32 // [Pages] window page of each page, none without one
 	pins  []int32 // [Pages] sequences whose window reaches the page

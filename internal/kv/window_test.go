@@ -65,7 +65,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 }
 
-// A stored prompt continues behind its last page whose window rows are there: here the newest three pages.
+// A stored prompt continues after its last page whose window rows are there: here the newest three pages.
 func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 	p := windowed(t, 3)
 	s, _, _ := p.Open(nil, OpenOptions{})
@@ -200,5 +200,5 @@ func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	run(2000, 49) // twelve, which pass through more window pages than there are
 	finds(1000, 9, 8)
 	finds(2000, 49, 48)
-	finds(2000, 40, 32) // behind the eighth page
+	finds(2000, 40, 32) // after the eighth page
 }

@@ -49,7 +49,7 @@ func load(text []byte) float64 {
 	return v
 }
 
-// field is the text behind the first line that begins with a key and a colon.
+// field is the text after the first line that begins with a key and a colon.
 func field(text []byte, key string) string {
 	for line := range bytes.Lines(text) {
 		if k, v, ok := bytes.Cut(line, []byte(":")); ok && string(bytes.TrimSpace(k)) == key {

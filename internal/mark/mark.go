@@ -1,6 +1,6 @@
 // Package mark is text that knows which of its bytes were written by somebody else.
 //
-// In flow pieces of text, marked or not; out flows their concatenation with the spans of the marked bytes. Marks stand
+// In flow pieces of text, marked or not; out flows their concatenation with the spans of the marked bytes. Marks are
 // beside the text, never in it: no character is reserved, and the text is the same with and without them.
 package mark
 

@@ -102,7 +102,7 @@ func (g *Choices) ExpertTap(i int) ExpertTap {
 	return t
 }
 
-// KeepHidden records the residual rows behind layer i.
+// KeepHidden records the residual rows after layer i.
 func (g *Choices) KeepHidden(list *kernel.Builder, i int, rows kernel.Tensor) {
 	if r := g.out.Recorded; i < len(r) && r[i].Hidden.Given() {
 		list.Add(kernel.TakeArgs{Out: r[i].Hidden, X: rows, Rows: g.out.Rows})

@@ -32,7 +32,7 @@ type Model interface {
 // Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
 // between the operations of one, over pages and states that this one does not write.
 type Workspace interface {
-	// Arrange lays out the tensors of a plan's pass on the workspace's arena, behind what Bind took. Their places
+	// Arrange lays out the tensors of a plan's pass on the workspace's arena, after what Bind took. Their places
 	// depend on the plan alone.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
 }
@@ -72,7 +72,7 @@ type Outputs struct {
 
 // Recorded is what a pass records of one layer. What it does not record, or the layer does not choose, is not given.
 type Recorded struct {
-	Hidden   kernel.Tensor // [R, width]: residual rows behind the layer
+	Hidden   kernel.Tensor // [R, width]: residual rows after the layer
 	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
 	Scores   kernel.Tensor // f32 [R, K]: their scores
 	Blocks   kernel.Tensor // i32 [R, most blocks]: blocks of keys that it keeps for later layers
@@ -100,7 +100,7 @@ type Input struct {
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
 	// Before holds, for each request of the batch, the tokens before its new ones: at least as many as the model
-	// remembers (Remembering), or all of them. Other models ignore it.
+	// stores (Remembering), or all of them. Other models ignore it.
 	Before [][]int32
 	// Replays holds, for each request of the batch, what its rows are given instead of choosing; nil for nothing.
 	Replays []*record.Replay

@@ -50,7 +50,7 @@ type Windowed interface {
 	Restore(n int, windows []int32) (State, error)
 }
 
-// Snapshotted is a Windowed model whose window pages hold snapshots of its states behind pages, each as large as the
+// Snapshotted is a Windowed model whose window pages hold snapshots of its states after pages, each as large as the
 // rows of many pages.
 type Snapshotted interface {
 	Windowed

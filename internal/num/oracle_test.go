@@ -121,7 +121,7 @@ func TestDecodingEveryCodeGivesTheValueOfItsFields(t *testing.T) {
 					t.Errorf("code %#x: got %g, want %g", uint32(c)|f.sign, got, -want)
 				}
 			}
-			for c := f.last + 1; c < f.sign; c++ { // what lies beyond the last magnitude is NaN
+			for c := f.last + 1; c < f.sign; c++ { // what is beyond the last magnitude is NaN
 				for _, code := range []uint32{c, c | f.sign} {
 					if v := f.decode(code); v == v {
 						t.Errorf("code %#x: got %g, want NaN", code, v)

@@ -14,8 +14,8 @@ var (
 )
 
 func TestScalesWorkedOutByHand(t *testing.T) {
-	// 1/448 lies between 2^-9 = 1/512 and 2^-8 = 1/256. 1e-4/448 = 2.23e-7 lies between 2^-23 = 1.19e-7 and
-	// 2^-22 = 2.38e-7. 1e-4 lies between 2^-14 = 6.1e-5 and 2^-13 = 1.22e-4; 0.0448/448 is that floor.
+	// 1/448 is between 2^-9 = 1/512 and 2^-8 = 1/256. 1e-4/448 = 2.23e-7 is between 2^-23 = 1.19e-7 and
+	// 2^-22 = 2.38e-7. 1e-4 is between 2^-14 = 6.1e-5 and 2^-13 = 1.22e-4; 0.0448/448 is that floor.
 	tests := []struct {
 		name                       string
 		src                        []float32

@@ -44,7 +44,7 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 }
 
 // Workers and rows are divided as the processors are: every worker has a node, every row belongs to one, and a worker's
-// share of the rows lies on its own node but for the rows that are kept together.
+// share of the rows is on its own node but for the rows that are kept together.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {

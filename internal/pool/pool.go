@@ -13,7 +13,7 @@ import (
 )
 
 // Task is the body of a parallel loop. Do is called once for every item, from
-// several goroutines at once, in no particular order. Worker numbers lie in
+// several goroutines at once, in no particular order. Worker numbers are in
 // [0, Workers); no two calls with the same number overlap, so it may index
 // scratch memory. A Task kept by the caller makes Run free of allocations.
 type Task interface {

@@ -286,7 +286,7 @@ func TestTwoFloodsShare(t *testing.T) {
 	}
 }
 
-// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is remembered of
+// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is stored of
 // tenants that have gone.
 func TestEveryoneEnds(t *testing.T) {
 	suspended := int64(0)

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/kv"
 )
 
-// fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of
+// fake is a model that computes nothing but stores what was written where: every slot of its cache holds a hash of
 // the sequence up to that token. It checks the invariants every step must hold:
 //
 //   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
@@ -228,7 +228,7 @@ func (f *fake) run(it *Item) error {
 		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
 			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
 	}
-	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // whose logits are wanted
+	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // whose logits are requested
 	if want := max(it.Cached+own-first, 0) + it.Drafts; it.Logits != want {
 		return fmt.Errorf("sequence %d: %d rows of logits of tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
 			it.Cached, it.Cached+own, it.Drafts, want)
@@ -337,7 +337,7 @@ func (f *fake) settle(it *Item) error {
 	return nil
 }
 
-// keep takes the recorded rows of a span behind a position, those that it did not have yet.
+// keep takes the recorded rows of a span after a position, those that it did not have yet.
 func (f *fake) keep(q *Sequence, at int, s Span) {
 	if end := at + s.To; s.len() > 0 && end > q.Record.From {
 		f.recorded[q] += end - max(at+s.From, q.Record.From)

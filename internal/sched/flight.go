@@ -1,15 +1,15 @@
 package sched
 
 // A caller may form the next batch while the device still computes the one before: it says with Started that an item's
-// pass was enqueued, and Schedule continues behind the item. Nothing is committed before Done: a pass that fails is
+// pass was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is
 // dropped, and the sequence is where it was. A sequence that is preempted or removed meanwhile gives its pages back at
 // once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
 
 // flight is what a sequence has in passes that have not ended.
 type flight struct {
 	items   int // started and neither done nor dropped, also while the sequence waits
-	tokens  int // of these, behind those in the cache
-	unknown int // tokens behind Sequence.Tokens that they sample
+	tokens  int // of these, after those in the cache
+	unknown int // tokens after Sequence.Tokens that they sample
 }
 
 // started is what Started did to an item's sequence, for Done and Drop.
@@ -25,7 +25,7 @@ func (q *Sequence) length() int { return len(q.Tokens) + q.flight.unknown }
 // end returns how many tokens of a running sequence are in the cache or in flight.
 func (q *Sequence) end() int { return q.cache.Len() + q.flight.tokens }
 
-// reserve makes room for n tokens behind those in the cache and in flight.
+// reserve makes room for n tokens after those in the cache and in flight.
 func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens + n) }
 
 // needs returns how many pages reserve would take.

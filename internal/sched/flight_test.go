@@ -26,7 +26,7 @@ func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 // batch is a copy of the next batch: the scheduler uses its memory again.
 func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
 
-// A sequence whose next token is sampled on the device continues behind it; committed is what is done alone.
+// A sequence whose next token is sampled on the device continues after it; committed is what is done alone.
 func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s, list := flyer(t, 8, 6, 3)
 	first := batch(s)

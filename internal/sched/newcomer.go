@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/cost"
 )
 
-// A tenant's first sequence does not wait behind the work of others. Where its prompt alone takes no longer than their
+// A tenant's first sequence does not wait after the work of others. Where its prompt alone takes no longer than their
 // decodes, or a quarter of their batch with prompts, it is computed in a batch apart, and its first token comes in half
 // the time or less; they continue in the batch after it. So they are held up by what one short prompt takes, never
 // twice in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the

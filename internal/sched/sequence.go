@@ -10,7 +10,7 @@ type Sequence struct {
 	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
 	// shares its pages.
 	After *Sequence
-	// Logits is for how many of the last tokens rows of logits are wanted; 0 means one. These tokens are computed
+	// Logits is for how many of the last tokens rows of logits are requested; 0 means one. These tokens are computed
 	// although they may be cached. The caller lowers it as rows return.
 	Logits int
 	// Record are the positions whose rows are recorded, Replay those whose rows are given their choices. The caller

@@ -172,7 +172,7 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 	}
 }
 
-// PromptTime predicts the time of computing n tokens of a prompt behind cached ones, 0 before any prompt was measured.
+// PromptTime predicts the time of computing n tokens of a prompt after cached ones, 0 before any prompt was measured.
 func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	var w cost.Work
 	if w.AddPrompt(n, cached, s.roster.limits.Threshold); n == 0 || s.next.cost.Prompts() == 0 {

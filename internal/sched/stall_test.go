@@ -13,7 +13,7 @@ import (
 type machine struct {
 	name  string
 	batch func(decodes, decodeContext, prompts, promptContext float64) float64 // rows, and thousands of tokens; seconds
-	far   float64                                                              // more for a row behind the threshold
+	far   float64                                                              // more for a row after the threshold
 	stall time.Duration
 	step  int
 	// kept is the longest gap as a multiple of stall; 0 means 1.2, as promised.

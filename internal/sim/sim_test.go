@@ -30,7 +30,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// After a pass that failed, what was enqueued behind it is not on the device: places of tokens that passes feed each
+// After a pass that failed, what was enqueued after it is not on the device: places of tokens that passes feed each
 // other are written again. Without that these seeds, one with a panic, have a request with another one's tokens.
 func TestFedTokensAfterAFailedPass(t *testing.T) {
 	for _, seed := range []uint64{1794837850817167411, 1794838740372801531} {

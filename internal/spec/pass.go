@@ -19,7 +19,7 @@ const (
 	leastRow = 0.01
 )
 
-// add notes that a pass of that many rows took that many seconds.
+// add records the time of a pass, in seconds, and its number of rows.
 func (p *pass) add(rows int, seconds float64) {
 	if rows < 1 || seconds <= 0 {
 		return

@@ -164,7 +164,7 @@ func (b *bench) sameBits(what string, got, want [][]float32) {
 }
 
 // A row's bits are the same alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128,
-// so the prompts lie below, at and beyond it.
+// so the prompts are below, at and beyond it.
 func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", settings) }
 
 // gpuSettings returns those of a GPU, which keeps no float32 rows. It skips the test where there is none.

@@ -23,7 +23,7 @@ func openDense(t *testing.T, kernels string) model.Model {
 	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
-// Without an indexer too, a row's bits are the same alone, batched, mixed with decodes, chunked or whole. Prompts lie
+// Without an indexer too, a row's bits are the same alone, batched, mixed with decodes, chunked or whole. Prompts are
 // below, at and beyond the threshold of expanded keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	testDenseRowBits(t, openDense(t, "cpu"), []setting{

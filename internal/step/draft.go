@@ -24,9 +24,9 @@ type Draft struct {
 	// The host need not have seen them.
 	Sampled int
 	// Right says of each draft among these tokens, which of them means that it was right. The row with logits is then
-	// not the last one but the one behind the right drafts, which the device finds. It goes with Sampled.
+	// not the last one but the one after the right drafts, which the device finds. It goes with Sampled.
 	Right []Range
-	// Cached is how many tokens lie before the first row.
+	// Cached is how many tokens are before the first row.
 	Cached int
 	// Rank is Work.Rank.
 	Rank int
@@ -60,9 +60,9 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	return p.Wait()
 }
 
-// StartDraft enqueues the drafting layer behind a Start, whose pass may not have ended, or, chained, behind a Draft.
+// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, chained, after a Draft.
 // Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens
-// are those that the pass before has chosen, all rows are stored, then of each sequence the row behind its right drafts
+// are those that the pass before has chosen, all rows are stored, then of each sequence the row after its right drafts
 // is picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its
 // plan is that of these rows, nil where no logits are computed.
 func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
@@ -134,7 +134,7 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
 		case r.cfg.Model.Block > 0 && (chained || w.Sampled > 0 || len(w.Right) > 0):
-			return fmt.Errorf("step: draft %d: a block is drafted in one pass, behind tokens that the host has seen", i)
+			return fmt.Errorf("step: draft %d: a block is drafted in one pass, after tokens that the host has seen", i)
 		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
 			len(w.Right) > r.picks.most:
 			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+

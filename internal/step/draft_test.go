@@ -145,7 +145,7 @@ func decoded(b *bench, cached, n int) [][]float32 {
 	return out
 }
 
-// drafted runs a prompt in chunks with the drafting layer behind it, then a chain, and returns the logits of every
+// drafted runs a prompt in chunks with the drafting layer after it, then a chain, and returns the logits of every
 // draft.
 func drafted(b *bench, cuts ...int) [][]float32 {
 	b.Helper()
@@ -253,7 +253,7 @@ func (l *lengths) Do(op kernel.Op) error {
 	return l.Device.Do(op)
 }
 
-// Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write
+// Padded requests of length 0 in verify and draft batches: their rows are before position 0, see nothing and write
 // nothing, and no operation gets a negative length. The runner forms no such requests, so the passes are run on
 // the model itself.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {

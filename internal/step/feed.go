@@ -72,7 +72,7 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
 // discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, the device
-// may not have written what was enqueued behind it: the next pass writes all places again.
+// may not have written what was enqueued after it: the next pass writes all places again.
 func (f *feed) discardUnless(done *bool) {
 	if *done {
 		return
@@ -100,7 +100,7 @@ func (f *feed) save(dev kernel.Device) error {
 	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
 }
 
-// enqueue enqueues the input block of a pass, and behind it the tokens that are fed.
+// enqueue enqueues the input block of a pass, and after it the tokens that are fed.
 func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32) error {
 	if len(f.wants) == 0 {
 		return kernel.WriteI32(dev, p.Inputs(), block)

@@ -299,7 +299,7 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 	return out
 }
 
-// behind makes the state of a sequence behind its first tokens, nil where the model has none: what is cached makes no
+// behind makes the state of a sequence after its first tokens, nil where the model has none: what is cached makes no
 // difference to launches. Whole pages count as computed; the tokens after them are.
 func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	keeper, ok := m.Model.(model.Windowed)

@@ -47,7 +47,7 @@ func TestDecodeLayerLaunchesV4(t *testing.T) {
 	}
 }
 
-// launchesOfV4 counts the launches of one decode pass behind 15 pages.
+// launchesOfV4 counts the launches of one decode pass after 15 pages.
 func launchesOfV4(t *testing.T, ratios string, layers int) int64 {
 	t.Helper()
 	config := strings.NewReplacer(`"num_hidden_layers": 3, "compress_ratios": [0, 4, 128]`,

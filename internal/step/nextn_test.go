@@ -25,7 +25,7 @@ import (
 // the definition (v32 spec, 3.2). The output of that model after tokens 0 to t is what the drafting layer must draft
 // after row t.
 
-// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those behind the last layer
+// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those after the last layer
 // by token, and the logits of the last.
 func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float32) {
 	b.Helper()

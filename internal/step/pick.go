@@ -30,7 +30,7 @@ type picks struct {
 // pickedArrays depend on which row of a sequence is picked.
 var pickedArrays = [...]plan.ArrayName{plan.Positions, plan.Slots, plan.Lengths, plan.Kept, plan.HiddenRows, plan.Draws}
 
-// bindPicks takes memory for passes of that many requests with that many drafts each.
+// bindPicks takes memory for passes of up to the given number of requests, each with up to the given number of drafts.
 func bindPicks(a *kernel.Arena, requests, drafts int) picks {
 	if drafts <= 0 {
 		return picks{}
@@ -69,7 +69,7 @@ func (r *Runner) collectAll(works []Draft, _ bool) error {
 	return nil
 }
 
-// collectPicked describes the rows behind that many right drafts as a batch.
+// collectPicked describes the rows after that many right drafts as a batch.
 func (r *Runner) collectPicked(works []Draft, right int) error {
 	r.beginDrafts(works, plan.PassPick)
 	for i := range works {
@@ -93,7 +93,7 @@ func (r *Runner) collectPicked(works []Draft, right int) error {
 	return nil
 }
 
-// startPicked enqueues the rows behind the right drafts, which collectAll has stored.
+// startPicked enqueues the rows after the right drafts, which collectAll has stored.
 func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	k := &r.picks
 	k.stored, k.args = r.draft.input.Plan, kernel.AcceptArgs{}

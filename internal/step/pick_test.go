@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// The drafting layer behind a verify whose tokens the host has not seen drafts, to the bit, what it drafts when the
+// The drafting layer after a verify whose tokens the host has not seen drafts, to the bit, what it drafts when the
 // host tells it which rows count: for sequences with 0 to 2 drafts of which 0 to 2 are right, short ones and such that
 // select keys, one that crosses from the one to the other, beside a prompt, and in a chain.
 func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu") }
@@ -40,8 +40,8 @@ func testPicked(t *testing.T, kernels string) {
 	}
 }
 
-// draftBehind computes prompts, verifies drafts behind them, and returns the logits of the drafting layer and of a
-// chain behind it.
+// draftBehind computes prompts, verifies drafts after them, and returns the logits of the drafting layer and of a
+// chain after it.
 func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (out [][]float32) {
 	b.Helper()
 	b.reset()

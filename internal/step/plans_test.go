@@ -165,7 +165,7 @@ func happened(ops []kernel.Op) (out []string) {
 func (c *claims) expected() (out []string) {
 	p, m := c.pass.Plan, &c.cfg.Model
 	v4 := m.Family == plan.DeepSeekV4
-	layers := []int{m.Layers} // the drafting layer lies behind the others
+	layers := []int{m.Layers} // the drafting layer is after the others
 	if p.Pass == plan.PassTarget {
 		layers = layers[:0]
 		for i := range m.Layers {

@@ -51,7 +51,7 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 					t.Errorf("a window page beyond the cache: %v, want E22", err)
 				}
 			}
-			// A page that no token of the request lies in is not looked at.
+			// A page that no token of the request is in is not looked at.
 			w.Pages = append(w.Pages, 1<<20)
 			if _, ok := m.Model.(model.Windowed); !ok {
 				if _, err := run.Run([]step.Work{w}); err != nil {
@@ -68,7 +68,7 @@ func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			run, w := refuser(t, m)
-			configure(t, m, plan.Policy{KV: "f32"}) // the cache is made anew behind the runner's back
+			configure(t, m, plan.Policy{KV: "f32"}) // the cache is made anew after the runner's back
 			if _, err := run.Run([]step.Work{w}); !errors.Is(err, plan.E27) {
 				t.Errorf("got %v, want E27", err)
 			}

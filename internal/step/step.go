@@ -28,7 +28,7 @@ type Work struct {
 	Drafted int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
-	// Before are the last of those tokens, where the model is model.Remembering: as many as it remembers, or all.
+	// Before are the last of those tokens, where the model is model.Remembering: as many as it stores, or all.
 	Before []int32
 	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
 	Rank int
@@ -58,7 +58,7 @@ type Runner struct {
 	cfg    plan.Config
 	limits Limits
 	arena  *kernel.Arena
-	bound  int64 // mark behind what the model keeps from pass to pass
+	bound  int64 // mark after what the model keeps from pass to pass
 	shapes plan.Shaper
 	passes map[plan.Shape]*pass
 
@@ -68,7 +68,7 @@ type Runner struct {
 
 	target, draft side
 	ends          ends    // of the latest draft pass
-	rows          []int32 // memory behind the hidden rows of a draft
+	rows          []int32 // memory after the hidden rows of a draft
 	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
 }
 

@@ -6,7 +6,7 @@ const (
 	LatentDim = 512 // leading elements of a row that are also its value
 )
 
-// RowFormat is how a latent row lies in memory.
+// RowFormat is how a latent row is in memory.
 type RowFormat int
 
 const (
@@ -91,7 +91,7 @@ func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowF
 	return a.impl.attend(i, memory, at, ahead, format)
 }
 
-// needRows panics unless rows of that many bytes lie in memory.
+// needRows panics unless rows of that many bytes are in memory.
 func needRows(method string, memory []byte, at []int, size int) {
 	last := 0
 	for _, p := range at {

@@ -336,8 +336,8 @@ func (t *latentTiles) narrow(dst []byte, src []float32) bool {
 	return exact
 }
 
-// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: what lies
-// outside this range of scales might not be a normal number.
+// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: what is outside this range of scales might not
+// be a normal number.
 func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	for _, e := range scales[:EntryScales] {
 		if e < 10 || e > 245 {

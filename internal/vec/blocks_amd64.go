@@ -84,7 +84,7 @@ type blockScratch struct {
 	quant blockQuantArgs
 	turn  blockTurnArgs
 
-	panel   []byte // with scales, minimums and sums behind it; plain blocks
+	panel   []byte // with scales, minimums and sums after it; plain blocks
 	results []byte // [units, 16, 16] float32
 }
 

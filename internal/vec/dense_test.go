@@ -14,7 +14,7 @@ func denseCase(r *rand.Rand, nope, rope, v int, seen []int) DenseHead {
 		LdRopes: rope + 1, LdOut: v + 7}.filled(r)
 }
 
-// filled has random numbers, values behind keys.
+// filled has random numbers, values after keys.
 func (h DenseHead) filled(r *rand.Rand) DenseHead {
 	nope, v, seen := h.Nope, h.V, h.Seen
 	h.LdValues, h.Scale = h.LdKeys, 0.1

@@ -21,14 +21,14 @@
 //
 // Within one tier every output element is computed in an order that depends
 // on the length of its own sum and on nothing else: not on the number of rows
-// or columns computed in the same call, not on where they lie in it, not on
+// or columns computed in the same call, not on where they are in it, not on
 // the alignment of a slice. A row therefore has the same bits alone or in any
 // batch. Different tiers may round differently. (The payload and sign of a NaN
 // are not defined.)
 //
 // # Numbers
 //
-// bfloat16 and e4m3 operands are little-endian bytes, as they lie in a
+// bfloat16 and e4m3 operands are little-endian bytes, as they are in a
 // checkpoint or a cache page, at any alignment. Leading dimensions (ldx, ldw,
 // ...) count elements. An e4m3 weight means the float32 product of its value
 // and its scale, rounded once, so a product over e4m3 weights has the bits of

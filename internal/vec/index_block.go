@@ -33,9 +33,8 @@ func (b *IndexBlock) Reset() { b.n = 0 }
 // Len is the number of keys in the block.
 func (b *IndexBlock) Len() int { return b.n }
 
-// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they lie
-// in a cache page. A block takes IndexBlockKeys in all. Keys may be read only when they are
-// scored: the caller must not change them until then.
+// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they are in a cache page. A block takes
+// IndexBlockKeys in all. Keys may be read only when they are scored: the caller must not change them until then.
 func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	const method = "IndexBlock.Append"
 	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)

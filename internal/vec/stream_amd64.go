@@ -105,7 +105,7 @@ type aheadRows struct {
 }
 
 // aheadOf makes the kernel prefetch with each unit the same bytes of the next one, and with the last unit what is taken
-// afterwards: the bytes behind these, or the first ones of the rows below or, after the last rows of c, of what comes
+// afterwards: the bytes after these, or the first ones of the rows below or, after the last rows of c, of what comes
 // next. If nothing does, the current bytes are fetched again.
 func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
 	current := r.first + uintptr(r.from)

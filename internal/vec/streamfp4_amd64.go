@@ -120,7 +120,7 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	}
 }
 
-// findRest makes the kernel find the windows of the rows behind the first ones.
+// findRest makes the kernel find the windows of the rows after the first ones.
 func (ts *tileScratch) findRest(w *nibbleWeights, u streamUnits, first int) {
 	a, n := &ts.flow, &ts.nibbles
 	if a.findLeft = u.rows - first; a.findLeft == 0 {

@@ -104,7 +104,7 @@ func BenchmarkTiled(b *testing.B) {
 	}
 }
 
-// Few rows by weights that lie in the L2 cache, which is what the kernels
+// Few rows by weights that are in the L2 cache, which is what the kernels
 // are able to do, and by weights out of memory, beside its plain reading. Rows of
 // weights are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {

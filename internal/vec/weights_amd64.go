@@ -36,7 +36,7 @@ func (w *weights) band(row, most int) int {
 }
 
 // widen writes columns [from, from+len(dst)) of a row. They begin with a block
-// of scales or lie within one.
+// of scales or are within one.
 func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	i := row*w.ld + from
 	switch w.format {

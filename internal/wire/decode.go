@@ -19,7 +19,7 @@ type Decoder struct {
 	// Strict refuses unknown fields. Otherwise they are ignored.
 	Strict bool
 	// Ignored are the fields of the last body that had no effect, each once, with [] for any index:
-	// messages[].annotations. Its text is plain ASCII. At most maxIgnored are named; "..." stands for the others.
+	// messages[].annotations. Its text is plain ASCII. At most maxIgnored are named; "..." represents the others.
 	Ignored []string
 }
 

@@ -13,7 +13,7 @@ import (
 // Reader reads one JSON text from front to back. It keeps the path of names and indices to the current value, which
 // errors name.
 //
-// There are two kinds of errors. Problems (wrong type, unknown name) are collected, and reading continues behind the
+// There are two kinds of errors. Problems (wrong type, unknown name) are collected, and reading continues after the
 // value. Malformed JSON is final: malformed is set, the position moves to the end, and every loop ends.
 type Reader struct {
 	Problems
@@ -234,7 +234,7 @@ func (c *Reader) Raw() json.RawMessage {
 	return json.RawMessage(append([]byte(nil), c.scan.Text[from:c.scan.Pos]...))
 }
 
-// NameSet remembers the names of one object; small ones need no map.
+// NameSet stores the names of one object; small ones need no map.
 type NameSet struct {
 	few  []string
 	many map[string]struct{}

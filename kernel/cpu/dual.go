@@ -52,7 +52,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 		flat: flat, kv: a.KV})
 }
 
-// checkIndices verifies once that every index lies inside, so that workers cannot fail.
+// checkIndices verifies once that every index is inside, so that workers cannot fail.
 func checkIndices(op string, s kernel.Stream, rows, limit int) error {
 	for r := range rows {
 		for _, i := range host.Counted(s.Indices, s.Lens, r) {

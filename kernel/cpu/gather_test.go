@@ -13,7 +13,7 @@ import (
 )
 
 // Gathered index keys are those of the slots one by one: runs within a page, runs that end with it, with another page
-// before or behind, and single slots.
+// before or after, and single slots.
 func TestGatherIndexCopiesRuns(t *testing.T) {
 	const pages, size, n = 9, 64, 300
 	d := cpu.Open(vec.Best(), kernel.Options{Workers: 3})

@@ -55,7 +55,8 @@ func byRows(w *host.Matrix) bool {
 		(w.BlockRows == 1 || w.BlockRows >= w.SkipRows+w.Out())
 }
 
-// unscaled is product for e4m3 weights by rows: y = (x times codes) times the scale of each row of the weight.
+// unscaled computes the product for e4m3 weights by rows: y = (x times codes) times the scale of each row of the
+// weight.
 func (d *Device) unscaled(p product, w *host.Matrix, n0, n1 int) {
 	band, blocks := w.Data.Slice(n0, n1), ceilDiv(w.In(), 128)
 	d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, w.In(),
@@ -70,8 +71,8 @@ func (d *Device) unscaled(p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// inBlocks is product for e4m3 weights in other blocks than 128 x 128: for each row of blocks x is scaled in place of
-// the weights.
+// inBlocks computes the product for e4m3 weights in other blocks than 128 x 128: for each row of blocks x is scaled in
+// place of the weights.
 func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 	k := w.In()
 	scaled := grow(&d.scratch[worker].rows, p.m*k)

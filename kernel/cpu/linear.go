@@ -171,7 +171,7 @@ type deltaHead struct {
 }
 
 // update changes the state by a row. With S the state before, what is predicted is S^T (decay k), and what the row
-// reads behind the update is S^T (decay q) + (q k) u, so that the state is read once for both.
+// reads after the update is S^T (decay q) + (q k) u, so that the state is read once for both.
 func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	const n = kernel.DeltaDim
 	d.direction(x.q, q, 1/math.Sqrt(n))

@@ -190,7 +190,7 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	}
 }
 
-// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares behind it,
+// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares after it,
 // if they are the worker's own, or the beginning of the product that comes next.
 func (d *Device) afterShares(worker, end int) []byte {
 	st := &d.multiply

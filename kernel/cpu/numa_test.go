@@ -125,7 +125,7 @@ func TestNodesShareProducts(t *testing.T) {
 		sys.preferred[len(sys.preferred)-1] != -1 {
 		t.Errorf("memory was asked of nodes %v", sys.preferred)
 	}
-	// What each worker reads first lies on its own node, but for blocks of rows at the border.
+	// What each worker reads first is on its own node, but for blocks of rows at the border.
 	parts := make([]part, len(list))
 	for i, w := range list {
 		parts[i] = part{w: w.(*host.Matrix)}

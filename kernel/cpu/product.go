@@ -61,7 +61,7 @@ func blocksOf128(w *host.Matrix) bool {
 	return w.BlockRows == 128 && w.BlockCols == 128 && w.Scale.DType == kernel.F32
 }
 
-// widened is product for a weight without a product kernel, a band at a time.
+// widened computes the product for a weight without a product kernel, a band at a time.
 func (d *Device) widened(worker int, p product, w *host.Matrix, n0, n1 int) {
 	k := w.In()
 	for ; n0 < n1; n0 += plainBand {

@@ -187,7 +187,7 @@ func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	}
 }
 
-// checkSlots verifies once that every slot lies in the pool, so that workers cannot fail. Slots below zero pass when
+// checkSlots verifies once that every slot is in the pool, so that workers cannot fail. Slots below zero pass when
 // padding is allowed.
 func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 	slots := host.I32(t)

@@ -5,7 +5,7 @@ import "sparrow/internal/device/host"
 // The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
 // therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
 // the beginning of a third. A worker takes many adjacent shares at once; the last ones are short, so that workers end
-// together. While the kernels multiply they prefetch what their worker reads next, also behind the shares it has taken.
+// together. While the kernels multiply they prefetch what their worker reads next, also after the shares it has taken.
 
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4

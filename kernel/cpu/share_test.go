@@ -57,7 +57,7 @@ func TestSharesAreEqual(t *testing.T) {
 	}
 }
 
-// While a worker multiplies the last rows of its shares it prefetches the rows behind them that are its own, and after
+// While a worker multiplies the last rows of its shares it prefetches the rows after them that are its own, and after
 // those the beginning of the next product.
 func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 2})

@@ -34,7 +34,7 @@ func (st softmax) reset() {
 }
 
 // fold turns one block of raw scores of row i into weights, and rescales the row's sums so far when the largest score
-// grows. The memory of p extends to the end of its block; the elements behind its length, up to a whole register, are
+// grows. The memory of p extends to the end of its block; the elements after its length, up to a whole register, are
 // set to zero.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	n := len(p)

@@ -37,7 +37,7 @@ type AllReduceArgs struct {
 // GatherRanksArgs are the arguments of the kernel that brings the rows of all ranks together on every rank.
 type GatherRanksArgs struct {
 	Peers     AllReduceArgs // X: this rank's rows; Bytes: set by the launcher
-	Out       Ptr           // the rows of rank r begin First[r] bytes behind it
+	Out       Ptr           // the rows of rank r begin First[r] bytes after it
 	First     [MaxRanks]int64
 	XStride   int64 // bytes between rows, multiples of Unit as RowBytes and First
 	OutStride int64 // bytes between rows

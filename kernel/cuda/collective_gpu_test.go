@@ -218,7 +218,7 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 		return time.Since(begun)
 	}
 	for r := range 3 {
-		launch(r) // one after the other: each but the last misses those behind it too
+		launch(r) // one after the other: each but the last misses those after it too
 	}
 	for r, least := range []uint32{2, 3, 4} {
 		if f := p.fault(r); f < least || f > 4 {

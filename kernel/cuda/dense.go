@@ -114,7 +114,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 		StartStride: x.StartStride, LenStride: x.LenStride, OutStride: x.OutStride, LSEStride: x.LSEStride,
 		Rows: x.Rows, Keys: x.Keys, Heads: x.Heads, ScoreScale: x.Scale * math.Log2E,
 	}
-	// Columns come in tiles of 64, the outermost dimension, so that one copy lays several of them one behind the other.
+	// Columns come in tiles of 64, the outermost dimension, so that one copy lays several of them one after the other.
 	tiles := func(base Ptr, rows int32, columns, stride int64, boxRows uint32, box int32) MapSpec {
 		return MapSpec{Type: MapBF16, Base: base, Dims: []uint64{denseTile, uint64(rows), uint64(columns / denseTile)},
 			Strides: []uint64{uint64(stride) * 2, denseTile * 2},

@@ -14,7 +14,7 @@ type MoveArgs struct {
 }
 
 // MoveRows copies rows, or adds them to others: rounded once to the type of the output. Where the types are equal a
-// copy keeps every bit, so that f32 stands for any element of four bytes and bf16 for any of two.
+// copy keeps every bit, so that f32 represents any element of four bytes and bf16 for any of two.
 func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c := checks{kernel: "move_rows"}
 	c.positive("columns", a.Columns)

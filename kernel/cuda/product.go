@@ -86,7 +86,7 @@ type ProductCall struct {
 	shared  int   // dynamic shared bytes; 0: what the kernel's source names
 }
 
-// mostK is the longest row: the input scales of all its blocks lie in shared memory beside the ring of stages.
+// mostK is the longest row: the input scales of all its blocks are in shared memory beside the ring of stages.
 const mostK = 32768
 
 // Encode checks the memory and chooses the kernel for the number of rows.

@@ -1,7 +1,7 @@
 package cuda
 
 // productChoice is a kernel, the shape of its tiles and how it is launched. Every choice gives the same bits: the
-// figures behind the rules below are in src/sm90/product/NOTES.md.
+// figures after the rules below are in src/sm90/product/NOTES.md.
 type productChoice struct {
 	kernel  string
 	inputs  int32 // input rows of a tile

@@ -16,7 +16,7 @@ type productCase struct {
 	input, weight []float32 // [batch, rows, k], [batch, columns, k]
 }
 
-// gap is how many elements lie between rows that no product may touch or read.
+// gap is how many elements are between rows that no product may touch or read.
 const gap = 16
 
 // newProductCase draws operands. The rows of inputs and weights lie apart, with NaN between them.

@@ -126,7 +126,7 @@ func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
 	copy(f.dims[:], m.Dims)
 	copy(f.strides[:], m.Strides) // the driver needs an address even for one dimension, which has no strides
 	copy(f.box[:], m.Box)
-	skip := -uintptr(unsafe.Pointer(&f.out[0])) & 127 // 0 to 127: the map fits behind it
+	skip := -uintptr(unsafe.Pointer(&f.out[0])) & 127 // 0 to 127: the map fits after it
 	const noInterleave, zeroFill = 0, 0
 	err := d.do(fr, cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(&f.out[skip])), uintptr(m.Type),
 		uintptr(len(m.Dims)), uintptr(m.Base), uintptr(unsafe.Pointer(&f.dims[0])),

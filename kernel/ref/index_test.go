@@ -50,7 +50,7 @@ func (b *bench) queries(heads int, v ...[2]float32) kernel.Tensor {
 //	key (-5, -1): both products are cut off: 0, not 2*-5 + 3*1 = -7
 //	key (2, -9):  2*2 - 3*0 = 4
 //
-// Pages of the request are 3 and 1 (in that order); column 3 of row 1 lies beyond its length and stays as it was.
+// Pages of the request are 3 and 1 (in that order); column 3 of row 1 is beyond its length and stays as it was.
 func TestScores(t *testing.T) {
 	b := newBench(t)
 	pool := b.keys(4, [2]float32{}, [2]float32{}, [2]float32{-5, -1}, [2]float32{2, -9}, [2]float32{}, [2]float32{},

@@ -187,7 +187,7 @@ func (d *deltaHead) row(q, k, v, gate []float32, beta float32) (x deltaRow) {
 	return x
 }
 
-// update changes the state by a row and returns what the row reads of it. The state is rounded behind every row, so
+// update changes the state by a row and returns what the row reads of it. The state is rounded after every row, so
 // that its bits do not depend on where a sequence is cut.
 func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	var s [dim][dim]float64
@@ -209,7 +209,7 @@ func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	return out
 }
 
-// write stores the output of a row and, where one is wanted, a snapshot of the state behind it.
+// write stores the output of a row and, where one is requested, a snapshot of the state after it.
 func (d *deltaHead) write(r int, out [dim]float64) {
 	to := host.RowF32(d.a.Out, r)[d.h*dim:][:dim]
 	for j, v := range out {

@@ -174,7 +174,7 @@ func TestPaddingIsNotStored(t *testing.T) {
 	}
 }
 
-// Token 130 of an index cache lies in page 2: its key at byte 2*8448 + (130-128)*128 = 17152, its scale at 2*8448 +
+// Token 130 of an index cache is in page 2: its key at byte 2*8448 + (130-128)*128 = 17152, its scale at 2*8448 +
 // 8192 + 2*4 = 25096 (v32 spec, 5.4). LayerNorm of +1, -1 alternating is itself; weight 3 makes ±3; 3/448 = 0.0067
 // rounds up to the scale 2^-7, and 3 * 128 = 384 is representable.
 func TestIndexPageAddresses(t *testing.T) {
@@ -205,7 +205,7 @@ func TestIndexPageAddresses(t *testing.T) {
 	}
 }
 
-// Only the 512 latent values are normalised; the rope part is rotated, interleaved, and stored behind them. Norm:
+// Only the 512 latent values are normalised; the rope part is rotated, interleaved, and stored after them. Norm:
 // mean(x²) = 4 with eps 0, so 2 becomes 1, times weight 0.5. Rope: pair 0 is (3, 4), turned by 90 degrees: (-4, 3).
 // In 656-byte rows the scale of tile 0 is at byte 512 and rope element r at 528 + 2r (v32 spec, 11.6).
 func TestStoreRows(t *testing.T) {

@@ -19,7 +19,7 @@ func TestAngles(t *testing.T) {
 	b.near("position 0", host.RowF32(out, 1), 3, 3, 0, 0)
 }
 
-// Vector (1, 2, 3, 4) behind one untouched value, pair 0 turned by 90 degrees, pair 1 not at all. (a, b) becomes (-b,
+// Vector (1, 2, 3, 4) after one untouched value, pair 0 turned by 90 degrees, pair 1 not at all. (a, b) becomes (-b,
 // a): interleaved pairs are (1,2) and (3,4): -2 1 3 4; half-split pairs are (1,3) and (2,4): -3 2 1 4. The second
 // head likewise.
 func TestPairings(t *testing.T) {

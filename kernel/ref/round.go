@@ -66,7 +66,7 @@ func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 }
 
 // How far sums of a GPU are from exact ones, as a share of the sum: the mean difference that products show on an H200.
-// Products of e4m3 codes keep 13 bits behind the leading one between two promotions to float32.
+// Products of e4m3 codes keep 13 bits after the leading one between two promotions to float32.
 const (
 	movedE4M3 = 1.0 / (1 << 13)
 	movedSum  = 1.0 / (1 << 17)
@@ -134,7 +134,7 @@ func (d *Device) term(v float32) float32 {
 	return v
 }
 
-// kept is a row that is encoded, behind its norm.
+// kept is a row that is encoded, after its norm.
 func (d *Device) kept(row []float32) {
 	if d.Rounded {
 		for i, v := range row {

@@ -38,7 +38,7 @@ type LayerAnswer struct {
 
 // Question is what is asked beyond the batch.
 type Question struct {
-	Layer   int  // a layer whose indexer path is wanted, or -1
+	Layer   int  // a layer whose indexer path is requested, or -1
 	Carried bool // whether a shared layer is handed indices
 }
 

@@ -43,7 +43,7 @@ func (a *Answer) fillLengths() error {
 	return nil
 }
 
-// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may lie before
+// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may are before
 // position 0.
 func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Segment) {
 	lengths := p.Input(plan.Lengths).Rows > 0

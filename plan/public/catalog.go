@@ -112,7 +112,7 @@ func pagedRows(hw *plan.Hardware, _ int) (int, string) {
 		hw.SmemOptin)
 }
 
-// gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.
+// gridRows is the limit of kernels whose rows are on a 16-bit grid axis.
 func gridRows(axis string) func(*plan.Hardware, int) (int, string) {
 	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
 	return func(*plan.Hardware, int) (int, string) { return 65535, why }

@@ -179,7 +179,7 @@ func (w *world) toolsAndReasoning(t *testing.T) {
 	}
 }
 
-// files that are dropped stand before the question; what is no text is refused.
+// files that are dropped are before the question; what is no text is refused.
 func (w *world) files(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

@@ -38,7 +38,7 @@ func (p *tab) fits(where, selector string) {
 	}
 }
 
-// visible reports whether an element lies inside the window.
+// visible reports whether an element is inside the window.
 func (p *tab) visible(selector string) (ok bool) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const r = document.querySelector(%q)?.getBoundingClientRect();

@@ -351,7 +351,7 @@ func (p *tab) axedIn(w *world, part, where string) {
 			FailureSummary string
 		}
 	}
-	// Blocks of tokens are alike; the first one of a text stands for all.
+	// Blocks of tokens are alike; the first one of a text represents all.
 	p.eval(fmt.Sprintf(`axe.run({include: [%q], exclude: [".tokens .block:nth-child(n + 2)"]},
 		{resultTypes: ["violations"]}).then((r) => r.violations)`, part), &found)
 	for _, f := range found {

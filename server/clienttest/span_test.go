@@ -21,7 +21,7 @@ import (
 	"sparrow/server"
 )
 
-// spanTree writes spans as a tree: names in order of time, children behind their parent in brackets.
+// spanTree writes spans as a tree: names in order of time, children after their parent in brackets.
 func spanTree(all tracetest.SpanStubs, root tracetest.SpanStub) string {
 	var below []tracetest.SpanStub
 	for _, s := range all {

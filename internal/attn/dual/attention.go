@@ -150,7 +150,7 @@ type Pass struct {
 	raw                   map[int]rawRows // of a ratio's compressor
 	key                   rawRows         // of the indexer's
 	launches              []launch
-	// Kept is the arena's mark behind what later layers read. Other parts of a layer may use the memory from there on.
+	// Kept is the arena's mark after what later layers read. Other parts of a layer may use the memory from there on.
 	Kept int64
 
 	fill filler

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// Context stores what a drafting stage remembers of the pass's tokens (dspark spec, 3.2): an entry for each, made of u
+// Context stores what a drafting stage stores of the pass's tokens (dspark spec, 3.2): an entry for each, made of u
 // [T, hidden] by the stage's own projection, in the stage's pool of window entries. Rows of drafts that turn out wrong
 // are stored again when their position is computed again, as window entries of layers are.
 func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
@@ -22,7 +22,7 @@ func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 }
 
 // BlockPass is attention of the drafting stages in one pass (dspark spec, 3.3): every row of a block sees the window of
-// tokens before the block, which passes of the target have stored, and all rows of its block, also those behind it.
+// tokens before the block, which passes of the target have stored, and all rows of its block, also those after it.
 // Entries of the block are memory of the pass: no later pass sees them.
 type BlockPass struct {
 	*Attention
@@ -33,7 +33,7 @@ type BlockPass struct {
 	angles                     kernel.Tensor // f32 [R, 64]
 	scratch                    kernel.Pool   // an entry for each row
 	projected                  projected
-	// Kept is the arena's mark behind what the pass reads until its end.
+	// Kept is the arena's mark after what the pass reads until its end.
 	Kept int64
 }
 

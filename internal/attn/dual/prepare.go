@@ -296,7 +296,7 @@ type closer struct {
 	own            int32 // first row of its rank: sources are counted from there
 }
 
-// closed lists the groups that one request closes, from entry n on, and returns the entry behind them.
+// closed lists the groups that one request closes, from entry n on, and returns the entry after them.
 func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
 	b, r, st := f.batch, x.request, f.batch.States[x.request]
 	if st == nil {

@@ -47,7 +47,7 @@ type SharedPass struct {
 	projected        projected
 	raw              rawRows // of entries of two tokens
 	launches         []launch
-	// Kept is the arena's mark behind what later layers read.
+	// Kept is the arena's mark after what later layers read.
 	Kept int64
 
 	fill sharedFiller

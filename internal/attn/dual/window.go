@@ -63,7 +63,7 @@ type WindowPass struct {
 	place, slots, lens, window kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
 	projected                  projected
-	// Kept is the arena's mark behind what the pass reads until its end.
+	// Kept is the arena's mark after what the pass reads until its end.
 	Kept int64
 }
 

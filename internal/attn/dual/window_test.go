@@ -83,7 +83,7 @@ func TestDraftsForgetWithTheirRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	window(t, a, c, st, 3, 52).equal(plan.WindowLengths, 1, 2, 3)
-	// A sequence that continues behind a gap begins again.
+	// A sequence that continues after a gap begins again.
 	window(t, a, c, st, 2, 60).equal(plan.WindowLengths, 1, 2)
 }
 

@@ -18,8 +18,8 @@ import (
 // Pool is the number of tokens of an index key.
 const Pool = 4
 
-// Window is how many tokens back a sequence needs a snapshot of its states: the one behind the page before its next
-// token. Snapshots lie in window pages.
+// Window is how many tokens back a sequence needs a snapshot of its states: the one after the page before its next
+// token. Snapshots are in window pages.
 const Window = 2
 
 // indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
@@ -105,7 +105,7 @@ type Pass struct {
 	launches      []launch
 	linear        linearSpace
 
-	// Kept is the arena's mark behind what later layers read. Other parts of a layer may use the memory from there on.
+	// Kept is the arena's mark after what later layers read. Other parts of a layer may use the memory from there on.
 	Kept int64
 
 	fill filler
@@ -113,7 +113,7 @@ type Pass struct {
 
 // linearSpace is the memory of a layer of linear attention.
 type linearSpace struct {
-	z, c   kernel.Tensor // [T, 3*width]: q, k and v before and behind the convolution
+	z, c   kernel.Tensor // [T, 3*width]: q, k and v before and after the convolution
 	fa, ga kernel.Tensor // [T, 128]
 	f      kernel.Tensor // f32 [T, width]
 	g      kernel.Tensor // [T, width]

@@ -146,7 +146,7 @@ func (f *filler) closing() {
 	}
 }
 
-// closed lists the pools that one request closes, from entry n on, and returns the entry behind them.
+// closed lists the pools that one request closes, from entry n on, and returns the entry after them.
 func (f *filler) closed(r int, st *State, n int) int {
 	first := f.batch.Batch.Batch.FirstPosition(f.batch.Config, r)
 	end := first + f.batch.Batch.Batch.Rows(f.batch.Config, r)

@@ -271,7 +271,7 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 	ints(t, "draft positions", h.position, 0, 0, 0, 0, 4, 5)
 	ints(t, "keys drafts see", h.lens, 0, 0, 0, 1, 5, 6)
 
-	// A verified request counts its rows from the end of what is cached; as padding it has none and lies before it.
+	// A verified request counts its rows from the end of what is cached; as padding it has none and is before it.
 	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeVerify, plan.VerifyRequest(2, 5),
 		plan.Request{N: 2, Padding: true}), []int32{3, 1}, nil)
 	_, h = fill(t, in)

@@ -90,7 +90,7 @@ type Pass struct {
 	out       kernel.Tensor // [T, heads*v]
 	launches  []launch
 
-	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may
+	// Kept is the arena's mark after what later layers read: rotations and the selection. Other parts of a layer may
 	// use the memory from there on.
 	Kept int64
 

@@ -41,7 +41,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	clear(f.indexStart)
 	topK := int32(p.params.TopK)
 	err := b.Rows(func(r attn.Row) error {
-		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may lie before position 0
+		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may are before position 0
 		f.request[i], f.position[i], f.lens[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n, -1
 		if selects {
 			f.kept[i] = min(n, topK)

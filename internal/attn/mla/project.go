@@ -43,7 +43,7 @@ func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return append(to, kernel.Projection{Out: p.kv, W: w.KVA})
 }
 
-// view chooses the columns of a layer's products of the same rows: one behind the other, so that a device that has
+// view chooses the columns of a layer's products of the same rows: one after the other, so that a device that has
 // joined their matrices computes them as one.
 func (p *Pass) view(w *Weights) {
 	if !p.joins {

@@ -61,7 +61,7 @@ func TestSparsePagesHoldEveryRow(t *testing.T) {
 			t.Errorf("%v: a page of %d bytes, want %d: %v", kind, len(page), want, h.err)
 		}
 		last := page[63*len(page)/64:]
-		if kind == layout.V4Row584 { // scales lie behind the rows
+		if kind == layout.V4Row584 { // scales are after the rows
 			last = page[63*cuda.V4DataBytes : 64*cuda.V4DataBytes]
 		}
 		if !slices.ContainsFunc(last, func(b byte) bool { return b != 0 }) {

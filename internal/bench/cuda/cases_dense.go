@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// denseCases are the anchor shapes of dense prefill: whole prompts, a long one, short ones, and chunks behind a
+// denseCases are the anchor shapes of dense prefill: whole prompts, a long one, short ones, and chunks after a
 // cached prefix.
 func denseCases() []Case {
 	return []Case{
@@ -19,7 +19,7 @@ func denseCases() []Case {
 	}
 }
 
-// dense is one set of dense attention: requests of the same number of rows, each behind the same number of cached keys.
+// dense is one set of dense attention: requests of the same number of rows, each after the same number of cached keys.
 type dense struct {
 	cuda.Dense
 	args cuda.DenseAttendArgs

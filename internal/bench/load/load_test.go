@@ -172,7 +172,7 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 		if mean := time.Since(start).Seconds() / n * rate; mean < 0.95 || mean > 1.05 {
 			t.Errorf("gaps are %g times the configured mean", mean)
 		}
-		// Of an exponential distribution 1 - 1/e lie below the mean.
+		// Of an exponential distribution 1 - 1/e are below the mean.
 		below := 0
 		for _, g := range gaps {
 			if g.Seconds() < 1/rate {

@@ -35,10 +35,10 @@ func (a *Accepting) String() string {
 // acceptTokens is how many tokens every sequence gets, acceptWarm before anything is measured.
 const acceptTokens, acceptWarm = 384, 16
 
-// AcceptRoom is how many tokens behind the prompt the cache has to hold for every sequence.
+// AcceptRoom is how many tokens after the prompt the cache has to hold for every sequence.
 const AcceptRoom = 512
 
-// Accept decodes that many sequences at once behind prompts of random tokens, without drafts and as the engine was set.
+// Accept decodes that many sequences at once after prompts of random tokens, without drafts and as the engine was set.
 func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) error {
 	none := 0
 	for _, run := range []struct {

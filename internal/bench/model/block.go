@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// verified is how many rows of a sequence are verified at once: a block of drafts and the token before it; 1 where the
-// model does not draft in blocks, or no drafts are measured.
+// verified returns how many rows of a sequence are verified at once: a block of drafts and the token before it; 1 where
+// the model does not draft in blocks, or no drafts are measured.
 func (b *bench) verified() int {
 	if b.cfg.Model.Block == 0 {
 		return 1
@@ -33,7 +33,7 @@ func (b *bench) measureBlocks(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// blockPhase repeats a draft pass behind the context of a cell.
+// blockPhase repeats a draft pass after the context of a cell.
 func (b *bench) blockPhase(ctx context.Context, c *Cell) (*Phase, error) {
 	j, err := b.job(plan.ModeDecode, c.Context, c.Batch, 1)
 	if err != nil {

@@ -10,7 +10,7 @@ func windowFirst(w model.Windowed, page, context int) int {
 	return max(context/page*page-w.Window(), 0) / page
 }
 
-// windowPages returns how many window pages a sequence with n new tokens behind a context needs; 0 where rows live as
+// windowPages returns how many window pages a sequence with n new tokens after a context needs; 0 where rows live as
 // long as their pages.
 func windowPages(m model.Model, page, context, n int) int {
 	w, ok := m.(model.Windowed)
@@ -24,7 +24,7 @@ func windowPages(m model.Model, page, context, n int) int {
 // advances.
 func states(batch int) int { return 2 * batch }
 
-// cacheBytes is the memory of sequences with n new tokens behind a context, states included.
+// cacheBytes is the memory of sequences with n new tokens after a context, states included.
 func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 	pages := int64((context+n+cfg.Page-1)/cfg.Page) * int64(batch)
 	w, ok := m.(model.Windowed)

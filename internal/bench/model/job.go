@@ -26,14 +26,14 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 		s, err := b.behind(keeper, context, &w)
 		if err != nil {
 			j.release()
-			return nil, fmt.Errorf("the state behind %d tokens: %w", context, err)
+			return nil, fmt.Errorf("the state after %d tokens: %w", context, err)
 		}
 		j.before = append(j.before, s)
 	}
 	return j, nil
 }
 
-// behind makes the state of a work's sequence behind the given number of tokens. Whole pages count as computed, like
+// behind makes the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
 // those of another sequence; the tokens after them are, in chunks that passes hold.
 func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page

@@ -28,7 +28,7 @@ type Options struct {
 	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
 	// Experts is where experts are; empty is all on the device.
 	Experts family.Placed
-	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk behind each context. None
+	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk after each context. None
 	// means 8192 and 32768 on a GPU; a length of 0 is not measured, so that 0 alone measures decodes.
 	Prompts []int
 	Policy  plan.Policy

@@ -68,7 +68,7 @@ func TestLoopCallsAreShort(t *testing.T) {
 	}
 }
 
-// Memory of any size can be read, by more workers than pieces, without touching what lies beyond.
+// Memory of any size can be read, by more workers than pieces, without touching what is beyond.
 func TestReader(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		r := NewReader(workers)

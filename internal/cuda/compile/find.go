@@ -97,7 +97,7 @@ func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil
 	}
-	// constant pattern behind an existing folder
+	// constant pattern after an existing folder
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "libnvrtc-builtins.so.*"))
 	sort.Strings(found)
 	return found

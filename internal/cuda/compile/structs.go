@@ -76,7 +76,7 @@ func findStructs(source string) ([]argStruct, error) {
 	return found, nil
 }
 
-// structHead reads the name behind the keyword at token i, past an alignas, and the token of the opening brace: -1
+// structHead reads the name after the keyword at token i, past an alignas, and the token of the opening brace: -1
 // for a mere mention.
 func structHead(word func(int) string, i int) (name string, open int) {
 	for j := i + 1; j < i+8; j++ {

@@ -60,7 +60,7 @@ const (
 )
 
 // Folded is the value in column c of row r of such a tile over the scale of its half. Of eight values of a word, three
-// bits of each lie in its nibble; signs of the first four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
+// bits of each are in its nibble; signs of the first four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
 func Folded(tile []byte, r, c int) float64 {
 	piece, lane, i := tile[r/32*FoldedPiece:], r%32, c%8
 	word := binary.LittleEndian.Uint32(piece[(c/32*32+lane)*16+c%32/8*4:])

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows of two requests, in one call and each alone; the keys of the second lie behind those of the first, rotated
+// Rows of two requests, in one call and each alone; the keys of the second are after those of the first, rotated
 // parts inside gathered rows.
 func TestGPUDenseAttend(t *testing.T) {
 	b := onGPU(t)

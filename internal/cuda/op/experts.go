@@ -121,7 +121,7 @@ func (r *require) packed4(w kernel.Weight) {
 	}
 }
 
-// stage copies a weight to device memory, its scales at an offset behind its values.
+// stage copies a weight to device memory, its scales at an offset after its values.
 func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
 	m := cuda.Matrix{Data: to, Stride: int64(w.In())}
 	if asBF16 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Operations of a few microseconds are launched together with a neighbour: a norm writes the codes that the product
-// behind it multiplies, and adds what the product in front of it left. Such an operation is held until the next one
+// after it multiplies, and adds what the product in front of it left. Such an operation is held until the next one
 // shows what it belongs to. Every other operation, and every access to memory, launches what is held first, so that
 // results are those of operations in the order of their calls. Which kernels run depends on the order of operations
 // and on columns, never on the number of rows.
@@ -212,7 +212,7 @@ func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h.scratch = append(h.scratch, delta)
 }
 
-// holdResults holds the weighted sum of the experts' results, behind a product that is held for the same rows.
+// holdResults holds the weighted sum of the experts' results, after a product that is held for the same rows.
 func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
 	h := &d.held
 	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a

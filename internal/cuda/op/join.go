@@ -16,7 +16,7 @@ type joined struct {
 	members []*matrix
 }
 
-// Join moves matrices behind each other, at the end of a load that is in progress.
+// Join moves matrices after each other, at the end of a load that is in progress.
 func (d *Device) Join(list ...kernel.Matrix) error {
 	if d.upload != nil {
 		d.upload.joins = append(d.upload.joins, list)
@@ -69,7 +69,7 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 	return err
 }
 
-// gather moves a piece of each matrix to new memory, one behind the other, and frees the old.
+// gather moves a piece of each matrix to new memory, one after the other, and frees the old.
 func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
 	total := int64(0)
 	for _, w := range list {

@@ -48,7 +48,7 @@ type upload struct {
 // piece is a buffer of page-locked memory with what it carries.
 type piece struct {
 	memory *cuda.HostBuffer
-	used   *cuda.Event // recorded behind the last copy out of it
+	used   *cuda.Event // recorded after the last copy out of it
 	sent   bool        // used was recorded
 	from   []byte
 	filled chan struct{} // a value for each time that it was filled

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights that are loaded together lie in device memory as they lie in their files, whatever their size: in one piece,
+// Weights that are loaded together are in device memory as they are in their files, whatever their size: in one piece,
 // in many, and in pieces that they share.
 func TestGPULoadedTogether(t *testing.T) {
 	d := onGPU(t).gpu

@@ -80,7 +80,7 @@ func TestTracedLaunches(t *testing.T) {
 	}
 }
 
-// A rehearsal takes no memory of the device it stands for and knows what weights would take, more than there is too.
+// A rehearsal takes no memory of the device it represents and knows what weights would take, more than there is too.
 func TestRehearsal(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Pages are copied out and in in the order of the stream: behind a graph that was launched before writes them, and
+// Pages are copied out and in in the order of the stream: after a graph that was launched before writes them, and
 // before one that was launched after overwrites them, whatever the host waits for.
 func TestGPUPagesMoveInOrder(t *testing.T) {
 	b := onGPU(t)

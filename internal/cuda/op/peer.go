@@ -169,7 +169,7 @@ func (p *peer) Broadcast(a kernel.BroadcastArgs) error {
 	return p.gather("broadcast", a.X, a.X, &of)
 }
 
-// gathered is what a rank gives in a gather: a number of rows, and where they go, in bytes behind the first of all.
+// gathered is what a rank gives in a gather: a number of rows, and where they go, in bytes after the first of all.
 type gathered struct {
 	rows  int
 	first int64

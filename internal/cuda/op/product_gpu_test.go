@@ -202,7 +202,7 @@ func TestGPULatent(t *testing.T) {
 	}
 }
 
-// Copies keep every bit, with and without gaps, and leave what lies between rows.
+// Copies keep every bit, with and without gaps, and leave what is between rows.
 func TestGPUCopy(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I32, kernel.U8} {

@@ -284,7 +284,7 @@ func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.Pack
 	return nil
 }
 
-// pieceSizes are the bytes of an expert's pieces, in the order in which they lie in memory.
+// pieceSizes are the bytes of an expert's pieces, in the order in which they are in memory.
 func pieceSizes(s cuda.ExpertShape) [4]int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return [4]int64{gateUp, down, gateUpScales, downScales}

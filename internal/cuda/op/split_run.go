@@ -260,7 +260,7 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 }
 
 // bring enqueues the copy of a group to device memory, for rows of prompts on a stream of its own, ahead of this one.
-// done is called behind the products.
+// done is called after the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
 	shape, bytes := s.p.shape, pieceSizes(s.p.shape)

@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// silentHost stands for workers of which no answer is expected.
+// silentHost represents workers of which no answer is expected.
 type silentHost struct {
 	box     *kernel.Mailbox
 	swaps   [][2]int

@@ -174,7 +174,7 @@ func (b *bench) packedExperts(folds bool) {
 			{[2]*[]kernel.Weight{&packed.Down, &wide.Down}, hidden, inner}} {
 			w := b.packedWeight(m.out, m.in)
 			scales := []byte(w.Scale.Buf.(kernel.HostBuffer))[w.Scale.Off:]
-			scales[129*m.in/32+2] = 125 - 14 // and 125 stands in every block
+			scales[129*m.in/32+2] = 125 - 14 // and 125 is in every block
 			*m.to[0] = append(*m.to[0], w)
 			if folds {
 				*m.to[1] = append(*m.to[1], b.folded(w))

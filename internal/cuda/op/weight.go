@@ -25,7 +25,7 @@ type matrix struct {
 	data    cuda.Ptr // e4m3 or bf16 [stored, in]
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
-	group   *joined  // matrices behind or in front of it in memory; nil where it is alone
+	group   *joined  // matrices after or in front of it in memory; nil where it is alone
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
 }
 
@@ -33,7 +33,7 @@ func (m *matrix) Out() int          { return m.out }
 func (m *matrix) In() int           { return m.in }
 func (m *matrix) Role() kernel.Role { return m.role }
 
-// own is the device's own matrix behind a handle.
+// own is the device's own matrix after a handle.
 func own(op string, m kernel.Matrix) (*matrix, error) {
 	if w, ok := m.(*matrix); ok {
 		return w, nil
@@ -90,7 +90,7 @@ func (r *require) weight(w kernel.Weight) {
 	}
 }
 
-// room takes memory that stays until the device is closed; what lies behind the first bytes, up to size, is zero.
+// room takes memory that stays until the device is closed; what is after the first bytes, up to size, is zero.
 func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	b, err := u.d.gpu.Alloc(max(size, 1))
 	if err != nil {
@@ -101,7 +101,7 @@ func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	return b.Ptr(), nil
 }
 
-// place brings a tensor to memory of its own; what lies behind it, up to size, is zero.
+// place brings a tensor to memory of its own; what is after it, up to size, is zero.
 func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 	p, err := u.room(size, int64(t.Rows)*int64(t.Cols)*int64(t.DType.Size()))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Meet makes the collective operations of ranks in host memory that are no group: each is used by a thread of its own.
+// Meet makes the collective operations of ranks in host memory that are not group: each is used by a thread of its own.
 // One that keeps the others waiting for the time-out ends them.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	m, beats := &meeting{}, make([]*atomic.Uint64, ranks)

@@ -15,7 +15,7 @@ type Span struct {
 	Hold  bool    // these rows are held back
 }
 
-// SpanAt is sequence i. The rows lie one behind the other: Sequences.Rows is an array of the input block.
+// SpanAt is sequence i. The rows lie one after the other: Sequences.Rows is an array of the input block.
 func SpanAt(s *kernel.Sequences, i int) Span {
 	w := RowI32(s.Spans, i)
 	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0, Held: int(w[4]),

@@ -12,7 +12,7 @@ type Medium uint8
 // The tiers of the cache, nearest first.
 const (
 	GPU     Medium = iota // memory of the device that computes, also where that is a CPU
-	CPU                   // memory of the host, behind the device
+	CPU                   // memory of the host, after the device
 	Storage               // files and stores
 	mediums
 )

@@ -4,13 +4,13 @@ package event
 // is stored before it, so the order is one that readers can follow.
 type state struct {
 	tiers [mediums]pages
-	// roots are the salts by root that pages of the device came with. Tiers behind it tell the root of a page alone:
+	// roots are the salts by root that pages of the device came with. Tiers after it tell the root of a page alone:
 	// one whose salt is not known, because nothing has used it since the start, is left out.
 	roots     map[uint64]string
 	rootBytes int
 }
 
-// maxRootBytes bounds the memory of the salts that are remembered; rootBytes is that of one beside its own bytes.
+// maxRootBytes bounds the memory of the salts that are stored; rootBytes is that of one beside its own bytes.
 const (
 	maxRootBytes = 8 << 20
 	rootBytes    = 96

@@ -72,7 +72,7 @@ func (c *checker) entries() error {
 		case e.page < 0 || int(e.page) >= len(c.pages):
 			return fmt.Errorf("entry %d has page %d of %d", n, e.page, len(c.pages))
 		case c.pages[e.page].node != n || c.pages[e.page].prev != None:
-			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d behind page %d", n, e.page,
+			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d after page %d", n, e.page,
 				c.pages[e.page].node, c.pages[e.page].prev)
 		case !c.node(e.parent):
 			return fmt.Errorf("entry %d of page %d has the missing parent %d", n, e.page, e.parent)
@@ -164,7 +164,7 @@ func (c *checker) idleList() error {
 	return nil
 }
 
-// memory: the table of evicted hashes holds what was remembered.
+// memory: the table of evicted hashes holds what was stored.
 func (c *checker) memory() error {
 	g := &c.ghosts
 	found := make([]bool, len(g.keys))

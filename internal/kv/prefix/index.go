@@ -68,7 +68,7 @@ func New(c Config) (*Index, error) {
 type Outcome uint8
 
 const (
-	// Refused: the page stays private, and so must every page behind it. Its parent is not stored, it is stored
+	// Refused: the page stays private, and so must every page after it. Its parent is not stored, it is stored
 	// already, it is not a full page of this index, or another page has its hash.
 	Refused Outcome = iota
 	// Added: the page now answers lookups.
@@ -121,7 +121,7 @@ func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, f
 	return Added, None
 }
 
-// parent is the node a page behind parent hangs under: none for the first page under a root nothing is stored under.
+// parent is the node a page after parent hangs under: none for the first page under a root nothing is stored under.
 func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
 	if parent == None {
 		up = ix.byHash.find(root)
@@ -228,7 +228,7 @@ func (ix *Index) Follows(root Hash, parent, page Page) bool {
 	return n != none && ok && up != none && ix.nodes[n].parent == up
 }
 
-// same tells whether entry n is the page of these tokens behind node up.
+// same tells whether entry n is the page of these tokens after node up.
 func (ix *Index) same(n, up int32, tokens []int32) bool {
 	e := &ix.nodes[n]
 	return e.page != None && e.parent == up && equal(ix.tokensOf(e.page), tokens)

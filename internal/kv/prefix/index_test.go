@@ -49,7 +49,7 @@ func TestTheNextTwinAnswersWhenTheFirstFallsOutOfUse(t *testing.T) {
 		return pages
 	}
 	add(t, ix, "", "abcd", 1)
-	add(t, ix, "", "abcdefgh", 2, 3) // 2 waits behind 1; 3 is the first with efgh
+	add(t, ix, "", "abcdefgh", 2, 3) // 2 waits after 1; 3 is the first with efgh
 	add(t, ix, "", "abcd", 4)        // waits too
 	if got := answer(); !slices.Equal(got, []int32{1, 3}) {
 		t.Fatalf("pages %v", got)
@@ -193,7 +193,7 @@ func TestTheMemoryOfEvictedPagesIsBounded(t *testing.T) {
 	}
 	evict(1)
 	evict(2)
-	evict(2) // remembered once
+	evict(2) // stored once
 	if why(1) != StopEvicted || why(2) != StopEvicted {
 		t.Errorf("1: %v, 2: %v", why(1), why(2))
 	}

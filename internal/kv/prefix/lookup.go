@@ -54,7 +54,7 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 	return none
 }
 
-// why states what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry
+// why states what kept a page of tokens after node up from matching, and after how many of its tokens. n is the entry
 // of its hash h, none where there is no such entry.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {

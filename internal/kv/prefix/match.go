@@ -17,9 +17,9 @@ const (
 	StopDifferent
 	// StopEvicted: the next page was stored and has been given up since.
 	StopEvicted
-	// StopUnknown: nothing is stored behind the matched pages, nor was in recent memory.
+	// StopUnknown: nothing is stored after the matched pages, nor was in recent memory.
 	StopUnknown
-	// StopWindow: more of the prompt is stored, but not the window rows that the token behind it sees.
+	// StopWindow: more of the prompt is stored, but not the window rows that the token after it sees.
 	StopWindow
 	// StopCollision: another page has the hash of the next page; it is not used.
 	StopCollision

@@ -40,7 +40,7 @@ func (ix *Index) freeNode(n int32) {
 	}
 }
 
-// join puts a page in use behind the one that answers for entry n. It replaces an idle page, which is returned; else
+// join puts a page in use after the one that answers for entry n. It replaces an idle page, which is returned; else
 // None is.
 func (ix *Index) join(n int32, page Page) (freed Page) {
 	first := ix.nodes[n].page

@@ -37,7 +37,7 @@ func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetc
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }
 
-// maxPeers bounds how many other engines are remembered.
+// maxPeers bounds how many other engines are stored.
 const maxPeers = 256
 
 // peer is another engine as a tier that is only read.

@@ -58,7 +58,7 @@ const (
 	magic        = "SPARROWP"
 	atVersion    = 8
 	atHeader     = 12 // bytes of the header
-	atBytes      = 16 // bytes behind it
+	atBytes      = 16 // bytes after it
 	atWeights    = 24
 	atRoot       = 56
 	atParent     = 88

@@ -110,7 +110,7 @@ func (s *Stack) command(c net.Conn, args []string) error {
 	return err
 }
 
-// parseKey is the page that a key of a store stands for.
+// parseKey is the page that a key of a store represents.
 func (s *Spec) parseKey(text string) (k prefix.Hash, ok bool) {
 	digits, found := strings.CutPrefix(text, s.keys())
 	if !found || len(digits) != hex.EncodedLen(len(k)) {

@@ -19,7 +19,7 @@ const (
 	storeQueue = 64                // pages that wait to be written; what comes then is not kept
 	storeAhead = 8                 // pages asked for before the first of them is read
 	storeIdle  = 8                 // connections kept open
-	storeKnown = 1 << 16           // pages remembered as being in the store
+	storeKnown = 1 << 16           // pages stored as being in the store
 	// storeTokens is from how many tokens on a store is asked: fewer are computed before it answers.
 	storeTokens = 256
 	// A store that failed is left alone for storePause, twice as long each time that it fails again.
@@ -28,7 +28,7 @@ const (
 	writeTime = 10 * time.Second
 )
 
-// store keeps pages in a store that several servers share and that speaks RESP. Pages are written behind, by one
+// store keeps pages in a store that several servers share and that speaks RESP. Pages are written after, by one
 // goroutine; they are read on connections of the fetches.
 type store struct {
 	at   resp.Address

@@ -82,7 +82,7 @@ func closeStack(t *testing.T, s *Stack) {
 	}
 }
 
-// keep hands pages to a stack and waits until they are written behind.
+// keep hands pages to a stack and waits until they are written after.
 func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	t.Helper()
 	for _, p := range list {
@@ -253,7 +253,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 		t.Errorf("%d pages came back: %q", n, why)
 	}
 
-	// Rows that changed behind the header are noticed when they are read.
+	// Rows that changed after the header are noticed when they are read.
 	b, err := os.ReadFile(file(keys[3]))
 	if err != nil {
 		t.Fatal(err)

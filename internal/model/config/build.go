@@ -38,7 +38,7 @@ const (
 	mostTheta     = 1e12
 )
 
-// tokens checks that ids of tokens lie in the vocabulary.
+// tokens checks that ids of tokens are in the vocabulary.
 func (b *builder) tokens(c *Config) {
 	check := func(name string, id int) {
 		if c.Vocab > 0 && (id < 0 || id >= c.Vocab) {

@@ -59,7 +59,7 @@ type Config struct {
 	BOS   *int
 	EOS   []int
 	Pad   *int
-	Image *int // stands for parts of images, which are not read: no prompt may have it
+	Image *int // represents parts of images, which are not read: no prompt may have it
 }
 
 // Common is the part that does not depend on the family.

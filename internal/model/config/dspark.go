@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): stages behind the layers, which
+// DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): stages after the layers, which
 // see hidden states of some layers and propose a block of tokens in one pass.
 type DSpark struct {
 	Block  int   // tokens of a block
 	Rank   int   // of the Markov head
-	Noise  int   // the token that stands for tokens not drafted yet
+	Noise  int   // the token that represents tokens not drafted yet
 	Taps   []int // layers whose outputs the stages read
 	Stages int
 }

@@ -106,7 +106,7 @@ func (b *builder) describeV41() *V41 {
 	c.Family, c.Image = DeepseekV41, more.Image
 	for i, m := range v.in.Ratios[min(c.Layers, len(v.in.Ratios)):] {
 		if m != 0 {
-			b.addProblem("compress_ratios[%d] is %d, want 0 behind the %d layers", c.Layers+i, m, c.Layers)
+			b.addProblem("compress_ratios[%d] is %d, want 0 after the %d layers", c.Layers+i, m, c.Layers)
 		}
 	}
 	v.sharing(c, &more)

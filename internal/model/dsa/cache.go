@@ -150,7 +150,7 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageParts appends the rows of a page, layer by layer, and the drafting layer's behind them.
+// PageParts appends the rows of a page, layer by layer, and the drafting layer's after them.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	add := func(c mla.Cache) {
 		for _, p := range [2]kernel.Pool{c.Main, c.Index} {

@@ -139,8 +139,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Program is the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later layer
-// reads outputs.
+// Program is the layer. Where no logits are requested, rows and indexer keys are stored and nothing else: no later
+// layer reads outputs.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.allocated, d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

@@ -106,7 +106,7 @@ func lower(b *strings.Builder, r rune) {
 	b.WriteRune(unicode.ToLower(r))
 }
 
-// bytesOf is the text that a name in the vocabulary of a byte-level tokenizer stands for: printable bytes are
+// bytesOf is the text that a name in the vocabulary of a byte-level tokenizer represents: printable bytes are
 // themselves, the others runes from U+0100 on.
 func bytesOf(name string) string {
 	out := make([]byte, 0, len(name))

@@ -111,7 +111,7 @@ func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 	return p
 }
 
-// prompt adds rows of a prompt behind some tokens.
+// prompt adds rows of a prompt after some tokens.
 func (p *parts) prompt(first, n float64) {
 	d := max(0, min(n, p.top-first))
 	if d > 0 {
@@ -167,8 +167,8 @@ func (p *parts) exchange(bytes, times float64) {
 	}
 }
 
-// exchanges adds those of a layer: a sum of all rows behind attention, or a gather where requests are divided, and a
-// sum behind the feed-forward block.
+// exchanges adds those of a layer: a sum of all rows after attention, or a gather where requests are divided, and a
+// sum after the feed-forward block.
 func (p *parts) exchanges(hidden float64) {
 	behind := 2.0
 	if p.cfg.Model.ByRequests() {

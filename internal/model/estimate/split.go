@@ -89,7 +89,7 @@ type uses struct {
 }
 
 // mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come
-// one after the other behind the device's own; none of either starts nothing.
+// one after the other after the device's own; none of either starts nothing.
 func (u uses) mean() float64 {
 	mean := 0.0
 	for c := 0.0; c <= u.computed; c++ {

@@ -26,7 +26,7 @@ func (s *v4Step) layer(l int) {
 	h, dim, lora := float64(s.c.Hidden), float64(a.Dim), float64(a.QLora)
 	streams := float64(s.c.Hyper.Streams)
 	ratio := a.Ratios[l]
-	// Each of two sublayers reads the streams for its mixture, and reads and writes them behind it.
+	// Each of two sublayers reads the streams for its mixture, and reads and writes them after it.
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
 	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
 		"all streams / %.1f TB/s", x.Weights/1e6))

@@ -12,7 +12,7 @@ import (
 const nextPage = 64 * hybrid.Pool
 
 // cacheNext sizes the caches of a model with linear attention: a token of context takes a row in every layer that
-// selects and a quarter of a pooled key; states are taken once for each running sequence, with the snapshots behind the
+// selects and a quarter of a pooled key; states are taken once for each running sequence, with the snapshots after the
 // pages that it needs to continue.
 func (s *Summary) cacheNext(c *config.Next, memories []float64) {
 	s.IndexLayers = 0

@@ -63,7 +63,7 @@ func TestDenseFilesAreToldApart(t *testing.T) {
 	if at < 0 {
 		t.Fatal("the file does not say how experts are chosen")
 	}
-	data[at+len(gate)+4] = 1 // behind the type of the value
+	data[at+len(gate)+4] = 1 // after the type of the value
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

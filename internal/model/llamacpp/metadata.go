@@ -104,7 +104,7 @@ func (p *pairs) dsa(c *config.DSA) error {
 		dense++
 	}
 	if slices.Contains(f.Dense[dense:], true) {
-		return fmt.Errorf("%w: dense layers behind layers with experts", ErrUnsupported)
+		return fmt.Errorf("%w: dense layers after layers with experts", ErrUnsupported)
 	}
 	p.count("leading_dense_block_count", dense)
 	p.count("expert_count", f.Experts)

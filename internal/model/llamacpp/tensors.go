@@ -18,7 +18,7 @@ type names struct {
 	inLayer map[string]string // of a layer, that keep their shape
 	fused   map[string]string // [experts, out, in]: one matrix of every expert
 	prefix  string            // of a layer of the checkpoint
-	experts string            // behind it, of an expert's matrices
+	experts string            // after it, of an expert's matrices
 }
 
 // dsaNames are the tensors of DeepSeek-V3.2 and GLM-5.
@@ -58,7 +58,7 @@ var dsaNames = &names{
 		"ffn_down_exps.weight": "down_proj"},
 }
 
-// expert is the name of a matrix of an expert, behind the prefix of its layer.
+// expert is the name of a matrix of an expert, after the prefix of its layer.
 func (n *names) expert(e int, matrix string) string {
 	return fmt.Sprintf("%s%d.%s.weight", n.experts, e, matrix)
 }

@@ -105,7 +105,7 @@ func (p *pairs) v4(c *config.V4) error {
 		hashed++
 	}
 	if slices.Contains(f.Hash[hashed:], true) {
-		return fmt.Errorf("%w: layers that look experts up by token behind layers that do not", ErrUnsupported)
+		return fmt.Errorf("%w: layers that look experts up by token after layers that do not", ErrUnsupported)
 	}
 	p.count("block_count", c.Layers)
 	p.count("embedding_length_out", c.Hidden*c.Hyper.Streams)

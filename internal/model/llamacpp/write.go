@@ -205,7 +205,7 @@ func (t *tensor) cut(list []weight.Matrix, r *losses) {
 
 // repack is rows of FP4 weights as blocks of MXFP4: the same codes in another order, and the same scales.
 func repack(x weight.Matrix, first, end int) []byte {
-	const codes = 16 // bytes of a block behind its scale
+	const codes = 16 // bytes of a block after its scale
 	groups := x.Cols / (2 * codes)
 	out := make([]byte, 0, (end-first)*groups*(1+codes))
 	for r := first; r < end; r++ {

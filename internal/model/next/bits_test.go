@@ -79,7 +79,7 @@ func TestBatchedEqualsAlone(t *testing.T) {
 	}
 }
 
-// A sequence that continues behind pages which another one computed has the bits of one that computed them: at every
+// A sequence that continues after pages which another one computed has the bits of one that computed them: at every
 // page, whether the snapshot was taken inside a pass or at its end, in a prompt or by a decode.
 func TestRestoredEqualsComputed(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
@@ -199,7 +199,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 				fork.Release()
 				b.SameBits(what, b.Chunks(s, 3), rest)
 				b.SameBytes(what, b.Bytes(), bytes)
-				if prefix > 250 { // the snapshot behind the page is that of the accepted rows
+				if prefix > 250 { // the snapshot after the page is that of the accepted rows
 					st, err := m.Restore(256, s.Pages)
 					if err != nil {
 						t.Fatal(err)

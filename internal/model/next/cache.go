@@ -79,7 +79,7 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 }
 
 // AllocateWindows makes the pools of every layer, with a separate number of window pages, each of which holds a
-// snapshot of the states behind a page.
+// snapshot of the states after a page.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	main, index, err := layouts(cfg)
 	if err != nil {

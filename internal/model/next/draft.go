@@ -12,7 +12,7 @@ import (
 )
 
 // draftLayer is the drafting layer (glm53flash spec, 7): one residual stream, always sparse attention. With x the
-// tokens, g the mean of the target's residual streams behind its last norm:
+// tokens, g the mean of the target's residual streams after its last norm:
 //
 //	u_t = eh_proj · [enorm(embed[x_{t+1}]) ; hnorm(g_t)]
 //	z_t = layer(u_t) at position t
@@ -120,7 +120,7 @@ func (d *draft) source() *residual {
 	return &d.work.streams
 }
 
-// Program is the layer. Where no logits are wanted, rows and pooled keys are stored and nothing else.
+// Program is the layer. Where no logits are requested, rows and pooled keys are stored and nothing else.
 func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.moved(), d.build) }
 
 func (d *draft) build() (kernel.Program, error) {

@@ -6,7 +6,7 @@
 // tensor.
 //
 // The cache of a sequence is in pages (latent rows and pooled keys of the layers that select) and in a State. A
-// snapshot of the state behind every page lies in the page's window page, so that other sequences can continue there.
+// snapshot of the state after every page is in the page's window page, so that other sequences can continue there.
 package next
 
 import (
@@ -37,7 +37,7 @@ type Model struct {
 	tally  *model.Tally
 	nn.Homes
 
-	caches     []hybrid.Cache // the drafting layer's behind the others
+	caches     []hybrid.Cache // the drafting layer's after the others
 	pageTokens int
 	pages      int
 	windows    int
@@ -48,7 +48,7 @@ type Model struct {
 // workspace is where passes run.
 type workspace struct {
 	m       *Model
-	streams residual // behind the last layer, of the latest pass of the target
+	streams residual // after the last layer, of the latest pass of the target
 	drafted residual // of the latest pass of the drafting layer
 }
 

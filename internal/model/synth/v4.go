@@ -168,7 +168,7 @@ func (l *v4Lister) draft(p string) {
 }
 
 // stages are those of a DSpark head (dspark spec, 2): layers without compressed stream, what joins the hidden states of
-// the target's layers before the first, and the heads behind the last.
+// the target's layers before the first, and the heads after the last.
 func (l *v4Lister) stages(d *config.DSpark) {
 	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
 	for k := range d.Stages {

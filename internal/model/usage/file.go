@@ -71,7 +71,7 @@ func Read(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("%w: more text behind the object", ErrFile)
+		return nil, fmt.Errorf("%w: more text after the object", ErrFile)
 	}
 	return f.table()
 }

@@ -99,7 +99,7 @@ func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) 
 	}
 }
 
-// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
+// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths are around every
 // boundary; a prompt of 1 token has an empty compressed stream beside full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
 	testBatchedEqualsAlone(t, steps.Open[*v4.Model](t, oracle, "cpu"), chosen())

@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// draftHead is the drafting block (v4 spec, 2.7). With X the residual streams of the target behind its last layer and
+// draftHead is the drafting block (v4 spec, 2.7). With X the residual streams of the target after its last layer and
 // x the tokens:
 //
 //	U_t[i] = h_proj · hnorm(X_t[i]) + e_proj · enorm(embed[x_{t+1}])     for every stream i

@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// sparkHead is a DSpark draft head (dspark spec, 3). With X_l the residual streams behind layer l of the target, and
+// sparkHead is a DSpark draft head (dspark spec, 3). With X_l the residual streams after layer l of the target, and
 // l_1, l_2, .. the tapped layers:
 //
 //	f(p) = mean over streams of X_l1, of X_l2, ..       side by side
@@ -21,7 +21,7 @@ import (
 //	c_k(p) = the window entry that stage k makes of u(p)
 //
 // Passes of the target compute these for all of their rows and store c_k with their own window entries. A block of B
-// rows begins with the token that was sampled last, at position L, and noise behind it. It runs through the stages,
+// rows begins with the token that was sampled last, at position L, and noise after it. It runs through the stages,
 // whose rows see c_k of the window before L and each other, and is collapsed to h_i. Then, with x_0 the token at L:
 //
 //	e_i     = markov_w1[x_i]
@@ -34,7 +34,7 @@ type sparkHead struct {
 	last       site
 	norm       kernel.Tensor
 	before     kernel.Matrix // markov_w1 [vocabulary, rank]: a row for the token before
-	after      kernel.Matrix // markov_w2 [vocabulary, rank]: a row for each token behind it
+	after      kernel.Matrix // markov_w2 [vocabulary, rank]: a row for each token after it
 	confidence kernel.Matrix // [1, hidden+rank]
 	mean       meanSite
 
@@ -117,7 +117,7 @@ func (m *Model) takeTaps(a *kernel.Arena, cfg *plan.Config, rows int) (t taps) {
 	return t
 }
 
-// tap keeps the mean of the streams behind a layer, where it is tapped.
+// tap keeps the mean of the streams after a layer, where it is tapped.
 func (s *target) tap(i int) {
 	c := s.m.config
 	if !s.taps.f.Given() {

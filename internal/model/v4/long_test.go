@@ -60,7 +60,7 @@ type longContext struct{ tokens, cached, pages int }
 // longWindows is how many window pages a sequence uses in turn.
 const longWindows = 3
 
-// run fills a cache, computes the tokens behind the cached ones in chunks and decodes more, and returns all logits.
+// run fills a cache, computes the tokens after the cached ones in chunks and decodes more, and returns all logits.
 func (l longContext) run(t *testing.T, m *v4.Model, p plan.Policy, chunk, decodes int) [][]float32 {
 	t.Helper()
 	hw, err := plan.HardwareFor("cpu")

@@ -51,7 +51,7 @@ type Model struct {
 // workspace is where passes run.
 type workspace struct {
 	m       *Model
-	streams residual // behind the last layer, of the latest pass of the target
+	streams residual // after the last layer, of the latest pass of the target
 	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
 }
 
@@ -126,7 +126,7 @@ func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.list.Place() }
 
-// Device is where the model runs.
+// Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind takes the rows that drafting passes continue.

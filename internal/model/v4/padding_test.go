@@ -111,7 +111,7 @@ func (passGraph) Bytes() int64    { return 1 }
 func (passGraph) Stale() bool     { return false }
 func (passGraph) Close() error    { return nil }
 
-// crowd decodes sequences together that lie around the ends of groups of 4 and of 128, then verifies three rows of
+// crowd decodes sequences together that are around the ends of groups of 4 and of 128, then verifies three rows of
 // each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven, then nine. It
 // returns all logits.
 func crowd(b *steps.Bench) (out [][]float32) {

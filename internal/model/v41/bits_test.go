@@ -96,7 +96,7 @@ func TestBatchedEqualsAlone(t *testing.T) {
 	})
 }
 
-// A sequence that continues behind pages which another one computed has the bits of one that computed them.
+// A sequence that continues after pages which another one computed has the bits of one that computed them.
 func TestRestoredEqualsComputed(t *testing.T) {
 	each(t, func(t *testing.T, b *steps.Bench) {
 		first := b.Sequence(3, 780)

@@ -25,7 +25,7 @@ func Fit(samples []Sample) (formula.Cost, error) {
 		a, b := high.Each(i), low.Each(i)
 		if math.Abs(a-b) > 0.01*a {
 			return formula.Cost{}, fmt.Errorf("fleet: %d samples do not determine the costs: prompts and decodes are "+
-				"needed, of different sizes and behind different contexts", len(samples))
+				"needed, of different sizes and after different contexts", len(samples))
 		}
 		costs[i] = time.Duration(a * 1e9)
 	}

@@ -99,7 +99,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// What ran on a replica that dies is asked for again; without any replica requests wait for one.
+// What ran on a replica that ends is asked for again; without any replica requests wait for one.
 func TestDeaths(t *testing.T) {
 	c := small(LeastLoaded)
 	c.Deaths = []Death{{Replica: 1, At: 4 * time.Second}, {Replica: 0, At: 5 * time.Second, Back: time.Second},

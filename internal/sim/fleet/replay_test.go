@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// server answers completions with the ids of tokens, a step for each, and remembers how long its prompts were.
+// server answers completions with the ids of tokens, a step for each, and stores how long its prompts were.
 type server struct {
 	mu      sync.Mutex
 	prompts []int

@@ -37,12 +37,12 @@ const (
 	leastShare = 0.5 // of the prompt's pages
 )
 
-// router chooses among replicas and remembers which pages of tokens it sent where.
+// router chooses among replicas and stores which pages of tokens it sent where.
 type router struct {
 	policy   Policy
 	draw     *rand.Rand // breaks ties
 	page     int
-	capacity int // pages that are remembered for a replica
+	capacity int // pages that are stored for a replica
 	next     int
 	sent     []*recent // of each replica
 }

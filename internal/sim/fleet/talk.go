@@ -38,7 +38,7 @@ const (
 	vocabulary = firstToken + 1<<tokenBits
 )
 
-// add appends n tokens that a name stands for.
+// add appends n tokens that a name represents.
 func (t *talk) add(n int, name string) {
 	h := t.seed
 	for _, b := range []byte(name) {

@@ -15,7 +15,7 @@ import (
 type Turn struct {
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"`
-	// At is when the first turn of a session is sent, in seconds. A later one is sent After seconds behind the end of
+	// At is when the first turn of a session is sent, in seconds. A later one is sent After seconds after the end of
 	// the answer before it.
 	At    float64 `json:"at,omitempty"`
 	After float64 `json:"after,omitempty"`

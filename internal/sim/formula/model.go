@@ -38,7 +38,7 @@ func New(s Shape, dev *Device) (model.Model, error) {
 // the sparse one, which reads page tables.
 const topK = 128
 
-// residual is the hash behind every row of the latest pass, which a drafting pass continues.
+// residual is the hash after every row of the latest pass, which a drafting pass continues.
 type residual struct {
 	hash []uint64
 	rows int // 0 while they are not valid

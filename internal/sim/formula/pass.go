@@ -241,7 +241,7 @@ func doubt(h uint64) uint64 {
 	return h
 }
 
-// read computes the hash behind every row from the rows before it, as the cache holds them.
+// read computes the hash after every row from the rows before it, as the cache holds them.
 func (s *pass) read() error {
 	lens, requests := s.array(plan.Lengths), s.array(plan.RowRequests)
 	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)

@@ -90,7 +90,7 @@ func (m *Windowed) States() int { return m.held }
 // windowSpace is where passes run.
 type windowSpace struct {
 	m       *Windowed
-	hash    []uint64 // behind every row of the target
+	hash    []uint64 // after every row of the target
 	rows    int      // of the latest pass of the target; 0 while they are not valid
 	drafted int      // the same of the drafting block
 }

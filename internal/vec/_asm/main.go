@@ -125,7 +125,7 @@ func (e *emitter) op(format string, args ...any) {
 var splat = regexp.MustCompile(`^(V\w+) (.*?)(\w+)(<>\(SB\), .*)$`)
 
 // broadcast reads one word of a vector of equal words instead of all of it. The linker aligns data to 32 bytes: half of
-// the time a vector of 64 would lie in two cache lines.
+// the time a vector of 64 would are in two cache lines.
 func (e *emitter) broadcast(line string) string {
 	m := splat.FindStringSubmatch(line)
 	if m == nil || !e.splats[m[3]] {

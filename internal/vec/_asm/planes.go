@@ -8,7 +8,7 @@ import "fmt"
 // adds is exact.
 //
 // A step of the tiles is 64 elements: of every 128 elements first the even ones, then the odd ones, as the codes of
-// weights lie in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
+// weights are in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
 // lines of 2n words for n rows (the first planes of all rows, then the second), and for sixteen rows two tiles, one of
 // each plane. That of a single row, which is multiplied without tiles, is the sixteen words of each plane.
 func (e *emitter) emitPlanes() {

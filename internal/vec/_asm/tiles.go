@@ -31,7 +31,7 @@ type tiles struct {
 }
 
 // sum is the tile of a sum, the same in every kernel so that shapes are too;
-// place is where it lies in memory.
+// place is where it is in memory.
 func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 

@@ -13,7 +13,7 @@ import (
 // agent is a coding agent.
 type agent struct {
 	name    string // of its folder here
-	program string // below node_modules; PLATFORM stands for the machine's
+	program string // below node_modules; PLATFORM represents the machine's
 	offers  string // is in every prompt that offers the agent's tools
 	tools   tools
 	// setup writes what the agent reads at its start into its home, and gives arguments and environment.

@@ -219,7 +219,7 @@ func (s *served) watch(h http.Handler) http.Handler {
 	})
 }
 
-// noted remembers the status.
+// noted stores the status.
 type noted struct {
 	http.ResponseWriter
 	status int

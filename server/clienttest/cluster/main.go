@@ -1,5 +1,5 @@
 // Command cluster runs servers of the model inside the binary behind routers that people use, pinned, and prints a line
-// for each thing that must hold: prefixes are found again, load is even, a worker that dies costs its own streams, one
+// for each thing that must hold: prefixes are found again, load is even, a worker that ends costs its own streams, one
 // that drains costs none, an index of cached prefixes knows what the cache knows, and a simulation predicts the load.
 //
 // Routers are installed once, as the clients of server/clienttest/matrix are. Where they are not to be had, one line
