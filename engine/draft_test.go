@@ -387,7 +387,7 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	out := generate(t, e, Request{ID: "loser", Prompt: tokens(1, 30), Sampling: seeded(3), MaxTokens: 200,
 		IgnoreEOS: true})
-	if u := out.Usage; u.CompletionTokens != 200 || u.DraftedTokens < 8 || u.DraftedTokens > 150 {
+	if u := out.Usage; u.CompletionTokens != 200 || u.DraftedTokens < 3 || u.DraftedTokens > 150 {
 		t.Errorf("usage %+v, want drafts that end early", u)
 	}
 	if st := e.Stats(); st.DraftsEnded != 1 || st.Drafted != int64(out.Usage.DraftedTokens) {
