@@ -118,6 +118,11 @@ func someGate() GateArgs {
 		Columns: 8}
 }
 
+func someLowRank() LowRankArgs {
+	return LowRankArgs{Weight: somewhere, Input: somewhere, Out: somewhere, WeightStride: 256, InputStride: 264,
+		OutStride: 1000, Rows: 5, Columns: 1000, K: 256}
+}
+
 func someGateQuantise() GateQuantiseArgs {
 	return GateQuantiseArgs{Gate: somewhere, Up: somewhere, Out: somewhere, Codes: somewhere, Scales: somewhere,
 		GateStride: 256, UpStride: 256, OutStride: 128, CodeStride: 128, ScaleStride: 8, Rows: 5, Columns: 128}
@@ -328,6 +333,13 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		})), "up stride 129"},
 		{"route other experts", k.RouteAndPrepare(s, ExpertShape{}, &RouteExpertsArgs{Route: someRoute(),
 			Arrived: somewhere}), "5 rows of 8 among 256 experts are chosen, 0 of 0 among 0 are run"},
+		{"low rank", k.MultiplyLowRank(s, with(someLowRank(), func(*LowRankArgs) {})), ""},
+		{"low rank of long rows", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
+			a.K, a.WeightStride, a.InputStride = 520, 520, 520
+		})), "k 520, at most 512"},
+		{"low rank between pieces", k.MultiplyLowRank(s, with(someLowRank(), func(a *LowRankArgs) {
+			a.InputStride = 260
+		})), "input stride 260"},
 		{"gate", k.GateRows(s, with(someGate(), func(*GateArgs) {})), ""},
 		{"gate limit", k.GateRows(s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
 		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},

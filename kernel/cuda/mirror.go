@@ -18,7 +18,7 @@ func Mirrors() map[string]reflect.Type {
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, SelectedScoresArgs{},
 		SelectionView{}, SparseAttendArgs{}, MappedAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{},
 		NormQuantiseArgs{},
-		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
+		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, LowRankArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
 		ExchangeArgs{}, PlacesArgs{}, FetchArgs{},
 	} {

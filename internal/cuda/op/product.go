@@ -53,7 +53,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 			}
 			sums = max(sums, p.sumBytes(w))
 		}
-		if add || !direct(t.Out, w) {
+		if add && !lowRank(t.Out, w) || !add && !direct(t.Out, w) {
 			staged = max(staged, int64(x.Rows)*int64(w.stored)*int64(t.Out.DType.Size()))
 		}
 	}
@@ -170,7 +170,10 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		}
 		x.Input, x.InputStride, x.InputScales, x.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
 	}
-	if add && normable(out) {
+	switch {
+	case add && lowRank(out, w):
+		return p.addLowRank(out, w)
+	case add && normable(out):
 		return p.multiplyAdd(&x, out, w)
 	}
 	whole := !add && direct(out, w)

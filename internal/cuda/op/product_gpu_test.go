@@ -81,6 +81,8 @@ func TestGPUMultiply(t *testing.T) {
 		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005},
 		{kernel.E4M3, 2112, 7168, 128, 0.005},
 		{kernel.E4M3, 72, 160, 64, 0.005}, // blocks without a kernel become bf16
+		// short rows, which one launch multiplies and adds to f32
+		{kernel.BF16, 1297, 48, 0, 0.005}, {kernel.BF16, 643, 256, 0, 0.005}, {kernel.F32, 333, 512, 0, 0.005},
 	} {
 		for _, pow2 := range []bool{false, true} {
 			w := b.blockWeight(c.kind, c.out, c.in, c.block, c.block)

@@ -1,0 +1,19 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// lowRank reports whether a product that is added to Out has short rows of bf16, such as what a DSpark head adds to
+// logits for the token before: they are multiplied and added in one launch.
+func lowRank(out kernel.Tensor, w *matrix) bool {
+	return out.DType == kernel.F32 && w.kind == cuda.ProductBF16 && cuda.LowRankFits(int32(w.in))
+}
+
+// addLowRank adds such a product.
+func (p *rowProducts) addLowRank(out kernel.Tensor, w *matrix) error {
+	return p.kernels.MultiplyLowRank(p.stream, &cuda.LowRankArgs{Weight: w.data, Input: at(p.x), Out: at(out),
+		WeightStride: int64(w.in), InputStride: stride(p.x), OutStride: stride(out), Rows: p.rows,
+		Columns: int32(w.out), K: p.k})
+}

@@ -1,0 +1,16 @@
+// Argument struct of the product of short rows that is added.
+#pragma once
+#include "smxx/base.h"
+
+struct LowRankArgs {
+    const u16* weight; // bf16 [columns, k]; multiple of 16, as the other addresses but out
+    const u16* input;  // bf16 [rows, k]
+    f32* out;          // [rows, columns]
+    i64 weight_stride; // elements between rows, multiple of 8
+    i64 input_stride;  // elements between rows, multiple of 8
+    i64 out_stride;    // elements between rows
+    i32 rows;
+    i32 columns;
+    i32 k; // multiple of 8, at most 512
+    i32 reserved;
+};
