@@ -36,7 +36,7 @@ func Near(got, want []float64, row int, tol float64) (value, noise float64, err 
 					"row's %.3g", first/row, i, g, w, tol, rms)
 			}
 		}
-		if diff == 0 {
+		if diff == 0 || row == 1 { // one value is all of its row
 			continue
 		}
 		n := math.Sqrt(diff/float64(row)) / max(tol*nearNoise*rms, math.SmallestNonzeroFloat64)
