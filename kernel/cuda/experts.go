@@ -106,8 +106,12 @@ const (
 
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
 	expertTileE2M1 = 256 * (64/2 + 64/32) // of e2m1 for bf16: 64 values a row, and their scales; twice that for e4m3
-	// expertFewRows is up to how many rows the kernels for few rows run: no expert has more pairs than rows.
+	// expertFewRows are the most pairs of a group of the kernels for few rows, which run where an expert has at most
+	// expertFewMean pairs on average; of e2m1 widened to e4m3 expertFewFolded, because their kernels for many rows take
+	// as long for 64 pairs as for 128.
 	expertFewRows   = 64
+	expertFewMean   = 16
+	expertFewFolded = 256
 	expertManyRows  = 128
 	prepareThreads  = 512
 	prepareTiles    = prepareThreads / 16
@@ -381,7 +385,12 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
 		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	if x.Rows <= expertFewRows { // a matter of time alone: the bits are the same
+	// A matter of time alone: the bits are the same.
+	mean := int64(expertFewMean)
+	if e.kind() == expertsFolded {
+		mean = expertFewFolded
+	}
+	if x.Rows <= expertFewRows || pairs <= mean*int64(e.Experts) {
 		a.GroupRows = expertFewRows
 	}
 	if x.Scales == num.ScalePow2 {

@@ -4,9 +4,9 @@ package cuda
 type ProductArgs struct {
 	WeightMap    TensorMap // e4m3 or bf16 [Batch, Columns, k]
 	InputMap     TensorMap // the same type [Batch, Rows, k]
-	ScaleMap     TensorMap // e4m3 alone: f32 [Blocks, Rows]
+	ScaleMap     TensorMap // e4m3 alone: f32 [Batch * Blocks, Rows]
 	OutMap       TensorMap // many rows, bf16 out: [Batch, Rows, Columns]
-	WeightScales Ptr       // e4m3 alone: f32 [ceil(Columns/128), Blocks]
+	WeightScales Ptr       // e4m3 alone: f32 [Batch, ceil(Columns/128), Blocks]
 	Out          Ptr       // bf16 or f32 [Rows, OutStride]
 	Sums         Ptr       // tiles of 256 rows where k has parts: f32 [blocks of the grid, 128 * 128]
 	OutStride    int64     // elements between rows
@@ -56,9 +56,9 @@ func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 type Product struct {
 	Type         ProductType
 	Weight       Ptr // [Batch, Columns, K], rows WeightStride apart; multiple of 16
-	WeightScales Ptr // FP8: f32 [ceil(Columns/128), ceil(K/128)]
+	WeightScales Ptr // FP8: f32 [Batch, ceil(Columns/128), ceil(K/128)]
 	Input        Ptr // [Rows, K], rows InputStride apart; multiple of 16
-	InputScales  Ptr // FP8: f32 [ceil(K/128), ScaleStride], of which Rows are used; multiple of 16
+	InputScales  Ptr // FP8: f32 [Batch, ceil(K/128), ScaleStride], of which Rows are used; multiple of 16
 	Out          Ptr // bf16 or f32 [Rows, Columns], rows OutStride apart; multiple of 16
 
 	WeightStride, InputStride, ScaleStride, OutStride int64 // elements between rows
@@ -66,7 +66,7 @@ type Product struct {
 	WeightBatch, InputBatch, OutBatch int64
 
 	Rows, Columns, K int32 // Columns and K are multiples of 16
-	Batch            int32 // 1 for a plain product; FP8 products have no batch
+	Batch            int32 // 1 for a plain product
 	// Whole is the columns of the matrix that the weight is a part of, where it is: a part is computed with the bits
 	// that it has in the product of the whole. 0: Columns.
 	Whole  int32
@@ -117,9 +117,6 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 		c.memory("weight scales", x.WeightScales, 4)
 		c.memory("input scales", x.InputScales, 16)
 		c.multiple("scale stride", x.ScaleStride, 4, int64(x.Rows))
-		if x.Batch > 1 {
-			c.fail("a batch of %d, supported is 1: use bf16, or launch one after the other", x.Batch)
-		}
 	}
 	const mostTiles = 1 << 22
 	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
@@ -188,8 +185,9 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	case call.cluster > 1:
 		count *= tiles(x.Rows, choice.inputs)
 	}
-	// persistent blocks; a cluster of parts has one tile
-	if !choice.resident && (!choice.few || call.cluster == 1) {
+	// persistent blocks; a cluster of parts has one tile, and so has a block that keeps the scales of its inputs
+	kept := choice.few && x.Type == ProductFP8 && x.Batch > 1
+	if !choice.resident && (!choice.few || call.cluster == 1) && !kept {
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
 	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of
@@ -207,7 +205,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	}
 	if x.Type == ProductFP8 {
 		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,
-			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks())},
+			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks()) * uint64(x.Batch)},
 			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), uint32(scaleRows)},
 			L2: 2}})
 	}

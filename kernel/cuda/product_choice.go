@@ -60,7 +60,12 @@ func (x *Product) blocks() int32 {
 }
 
 // parts is the number of parts of k.
-func (x *Product) parts() int32 { return productParts(max(x.Columns, x.Whole), x.blocks(), x.Batch) }
+func (x *Product) parts() int32 {
+	if x.Whole > x.Columns {
+		return productParts(x.Whole, x.blocks(), 1)
+	}
+	return productParts(x.Columns, x.blocks(), x.Batch)
+}
 
 // choose picks the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
@@ -113,7 +118,7 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		inputs *= 2
 	}
 	parts := x.parts()
-	if parts == narrowParts && x.Type == ProductFP8 && x.Rows > 32 {
+	if parts == narrowParts && x.Type == ProductFP8 && x.Rows > 32 && x.Batch == 1 {
 		return x.narrow()
 	}
 	if parts > 2 {

@@ -25,7 +25,8 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 	stride := k + gap
 	blocks := (k + 127) / 128
 	scaleStride := (rows + 3) / 4 * 4
-	inputScales, weightScales := make([]float32, blocks*scaleStride), make([]float32, (columns+127)/128*blocks)
+	bands := (columns + 127) / 128
+	inputScales, weightScales := make([]float32, batch*blocks*scaleStride), make([]float32, batch*bands*blocks)
 	for i := range inputScales {
 		inputScales[i] = float32(0.001 * math.Exp(rng.NormFloat64()))
 	}
@@ -33,7 +34,7 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 		weightScales[i] = float32(0.001 * math.Exp(rng.NormFloat64()))
 	}
 	// operand draws [batch, n, k] and gives its bytes, and its values times a scale.
-	operand := func(n int, scale func(row, column int) float32) ([]byte, []float32) {
+	operand := func(n int, scale func(of, row, column int) float32) ([]byte, []float32) {
 		values := make([]float32, batch*n*k)
 		var raw []byte
 		if t == ProductFP8 {
@@ -41,9 +42,9 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 			for i := range raw {
 				raw[i] = 0x7F // NaN
 			}
-			for i, b := range codes(rng, n*k) {
+			for i, b := range codes(rng, batch*n*k) {
 				raw[i/k*stride+i%k] = b
-				values[i] = num.FromE4M3(b) * scale(i/k, i%k)
+				values[i] = num.FromE4M3(b) * scale(i/k/n, i/k%n, i%k)
 			}
 			return raw, values
 		}
@@ -59,8 +60,12 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 		return raw, values
 	}
 	var in, w []byte
-	in, c.input = operand(rows, func(row, column int) float32 { return inputScales[column/128*scaleStride+row] })
-	w, c.weight = operand(columns, func(row, column int) float32 { return weightScales[row/128*blocks+column/128] })
+	in, c.input = operand(rows, func(of, row, column int) float32 {
+		return inputScales[(of*blocks+column/128)*scaleStride+row]
+	})
+	w, c.weight = operand(columns, func(of, row, column int) float32 {
+		return weightScales[(of*bands+row/128)*blocks+column/128]
+	})
 	c.x = Product{
 		Type: t, Weight: upload(r, w), WeightScales: upload(r, weightScales), Input: upload(r, in),
 		InputScales:  upload(r, inputScales),
@@ -105,7 +110,7 @@ func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	if from%4 == 0 {
 		return c.x.InputScales.Add(int64(from) * 4)
 	}
-	n := (int64(c.x.K)+127)/128*c.x.ScaleStride*4 - int64(from)*4
+	n := int64(c.x.Batch)*((int64(c.x.K)+127)/128)*c.x.ScaleStride*4 - int64(from)*4
 	p := r.alloc(n)
 	check(r.t, r.s.CopyOnDevice(p, c.x.InputScales.Add(int64(from)*4), n))
 	return p
@@ -191,12 +196,18 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 			c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
 		}
 	}
-	rng := rand.New(rand.NewPCG(42, 1))
-	for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128,
-		512, 5}, {150, 512, 128, 2}, {300, 512, 112, 140}, {257, 112, 512, 130}} {
-		c := newProductCase(r, rng, ProductBF16, s[0], s[1], s[2], s[3])
-		name := fmt.Sprintf("bf16 %d of %d x %d x %d", s[3], s[0], s[1], s[2])
-		c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
+	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
+		rng := rand.New(rand.NewPCG(42, uint64(typ)))
+		for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128,
+			512, 5}, {150, 512, 128, 2}, {300, 512, 112, 140}, {257, 112, 512, 130}, {1, 1024, 4096, 8},
+			{33, 64, 2064, 2}, {64, 1024, 1040, 8}, {128, 1024, 528, 8}, {129, 1024, 528, 8}} {
+			if testing.Short() && s[0]*s[1]*s[2]*s[3] > 1<<22 {
+				continue
+			}
+			c := newProductCase(r, rng, typ, s[0], s[1], s[2], s[3])
+			name := fmt.Sprintf("%v %d of %d x %d x %d", typ, s[3], s[0], s[1], s[2])
+			c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
+		}
 	}
 }
 
@@ -219,6 +230,55 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 				}
 				for range repeats / 20 {
 					sameBytes(t, fmt.Sprintf("%v %v: again", typ, s), c.run(r, 0, rows, f32), all)
+				}
+			}
+		}
+	}
+}
+
+// bandsCase is a case whose inputs are neighbouring columns of the same rows, and so are its results: those of one
+// matrix [batch * columns, k] by bands.
+func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) Product {
+	c := newProductCase(r, rng, t, rows, batch*columns, k, 1)
+	x := c.x
+	in := newProductCase(r, rng, t, rows, 16, batch*k, 1).x
+	x.Input, x.InputScales, x.InputStride, x.ScaleStride = in.Input, in.InputScales, in.InputStride, in.ScaleStride
+	x.Columns, x.Batch, x.Whole = int32(columns), int32(batch), int32(batch*columns)
+	x.WeightBatch, x.InputBatch, x.OutBatch = int64(columns)*x.WeightStride, int64(k), int64(columns)
+	x.OutStride, x.OutF32 = int64(batch*columns+gap), true
+	return x
+}
+
+// Bands of a matrix in one launch have the bits that each has alone, for any number of rows.
+func TestGPUBandsInOneLaunchHaveTheBitsOfEach(t *testing.T) {
+	r := onGPU(t)
+	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
+		rng := rand.New(rand.NewPCG(47, uint64(typ)))
+		size, _, _ := typ.element()
+		for _, s := range [][4]int{{1, 1024, 4096, 8}, {7, 128, 1024, 4}, {40, 256, 4096, 2}, {64, 1024, 4096, 8},
+			{70, 128, 2048, 8}, {128, 512, 1024, 4}, {300, 1024, 512, 8}} {
+			x := bandsCase(r, rng, typ, s[0], s[1], s[2], s[3])
+			run := func(x Product) []byte {
+				x.Out = r.poisoned(int64(s[0]) * x.OutStride * 4)
+				call, err := x.Encode(r.d)
+				check(t, err)
+				check(t, r.k.Multiply(r.s, &call))
+				return r.download(x.Out, int64(s[0])*x.OutStride*4)
+			}
+			all := run(x)
+			for b := range int64(s[3]) {
+				one := x
+				one.Batch = 1
+				one.Weight, one.Input = x.Weight.Add(b*x.WeightBatch*size), x.Input.Add(b*x.InputBatch*size)
+				blocks := int64(x.blocks())
+				one.WeightScales = x.WeightScales.Add(4 * b * int64(s[1]/128) * blocks)
+				one.InputScales = x.InputScales.Add(4 * b * blocks * x.ScaleStride)
+				got := run(one)
+				for row := range int64(s[0]) {
+					from := row * x.OutStride * 4
+					n := int64(4 * s[1])
+					sameBytes(t, fmt.Sprintf("%v %v: row %d of band %d", typ, s, row, b), got[from:from+n],
+						all[from+b*n:from+(b+1)*n])
 				}
 			}
 		}

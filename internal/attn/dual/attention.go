@@ -265,7 +265,9 @@ func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
 
 func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
 	p := &a.params
-	x.qr, x.q, x.kv = mem.Take(a.act, rows, p.QLora), mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.Dim)
+	latents := mem.Take(a.act, rows, p.QLora+p.Dim) // neighbouring columns: a device may compute them as one product
+	x.qr, x.kv = latents.Columns(0, p.QLora), latents.Columns(p.QLora, p.QLora+p.Dim)
+	x.q = mem.Take(a.act, rows, p.Heads*p.Dim)
 	x.out, x.z = mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.OGroups*p.OLora)
 }
 

@@ -22,12 +22,13 @@ const (
 func expertCases() []Case {
 	var list []Case
 	for _, c := range []struct {
-		experts, rows    int32
-		whole, sixteenth bool
+		experts, rows          int32
+		whole, sixteenth, e2m1 bool
 	}{
-		{64, 1, true, false}, {64, 8, true, false}, {64, 64, true, true}, {64, 128, true, false},
-		{64, 1024, false, false}, {64, 4096, true, true}, {32, 4096, false, false}, {256, 64, true, false},
-		{256, 4096, false, false},
+		{64, 1, true, false, true}, {64, 8, true, false, true}, {64, 64, true, true, false},
+		{64, 128, true, false, true}, {64, 512, false, false, true}, {64, 1024, false, false, true},
+		{64, 4096, true, true, false}, {32, 4096, false, false, false}, {256, 64, true, false, true},
+		{256, 4096, false, false, false},
 	} {
 		shape := cuda.ExpertShape{Experts: c.experts, Hidden: expertHidden, Inner: expertInner}
 		add := func(names ...string) {
@@ -38,6 +39,10 @@ func expertCases() []Case {
 		add("experts_gate_up", "experts_down")
 		if c.whole {
 			add("experts")
+		}
+		if c.e2m1 {
+			shape.E2M1 = true
+			add("experts_gate_up", "experts_down")
 		}
 		if c.sixteenth {
 			for _, e2m1 := range []bool{false, true} {

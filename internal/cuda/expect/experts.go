@@ -52,20 +52,22 @@ func SortPairs(ids []int32, experts int32) []int32 {
 // PackedAt returns where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
-// A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 32 rows, codes and then scales.
+// A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 16 rows, codes and then scales.
 const (
-	FoldedCodes = 32 * 64
-	FoldedPiece = FoldedCodes + 32*4
-	FoldedTile  = 8 * FoldedPiece
+	FoldedCodes = 16 * 64
+	FoldedPiece = FoldedCodes + 16*4
+	FoldedTile  = 16 * FoldedPiece
 )
 
-// Folded is the value in column c of row r of such a tile over the scale of its half. Of eight values of a word, three
-// bits of each are in its nibble; signs of the first four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
+// Folded is the value in column c of row r of such a tile over the scale of its half. A word has four of 32 columns and
+// another four, 16 columns on. Of its eight values three bits of each are in a nibble; signs of the first four are bits
+// 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
 func Folded(tile []byte, r, c int) float64 {
-	piece, lane, i := tile[r/32*FoldedPiece:], r%32, c%8
-	word := binary.LittleEndian.Uint32(piece[(c/32*32+lane)*16+c%32/8*4:])
+	piece, group, line, lower := tile[r/16*FoldedPiece:], c/32, r%8, r/8%2
+	word := binary.LittleEndian.Uint32(piece[group/2*512+(line*4+c%16/4)*16+group%2*8+lower*4:])
+	i := c%4 + c%32/16*4
 	sign := word >> (8*(i%4) + 7 - i/4*4) & 1
-	exponent := int(piece[FoldedCodes+4*lane+c/32])/8 - 8
+	exponent := int(piece[FoldedCodes+line*8+lower*4+group])/8 - 8
 	return math.Ldexp(float64(num.FromE2M1(byte(word>>(4*i)&7|sign<<3))), exponent)
 }
 

@@ -29,6 +29,8 @@ type held struct {
 	copied  bool          // they go to latent queries too
 	scratch []cuda.Ptr    // memory of what is held
 
+	bands heldBands // holdBands
+
 	routes bool // a choice of experts is held, beside a sum or alone
 	route  cuda.RouteArgs
 }
@@ -42,6 +44,7 @@ const (
 	holdGate
 	holdStore
 	holdTurn
+	holdBands
 )
 
 // heldSum is what is still to be added to rows: a product, then the results of experts.
@@ -98,6 +101,8 @@ func (d *Device) release(to *rowCodes) error {
 		err = d.kernels.StoreLatent(d.stream, h.layout, &h.store)
 	case holdTurn:
 		err = d.kernels.Turn(d.stream, &h.turn)
+	case holdBands:
+		err = d.releaseBands()
 	}
 	for _, p := range h.scratch {
 		err = errors.Join(err, d.scratch.Put(p))

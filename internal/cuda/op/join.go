@@ -16,7 +16,8 @@ type joined struct {
 	members []*matrix
 }
 
-// Join moves matrices after each other, at the end of a load that is in progress.
+// Join moves matrices after each other, at the end of a load that is in progress: those that multiply the same rows,
+// or neighbouring columns of the same rows (bands.go), do so in one launch.
 func (d *Device) Join(list ...kernel.Matrix) error {
 	if d.upload != nil {
 		d.upload.joins = append(d.upload.joins, list)

@@ -13,6 +13,9 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
+	if w, ok := a.W.(*matrix); ok && !a.Accumulate && banded(a.Out, a.X, w) {
+		return d.band(&a, w)
+	}
 	return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, a.Accumulate)
 }
 

@@ -260,3 +260,48 @@ func TestGPUCandidates(t *testing.T) {
 		t.Errorf("a row with NaN: sum %v, best %v", got, b.bytes(b.gpu, ids.gpu))
 	}
 }
+
+// Products of neighbouring columns by joined matrices, launched together, have the bytes of each alone, and so have
+// those of a sequence that breaks off or is out of order.
+func TestGPUBands(t *testing.T) {
+	b := onGPU(t)
+	const bands, in, out = 4, 256, 128
+	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
+		var list []kernel.Matrix
+		var onRef []kernel.Matrix
+		for range bands {
+			r, g := b.prepared(b.weight(kind, out, in), kernel.Projected)
+			list, onRef = append(list, g), append(onRef, r)
+		}
+		b.must(b.gpu.Join(list...))
+		for _, rows := range []int{1, 3, 64, 65, 128, 300} {
+			x := b.random(rows, bands*in)
+			run := func(order []int, alone bool) []byte {
+				z, err := kernel.New(b.gpu, kernel.BF16, rows, bands*out)
+				b.must(err)
+				for _, i := range order {
+					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: z.Columns(i*out, (i+1)*out),
+						X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
+					if alone {
+						b.must(b.gpu.settle())
+					}
+				}
+				b.must(b.gpu.settle(), b.gpu.Sync())
+				return b.bytes(b.gpu, z)
+			}
+			want := run([]int{0, 1, 2, 3}, true)
+			for _, order := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {3, 0, 1, 2}, {0, 0, 1, 2, 3}, {2, 1, 0, 3}} {
+				if got := run(order, false); !bytes.Equal(got, want) {
+					t.Errorf("%v, %d rows in the order %v: other bytes than one by one", kind, rows, order)
+				}
+			}
+			z := b.random(rows, bands*out)
+			for i := range bands {
+				ref, gpu := z.ref.Columns(i*out, (i+1)*out), z.gpu.Columns(i*out, (i+1)*out)
+				b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: ref, X: x.ref.Columns(i*in, (i+1)*in), W: onRef[i]}),
+					b.gpu.Multiply(kernel.MultiplyArgs{Out: gpu, X: x.gpu.Columns(i*in, (i+1)*in), W: list[i]}))
+			}
+			b.close(fmt.Sprintf("%v, %d rows by bands", kind, rows), z, 0.005)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package v4
 
 import (
+	"errors"
+
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/nn"
@@ -72,6 +74,7 @@ func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int
 		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
 	}
+	l.Join(func(j kernel.Joiner) error { return errors.Join(j.Join(out.OA...), j.Join(out.QA, out.KV)) })
 	if ratio > 0 {
 		x := loadCompressor(c, l, at, "attn.compressor.", ratio, a.Dim)
 		out.Compress = &x

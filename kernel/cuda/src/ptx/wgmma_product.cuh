@@ -65,6 +65,26 @@ PTX_PRODUCT(E4m3Pair, 176, "m64n176k32.f32.e4m3.e4m3",
             PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80_8, "%88", "%89", "%90", "1, 1", PTX_D64(0),
             PTX_D16(64), PTX_D8(80))
 
+// HeldProduct<N>::run: the same with a in registers, e4m3: of rows 16w + l/4 (a[0], a[2]) and eight below (a[1], a[3])
+// lane l of warp w has the four columns from 4 (l%4), and (a[2], a[3]) from 16 + 4 (l%4).
+template <int N>
+struct HeldProduct;
+
+#define PTX_HELD(N, Shape, Names, A, B, P, ...)                                                                       \
+    template <>                                                                                                       \
+    struct HeldProduct<N> {                                                                                           \
+        static __device__ __forceinline__ void run(float (&d)[N / 2], const u32 (&a)[4], u64 b, i32 accumulate) {     \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." Shape " {" Names \
+                         "}, {" A "}, " B ", p, 1, 1;\n}\n"                                                           \
+                         : __VA_ARGS__                                                                                \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                      \
+        }                                                                                                             \
+    };
+PTX_HELD(16, "m64n16k32.f32.e4m3.e4m3", PTX_R0 PTX_R4, "%8, %9, %10, %11", "%12", "%13", PTX_D8(0))
+PTX_HELD(32, "m64n32k32.f32.e4m3.e4m3", PTX_R0 PTX_R4 PTX_R8, "%16, %17, %18, %19", "%20", "%21", PTX_D16(0))
+PTX_HELD(64, "m64n64k32.f32.e4m3.e4m3", PTX_R0 PTX_R4 PTX_R8 PTX_R16, "%32, %33, %34, %35", "%36", "%37", PTX_D32(0))
+
+#undef PTX_HELD
 #undef PTX_PRODUCTS
 #undef PTX_PRODUCT
 #undef PTX_D64

@@ -58,29 +58,34 @@ struct Folded : E4m3 {};
 template <>
 struct Stored<Folded> {
     static constexpr bool Widened = true, Folds = true;
-    static constexpr int Pieces = 8;                       // of a tile
-    static constexpr int CodeBytes = 32 * 64;              // 32 rows of 128 values of four bits
-    static constexpr int PieceBytes = CodeBytes + 32 * 4;  // and four scales a row
+    static constexpr int Pieces = 16;                      // of a tile
+    static constexpr int CodeBytes = 16 * 64;              // 16 rows of 128 values of four bits
+    static constexpr int PieceBytes = CodeBytes + 16 * 4;  // and four scales a row
     static constexpr int TileBytes = Pieces * PieceBytes;
-    static constexpr int MathRegisters = 144, CopyRegisters = 48;
+    static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
 
-// The stored tiles on their way, where weights are widened.
-template <class T, int Ahead>
+// The stored tiles on their way, where weights are widened into stages.
+template <class T, int Ahead, bool Held>
 struct Incoming {};
 
 template <int Ahead>
-struct Incoming<E2m1, Ahead> {
+struct Incoming<E2m1, Ahead, false> {
     alignas(128) u8 tiles[Ahead][Stored<E2m1>::TileBytes];
     u64 arrived[Ahead];
 };
 
 template <int Ahead>
-struct Incoming<Folded, Ahead> {
+struct Incoming<Folded, Ahead, false> {
     static constexpr int Pieces = Stored<Folded>::Pieces;
     alignas(128) u8 tiles[Ahead][Pieces][Stored<Folded>::PieceBytes];
     u64 arrived[Ahead][Pieces];  // of a warp's first piece
     alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
+};
+
+template <int Ahead>
+struct Incoming<Folded, Ahead, true> {
+    alignas(8) u8 codes[15][8];
 };
 
 template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5>
@@ -91,14 +96,15 @@ struct Shape {
     static constexpr int Stages = RingStages;
     static constexpr int Ahead = AheadTiles;  // stored tiles on their way, where weights are widened
     static constexpr bool Folds = Stored<T>::Folds, Wide = Tokens > 64;
-    static constexpr int FoldGroups = !Folds ? 0 : Wide ? 1 : 2;  // warpgroups that only widen (folded.cuh)
+    static constexpr bool Held = Folds && !Wide;  // weights are widened by the warps that multiply, in registers
+    static constexpr int FoldGroups = Folds && Wide ? 1 : 0;  // warpgroups that only widen (folded.cuh)
     static constexpr int Threads = kThreads + 128 * FoldGroups;
     // Registers of the warpgroups that multiply, of the one that copies and of those that only widen: their sum is at
-    // most 504 = 3 x 168, 512 = 4 x 128 or 480 = 5 x 96, what threads are launched with.
+    // most 504 = 3 x 168 or 512 = 4 x 128, what threads are launched with.
     static constexpr int MathRegisters = Folds && Wide ? 208 : Stored<T>::MathRegisters;
     static constexpr int CopyRegisters = Folds && Wide ? 56 : Stored<T>::CopyRegisters;
-    static constexpr int FoldRegisters = Wide ? 40 : 72;
-    static constexpr int FoldedParts = Wide ? 1 : 4;  // parts that a lane widens at a time
+    static constexpr int FoldRegisters = 40;
+    static constexpr int StageBytes = Held ? Stored<T>::TileBytes : kTileBytes;  // of weights in a stage
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
     // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.
@@ -107,8 +113,10 @@ struct Shape {
 
 template <class S>
 struct Storage {
-    static constexpr bool Widened = Stored<typename S::Type>::Widened;
-    u8 weights[S::Stages][kTileBytes];
+    static_assert(S::StageBytes % 1024 == 0 && S::InputBytes % 1024 == 0, "whole atoms of the swizzle");
+    static constexpr bool Widened = Stored<typename S::Type>::Widened && !S::Held;
+    // Operands of the tensor cores begin at multiples of 1024 bytes, which a stage of e2m1 is as well: 17 of them.
+    u8 weights[S::Stages][S::StageBytes];
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
     // An expert that has rows (Listed), and one behind the last, whose rows begin where the last one's end.
@@ -121,7 +129,7 @@ struct Storage {
     float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
-    Incoming<typename S::Type, S::Ahead> incoming;
+    Incoming<typename S::Type, S::Ahead, S::Held> incoming;
 };
 
 template <class S>

@@ -1,6 +1,6 @@
-// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB in
-// one piece by the copy engine, the tokens' rows, gathered 16 bytes at a time to where the swizzle wants them, and for
-// e4m3 the scales of both. Tokens beyond the group's count and columns beyond the row's end are zeros.
+// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB, of
+// e2m1 17, in one piece by the copy engine, the tokens' rows, gathered 16 bytes at a time to where the swizzle wants
+// them, and for e4m3 the scales of both. Tokens beyond the group's count and columns beyond the row's end are zeros.
 #pragma once
 
 #include "sm90/experts/source.cuh"
@@ -33,8 +33,8 @@ struct Handover {
 template <class S>
 __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
     const u32 full = ptx::shared_address(&shared.full[stage]);
-    ptx::barrier_expect(full, kTileBytes);
-    ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, kTileBytes, full, policy);
+    ptx::barrier_expect(full, S::StageBytes);
+    ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, S::StageBytes, full, policy);
 }
 
 // The tokens of an item that a thread copies: a piece of 16 bytes of every 16th row.
@@ -73,7 +73,7 @@ struct Tokens {
 // Brings what a block of k needs, but no weights that another warpgroup widens.
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
-    constexpr bool kLoads = !S::Folds;
+    constexpr bool kLoads = S::FoldGroups == 0;
     const Source from = source<S>(args);
     const u32 t = threadIdx.x % 128;
     Walk<S> walk;
@@ -88,7 +88,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         if (t == 0 && first.next(shared, from.tiles, item)) {
             const u8* weights = weights_of<S>(from, item);
             for (; primed < min(S::Stages, from.blocks); ++primed) {
-                load_weights(shared, primed, weights + static_cast<i64>(primed) * kTileBytes, ptx::kEvictFirst);
+                load_weights(shared, primed, weights + static_cast<i64>(primed) * S::StageBytes, ptx::kEvictFirst);
             }
         }
     }
@@ -111,7 +111,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
             if constexpr (kLoads) {
                 if (t == 0 && primed-- <= 0) {
-                    load_weights(shared, ring.stage, weights + static_cast<i64>(block) * kTileBytes, policy);
+                    load_weights(shared, ring.stage, weights + static_cast<i64>(block) * S::StageBytes, policy);
                 }
             }
             tokens.copy(from, ptx::shared_address(shared.inputs[ring.stage]), block);

@@ -2,17 +2,22 @@
 // value times its scale is then, exactly, a code of e4m3 times the block's scale: e4m3 holds 0.5 to 6, the values of
 // e2m1, times 2^-8 to 2^6. The products are those of e4m3 weights, and so is everything but this.
 //
-// A stored tile is 256 rows of 128 values, 17408 bytes: eight pieces of 32 rows of codes and four bytes for
-// each row. It comes by the copy engine, up to S::Ahead tiles before it is needed. A warp widens one
-// or two pieces, and lane l of it row l of each.
+// A stored tile is 256 rows of 128 values, 17408 bytes: sixteen pieces of 16 rows. A piece holds what the lanes of a
+// warp have as the first operand of the tensor cores' instruction (ptx::HeldProduct): lane l values of rows l/4 and
+// l/4 + 8, and of every 32 columns those from 4 (l%4) and from 16 + 4 (l%4), four each.
 //
-//     codes    [4, 32] parts of 16 bytes: part g of lane l has values 32g to 32g + 31 of row l, eight in a word. Of the
-//              first four values, magnitudes are in the lower half of the word, three bits in each nibble, and signs in
-//              bits 7, 15, 23 and 31; of the other four, in the upper half and in bits 3, 11, 19 and 27
-//     scales   [32] words: byte g of word l is 8 (e + 8) where 2^e is the scale of values 32g to 32g + 31 over that of
-//              the block: where in Incoming::codes the eight magnitudes are
+//     codes    [2, 32] parts of 16 bytes: part p of lane l has of columns from 64p and of those from 64p + 32 eight
+//              values of row l/4 in a word, then eight of the other row. Of the first four values of a word,
+//              magnitudes are in its lower half, three bits in each nibble, and signs in bits 7, 15, 23 and 31; of the
+//              other four, in the upper half and in bits 3, 11, 19 and 27
+//     scales   [8, 2] words: byte g of words 2i and 2i + 1 is 8 (e + 8) where 2^e is the scale of columns from 32g of
+//              rows i and i + 8 over that of the block: where in Incoming::codes the eight magnitudes are
 //
-// Eight values take 8 instructions: the byte permutation looks four magnitudes up at once.
+// Few tokens: tiles come into the ring of stages, and the warps that multiply widen them in registers. Many: they come
+// up to S::Ahead tiles before they are needed, a warpgroup of its own widens them into the stages, and every tile is
+// read by two warpgroups that multiply.
+//
+// Eight values take 7 instructions: the byte permutation looks four magnitudes up at once.
 #pragma once
 
 #include "sm90/experts/source.cuh"
@@ -37,6 +42,50 @@ __device__ __forceinline__ uint2 fold_word(u32 word, uint2 codes) {
                       __byte_perm(codes.x, codes.y, magnitudes >> 16) | (word << 4 & 0x80808080u));
 }
 
+__device__ __forceinline__ uint2 load_codes(u32 address) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+    return v;
+}
+
+// Whether one of a lane's scales is below 2^-5: it takes codes without an exponent of their own, which are looked up.
+// Scales are at most 8 * 14, so that no sum passes into the next byte.
+__device__ __forceinline__ bool small_scales(uint2 scales) {
+    constexpr u32 kUp = (128 - 8 * (-5 - kLeastExponent)) * 0x01010101u;
+    return ((scales.x + kUp) & (scales.y + kUp) & 0x80808080u) != 0x80808080u;
+}
+
+// The codes of the eight magnitudes for scale g of a word.
+__device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, bool small, u32 codes) {
+    const u32 at = scales >> (8 * g) & 255;
+    if (small) {
+        return load_codes(codes + at);
+    }
+    return make_uint2(0x3C383000u - 0x40404000u + at * 0x01010100u, 0x4C484440u - 0x40404040u + at * 0x01010101u);
+}
+
+// Columns from 32g of a lane's two rows as an operand in registers.
+__device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 scales, int g, bool small, u32 codes) {
+    const uint2 upper = fold_word(g % 2 == 0 ? part.x : part.z, magnitudes_of(scales.x, g, small, codes));
+    const uint2 lower = fold_word(g % 2 == 0 ? part.y : part.w, magnitudes_of(scales.y, g, small, codes));
+    a[0] = upper.x;
+    a[1] = lower.x;
+    a[2] = upper.y;
+    a[3] = lower.y;
+}
+
+// What a lane has of a piece as it is stored.
+struct Piece {
+    uint4 parts[2];
+    uint2 scales;
+
+    __device__ __forceinline__ void load(u32 piece, u32 lane) {
+        parts[0] = ptx::load_vector(piece + lane * 16);
+        parts[1] = ptx::load_vector(piece + 512 + lane * 16);
+        scales = load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8);
+    }
+};
+
 // A warp's part in widening the tiles of a block's items, in order.
 template <class S>
 struct Folder {
@@ -51,7 +100,7 @@ struct Folder {
     const u8* next = nullptr;
     i32 left = 0;  // blocks of the item
     u32 slot = 0;
-    u64 policy = ptx::kEvictFirst;
+    bool shares = false;  // other items read the same tiles
 
     __device__ __forceinline__ Folder(Storage<S>& shared, const Source& from)
         : shared(shared), from(from), own((threadIdx.x - kThreads) / 32 * kPieces), lane(threadIdx.x % 32) {
@@ -70,12 +119,12 @@ struct Folder {
             }
             next = weights_of<S>(from, item) + own * Type::PieceBytes;
             left = from.blocks;
-            policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
+            shares = item.count > 64;
         }
         const u32 arrived = ptx::shared_address(&shared.incoming.arrived[slot][own]);
         ptx::barrier_expect(arrived, kPieces * Type::PieceBytes);
         ptx::load_bytes(ptx::shared_address(shared.incoming.tiles[slot][own]), next,
-                        kPieces * Type::PieceBytes, arrived, policy);
+                        kPieces * Type::PieceBytes, arrived, shares ? ptx::kEvictNormal : ptx::kEvictFirst);
         next += Type::TileBytes;
         --left;
         slot = slot + 1 == S::Ahead ? 0 : slot + 1;
@@ -84,45 +133,30 @@ struct Folder {
     // Widens the next tile into a stage.
     __device__ __forceinline__ void widen(u32 stage) {
         ptx::barrier_wait(ptx::shared_address(&shared.incoming.arrived[slots.stage][own]), slots.parity);
-        const u32 piece = ptx::shared_address(shared.incoming.tiles[slots.stage][own]);
         const u32 codes = ptx::shared_address(shared.incoming.codes);
-        const u32 first = ptx::shared_address(shared.weights[stage]) + (own * 32 + lane) * kBlockBytes;
-        u32 scales[kPieces];
-        bool small = false;  // codes without an exponent of their own, which are looked up
+        const u32 row = lane / 4;
+        u32 piece = ptx::shared_address(shared.incoming.tiles[slots.stage][own]);
+        // Column 4 (l%4) of the row, swizzled: other columns differ from it by bits of the address.
+        u32 to = ptx::shared_address(shared.weights[stage]) + (own * 16 + row) * kBlockBytes + row * 16 + lane % 4 * 4;
+#pragma unroll 1
+        for (u32 i = 0; i < kPieces; ++i) {
+            const uint2 scales = load_codes(piece + Type::CodeBytes + row * 8);
+            const bool small = __any_sync(ptx::kFullMask, small_scales(scales));
+            uint4 part;
 #pragma unroll
-        for (u32 p = 0; p < kPieces; ++p) {
-            scales[p] = load_word(piece + p * Type::PieceBytes + Type::CodeBytes + lane * 4);
-            small |= __vcmpltu4(scales[p], 8 * (-5 - kLeastExponent) * 0x01010101u) != 0;
-        }
-        small = __any_sync(ptx::kFullMask, small);
-        // Loads of several parts before their stores: a load does not pass a store to shared memory.
-        constexpr u32 kParts = S::FoldedParts;
-#pragma unroll
-        for (u32 from = 0; from < 4 * kPieces; from += kParts) {
-            uint4 words[kParts];
-            uint2 magnitudes[kParts];
-#pragma unroll
-            for (u32 i = 0; i < kParts; ++i) {
-                const u32 part = (from + i) % 4, of = piece + (from + i) / 4 * Type::PieceBytes;
-                words[i] = ptx::load_vector(of + (part * 32 + lane) * 16);
-            }
-#pragma unroll
-            for (u32 i = 0; i < kParts; ++i) {
-                const u32 at = scales[(from + i) / 4] >> (8 * ((from + i) % 4)) & 255;
-                magnitudes[i] = make_uint2(0x3C383000u - 0x40404000u + at * 0x01010100u,
-                                           0x4C484440u - 0x40404040u + at * 0x01010101u);
-                if (small) {
-                    magnitudes[i] = load_codes(codes + at);
+            for (u32 g = 0; g < 4; ++g) {
+                if (g % 2 == 0) {
+                    part = ptx::load_vector(piece + g / 2 * 512 + lane * 16);
                 }
+                u32 a[4];
+                widen_columns(a, part, scales, g, small, codes);
+                store_word(to ^ 32 * g, a[0]);
+                store_word((to ^ 32 * g) + 8 * kBlockBytes, a[1]);
+                store_word(to ^ (32 * g + 16), a[2]);
+                store_word((to ^ (32 * g + 16)) + 8 * kBlockBytes, a[3]);
             }
-#pragma unroll
-            for (u32 i = 0; i < kParts; ++i) {
-                const u32 row = first + (from + i) / 4 * 32 * kBlockBytes, chunk = 2 * ((from + i) % 4);
-                const uint2 a = fold_word(words[i].x, magnitudes[i]), b = fold_word(words[i].y, magnitudes[i]);
-                const uint2 c = fold_word(words[i].z, magnitudes[i]), d = fold_word(words[i].w, magnitudes[i]);
-                ptx::store_vector(row + ((chunk ^ (lane & 7)) << 4), a.x, a.y, b.x, b.y);
-                ptx::store_vector(row + (((chunk + 1) ^ (lane & 7)) << 4), c.x, c.y, d.x, d.y);
-            }
+            piece += Type::PieceBytes;
+            to += 16 * kBlockBytes;
         }
         slots.advance(S::Ahead);
         __syncwarp();  // the warp has read its piece
@@ -131,15 +165,8 @@ struct Folder {
         }
     }
 
-    static __device__ __forceinline__ u32 load_word(u32 address) {
-        u32 v;
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
-        return v;
-    }
-    static __device__ __forceinline__ uint2 load_codes(u32 address) {
-        uint2 v;
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
-        return v;
+    static __device__ __forceinline__ void store_word(u32 address, u32 v) {
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
     }
 };
 

@@ -51,19 +51,25 @@ __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     __syncthreads();
     const u32 base = largest[r / 128] - kLargest;
     const i64 at = static_cast<i64>(tile) * args.blocks + block;
-    u8* piece = args.to + at * Type::TileBytes + r / 32 * Type::PieceBytes;
-    const u32 lane = r % 32;
+    u8* piece = args.to + at * Type::TileBytes + r / 16 * Type::PieceBytes;
+    const u32 line = r % 8, lower = r / 8 % 2;
 #pragma unroll
     for (i32 g = 0; g < 4; ++g) {
         uint4 v = make_uint4(0, 0, 0, 0);
         u32 exponent = 0;
         if (g < groups) {
             v = *reinterpret_cast<const uint4*>(from + (4 * block + g) * 16);
-            v = make_uint4(spread_codes(v.x), spread_codes(v.y), spread_codes(v.z), spread_codes(v.w));
             exponent = max(0, static_cast<i32>(own[g] - base) - kLeastExponent);
         }
-        *reinterpret_cast<uint4*>(piece + (g * 32 + lane) * 16) = v;
-        piece[Type::CodeBytes + 4 * lane + g] = g < groups ? 8 * exponent : 8 * -kLeastExponent;
+        // Values from 4c and from 16 + 4c are a lane's word.
+        const u32 words[4] = {__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632),
+                              __byte_perm(v.y, v.w, 0x5410), __byte_perm(v.y, v.w, 0x7632)};
+#pragma unroll
+        for (u32 c = 0; c < 4; ++c) {
+            u8* to = piece + g / 2 * 512 + (line * 4 + c) * 16 + g % 2 * 8 + lower * 4;
+            *reinterpret_cast<u32*>(to) = spread_codes(words[c]);
+        }
+        piece[Type::CodeBytes + line * 8 + lower * 4 + g] = g < groups ? 8 * exponent : 8 * -kLeastExponent;
     }
     if (r % 128 == 0) {
         reinterpret_cast<float*>(args.scales_to + at)[r / 128] = __uint_as_float(base << 23);

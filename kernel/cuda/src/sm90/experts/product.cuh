@@ -6,7 +6,7 @@
 //        hidden] in the order of the pairs.
 // Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every
 //        gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply
-//        (config.h). One or two more widen e2m1 to e4m3 (folded.cuh).
+//        (config.h). One more widens e2m1 to e4m3 where there are many tokens (folded.cuh).
 // Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens: few tokens make it a stream of
 //        weights, many are bound by the products.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
@@ -56,6 +56,61 @@ __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[
     }
 }
 
+// Up to 64 tokens by weights that are widened in registers: a block's own are read while the products of the one before
+// run.
+template <class S, int N>
+__device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&second)[N / 2], Storage<S>& shared,
+                                              i32 blocks, Cursor& ring, u32 group, u32 t) {
+    constexpr u32 kPiece = Stored<Folded>::PieceBytes;
+    const u32 lane = t % 32, own = (4 * group + t / 32) * kPiece;
+    const u32 codes = ptx::shared_address(shared.incoming.codes);
+    Piece upper, lower;  // 16 rows of each half
+    const auto load = [&](const Cursor& at) {
+        ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
+        const u32 piece = ptx::shared_address(shared.weights[at.stage]) + own;
+        upper.load(piece, lane);
+        lower.load(piece + 8 * kPiece, lane);
+    };
+    load(ring);
+    for (i32 block = 0; block < blocks; ++block) {
+        const u32 stage = ring.stage;
+        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[stage]));
+        const bool small = __any_sync(ptx::kFullMask, small_scales(upper.scales) || small_scales(lower.scales));
+        float d[N / 2], e[N / 2];
+        const auto multiply = [&](float(&sum)[N / 2], const Piece& piece) {
+            u32 a[kSteps][4];
+#pragma unroll
+            for (int g = 0; g < kSteps; ++g) {
+                widen_columns(a[g], piece.parts[g / 2], piece.scales, g, small, codes);
+            }
+            ptx::mma_pin(sum);
+            ptx::mma_fence();
+#pragma unroll
+            for (int g = 0; g < kSteps; ++g) {
+                ptx::HeldProduct<N>::run(sum, a[g], inputs + 2 * g, g > 0);
+            }
+            ptx::mma_commit();
+        };
+        multiply(d, upper);
+        multiply(e, lower);
+        ring.advance(S::Stages);
+        if (block + 1 < blocks) {
+            load(ring);
+        }
+        const u32 scales = ptx::shared_address(&shared.scales[stage]);
+        float own_scales[N / 4];
+        load_scales<N>(own_scales, scales + lane % 4 * S::ScalePitch * 4);
+        const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
+        ptx::mma_wait<1>();
+        ptx::mma_pin(d);
+        promote<N>(first, d, halves.x, own_scales);
+        ptx::mma_wait<0>();
+        ptx::mma_pin(e);
+        arrive_warp(ptx::shared_address(&shared.empty[stage]));
+        promote<N>(second, e, halves.y, own_scales);
+    }
+}
+
 // Up to 64 tokens: weights by tokens.
 template <class S, int N>
 __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
@@ -73,8 +128,11 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
         }
         ptx::copies_commit();
     }
+    if constexpr (S::Held) {
+        multiply_held<S, N>(first, second, shared, blocks, ring, group, t);
+    }
     u32 before = 0;  // bf16: the stage that is still being read
-    for (i32 block = 0; block < blocks; ++block) {
+    for (i32 block = 0; block < (S::Held ? 0 : blocks); ++block) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
         const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * kOperandBytes;
         const u64 weights = ptx::operand_128b(at),
@@ -296,9 +354,9 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
             feed<S>(args, shared);
         }
         ptx::release_next_kernel();
-    } else if (S::Folds && group > kGroups) {
-        ptx::registers_shrink<S::FoldRegisters>();
-        if constexpr (S::Folds) {
+    } else if (group > kGroups) {
+        if constexpr (S::FoldGroups > 0) {
+            ptx::registers_shrink<S::FoldRegisters>();
             fold_apart<S>(args, shared);
         }
     } else {

@@ -7,9 +7,9 @@
 struct alignas(64) ProductArgs {
     TensorMap weight_map;        // e4m3 or bf16 [batch, columns, k]
     TensorMap input_map;         // the same type [batch, rows, k]
-    TensorMap scale_map;         // e4m3 alone: f32 [blocks, rows], of 128 columns of an input row
+    TensorMap scale_map;         // e4m3 alone: f32 [batch * blocks, rows], of 128 columns of an input row
     TensorMap out_map;           // many rows, bf16 out: [batch, rows, columns]
-    const float* weight_scales;  // e4m3 alone: f32 [ceil(columns / 128), blocks], of 128 x 128 weights
+    const float* weight_scales;  // e4m3 alone: f32 [batch, ceil(columns / 128), blocks], of 128 x 128 weights
     void* out;                   // bf16 or f32 [rows, out_stride], multiple of 16 bytes
     float* sums;                 // tiles of 256 rows where k has parts: [blocks of the grid, 128 * 128], sums of parts
     i64 out_stride;              // elements between rows

@@ -5,7 +5,8 @@
 // Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies
 //        into a ring of stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs
 //        come first. e4m3 has two sets of accumulators, so that a block's products run while the one before is scaled
-//        and added. Blocks are persistent where k has one part; else the parts of a tile are a cluster, and the sums
+//        and added. Blocks are persistent where k has one part, but of a batch in e4m3, whose inputs have scales of
+//        their own for each of the batch; with more parts those of a tile are a cluster, and the sums
 //        meet in one member's shared memory for each 8 input rows. Weights do not depend on the kernel before: the
 //        first stages are filled with them before waiting for it.
 // Bytes: weights once from memory; inputs once per tile from L2.
@@ -137,14 +138,15 @@ __device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPla
 
 // The scales of the inputs in all blocks of the part; the last box may reach beyond what there is.
 template <class S>
-__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span, i32 row) {
+__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span,
+                                           const FewTile& tile) {
     constexpr u32 kBoxBytes = kScaleBox * S::ScaleBytes;
     const u32 boxes = (span.end - span.begin + kScaleBox - 1) / kScaleBox;
     ptx::barrier_expect(at.scales_arrived(), boxes * kBoxBytes);
 #pragma unroll 1
     for (u32 i = 0; i < boxes; ++i) {
-        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), row, span.begin + i * kScaleBox,
-                     ptx::kEvictLast);
+        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), tile.row,
+                     tile.batch * args.blocks + span.begin + i * kScaleBox, ptx::kEvictLast);
     }
 }
 
@@ -160,7 +162,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
         ask_inputs(args, at, first, s);
         if constexpr (S::Type::Scaled) {
             if (s == 0) {
-                ask_scales(args, at, span, first.tile.row);
+                ask_scales(args, at, span, first.tile);
             }
         }
     }
@@ -239,7 +241,7 @@ struct FewMath {
     __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
         const i32 last = (args.columns - 1) / kScaleRows;
         const i32 row = min((tile.column + group * S::GroupRows) / kScaleRows, last);
-        return args.weight_scales + static_cast<i64>(row) * args.blocks + span.begin;
+        return args.weight_scales + static_cast<i64>(tile.batch * (last + 1) + row) * args.blocks + span.begin;
     }
 
     // The part's sum of a tile in e4m3.

@@ -142,7 +142,8 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
                                        tile.column + r * kHalfColumns, tile.batch, kBoth, ptx::kEvictNormal);
             }
             if constexpr (S::Type::Scaled) {
-                ptx::load_2d(at.scales(ring.stage), &args.scale_map, full, tile.row, block, ptx::kEvictNormal);
+                ptx::load_2d(at.scales(ring.stage), &args.scale_map, full, tile.row,
+                             tile.batch * args.blocks + block, ptx::kEvictNormal);
             }
             ring.advance(S::Stages);
         }
@@ -185,7 +186,8 @@ struct ManyMath {
 
     __device__ __forceinline__ const float* scale_row(const ManyTile& tile, i32 further) const {
         const i32 last = (args.columns - 1) / kScaleRows;
-        return args.weight_scales + static_cast<i64>(min(tile.column / kScaleRows + further, last)) * args.blocks;
+        const i32 row = tile.batch * (last + 1) + min(tile.column / kScaleRows + further, last);
+        return args.weight_scales + static_cast<i64>(row) * args.blocks;
     }
 
     // Waits for all products but the Pending last, frees their stage and adds them times their scales.

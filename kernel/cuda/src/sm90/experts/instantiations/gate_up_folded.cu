@@ -2,7 +2,7 @@
 #include "sm90/experts/product.cuh"
 
 namespace {
-using Few = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 64, 3>;
+using Few = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 64, 8>;
 using Many = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 128, 3, 3>;
 }  // namespace
 

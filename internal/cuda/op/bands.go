@@ -1,0 +1,105 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// heldBands are the first products of a group of matrices that multiply neighbouring columns of the same rows into
+// neighbouring columns of others: the output projections of groups of heads. They are held until the last one comes,
+// and are then one launch.
+type heldBands struct {
+	group  *joined
+	x, out kernel.Tensor // of the first
+	count  int
+}
+
+// banded reports whether a product may be one of such a group: matrices of one shape, whole blocks of scales.
+func banded(out, x kernel.Tensor, w *matrix) bool {
+	if w.group == nil || x.Rows == 0 || x.DType != kernel.BF16 || x.Off%16 != 0 || stride(x)%8 != 0 ||
+		out.DType != kernel.BF16 && out.DType != kernel.F32 || !direct(out, w) || w.in%blockSide != 0 {
+		return false
+	}
+	for _, m := range w.group.members {
+		if m.out != w.out || m.out%blockSide != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// band holds a product, or launches it with those before it when it is the last of its group.
+func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
+	h := &d.held
+	if h.kind == holdBands {
+		b := &h.bands
+		if b.group == w.group && b.group.members[b.count] == w && follows(a.X, b.x, b.count*w.in) &&
+			follows(a.Out, b.out, b.count*w.out) {
+			if b.count++; b.count == len(b.group.members) {
+				return d.settle()
+			}
+			return nil
+		}
+	}
+	if err := d.settle(); err != nil {
+		return err
+	}
+	if w.group.members[0] != w || overlap(a.X, a.Out) {
+		return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, false)
+	}
+	h.kind, h.bands = holdBands, heldBands{group: w.group, x: a.X, out: a.Out, count: 1}
+	return nil
+}
+
+// follows reports whether t is as wide as first and lies some columns behind it in the same rows.
+func follows(t, first kernel.Tensor, columns int) bool {
+	first.Off += int64(columns) * int64(first.DType.Size())
+	return t.Buf == first.Buf && t.Off == first.Off && t.DType == first.DType && t.Rows == first.Rows &&
+		t.Cols == first.Cols && (t.Rows == 1 || stride(t) == stride(first))
+}
+
+// releaseBands launches held products: all of a group at once, some of them one by one, with the same bits.
+func (d *Device) releaseBands() error {
+	b := d.held.bands
+	d.held.bands = heldBands{}
+	in, out := b.x.Cols, b.out.Cols
+	if b.count < len(b.group.members) {
+		for i := range b.count {
+			x, to := b.x, b.out
+			x.Off += int64(i*in) * int64(x.DType.Size())
+			to.Off += int64(i*out) * int64(to.DType.Size())
+			err := d.products("multiply", x, []kernel.Projection{{Out: to, W: b.group.members[i]}}, false)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	x := b.x
+	x.Cols = in * b.count
+	r, w := require{op: "multiply by bands"}, &b.group.whole
+	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
+	y := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(in),
+		WeightBatch: int64(in) * int64(out), Input: at(x), InputStride: stride(x), InputBatch: int64(in),
+		Out: at(b.out), OutStride: stride(b.out), OutBatch: int64(out), OutF32: b.out.DType == kernel.F32, Rows: p.rows,
+		Columns: r.count("columns", out), K: r.count("columns", in), Batch: r.count("matrices", b.count),
+		Whole: r.count("columns", w.out)}
+	if r.err != nil {
+		return r.err
+	}
+	if w.kind != cuda.ProductFP8 {
+		return d.product(&y)
+	}
+	codes, scales := aligned256(int64(x.Rows)*int64(x.Cols)), p.scaleBytes()
+	return d.temporary(codes+scales+y.SumBytes(d.gpu), func(scratch cuda.Ptr) error {
+		p.codes, p.scales = scratch, scratch.Add(codes)
+		if y.SumBytes(d.gpu) > 0 {
+			y.Sums = scratch.Add(codes + scales)
+		}
+		if err := p.quantise(w.exact); err != nil {
+			return err
+		}
+		y.Input, y.InputStride, y.InputScales, y.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
+		return d.product(&y)
+	})
+}
