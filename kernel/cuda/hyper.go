@@ -9,12 +9,14 @@ type HyperMixArgs struct {
 	Out         Ptr     // bf16 [Rows, Hidden]
 	Post        Ptr     // f32 [Rows, Streams]; zero: the streams are collapsed after the last layer
 	Comb        Ptr     // f32 [Rows, Streams*Streams], row after row; zero where Post is
+	Kept        Ptr     // f32, as wide as Mix, which is copied to it; or zero
 	NormEpsilon float64 // added to the mean of squares of all streams
 	XStride     int64   // elements between rows, also below
 	MixStride   int64
 	OutStride   int64
 	PostStride  int64
 	CombStride  int64
+	KeptStride  int64
 	Rows        int32
 	Hidden      int32
 	Streams     int32 // at most MaxStreams
@@ -53,10 +55,16 @@ type HeadNormArgs struct {
 // MaxStreams is the most residual streams the kernels take.
 const MaxStreams = 16
 
+// mixColumns are the most columns of a stream that the narrower of two kernels keeps in registers.
+const mixColumns = 4096
+
 // HyperMix adds the streams of every row with weights of its own, and computes the weights that write back what a
 // sublayer makes of the sum. Without Post it computes the sum alone.
 func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	c := checks{kernel: "hyper_mix"}
+	if a.Hidden > mixColumns {
+		c.kernel = "hyper_mix_wide"
+	}
 	c.streams(a.Streams, a.Hidden)
 	c.memory("x", a.X, 2)
 	c.memory("mix", a.Mix, 4)
@@ -77,6 +85,10 @@ func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	}
 	c.multiple("x stride", a.XStride, 1, n*int64(a.Hidden))
 	c.multiple("mix stride", a.MixStride, 1, width)
+	if a.Kept != 0 {
+		c.memory("kept", a.Kept, 4)
+		c.multiple("kept stride", a.KeptStride, 1, width)
+	}
 	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
 	c.count("rows", a.Rows)
 	return runRows(k, s, &c, a.Rows, 1, a)

@@ -19,13 +19,15 @@ func V4PageBytes(tokens int) int64 {
 type WriteV4Args struct {
 	Pool      PoolView // pages of PageTokens data rows, then PageTokens scale rows
 	Rotary    RotaryView
-	Rows      Ptr   // bf16 [Tokens, 512], normalised; the last 64 are rotated here, pairs (2i, 2i+1)
-	Positions Ptr   // i32 [Tokens]: a token's own position, or the first position of a compressed entry's group
-	Slots     Ptr   // i32 [Tokens]; negative: do not write
-	Faults    Ptr   // one u32 of fault bits, or zero
-	RowStride int64 // elements between tokens, multiple of 8
+	Rows      Ptr     // bf16 [Tokens, 512]; the last 64 are rotated here, pairs (2i, 2i+1)
+	Positions Ptr     // i32 [Tokens]: a token's own position, or the first position of a compressed entry's group
+	Slots     Ptr     // i32 [Tokens]; negative: do not write
+	Faults    Ptr     // one u32 of fault bits, or zero
+	Norm      Ptr     // f32 or bf16 [512]: the weights of the rows' norm; zero: they are normalised
+	Epsilon   float64 // with Norm: added to the mean of squares
+	RowStride int64   // elements between tokens, multiple of 8
 	Tokens    int32
-	Reserved  int32
+	NormBF16  int32 // 1: Norm is bf16
 }
 
 // CombineV4Args are the arguments of the index combiner.
@@ -53,7 +55,7 @@ func CombinedWidth(window, extra int32) int32 {
 	return (window + extra + CombineWidth - 1) / CombineWidth * CombineWidth
 }
 
-// WriteV4 rotates and quantises one entry per token and stores it in its page.
+// WriteV4 normalises, where it has weights for it, rotates and quantises one entry per token and stores it in its page.
 func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	c := checks{kernel: "write_v4"}
 	c.pool(a.Pool, V4DataBytes+V4ScaleBytes)
@@ -63,6 +65,7 @@ func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	c.memory("slots", a.Slots, 4)
 	c.multiple("row stride", a.RowStride, 8, V4Dim)
 	c.count("tokens", a.Tokens)
+	c.flag("weights of the norm in bf16", a.NormBF16)
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 

@@ -141,6 +141,12 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if r.err != nil || a.Rows.Rows == 0 {
 		return r.err
 	}
+	if bf16 := a.Norm.DType == kernel.BF16; (bf16 || a.Norm.DType == kernel.F32) && a.Rows.Off%16 == 0 &&
+		stride(a.Rows)%8 == 0 {
+		args.Rows, args.RowStride = at(a.Rows), stride(a.Rows)
+		args.Norm, args.Epsilon, args.NormBF16 = at(a.Norm), float64(a.Eps), flag(bf16)
+		return d.kernels.WriteV4(d.stream, &args)
+	}
 	return d.normalised(r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
 		args.Rows = at(rows)
 		return d.kernels.WriteV4(d.stream, &args)

@@ -31,6 +31,8 @@ type held struct {
 
 	bands heldBands // holdBands
 
+	staged heldStaged // holdStaged
+
 	routes bool // a choice of experts is held, beside a sum or alone
 	route  cuda.RouteArgs
 }
@@ -45,6 +47,7 @@ const (
 	holdStore
 	holdTurn
 	holdBands
+	holdStaged
 )
 
 // heldSum is what is still to be added to rows: a product, then the results of experts.
@@ -53,6 +56,14 @@ type heldSum struct {
 	delta   cuda.Ptr // bf16 [rows, stride], or zero
 	stride  int64
 	experts cuda.ExpertsArgs // Results is zero where there are none
+}
+
+// heldStaged is a product in float32 whose rows are still to be brought to out, from scratch memory with rows as long
+// as the stored matrix is wide: the mixture of residual streams, which is read where it is.
+type heldStaged struct {
+	out    kernel.Tensor
+	at     cuda.Ptr
+	stride int64
 }
 
 // rowCodes is where quantised rows go.
@@ -103,6 +114,10 @@ func (d *Device) release(to *rowCodes) error {
 		err = d.kernels.Turn(d.stream, &h.turn)
 	case holdBands:
 		err = d.releaseBands()
+	case holdStaged:
+		err = d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
+			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
+			Columns: int32(h.staged.out.Cols)})
 	}
 	for _, p := range h.scratch {
 		err = errors.Join(err, d.scratch.Put(p))

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -9,7 +10,7 @@ import (
 
 // HyperPre reads the mixture of one site of the residual streams.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err
 	}
 	r := require{op: "hyper prepare"}
@@ -22,23 +23,42 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	args.PostStride, args.CombStride = stride(a.Post), stride(a.Comb)
 	args.NormEpsilon, args.Epsilon, args.Rounds = float64(a.NormEps), a.Eps, r.count("rounds", a.Rounds)
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
-		return r.err
+		return errors.Join(r.err, d.settle())
 	}
-	return d.kernels.HyperMix(d.stream, &args)
+	return d.mix(&args, a.Mix)
 }
 
 // HyperHead collapses the streams.
 func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := d.beginMix(&a, a.Mix); err != nil {
 		return err
 	}
 	r := require{op: "hyper head"}
 	args := r.streams(a.Out, a.X, a.Mix, a.Streams)
 	args.Base, args.Scale, args.NormEpsilon, args.Epsilon = at(a.Base), at(a.Scale), float64(a.NormEps), a.Eps
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
-		return r.err
+		return errors.Join(r.err, d.settle())
 	}
-	return d.kernels.HyperMix(d.stream, &args)
+	return d.mix(&args, a.Mix)
+}
+
+// beginMix launches what is held, but no mixture that stays where it is, and checks the arguments of its reader.
+func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
+	if d.held.kind == holdStaged && d.held.staged.out == mix {
+		return a.Check()
+	}
+	return d.begin(a)
+}
+
+// mix launches a reader of residual streams, which brings a held mixture to its place.
+func (d *Device) mix(a *cuda.HyperMixArgs, mix kernel.Tensor) error {
+	h := &d.held
+	if h.kind != holdStaged {
+		return d.kernels.HyperMix(d.stream, a)
+	}
+	h.kind = holdNothing
+	a.Mix, a.MixStride, a.Kept, a.KeptStride = h.staged.at, h.staged.stride, at(mix), stride(mix)
+	return errors.Join(d.kernels.HyperMix(d.stream, a), d.release(nil))
 }
 
 // streams returns what both readers of residual streams share.

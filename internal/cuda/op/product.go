@@ -63,7 +63,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	if r.err != nil || x.Rows == 0 {
 		return r.err
 	}
-	if add && normable(to[0].Out) {
+	if add && normable(to[0].Out) || staysStaged(to, add) {
 		staged = 0
 	}
 	staged = aligned256(staged)
@@ -79,6 +79,9 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 			n, out, w := together(to[i:]), to[i].Out, to[i].W.(*matrix)
 			if n > 1 {
 				out, w = w.group.out(out), &w.group.whole
+			}
+			if staysStaged(to, add) {
+				return p.multiplyStaged(out, w)
 			}
 			if err := p.multiply(out, w, add); err != nil {
 				return err
@@ -195,6 +198,32 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		a.Add = 1
 	}
 	return p.kernels.MoveRows(p.stream, &a)
+}
+
+// staysStaged reports whether a product is held in scratch memory (heldStaged): the only one of its rows, of a bf16
+// weight, in float32, that no kernel can write to its place.
+func staysStaged(to []kernel.Projection, add bool) bool {
+	w := to[0].W.(*matrix)
+	return !add && len(to) == 1 && w.kind == cuda.ProductBF16 && to[0].Out.DType == kernel.F32 &&
+		!direct(to[0].Out, w)
+}
+
+// multiplyStaged computes a product that is held in scratch memory.
+func (p *rowProducts) multiplyStaged(out kernel.Tensor, w *matrix) error {
+	x := p.of(w)
+	x.Input, x.InputStride, x.OutF32 = at(p.x), stride(p.x), true
+	staged, err := p.scratch.Get(4 * int64(p.rows) * int64(w.stored))
+	if err != nil {
+		return err
+	}
+	x.Out, x.OutStride = staged, int64(w.stored)
+	if err := p.product(&x); err != nil {
+		return errors.Join(err, p.scratch.Put(staged))
+	}
+	h := &p.held
+	h.kind, h.staged = holdStaged, heldStaged{out: out, at: staged, stride: int64(w.stored)}
+	h.scratch = append(h.scratch, staged)
+	return nil
 }
 
 // multiplyAdd computes a product whose sum with Out is held.

@@ -10,12 +10,14 @@ struct HyperMixArgs {
     u16* out;         // bf16 [rows, hidden]
     f32* post;        // [rows, streams]; null: the streams are collapsed after the last layer
     f32* comb;        // [rows, streams * streams], row after row; null where post is
+    f32* kept;        // as wide as mix, which is copied to it; or null
     f64 norm_epsilon; // added to the mean of squares of all streams
     i64 x_stride;     // elements between rows, also below
     i64 mix_stride;
     i64 out_stride;
     i64 post_stride;
     i64 comb_stride;
+    i64 kept_stride;
     i32 rows;
     i32 hidden;
     i32 streams; // at most 16

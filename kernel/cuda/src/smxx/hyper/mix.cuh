@@ -7,9 +7,12 @@
 //              epsilon, then rounds - 1 times rows and columns
 //     out    = sum over i of pre_i * stream_i
 //
-// Block    256 threads, one row. The first warp computes comb while the others add the streams; without comb all of
-//          them do. Squares are added as in smxx/rows/norm.cuh, everything else is float32; out is rounded once.
-// Bytes    the streams read twice, the second time from cache; a row of hidden values written.
+// Block    256 threads, one row. Four streams of up to 4096 or 8192 aligned columns: a thread keeps its
+//          columns of all streams in registers, and a lane all of comb. Else the streams are read twice, the second
+//          time from cache, and the first warp computes comb in shared memory while the others add the streams. Which
+//          of the two depends on sizes alone, and so do a row's bits. Eight squares are added in float32, their sums in
+//          float64; everything else is float32; out is rounded once.
+// Bytes    the streams read; a row of hidden values written.
 #pragma once
 #include "smxx/hyper/args.h"
 #include "smxx/rows/norm.cuh"
@@ -87,13 +90,122 @@ DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16
     }
 }
 
-DEVICE void hyper_mix_body(const HyperMixArgs& a) {
+constexpr i32 kFour = 4; // streams whose comb a lane keeps
+
+// Divides four elements by their sum + epsilon.
+DEVICE void divide_four(f32& v0, f32& v1, f32& v2, f32& v3, f32 epsilon) {
+    const f32 inverse = inverse_of((((epsilon + v0) + v1) + v2) + v3);
+    v0 *= inverse;
+    v1 *= inverse;
+    v2 *= inverse;
+    v3 *= inverse;
+}
+
+// Comb of four streams; m are its elements of mix, times inverse.
+DEVICE void comb_four(const HyperMixArgs& a, f32 (&m)[kFour][kFour], f32* out) {
+#pragma unroll
+    for (int i = 0; i < kFour; i++) {
+        const f32 most = fmaxf(fmaxf(m[i][0], m[i][1]), fmaxf(m[i][2], m[i][3]));
+        f32 sum = 0;
+#pragma unroll
+        for (int j = 0; j < kFour; j++) {
+            m[i][j] = expf(m[i][j] - most);
+            sum += m[i][j];
+        }
+        const f32 inverse = inverse_of(sum);
+#pragma unroll
+        for (int j = 0; j < kFour; j++) m[i][j] = m[i][j] * inverse + a.epsilon;
+    }
+#pragma unroll
+    for (int j = 0; j < kFour; j++) divide_four(m[0][j], m[1][j], m[2][j], m[3][j], a.epsilon);
+#pragma unroll 1
+    for (i32 round = 1; round < a.rounds; round++) {
+#pragma unroll
+        for (int i = 0; i < kFour; i++) divide_four(m[i][0], m[i][1], m[i][2], m[i][3], a.epsilon);
+#pragma unroll
+        for (int j = 0; j < kFour; j++) divide_four(m[0][j], m[1][j], m[2][j], m[3][j], a.epsilon);
+    }
+#pragma unroll
+    for (int i = 0; i < kFour * kFour; i++) out[i] = m[i / kFour][i % kFour];
+}
+
+// Pieces of 8 columns are what a thread keeps of each stream.
+template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
+    const i64 row = blockIdx.x;
+    const i32 t = threadIdx.x;
+    const u16* x = a.x + row * a.x_stride;
+    uint4 held[Pieces][kFour];
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+        const i32 c = 8 * (t + p * kThreads);
+#pragma unroll
+        for (int i = 0; i < kFour; i++) {
+            held[p][i] = c < a.hidden ? *reinterpret_cast<const uint4*>(x + static_cast<i64>(i) * a.hidden + c)
+                                      : make_uint4(0, 0, 0, 0);
+        }
+    }
+    // Asked for before they are needed: what every thread reads of mix.
+    const f32* mix = a.mix + row * a.mix_stride;
+    f32 pre[kFour], base[kFour];
+    const f32 scale = a.scale[0];
+#pragma unroll
+    for (int i = 0; i < kFour; i++) {
+        pre[i] = mix[i];
+        base[i] = a.base[i];
+    }
+    f64 sum = 0;
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+#pragma unroll
+        for (int i = 0; i < kFour; i++) sum = __dadd_rn(sum, eight_squares(held[p][i]));
+    }
+    RMSNormArgs all{};
+    all.columns = kFour * a.hidden;
+    all.epsilon = a.norm_epsilon;
+    const f32 inverse = inverse_root(block_total(sum), all);
+#pragma unroll
+    for (int i = 0; i < kFour; i++) pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+        const i32 c = 8 * (t + p * kThreads);
+        f32 mixed[8] = {};
+#pragma unroll
+        for (int i = 0; i < kFour; i++) {
+            f32 v[8];
+            unpack_8(held[p][i], v);
+#pragma unroll
+            for (int j = 0; j < 8; j++) mixed[j] = __fmaf_rn(pre[i], v[j], mixed[j]);
+        }
+        if (c < a.hidden) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + c) = pack_8(mixed);
+    }
+    if (a.post != nullptr && t >= 32 && t < 32 + kFour) {
+        const i32 i = t - 32;
+        a.post[row * a.post_stride + i] = 2.0f * sigmoid(a.scale[1] * (mix[kFour + i] * inverse) + a.base[kFour + i]);
+    }
+    if (a.comb != nullptr && t == 0) {
+        f32 m[kFour][kFour];
+#pragma unroll
+        for (int i = 0; i < kFour * kFour; i++) {
+            m[i / kFour][i % kFour] = a.scale[2] * (mix[2 * kFour + i] * inverse) + a.base[2 * kFour + i];
+        }
+        comb_four(a, m, a.comb + row * a.comb_stride);
+    }
+}
+
+template <int Pieces> DEVICE void hyper_mix_body(const HyperMixArgs& a) {
     __shared__ f32 pre[kMostStreams];
     __shared__ f32 matrix[kMostStreams * kMostStreams];
     begin_after_previous();
     const i64 row = blockIdx.x;
+    const i32 width = a.post != nullptr ? a.streams * (2 + a.streams) : a.streams;
+    if (a.kept != nullptr) {
+        for (i32 i = threadIdx.x; i < width; i += kThreads) {
+            a.kept[row * a.kept_stride + i] = a.mix[row * a.mix_stride + i];
+        }
+    }
     const u16* x = a.x + row * a.x_stride;
     const bool vectors = a.hidden % 8 == 0 && aligned_16(a.x, 2 * a.x_stride) && aligned_16(a.out, 2 * a.out_stride);
+    if (a.streams == kFour && vectors && a.hidden <= 8 * kThreads * Pieces) return mix_four<Pieces>(a);
     RMSNormArgs all{};
     all.columns = a.streams * a.hidden;
     all.epsilon = a.norm_epsilon;

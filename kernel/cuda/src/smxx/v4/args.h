@@ -5,13 +5,15 @@
 struct WriteV4Args {
     PoolView pool; // pages of page_tokens data rows of 576 bytes, then page_tokens scale rows of 8 bytes
     RotaryView rotary;
-    const u16* rows;      // bf16 [tokens, 512], normalised; the last 64 are rotated here, pairs (2i, 2i+1)
+    const u16* rows;      // bf16 [tokens, 512]; the last 64 are rotated here, pairs (2i, 2i+1)
     const i32* positions; // [tokens]: a token's own position, or the first position of a compressed entry's group
     const i32* slots;     // [tokens]; negative: do not write
     u32* faults;          // one word of fault bits, or null
+    const void* norm;     // f32 or bf16 [512]: the weights of the rows' norm; null: they are normalised
+    f64 epsilon;          // with norm: added to the mean of squares
     i64 row_stride;       // elements between tokens, multiple of 8
     i32 tokens;
-    i32 reserved;
+    i32 norm_bf16; // 1: norm is bf16
 };
 
 struct CombineV4Args {
