@@ -33,8 +33,8 @@ type Reserver interface {
 // Joiner is a device that multiplies the same rows by several matrices in one launch where it knows which belong
 // together.
 type Joiner interface {
-	// Join reports that Project will multiply the same rows by these matrices, in this order, into neighbouring columns of
-	// the same rows, or Multiply neighbouring columns of the same rows one after the other, each by its own. They stay
-	// usable alone and in other products, with the same bits. Matrices that do not fit together stay as they are.
+	// Join reports that Project will multiply the same rows by these matrices, in this order, into neighbouring columns
+	// of the same rows, or Multiply neighbouring columns of the same rows one after the other, each by its own. They
+	// stay usable alone and in other products, with the same bits. Matrices that do not fit together stay as they are.
 	Join(...Matrix) error
 }
