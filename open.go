@@ -246,7 +246,7 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 		for _, text := range p.source.Config.Losses {
 			c.Warn(text)
 		}
-		for _, text := range inspect.Slow(p.source) { // GPUs refuse block formats
+		for _, text := range inspect.Slow(p.source, m.Device().Name() == "cuda") {
 			c.Warn(text)
 		}
 		for _, text := range p.source.Skipped {

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/cuda/op"
+	"sparrow/internal/model"
 	"sparrow/internal/model/family"
 	"sparrow/internal/num"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 	"sparrow/weight"
@@ -38,13 +41,7 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 			if name == "awq" || name == "gptq" { // made of the integers of another, whose test has run
 				byColumns(t, filepath.Join(dir, "int4-int8-compressed"), repacked, name)
 			}
-			twin := filepath.Join(repacked, "twin")
-			place(t, filepath.Join(base, "model.safetensors"), filepath.Join(repacked, "base.safetensors"))
-			for from, to := range map[string]string{"twin.config.json": "config.json",
-				"twin.index.json": "model.safetensors.index.json", "dequantised.safetensors": "dequantised.safetensors",
-				"base.safetensors": "base.safetensors"} {
-				place(t, filepath.Join(repacked, from), filepath.Join(twin, to))
-			}
+			twin := twinOf(t, base, repacked)
 			// As the kernels are, which take rows in eight bits.
 			short := named("short")
 			want, got := answer(t, twin, "cpu", short, false), answer(t, repacked, "cpu", short, false)
@@ -66,6 +63,74 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On a GPU weights stay packed: they answer as their twin does there.
+func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	const base = "../testdata/oracle/deepseek_v32-1"
+	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")
+	cases, err := ReadGolden(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &cases[slices.IndexFunc(cases, func(g Golden) bool { return g.Name == "short" })]
+	for _, name := range []string{"nvfp4-modelopt", "int4-int8-compressed", "fp8-channel-compressed"} {
+		t.Run(name, func(t *testing.T) {
+			repacked := filepath.Join(dir, name)
+			want, got := answerOnGPU(t, twinOf(t, base, repacked), g), answerOnGPU(t, repacked, g)
+			if d := distance(got, want) / scale(want); !(d < 0.05) {
+				t.Errorf("logits of the packed weights differ by %v of the largest from those of the twin", d)
+			}
+		})
+	}
+}
+
+// answerOnGPU runs a case on the first GPU.
+func answerOnGPU(t *testing.T, dir string, g *Golden) *outcome {
+	t.Helper()
+	dev, err := op.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "bf16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(m, cfg, g, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// twinOf completes a repacked checkpoint with the tensors that it shares with its base, and makes its twin's folder.
+func twinOf(t *testing.T, base, repacked string) string {
+	t.Helper()
+	twin := filepath.Join(repacked, "twin")
+	place(t, filepath.Join(base, "model.safetensors"), filepath.Join(repacked, "base.safetensors"))
+	for from, to := range map[string]string{"twin.config.json": "config.json",
+		"twin.index.json": "model.safetensors.index.json", "dequantised.safetensors": "dequantised.safetensors",
+		"base.safetensors": "base.safetensors"} {
+		place(t, filepath.Join(repacked, from), filepath.Join(twin, to))
+	}
+	return twin
 }
 
 // byColumns writes the int4 experts of a checkpoint as AWQ or GPTQ, and its twin; other weights are the twin's.

@@ -149,10 +149,6 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
 			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
 	}
-	if src.Config.OnCPUAlone() {
-		return nil, fmt.Errorf("inspect: --hw %s: no GPU runs weights in %s; ask for a machine without one, such as "+
-			"--hw cpu,1024G", f.hw, src.Config.Format)
-	}
 	most, err := parseBytes(f.gpuMemory)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)

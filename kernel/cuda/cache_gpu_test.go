@@ -120,7 +120,7 @@ func TestGPUWriteMainRaisesFaultsInsteadOfWritingOutside(t *testing.T) {
 	a.Rotary.Rows = in.positions[0]
 	a.Faults = r.faultWord()
 	check(t, r.k.WriteMain(r.s, layout.FP8Row656, a))
-	if f := r.faults(a.Faults); f&FaultPosition == 0 {
+	if f := r.faults(a.Faults); f&faultPosition == 0 {
 		t.Errorf("faults %d, want the position bit", f)
 	}
 }

@@ -16,9 +16,9 @@ type CandidatesArgs struct {
 	Stride      int64 // elements between rows of logits
 	IDStride    int64 // entries between rows
 	ValueStride int64 // elements between rows
-	Rows        int32 // at most MaxCandidateRows
+	Rows        int32 // at most maxCandidateRows
 	Columns     int32 // at most MaxCandidateColumns
-	Best        int32 // 1 to MaxBest, at most Columns
+	Best        int32 // 1 to maxBest, at most Columns
 	Parts       int32 // set by FindCandidates
 	Type        ElementType
 	Reserved    int32
@@ -26,9 +26,9 @@ type CandidatesArgs struct {
 
 // The limits of the kernels.
 const (
-	MaxBest             = 64
+	maxBest             = 64
 	MaxCandidateColumns = candidateColumns * 32
-	MaxCandidateRows    = 65535
+	maxCandidateRows    = 65535
 	candidateColumns    = 8192 // columns of a part
 )
 
@@ -42,12 +42,12 @@ func CandidatesScratch(rows, columns, best int32) int64 {
 // FindCandidates finds the best logits of every row with their columns, and every row's log-sum-exp.
 func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
 	c := checks{kernel: "candidate_parts"}
-	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > MaxCandidateRows {
-		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, MaxCandidateRows,
+	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > maxCandidateRows {
+		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, maxCandidateRows,
 			MaxCandidateColumns)
 	}
-	if a.Best < 1 || a.Best > MaxBest || a.Best > a.Columns {
-		c.fail("the best %d of %d columns, supported are 1 to %d", a.Best, a.Columns, MaxBest)
+	if a.Best < 1 || a.Best > maxBest || a.Best > a.Columns {
+		c.fail("the best %d of %d columns, supported are 1 to %d", a.Best, a.Columns, maxBest)
 	}
 	c.element("logits", a.Logits, a.Type, ElementBF16, a.Stride, a.Columns)
 	c.memory("ids", a.IDs, 4)

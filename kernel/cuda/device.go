@@ -106,8 +106,8 @@ func Memory() (bytes int64) {
 	return bytes
 }
 
-// DeviceCount is the number of GPUs of the driver.
-func DeviceCount() (int, error) {
+// deviceCount is the number of GPUs of the driver.
+func deviceCount() (int, error) {
 	d, err := load()
 	if err != nil {
 		return 0, err
@@ -142,7 +142,7 @@ func open(ordinal int, portable bool) (*Device, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if err := d.call(f, cuDevicePrimaryCtxRetain, f.slot(0), uintptr(handle)); err != nil {
-		if IsOutOfMemory(err) {
+		if isOutOfMemory(err) {
 			err = fmt.Errorf("%w: of its %d MiB other programs leave too little for a context; end them, or run on "+
 				"the CPU: %w", kernel.ErrMemory, props.MemoryBytes>>20, err)
 		}

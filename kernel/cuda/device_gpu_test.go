@@ -53,7 +53,7 @@ func TestGPUMemoryRoundTrips(t *testing.T) {
 	check(t, host.Free())
 	check(t, host.Free())
 
-	if _, err := r.d.Alloc(1 << 60); !IsOutOfMemory(err) {
+	if _, err := r.d.Alloc(1 << 60); !isOutOfMemory(err) {
 		t.Errorf("an absurd allocation gave %v, want out of memory", err)
 	}
 	if _, err := r.d.Alloc(0); !errors.Is(err, ErrArgument) {
@@ -86,7 +86,7 @@ func TestGPUPoolReusesMemory(t *testing.T) {
 
 func TestGPUErrorsCarryTheDriversWords(t *testing.T) {
 	r := onGPU(t)
-	_, err := r.d.LoadModule("junk", []byte("this is no kernel image"))
+	_, err := r.d.loadModule("junk", []byte("this is no kernel image"))
 	var d *DriverError
 	if !errors.As(err, &d) || d.Call != "cuModuleLoadDataEx" || d.Name == "unknown" || d.Text == "no description" {
 		t.Errorf("loading junk gave %v", err)
@@ -122,7 +122,7 @@ func TestGPUPortableKernelsCompileFromPTX(t *testing.T) {
 		}
 		text, err := im.Text()
 		check(t, err)
-		m, err := r.d.LoadModule(im.Name, text)
+		m, err := r.d.loadModule(im.Name, text)
 		check(t, err)
 		for _, k := range im.Kernels {
 			_, err := m.Function(k.Name)
@@ -216,12 +216,12 @@ func TestGPULaunchAttributes(t *testing.T) {
 		ErrArgument) {
 		t.Errorf("shared memory without opting in gave %v", err)
 	}
-	if err := fn.AllowShared(1 << 20); !errors.Is(err, ErrArgument) {
+	if err := fn.allowShared(1 << 20); !errors.Is(err, ErrArgument) {
 		t.Errorf("a megabyte of shared memory gave %v", err)
 	}
-	check(t, fn.AllowShared(100<<10))
+	check(t, fn.allowShared(100<<10))
 	check(t, Run(r.s, fn, Launch{Grid: Dim{X: 32}, Block: Dim{X: 256}, Shared: 100 << 10}, &args))
-	if n, err := fn.BlocksPerSM(256, 100<<10); err != nil || n != 2 {
+	if n, err := fn.blocksPerSM(256, 100<<10); err != nil || n != 2 {
 		t.Errorf("%d blocks with 100 KiB fit an SM (%v), want 2", n, err)
 	}
 	check(t, r.s.Sync())
@@ -229,7 +229,7 @@ func TestGPULaunchAttributes(t *testing.T) {
 
 func TestGPUTensorMapIsEncoded(t *testing.T) {
 	r := onHopper(t)
-	m, err := r.d.EncodeTensorMap(MapSpec{Type: MapU8, Base: r.alloc(84480), Dims: []uint64{128, 64, 10},
+	m, err := r.d.encodeTensorMap(MapSpec{Type: MapU8, Base: r.alloc(84480), Dims: []uint64{128, 64, 10},
 		Strides: []uint64{128, 8448}, Box: []uint32{128, 64, 1}, Swizzle: Swizzle128, L2: 3})
 	check(t, err)
 	if m == (TensorMap{}) {

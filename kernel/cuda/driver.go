@@ -209,7 +209,7 @@ func openDriver() (*driver, error) {
 		return nil, err
 	}
 	d.version = int(int32(f.out[0]))
-	if d.version < MinDriver {
+	if d.version < minDriver {
 		return nil, oldDriver(d.version)
 	}
 	if err := d.call(f, cuDeviceGetCount, f.slot(0)); err != nil {
@@ -223,14 +223,14 @@ func openDriver() (*driver, error) {
 	return d, nil
 }
 
-// MinDriver is the oldest CUDA version of a driver that the kernels run on: 1000*major + 10*minor.
-const MinDriver = 12090
+// minDriver is the oldest CUDA version of a driver that the kernels run on: 1000*major + 10*minor.
+const minDriver = 12090
 
 // oldDriver refuses a driver of that version.
 func oldDriver(version int) *Unavailable {
 	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, the kernels need %s", text(version),
-		text(MinDriver)), Try: "install driver 575 or newer" + orCPU}
+		text(minDriver)), Try: "install driver 575 or newer" + orCPU}
 }
 
 // call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied

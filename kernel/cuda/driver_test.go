@@ -16,9 +16,9 @@ func TestWithoutADeviceEveryEntryPointSaysWhy(t *testing.T) {
 	if gpu() {
 		t.Skip("a GPU is present")
 	}
-	_, countErr := DeviceCount()
+	_, countErr := deviceCount()
 	_, openErr := Open(0)
-	for name, err := range map[string]error{"Available": Available(), "DeviceCount": countErr, "Open": openErr} {
+	for name, err := range map[string]error{"Available": Available(), "deviceCount": countErr, "Open": openErr} {
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, kernel.ErrUnavailable) {
 			t.Errorf("%s returned %v, want an error that wraps ErrUnavailable", name, err)
 			continue
@@ -63,8 +63,8 @@ func TestDriverErrorNamesCallArgumentsAndCode(t *testing.T) {
 		"cuda: cuMemAlloc_v2(0x10, 0x1000): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if !IsOutOfMemory(err) || IsOutOfMemory(errors.New("other")) {
-		t.Error("IsOutOfMemory must distinguish the code from other errors")
+	if !isOutOfMemory(err) || isOutOfMemory(errors.New("other")) {
+		t.Error("isOutOfMemory must distinguish the code from other errors")
 	}
 }
 

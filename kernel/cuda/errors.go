@@ -82,8 +82,8 @@ const (
 var lost = map[int]bool{4: true, 214: true, 220: true, 226: true, 700: true, 702: true, 709: true, 710: true,
 	714: true, 715: true, 716: true, 717: true, 718: true, 719: true, 721: true, 999: true}
 
-// IsOutOfMemory reports whether err is the driver's answer to an allocation that does not fit.
-func IsOutOfMemory(err error) bool {
+// isOutOfMemory reports whether err is the driver's answer to an allocation that does not fit.
+func isOutOfMemory(err error) bool {
 	var d *DriverError
 	return errors.As(err, &d) && d.Code == codeOutOfMemory
 }

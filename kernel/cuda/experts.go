@@ -96,6 +96,9 @@ type ExpertShape struct {
 	Inner   int32
 	BF16    bool // rows and activations are bf16
 	E2M1    bool // weights are e2m1 and are widened as they are multiplied: to bf16 with BF16, else to e4m3
+	// Packed is the form of gate and up where other weights stay packed, PackedDown that of down; rows are bf16. In
+	// place of scales are two factors for each expert.
+	Packed, PackedDown PackedFormat
 }
 
 // The limits of the expert kernels.
@@ -139,6 +142,9 @@ func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementByt
 // PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
 // tiles hold them, and for bf16.
 func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
+	if e.Packed != "" {
+		return e.Packed.Bytes(e.innerTiles()*packedRows, e.Hidden), 8, e.PackedDown.Bytes(e.Hidden, e.Inner), 8
+	}
 	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks())
 	down = int64(e.hiddenTiles()) * int64(e.innerBlocks())
 	if !e.BF16 {
@@ -284,9 +290,9 @@ func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at P
 func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	c.memory("packed gate and up", p.GateUp, 128)
 	c.memory("packed down", p.Down, 128)
-	if !e.BF16 {
-		c.memory("packed scales of gate and up", p.GateUpScales, 8)
-		c.memory("packed scales of down", p.DownScales, 8)
+	if !e.BF16 || e.Packed != "" {
+		c.memory("packed scales of gate and up", p.GateUpScales, 4)
+		c.memory("packed scales of down", p.DownScales, 4)
 	}
 }
 
@@ -390,7 +396,10 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	if e.kind() == expertsFolded {
 		mean = expertFewFolded
 	}
-	if x.Rows <= expertFewRows || pairs <= mean*int64(e.Experts) {
+	switch {
+	case e.Packed != "":
+		a.GroupRows = packedGroup(x.Rows, x.Top, e.Experts)
+	case x.Rows <= expertFewRows || pairs <= mean*int64(e.Experts):
 		a.GroupRows = expertFewRows
 	}
 	if x.Scales == num.ScalePow2 {
@@ -485,11 +494,17 @@ func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 
 // MultiplyGateUp multiplies by gate and up and applies the activation.
 func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	if e.Packed != "" {
+		return k.multiplyPacked(s, e, a, false)
+	}
 	return k.multiplyExperts(s, expertKernel{false, e.kind(), a.GroupRows}, a, a.InnerTiles)
 }
 
 // MultiplyDown multiplies by down.
 func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	if e.Packed != "" {
+		return k.multiplyPacked(s, e, a, true)
+	}
 	return k.multiplyExperts(s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
 }
 

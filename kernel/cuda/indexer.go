@@ -161,8 +161,8 @@ func (k *Kernels) GatherIndexSlots(s *Stream, a *GatherIndexSlotsArgs) error {
 	return runRows(k, s, &c, a.Count, shortRows, a)
 }
 
-// GatherIndexPages copies the index keys of some requests to a contiguous array of keys and one of scales.
-func (k *Kernels) GatherIndexPages(s *Stream, a *GatherIndexPagesArgs) error {
+// gatherIndexPages copies the index keys of some requests to a contiguous array of keys and one of scales.
+func (k *Kernels) gatherIndexPages(s *Stream, a *GatherIndexPagesArgs) error {
 	c := checks{kernel: "gather_index_pages"}
 	c.gatheredIndex(a.Pool, a.Keys, a.Scales, a.Count)
 	c.pages(a.Source)

@@ -160,7 +160,7 @@ func TestGPUIndexGatherEqualsTheHost(t *testing.T) {
 	src, through := pagedRequests(rng, pages, []int{1, 0, 192, 64})
 	p := GatherIndexPagesArgs{Pool: pool, Source: src.view(r), Keys: r.poisoned(int64(len(through) * 128)),
 		Scales: r.poisoned(int64(len(through) * 4)), Count: int32(len(through))}
-	check(t, r.k.GatherIndexPages(r.s, &p))
+	check(t, r.k.gatherIndexPages(r.s, &p))
 	keys, scales = want(through)
 	sameBytes(t, "keys by pages", r.download(p.Keys, int64(len(keys))), keys)
 	sameBytes(t, "scales by pages", r.download(p.Scales, int64(len(scales))), scales)

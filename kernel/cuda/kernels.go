@@ -96,7 +96,7 @@ func (k *Kernels) loadModule(im *image.Image) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.device.LoadModule(im.Name, code)
+	return k.device.loadModule(im.Name, code)
 }
 
 // find adds the kernels of a loaded image.
@@ -110,7 +110,7 @@ func (k *Kernels) find(im *image.Image, mod *Module) error {
 			fn.paramBytes = kn.Params[0].Size
 		}
 		if kn.Dynamic > 0 {
-			if err := fn.AllowShared(kn.Dynamic); err != nil {
+			if err := fn.allowShared(kn.Dynamic); err != nil {
 				return err
 			}
 		}

@@ -83,7 +83,7 @@ func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 		l.Overlap = false
 	}
 	if l.Shared > smallDynamicBytes && l.Shared > fn.dynamic {
-		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, AllowShared gave %d", fn.name,
+		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, allowShared gave %d", fn.name,
 			l.Shared, fn.dynamic)
 	}
 	grid, block := l.Grid.filled(), l.Block.filled()

@@ -255,7 +255,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			with(someQueries(), func(a *IndexQueryArgs) { a.PaddedHeads = 32 })), "padded heads 32"},
 		{"v4", k.WriteV4(s, with(someV4(), func(*WriteV4Args) {})), ""},
 		{"v4 gather", k.GatherV4Slots(s, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
-		{"v4 gather pages", k.GatherV4Pages(s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })),
+		{"v4 gather pages", k.gatherV4Pages(s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })),
 			"row bytes 1000"},
 		{"combine", k.CombineV4(s, with(someCombine(), func(*CombineV4Args) {})), ""},
 		{"combine stride", k.CombineV4(s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })),

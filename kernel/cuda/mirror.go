@@ -20,7 +20,7 @@ func Mirrors() map[string]reflect.Type {
 		NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, LowRankArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
-		ExchangeArgs{}, PlacesArgs{}, FetchArgs{},
+		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -13,8 +13,8 @@ type Module struct {
 	name   string
 }
 
-// LoadModule loads a cubin or PTX image; name appears in errors. PTX is compiled by the driver, which takes time.
-func (d *Device) LoadModule(name string, image []byte) (*Module, error) {
+// loadModule loads a cubin or PTX image; name appears in errors. PTX is compiled by the driver, which takes time.
+func (d *Device) loadModule(name string, image []byte) (*Module, error) {
 	if len(image) == 0 {
 		return nil, argumentError("module %s: empty image", name)
 	}
@@ -117,9 +117,9 @@ func (f *Function) attribute(id int) (int, error) {
 	return int(int32(fr.out[0])), nil
 }
 
-// AllowShared lets launches use up to bytes of dynamic shared memory. It must not be called while a stream is
+// allowShared lets launches use up to bytes of dynamic shared memory. It must not be called while a stream is
 // being captured.
-func (f *Function) AllowShared(bytes int) error {
+func (f *Function) allowShared(bytes int) error {
 	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
 		return argumentError("kernel %s: %d bytes of dynamic shared memory requested, %s allows %d beside %d static",
 			f.name, bytes, f.device.props.Name, limit, f.attrs.SharedBytes)
@@ -131,8 +131,8 @@ func (f *Function) AllowShared(bytes int) error {
 	return nil
 }
 
-// BlocksPerSM is the number of blocks of the given size that one SM holds at a time.
-func (f *Function) BlocksPerSM(threads, dynamicShared int) (int, error) {
+// blocksPerSM is the number of blocks of the given size that one SM holds at a time.
+func (f *Function) blocksPerSM(threads, dynamicShared int) (int, error) {
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)
 	fr.out[0] = 0

@@ -193,7 +193,7 @@ func encodeMaps(d *Device, failed error, list []mapTarget) error {
 		return failed
 	}
 	for _, m := range list {
-		tm, err := d.EncodeTensorMap(m.spec)
+		tm, err := d.encodeTensorMap(m.spec)
 		if err != nil {
 			return err
 		}

@@ -215,7 +215,7 @@ func (k *Kernels) sparseUnits(s *Stream, rows sparseRows, kernel string, blocks 
 
 // headsMap describes bf16 [Rows, Heads, dim] with stride elements between rows, in boxes of 64 columns of 64 heads.
 func (k *Kernels) headsMap(base Ptr, a *SparseAttendArgs, dim, stride int64) (TensorMap, error) {
-	return k.device.EncodeTensorMap(MapSpec{Type: MapBF16, Base: base,
+	return k.device.encodeTensorMap(MapSpec{Type: MapBF16, Base: base,
 		Dims:    []uint64{uint64(dim), uint64(a.Heads), uint64(a.Rows)},
 		Strides: []uint64{uint64(dim) * 2, uint64(stride) * 2}, Box: []uint32{64, sparseHeads, 1},
 		Swizzle: Swizzle128, L2: 3})

@@ -110,9 +110,9 @@ type mapFrame struct {
 	steps   [5]uint32
 }
 
-// EncodeTensorMap builds a descriptor. It runs on the host; the map stays valid while the tensor's memory stays where
+// encodeTensorMap builds a descriptor. It runs on the host; the map stays valid while the tensor's memory stays where
 // it is.
-func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
+func (d *Device) encodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err
 	}

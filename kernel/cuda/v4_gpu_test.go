@@ -84,7 +84,7 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 			Source: PageTableView{Table: upload(r, pages), Starts: upload(r, []int32{0, int32(slotCount)}),
 				TableStride: int32(len(pages)), Requests: 1}, Rows: r.poisoned(int64(slotCount * 1024)), RowBytes: 1024,
 			Count: int32(slotCount)}
-		check(t, r.k.GatherV4Pages(r.s, w))
+		check(t, r.k.gatherV4Pages(r.s, w))
 		want = want[:0]
 		for s := range slotCount {
 			want = append(want, expect.DecodeV4(host[s/pageTokens*pageBytes:], pageTokens, s%pageTokens)...)

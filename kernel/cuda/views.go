@@ -34,7 +34,7 @@ type PageTableView struct {
 // Bits of the fault word that kernels raise instead of touching memory they must not.
 const (
 	FaultSlot     = 1  // a slot at or beyond the pool
-	FaultPosition = 2  // a position outside the rotary table
+	faultPosition = 2  // a position outside the rotary table
 	FaultKeys     = 4  // a row of dense attention that sees keys outside their tensor
 	FaultRow      = 8  // a row number outside its table
 	FaultExpert   = 16 // an expert that is not there

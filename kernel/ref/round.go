@@ -45,7 +45,8 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 
 // stored rounds a row of a weight to what a GPU keeps of it.
 func (d *Device) stored(row []float64, w *host.Matrix) {
-	if !d.Rounded || quantised(w) {
+	// NVFP4 that multiplies rows: bf16 holds its values, and sums take the factor.
+	if !d.Rounded || quantised(w) || w.Factor != 0 && w.Role() != kernel.Latent {
 		return
 	}
 	for i, v := range row {

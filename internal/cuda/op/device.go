@@ -21,6 +21,7 @@ type Device struct {
 	stream  *cuda.Stream
 	scratch *cuda.Pool
 	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
+	arrived *cuda.Buffer   // u32 [cuda.PackedSlots]: counters of packed products, zero between launches
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
 	upload  *upload        // of weights; nil when none is in progress
@@ -110,6 +111,12 @@ func (d *Device) start() (_ *Device, err error) {
 	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
 	}
+	if d.arrived, err = d.gpu.Alloc(4 * cuda.PackedSlots); err != nil {
+		return nil, err
+	}
+	if err = d.stream.Fill(d.arrived.Ptr(), 0, 4*cuda.PackedSlots); err != nil {
+		return nil, err
+	}
 	if err = d.marks.open(d.gpu); err != nil {
 		return nil, err
 	}
@@ -194,7 +201,7 @@ func (d *Device) Close() error {
 	for _, m := range d.hosted {
 		errs = append(errs, m.Free())
 	}
-	errs = append(errs, d.offload.close(), d.faults.Free(), d.count.Free(), d.marks.memory.Free())
+	errs = append(errs, d.offload.close(), d.faults.Free(), d.arrived.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.spare {
 		errs = append(errs, b.Free())
 	}

@@ -22,7 +22,8 @@ func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
 // PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, all as e2m1 where all
-// are, else all as bf16. Products of e2m1 are those of e4m3 where the scales of all of a layer's experts allow it.
+// are, in other packed formats where gate and up have one and down has one, else all as bf16. Products of e2m1 are
+// those of e4m3 where the scales of all of a layer's experts allow it.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -37,9 +38,15 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if err := cuda.CheckExperts(len(w.Gate), w.Gate[0].In(), w.Gate[0].Out()); err != nil {
 		r.fail("%v", err)
 	}
-	x.shape.E2M1 = w.Gate[0].Data.DType == kernel.E2M1x2
+	if gateUp, down, ok := packedExperts(&w); ok {
+		x.shape.Packed, x.shape.PackedDown, x.shape.BF16 = gateUp, down, true
+	}
+	x.shape.E2M1 = w.Gate[0].Data.DType == kernel.E2M1x2 && x.shape.Packed == ""
 	for e := range w.Gate {
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+			if x.shape.Packed != "" {
+				continue
+			}
 			if x.shape.E2M1 {
 				r.packed4(m)
 				continue
@@ -72,6 +79,9 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 // pack brings each expert to device memory and from there to its place; or, with after, all of them in turn to the
 // first place, after each of which after is called when the stream has come to it.
 func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
+	if x.shape.Packed != "" {
+		return u.packFormat(x, w, at, after)
+	}
 	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // of a matrix, at most
 	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
 	if x.shape.E2M1 {
@@ -110,10 +120,6 @@ const packedGroup = 32
 
 // packed4 asks for e2m1 in such groups.
 func (r *require) packed4(w kernel.Weight) {
-	if w.Scale.DType == kernel.E4M3 && w.Data.DType == kernel.E2M1x2 {
-		r.fail("an expert of e2m1x2 with e4m3 scales (NVFP4), this backend takes e8m0 scales (MXFP4); such weights " +
-			"run on the CPU (--kernels cpu)")
-	}
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
 		r.fail("an expert of %v [%d, %d] in groups of %d beside others of e2m1x2; this backend takes all of a layer's "+
 			"matrices as e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,

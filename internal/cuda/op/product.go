@@ -56,6 +56,9 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 			}
 			sums = max(sums, p.sumBytes(w))
 		}
+		if w.packed != "" {
+			sums = max(sums, p.packedSums(w))
+		}
 		if add && !lowRank(t.Out, w) || !add && !direct(t.Out, w) {
 			staged = max(staged, int64(x.Rows)*int64(w.stored)*int64(t.Out.DType.Size()))
 		}
@@ -186,7 +189,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	if !whole {
 		x.Out, x.OutStride = p.staged, int64(w.stored)
 	}
-	if err := p.product(&x); err != nil || whole {
+	if err := p.run(&x, w); err != nil || whole {
 		return err
 	}
 	a := cuda.MoveArgs{X: p.staged, Out: at(out), XStride: int64(w.stored), OutStride: stride(out),
@@ -233,7 +236,7 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 		return err
 	}
 	x.Out, x.OutStride = delta, int64(w.stored)
-	if err := p.product(x); err != nil {
+	if err := p.run(x, w); err != nil {
 		return errors.Join(err, p.scratch.Put(delta))
 	}
 	p.holdDelta(out, delta, int64(w.stored))

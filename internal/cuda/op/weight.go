@@ -7,8 +7,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. e4m3 with float32 scales for blocks of 128 x 128 stays as it is where it multiplies rows;
-// everything else becomes bf16: f32 and f16, e4m3 in other blocks, up-projections of latent rows and tables.
+// Weights are uploaded once. Where they multiply rows, e4m3 with float32 scales for blocks of 128 x 128 stays as it is,
+// and formats with kernels of their own stay packed (packed.go). Everything else becomes bf16: f32 and f16,
+// up-projections of latent rows and tables.
 
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128
@@ -27,6 +28,8 @@ type matrix struct {
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
 	group   *joined  // matrices after or in front of it in memory; nil where it is alone
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
+	packed  cuda.PackedFormat
+	factors cuda.Ptr // packed: f32 [2]
 }
 
 func (m *matrix) Out() int          { return m.out }
@@ -52,6 +55,15 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 		return nil, err
 	}
 	r := require{op: "prepare"}
+	if f, ok := packedFormat(w); ok && role == kernel.Projected {
+		return d.preparePacked(w, f)
+	}
+	if _, ok := w.Data.DType.Block(); (ok || role != kernel.Projected) && widenedOnHost(w) {
+		var err error
+		if w, err = onHost(w, d.tried); err != nil {
+			return nil, err
+		}
+	}
 	r.weight(w)
 	m := &matrix{role: role, out: w.Out(), in: w.In(), kind: cuda.ProductBF16, exact: !w.Pow2Rows}
 	m.stored = (m.out + productSide - 1) / productSide * productSide
@@ -85,8 +97,7 @@ func (r *require) weight(w kernel.Weight) {
 	switch w.Data.DType {
 	case kernel.F32, kernel.F16, kernel.BF16, kernel.E4M3:
 	default:
-		r.fail("a weight of type %v, this backend takes f32, f16, bf16 and e4m3; such weights run on the CPU "+
-			"(--kernels cpu)", w.Data.DType)
+		r.fail("%s, this backend takes %s; such weights run on the CPU (--kernels cpu)", described(w), takenFormats)
 	}
 }
 

@@ -68,12 +68,12 @@ func TestPreparedWeights(t *testing.T) {
 			t.Errorf("%s: prepared as %+v", c.name, m)
 		}
 	}
-	packed := stored(kernel.U8, 16, 16, 0)
-	packed.Data.DType, packed.BlockRows, packed.BlockCols = kernel.E2M1x2, 1, 32
-	packed.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 16), DType: kernel.E8M0, Rows: 16, Cols: 1, Stride: 1}
+	packed := stored(kernel.U8, 16, 96, 0) // groups of 24 of 192 values
+	packed.Data.DType, packed.BlockRows, packed.BlockCols = kernel.U4x2, 1, 24
+	packed.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kernel.BF16, Rows: 16, Cols: 8, Stride: 8}
 	for says, w := range map[string]kernel.Weight{
 		"columns must be a multiple of 16": stored(kernel.BF16, 16, 24, 0),
-		"takes f32, f16, bf16 and e4m3":    packed,
+		"int8 in groups of multiples":      packed,
 	} {
 		if _, err := d.Prepare(w, kernel.Projected); !errors.Is(err, kernel.ErrUnsupported) ||
 			!strings.Contains(err.Error(), says) {

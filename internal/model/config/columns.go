@@ -10,9 +10,8 @@ import (
 // columns is the formats that store matrices by columns: AWQ, GPTQ, and AutoRound in the form of one of them.
 func (q *rawQuantization) columns(not refusal) (stored, error) {
 	group := weight.Group{Bits: q.Bits, Size: max(q.GroupSize, 0)}
-	out := stored{losses: []string{onGPUs}}
-	out.scheme = weight.Scheme{Method: q.Method, Groups: []weight.Group{group}, Symmetric: q.Symmetric,
-		PlainZeros: q.Stored == "gptq_v2"}
+	out := stored{scheme: weight.Scheme{Method: q.Method, Groups: []weight.Group{group}, Symmetric: q.Symmetric,
+		PlainZeros: q.Stored == "gptq_v2"}}
 	name := strings.ToUpper(q.Method)
 	if strings.HasSuffix(q.Method, "auto-round") {
 		name = "auto-round"

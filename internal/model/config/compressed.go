@@ -37,7 +37,7 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	packings := []string{q.Packing}
 	var names []string
 	out := stored{}
-	onCPU := false
+	fp8 := false
 	for _, g := range q.Groups {
 		packing := g.Packing
 		if packing == "" {
@@ -49,8 +49,8 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 		switch {
 		case w.Type == "int" && (w.Bits == 4 || w.Bits == 8):
 			out.scheme.Groups = append(out.scheme.Groups, weight.Group{Bits: w.Bits, Size: max(w.Size, 0)})
-			onCPU = true
 		case w.Type == "float" && w.Bits == 8:
+			fp8 = true
 			if len(w.Block) == 2 {
 				copy(out.scheme.Block[:], w.Block)
 			}
@@ -58,7 +58,6 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 				out.losses = append(out.losses, fp8Slow)
 			}
 		case w.Type == "float" && w.Bits == 4:
-			onCPU = true
 		default:
 			return stored{}, not("config_groups", fmt.Sprintf("%s%d", w.Type, w.Bits), "compressed-tensors: "+g.name())
 		}
@@ -73,9 +72,7 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	if len(names) == 0 {
 		out.format = Format("compressed-tensors: " + q.Packing)
 	}
-	if onCPU {
-		out.losses = append(out.losses, onGPUs)
-	} else if out.scheme.Block != [2]int{128, 128} {
+	if fp8 && out.scheme.Block != [2]int{128, 128} {
 		out.losses = append(out.losses, fp8OnGPUs)
 	}
 	return out, nil

@@ -143,12 +143,6 @@ func expertsAreFP4(fields map[string]json.RawMessage) bool {
 // refusal makes errors for a format whose weights are not read.
 type refusal func(field, value, name string) error
 
-// onGPUs is said of weights that no kernel of a GPU reads.
-const onGPUs = "GPUs: these weights run on the CPU alone (--kernels cpu)"
-
-// OnCPUAlone reports whether no kernel of a GPU reads the weights in their format.
-func (c *Config) OnCPUAlone() bool { return slices.Contains(c.Losses, onGPUs) }
-
 // read finds the format of a quantization_config; at is where it stands.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {
@@ -208,8 +202,8 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 }
 
 // fp8OnGPUs is said of FP8 whose scales are not those of blocks of 128 x 128.
-const fp8OnGPUs = "FP8 on GPUs: with other scales than for blocks of 128 x 128 it is stored there as BF16, in twice " +
-	"the memory"
+const fp8OnGPUs = "full speed of prompts on GPUs: FP8 with other scales than for blocks of 128 x 128 is multiplied " +
+	"there as BF16, at about half of FP8's rate"
 
 // fp8Slow is said of FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each of
 // them.

@@ -40,13 +40,8 @@ func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) 
 	if slices.Contains(algorithms, "MXFP8") {
 		release.losses = append(release.losses, fp8Slow)
 	}
-	switch {
-	case !slices.Contains(names, "NVFP4"):
+	if !slices.Contains(names, "NVFP4") {
 		release.losses = append(release.losses, fp8OnGPUs)
-	case release.scheme.Block != [2]int{}: // DeepSeek-V4
-		release.losses = append(release.losses, onGPUs+", unless all scales are powers of two")
-	default:
-		release.losses = append(release.losses, onGPUs)
 	}
 	return release, nil
 }

@@ -153,7 +153,7 @@ func TestFormatOfGroups(t *testing.T) {
 		!slices.Equal(c.Scheme.Groups, []weight.Group{{Bits: 4, Size: 32}}) {
 		t.Errorf("%q, %+v", c.Format, c.Scheme)
 	}
-	for _, want := range []string{"kv_cache_scheme", "--kernels cpu"} {
+	for _, want := range []string{"kv_cache_scheme"} {
 		if !slices.ContainsFunc(c.Losses, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("%q do not name %s", c.Losses, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sparrow/internal/cuda/op"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/nn"
@@ -117,7 +118,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 	for _, f := range s.Weights.Files() {
 		out.FileBytes += f.Bytes
 	}
-	out.Slow = Slow(s)
+	out.Slow = Slow(s, false)
 	switch d := s.Model.(type) {
 	case *config.DSA:
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
@@ -148,17 +149,21 @@ func Of(s *family.Source, memories []float64) *Summary {
 	return out
 }
 
-// Slow lists the block formats among the weights whose products are slow on this machine's CPU, and why.
-func Slow(s *family.Source) (list []string) {
+// Slow lists the block formats among the weights whose products are slow on this machine's CPU, or on a GPU, and why.
+func Slow(s *family.Source, gpu bool) (list []string) {
 	for _, name := range s.Weights.Names() {
 		t, _ := s.Weights.Tensor(name)
 		f, ok := t.DType.Block()
 		if !ok {
 			continue
 		}
-		if why := cpu.Slow(f); why != "" {
-			list = append(list, fmt.Sprintf("%v weights are %s on this CPU, which is slow; another file of the model "+
-				"may have types with kernels (docs/gguf.md)", f, why))
+		why, where := cpu.Slow(f), "this CPU"
+		if gpu {
+			why, where = op.Slow(f), "GPUs"
+		}
+		if why != "" {
+			list = append(list, fmt.Sprintf("%v weights are %s on %s, which is slow; another file of the model "+
+				"may have types with kernels (docs/gguf.md)", f, why, where))
 		}
 	}
 	slices.Sort(list)

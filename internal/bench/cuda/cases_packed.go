@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/block"
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// packing is a packed format of weights as a checkpoint stores it.
+type packing struct {
+	name        string
+	format      cuda.PackedFormat
+	data, scale kernel.DType // no scale: the blocks hold them
+	rows, cols  int          // that share a scale; no columns: a whole row
+	source      string       // of cuda.PackSources
+	middle      int32
+}
+
+var packings = []packing{
+	{"nvfp4", "nvfp4", kernel.E2M1x2, kernel.E4M3, 1, 16, "nibbles", 0},
+	{"mxfp4", "mxfp4", kernel.E2M1x2, kernel.E8M0, 1, 32, "nibbles", 0},
+	{"int4 g32", "u4_g32", kernel.U4x2, kernel.BF16, 1, 32, "nibbles", 8},
+	{"int4 g128", "u4_g128", kernel.U4x2, kernel.BF16, 1, 128, "nibbles", 8},
+	{"int4 g128 f16", "u4_g128_any", kernel.U4x2, kernel.F16, 1, 128, "nibbles", 8},
+	{"int8 g128", "i8_g128", kernel.U8, kernel.BF16, 1, 128, "bytes", 128},
+	{"e4m3 by rows", "e4m3_g128_any", kernel.E4M3, kernel.F32, 1, 0, "bytes", 0},
+	{"e4m3 32 x 32", "e4m3_g32", kernel.E4M3, kernel.F32, 32, 32, "bytes", 0},
+	{"Q8_0", "i8_g32_any", kernel.Blocks(block.Q8_0), 0, 1, 0, "q8_0", 128},
+	{"Q4_K", "q4_k", kernel.Blocks(block.Q4_K), 0, 1, 0, "blocks", 0},
+	{"Q2_K", "q2_k", kernel.Blocks(block.Q2_K), 0, 1, 0, "blocks", 0},
+	{"IQ2_XXS", "iq2_xxs", kernel.Blocks(block.IQ2_XXS), 0, 1, 0, "blocks", 0},
+	{"IQ3_XXS", "iq3_xxs", kernel.Blocks(block.IQ3_XXS), 0, 1, 0, "blocks", 0},
+}
+
+// The matrix of packed products: 100 MB and more in all formats.
+const packedColumns, packedK = 24576, 16384
+
+// packedCases are products with packed weights, and that with bf16 beside them.
+func packedCases() []Case {
+	var list []Case
+	for _, p := range packings {
+		for _, rows := range []int{1, 16, 64, 4096} {
+			list = append(list, packedCase(p, rows))
+		}
+	}
+	for _, t := range []cuda.ProductType{cuda.ProductBF16, cuda.ProductFP8} {
+		s := productShape{typ: t, what: "beside packed", columns: packedColumns, k: packedK, batch: 1}
+		list = append(list, productCase(s, 4096, ""))
+	}
+	return list
+}
+
+// packedSet is a weight of which the host knows what its bytes repeat.
+type packedSet struct {
+	packing
+	cuda.PackedProduct
+	codes, scales []byte
+}
+
+// sizes are the bytes of a row of codes, the scales of a row of scales and rows of scales.
+func (p packing) sizes() (codes, scales, scaleRows int) {
+	codes = packedK / p.data.Values() * p.data.Size()
+	if p.scale == 0 {
+		return codes, 0, 0
+	}
+	scales = 1
+	if p.cols > 0 {
+		scales = packedK / p.cols
+	}
+	return codes, scales, packedColumns / p.rows
+}
+
+func packedCase(p packing, rows int) Case {
+	codes, scales, scaleRows := p.sizes()
+	stored := float64(codes*packedColumns) + float64(scales*scaleRows*max(p.scale.Size(), 1))
+	return Case{
+		Case: titled("product_packed", "%d rows, %s, %d x %d", rows, p.name, packedColumns, packedK), Rate: BF16,
+		Bytes: stored + float64(2*rows*(packedK+packedColumns)), FLOPs: 2 * float64(rows) * packedColumns * packedK,
+		SetBytes: 2 * stored,
+		New:      func(h *holder) Set { return newPackedSet(h, p, rows) },
+	}
+}
+
+func newPackedSet(h *holder, p packing, rows int) Set {
+	codes, scales, scaleRows := p.sizes()
+	s := &packedSet{packing: p, codes: h.packedCodes(p.data)}
+	a := cuda.PackPackedArgs{First: h.repeat(s.codes, codes*packedColumns), Stride: int64(codes),
+		ScaleStride: int64(scales), Rows: packedColumns, Columns: packedK, BlockRows: int32(p.rows),
+		BlockColumns: int32(max(p.cols, 1)), Source: cuda.PackSources[p.source], Middle: p.middle}
+	if p.cols == 0 {
+		a.BlockColumns = packedK
+	}
+	if p.scale != 0 {
+		for range 4099 {
+			s.scales = append(s.scales, packedScale(p.scale, h.rng.Float32())...)
+		}
+		a.FirstScales = h.repeat(s.scales, scales*scaleRows*p.scale.Size())
+		a.ScaleType = map[kernel.DType]int32{kernel.BF16: int32(cuda.ElementBF16), kernel.F16: int32(cuda.ElementF16),
+			kernel.E4M3: int32(cuda.ElementE4M3), kernel.E8M0: cuda.PackSources["e8m0"]}[p.scale]
+	}
+	factor := p.format.Factor(0)
+	s.PackedProduct = cuda.PackedProduct{Format: p.format, Weight: h.alloc(int(p.format.Bytes(packedColumns, packedK))),
+		Factors: putAll(h, []float32{factor, factor}), X: h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedK),
+		Out: h.output(2 * rows * packedColumns), XStride: packedK, OutStride: packedColumns, Rows: int32(rows),
+		Columns: packedColumns, K: packedK, Arrived: h.ints(0, cuda.PackedSlots)}
+	if n := s.SumBytes(); n > 0 {
+		s.Sums = h.alloc(int(n))
+	}
+	a.To = s.Weight
+	if h.err == nil {
+		h.err = h.rig.Kernels.PackWeight(h.rig.Stream, p.format, &a)
+	}
+	return Set{func(stream *cuda.Stream) error { return h.rig.Kernels.MultiplyPacked(stream, &s.PackedProduct) },
+		s.check}
+}
+
+// packedCodes are random codes: of block formats whole blocks with scales of about a hundredth.
+func (h *holder) packedCodes(d kernel.DType) []byte {
+	f, blocks := d.Block()
+	n := productPattern
+	if blocks {
+		n = 4099 * f.Bytes()
+	}
+	b := make([]byte, n)
+	for i := range b {
+		if b[i] = byte(h.rng.Uint32()); d == kernel.E4M3 {
+			b[i] &= 0xBF
+		}
+	}
+	for at := 0; blocks && at < n; at += f.Bytes() {
+		places := []int{0}
+		switch f {
+		case block.Q4_K:
+			places = []int{0, 2}
+		case block.Q2_K:
+			places = []int{80, 82}
+		}
+		for _, p := range places {
+			binary.LittleEndian.PutUint16(b[at+p:], num.F16(0.01+0.01*h.rng.Float32()))
+		}
+	}
+	return b
+}
+
+// packedScale is a scale of about a hundredth for v from 0 to 1.
+func packedScale(d kernel.DType, v float32) []byte {
+	v = 0.01 * (1 + v)
+	switch d {
+	case kernel.E4M3:
+		return []byte{num.E4M3(1000 * v)}
+	case kernel.E8M0:
+		return []byte{120}
+	case kernel.BF16:
+		return binary.LittleEndian.AppendUint16(nil, num.BF16(v))
+	case kernel.F16:
+		return binary.LittleEndian.AppendUint16(nil, num.F16(v))
+	}
+	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.0/128))
+}
+
+// repeated are n bytes of memory that repeats a pattern.
+func repeated(pattern []byte, at, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = pattern[(at+i)%len(pattern)]
+	}
+	return b
+}
+
+// check computes some elements on the host, with weights rounded to bf16.
+func (s *packedSet) check(r *reader) error {
+	codes, scales, _ := s.sizes()
+	weight, view := make([]float32, packedK), func(b []byte, d kernel.DType, cols int) kernel.Tensor {
+		return kernel.Tensor{Buf: kernel.HostBuffer(b), DType: d, Rows: 1, Cols: cols, Stride: cols}
+	}
+	for i := range 24 {
+		row, column := i*577%int(s.Rows), (packedColumns-1+i*7919)%packedColumns
+		data := view(repeated(s.codes, column*codes, codes), s.data, packedK/s.data.Values())
+		if f, ok := s.data.Block(); ok {
+			f.Decode(weight, host.Bytes(data))
+		} else {
+			m := host.Matrix{Weight: kernel.Weight{Data: data, BlockRows: 1, BlockCols: packedK / scales}}
+			size := s.scale.Size()
+			m.Scale = view(repeated(s.scales, column/s.rows*scales*size, scales*size), s.scale, scales)
+			m.Widen(weight, 0)
+		}
+		input := r.bf16s(s.X.Add(int64(row)*s.XStride*2), packedK)
+		var sum, size float64
+		for j, w := range weight {
+			v := float64(input[j]) * float64(w)
+			sum += v
+			size += v * v
+		}
+		got := float64(r.bf16s(s.Out.Add((int64(row)*s.OutStride+int64(column))*2), 1)[0])
+		// Weights are within 2^-8 of their own, each in its own way.
+		if limit := math.Abs(sum)/256 + math.Sqrt(size)/16; !(math.Abs(got-sum) <= limit) {
+			return fmt.Errorf("row %d column %d: %g, want %g within %g", row, column, got, sum, limit)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package op
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"sparrow/internal/block"
+	"sparrow/internal/device/host"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+)
+
+// packing is a packed format of weights: its codes, and the scales of groups.
+type packing struct {
+	data, scale kernel.DType
+	rows, cols  int // of a block; 0: all
+	zeros       bool
+	factor      float32
+	pow2        bool // scales of f32 are powers of two
+}
+
+func (p packing) String() string {
+	if _, ok := p.data.Block(); ok {
+		return p.data.String()
+	}
+	return fmt.Sprintf("%v with %v scales for %d x %d, zeros %v", p.data, p.scale, p.rows, p.cols, p.zeros)
+}
+
+var packings = []packing{
+	{data: kernel.E2M1x2, scale: kernel.E4M3, rows: 1, cols: 16, factor: 0.037},
+	{data: kernel.E2M1x2, scale: kernel.E8M0, rows: 1, cols: 32},
+	{data: kernel.U4x2, scale: kernel.BF16, rows: 1, cols: 128},
+	{data: kernel.U4x2, scale: kernel.BF16, rows: 1, cols: 32},
+	{data: kernel.U4x2, scale: kernel.BF16, rows: 1, cols: 64},
+	{data: kernel.U4x2, scale: kernel.BF16, rows: 1},
+	{data: kernel.U4x2, scale: kernel.F16, rows: 1, cols: 128, zeros: true},
+	{data: kernel.U4x2, scale: kernel.F16, rows: 1, cols: 32},
+	{data: kernel.U4x2, scale: kernel.F32, rows: 1, cols: 32, zeros: true},
+	{data: kernel.I8, scale: kernel.BF16, rows: 1, cols: 32},
+	{data: kernel.I8, scale: kernel.BF16, rows: 1, cols: 128},
+	{data: kernel.I8, scale: kernel.F32, rows: 1},
+	{data: kernel.U8, scale: kernel.F16, rows: 1, cols: 32, zeros: true},
+	{data: kernel.U8, scale: kernel.BF16, rows: 1, cols: 128},
+	{data: kernel.E4M3, scale: kernel.F32, rows: 1},
+	{data: kernel.E4M3, scale: kernel.F32, rows: 32, cols: 32, pow2: true},
+	{data: kernel.E4M3, scale: kernel.F32, rows: 32, cols: 32},
+	{data: kernel.E4M3, scale: kernel.F32, rows: 1, cols: 128},
+	{data: kernel.Blocks(block.Q8_0)}, {data: kernel.Blocks(block.Q4_0)}, {data: kernel.Blocks(block.MXFP4)},
+	{data: kernel.Blocks(block.Q4_K)}, {data: kernel.Blocks(block.Q2_K)}, {data: kernel.Blocks(block.IQ2_XXS)},
+	{data: kernel.Blocks(block.IQ3_XXS)},
+}
+
+// within is how far products may be from the reference's, of their norm: blocks of random scales weigh few values most.
+func (p packing) within() float64 {
+	if _, ok := p.data.Block(); ok {
+		return 0.01
+	}
+	return 0.005
+}
+
+// packedBy is a random matrix in a packed format.
+func (b *bench) packedBy(p packing, out, in int) kernel.Weight {
+	b.Helper()
+	size := float32(1 / math.Sqrt(float64(in)))
+	if f, ok := p.data.Block(); ok {
+		return b.blocksBy(f, out, in)
+	}
+	w := kernel.Weight{BlockRows: p.rows, BlockCols: p.cols, Factor: p.factor}
+	if p.cols == 0 {
+		w.BlockCols = in
+	}
+	n, m := (out+w.BlockRows-1)/w.BlockRows, (in+w.BlockCols-1)/w.BlockCols
+	codes := make([]byte, out*in/p.data.Values())
+	for i := range codes {
+		if codes[i] = byte(b.rng.IntN(256)); p.data == kernel.E4M3 {
+			codes[i] = byte(b.rng.IntN(2)<<7 | b.rng.IntN(0x60))
+		}
+	}
+	w.Data = b.place(b.ref, p.data, out, in/p.data.Values(), codes)
+	scales := make([]byte, n*m*p.scale.Size())
+	for i := range n * m {
+		v := size * (0.5 + b.rng.Float32()) / 8
+		if p.pow2 {
+			v = float32(math.Exp2(float64(b.rng.IntN(5) - 8)))
+		}
+		if p.data == kernel.I8 || p.data == kernel.U8 {
+			v /= 16
+		}
+		switch p.scale {
+		case kernel.E4M3:
+			scales[i] = byte(b.rng.IntN(0x60))
+		case kernel.E8M0:
+			scales[i] = byte(117 + b.rng.IntN(7))
+		default:
+			putFloat(scales, p.scale, i, v)
+		}
+	}
+	w.Scale = b.place(b.ref, p.scale, n, m, scales)
+	if p.zeros {
+		zeros := make([]byte, n*m)
+		for i := range zeros {
+			if zeros[i] = byte(b.rng.IntN(17)); p.data == kernel.U8 {
+				zeros[i] = byte(b.rng.IntN(256))
+			}
+		}
+		w.Zero = b.place(b.ref, kernel.U8, n, m, zeros)
+	}
+	return w
+}
+
+// blocksBy is a random matrix in blocks of a GGUF type, with finite scales.
+func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
+	b.Helper()
+	count := out * in / f.Values()
+	raw, values := make([]byte, count*f.Bytes()), make([]float32, f.Values())
+	for at := 0; at < len(raw); at += f.Bytes() {
+		one := raw[at:][:f.Bytes()]
+		for {
+			for i := range one {
+				one[i] = byte(b.rng.IntN(256))
+			}
+			f.Decode(values, one)
+			most := 0.0
+			for _, v := range values {
+				most = max(most, math.Abs(float64(v)))
+			}
+			if most < 10 {
+				break
+			}
+		}
+	}
+	d := kernel.Blocks(f)
+	return kernel.Weight{Data: b.place(b.ref, d, out, in/f.Values(), raw)}
+}
+
+// Products with every packed format: sides that are no multiples of tiles, few and many rows, with parts of k and
+// without. A row alone has the bits that it has among others.
+func TestGPUPackedProducts(t *testing.T) {
+	b := onGPU(t)
+	for _, p := range packings {
+		for _, c := range []struct{ out, in int }{{100, 256}, {272, 1280}, {1030, 512}} {
+			w := b.packedBy(p, c.out, c.in)
+			if _, ok := packedFormat(w); !ok {
+				t.Errorf("%v %d x %d does not stay packed", p, c.out, c.in)
+				continue
+			}
+			onRef, onGPU := b.prepared(w, kernel.Projected)
+			for _, rows := range []int{1, 7, 16, 17, 64, 129, 300} {
+				if rows > 17 && c.out > 1000 {
+					continue
+				}
+				x := b.random(rows, c.in)
+				for _, out := range []both{b.random(rows, c.out), b.normal(rows, c.out)} {
+					what := fmt.Sprintf("%v %d x %d, %d rows, out %v", p, c.out, c.in, rows, out.gpu.DType)
+					b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef}),
+						b.gpu.Multiply(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU}))
+					b.close(what, out, p.within())
+					r := rows / 2
+					one := b.place(b.gpu, out.gpu.DType, 1, c.out, nil)
+					b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU}))
+					if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+						t.Errorf("%s: a row alone has other bits", what)
+					}
+				}
+			}
+		}
+	}
+}
+
+// unitProduct is the values of a packed weight as the device widens them: its product with the unit matrix.
+func (b *bench) unitProduct(w kernel.Weight) []float64 {
+	b.Helper()
+	m, err := b.gpu.Prepare(w, kernel.Projected)
+	b.must(err)
+	in := w.In()
+	unit := make([]byte, 2*in*in)
+	for i := range in {
+		binary.LittleEndian.PutUint16(unit[2*(i*in+i):], num.BF16(1))
+	}
+	x, out := b.place(b.gpu, kernel.BF16, in, in, unit), b.place(b.gpu, kernel.F32, in, w.Out(), nil)
+	b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m}))
+	turned, v := b.values(b.gpu, out), make([]float64, w.Out()*in)
+	for c := range in {
+		for r := range w.Out() {
+			v[r*in+c] = turned[c*w.Out()+r]
+		}
+	}
+	return v
+}
+
+// sameValues compares values with those that plain code widens: equal to the bit where bf16 holds them or a factor is
+// left to the sums, else within the rounding to bf16.
+func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
+	b.Helper()
+	_, blocks := w.Data.DType.Block()
+	most := 0.0 // of a row, whose differences have its rounding
+	for i, g := range b.unitProduct(w) {
+		if i%w.In() == 0 {
+			most = 0
+			for _, v := range want[i:][:w.In()] {
+				most = max(most, math.Abs(float64(v)))
+			}
+		}
+		f := want[i]
+		var bad bool
+		switch v := float64(f); {
+		case blocks:
+			bad = !(math.Abs(g-v) <= most/128)
+		case w.Factor != 0:
+			bad = !(math.Abs(g-v) <= math.Abs(v)/(1<<22))
+		case num.RoundBF16(f) == f:
+			bad = g != v
+		default:
+			bad = !(math.Abs(g-v) <= math.Abs(v)*(1.0/256+1.0/(1<<15)))
+		}
+		if bad {
+			b.Fatalf("%s: value %d is %v, want %v", what, i, g, f)
+		}
+	}
+}
+
+// Values are those of plain code.
+func TestGPUPackedValues(t *testing.T) {
+	b := onGPU(t)
+	for _, p := range packings {
+		w := b.packedBy(p, 80, 256)
+		want := make([]float32, 80*256)
+		for r := range 80 {
+			row := want[r*256:][:256]
+			if f, ok := p.data.Block(); ok {
+				f.Decode(row, host.Bytes(w.Data.Slice(r, r+1)))
+			} else {
+				(&host.Matrix{Weight: w}).Widen(row, r)
+			}
+		}
+		b.sameValues(p.String(), w, want)
+	}
+}
+
+// Experts in packed formats, of few rows and many, with a row's bits as alone.
+func TestGPUExpertsOfPackedFormats(t *testing.T) {
+	b := onGPU(t)
+	const hidden, inner, count, top = 256, 256, 5, 2
+	for i, p := range packings {
+		if p.data == kernel.E2M1x2 && p.scale == kernel.E8M0 {
+			continue // MXFP4 has kernels of its own
+		}
+		down := p
+		if p.data == kernel.Blocks(block.IQ2_XXS) { // as files of two bits have them
+			down = packings[i-1]
+		}
+		var ws kernel.ExpertWeights
+		for e := range count {
+			q := p
+			q.factor *= float32(1 + e)
+			ws.Gate, ws.Up = append(ws.Gate, b.packedBy(p, inner, hidden)), append(ws.Up, b.packedBy(q, inner, hidden))
+			ws.Down = append(ws.Down, b.packedBy(down, hidden, inner))
+		}
+		onRef, err := b.ref.PrepareExperts(ws)
+		b.must(err)
+		onGPU, err := b.gpu.PrepareExperts(ws)
+		b.must(err)
+		if onGPU.(*experts).shape.Packed == "" {
+			t.Errorf("experts of %v do not stay packed", p)
+		}
+		for _, rows := range []int{1, 5, 40, 200} {
+			x, out := b.random(rows, hidden), b.random(rows, hidden)
+			ids, weights := make([]int32, rows*top), make([]float32, rows*top)
+			for i := range ids {
+				ids[i], weights[i] = int32((i/top+i%top*2)%count), b.rng.Float32()
+			}
+			at, by := b.ints(rows, top, ids), b.floats(rows, top, weights)
+			before := b.bytes(b.gpu, out.gpu)
+			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: at.ref, Weights: by.ref,
+				Experts: onRef}),
+				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: at.gpu, Weights: by.gpu, Experts: onGPU}))
+			what := fmt.Sprintf("%v, %d rows", p, rows)
+			b.close(what, out, 2*p.within())
+			r := rows / 2
+			one := b.place(b.gpu, kernel.BF16, 1, hidden, before[2*hidden*r:][:2*hidden])
+			b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
+				Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
+			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+				t.Errorf("%s: a row alone has other bits", what)
+			}
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+)
+
+// Weights that stay packed in device memory: src/sm90/packed. A format's name is that of its kernels.
+
+// PackedArgs are the arguments of products with packed weights.
+type PackedArgs struct {
+	Weights   Ptr
+	Factors   Ptr
+	X         Ptr
+	Out       Ptr
+	Order     Ptr
+	List      Ptr
+	Totals    Ptr
+	Sums      Ptr
+	Arrived   Ptr
+	XPitch    int64
+	OutStride int64
+	XBytes    int32
+	Rows      int32
+	Top       int32
+	Tiles     int32
+	Units     int32
+	Parts     int32
+	Columns   int32
+	Gated     int32
+	FromPairs int32
+	OutF32    int32
+	Limit     float32
+	Reserved  int32
+}
+
+// PackPackedArgs are the arguments of the kernels that pack a matrix, or gate and up.
+type PackPackedArgs struct {
+	First        Ptr
+	Second       Ptr // up, or zero
+	FirstScales  Ptr // zero where the codes hold them
+	SecondScales Ptr
+	FirstZeros   Ptr // u8 zero points, or zero
+	SecondZeros  Ptr
+	To           Ptr   // PackedFormat.Bytes
+	Stride       int64 // bytes between rows of codes
+	ScaleStride  int64 // scales between rows of scales
+	Rows         int32
+	Columns      int32
+	Tiles        int32 // set by PackWeight, as the next
+	Units        int32
+	BlockRows    int32 // rows and columns that share a scale
+	BlockColumns int32
+	SkipRows     int32
+	Source       int32 // of PackSources
+	ScaleType    int32 // an ElementType, or e8m0 of PackSources
+	Middle       int32 // zero point where there are none
+}
+
+// PackSources are how PackPackedArgs has codes: in the order of enum Source of pack.cuh. Types of scales beside those
+// of ElementType: "e8m0".
+var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0": 3, "q8_0": 4, "mxfp4": 5, "blocks": 6,
+	"e8m0": 4}
+
+// PackedFormat is a form of packed weights.
+type PackedFormat string
+
+// packedShape is a unit of a format: 64 rows of some columns, and the power of two that its sums lack.
+type packedShape struct {
+	columns  int32
+	bytes    int64
+	exponent int
+}
+
+const (
+	packedRows = 256 // of a tile
+
+	long, short    = 256, 128 // columns of a unit
+	codes4, codes8 = 64 * long / 2, 64 * short
+)
+
+// A row's scales: one for each 128 columns or four, of 2 bytes, or of 4 and one of a zero point.
+var packedFormats = map[PackedFormat]packedShape{
+	"nvfp4":         {long, codes4 + 64*16, 10},
+	"mxfp4":         {long, codes4 + 64*8, 40},
+	"u4_g128":       {long, codes4 + 64*2*2, 30},
+	"u4_g32":        {long, codes4 + 64*8*2, 30},
+	"u4_g128_any":   {long, codes4 + 64*2*5, 30},
+	"u4_g32_any":    {long, codes4 + 64*8*5, 30},
+	"i8_g128":       {short, codes8 + 64*2, 30},
+	"i8_g32":        {short, codes8 + 64*4*2, 30},
+	"i8_g128_any":   {short, codes8 + 64*5, 30},
+	"i8_g32_any":    {short, codes8 + 64*4*5, 30},
+	"e4m3_g32":      {short, codes8 + 64*4*2, 20},
+	"e4m3_g128_any": {short, codes8 + 64*5, 20},
+	"e4m3_g32_any":  {short, codes8 + 64*4*5, 20},
+	"q4_k":          {long, 64 * 144, 30},
+	"q2_k":          {long, 64 * 84, 28},
+	"iq2_xxs":       {long, 64 * 66, 0},
+	"iq3_xxs":       {long, 64 * 98, 0},
+}
+
+// Bytes is the device memory of a matrix [rows, columns].
+func (f PackedFormat) Bytes(rows, columns int32) int64 {
+	s := packedFormats[f]
+	return int64(ceilDiv(rows, packedRows)) * int64(ceilDiv(columns, s.columns)) * 4 * s.bytes
+}
+
+// Factor is what a matrix's sums are multiplied by: its own factor, 0 for none, and what its values lack.
+func (f PackedFormat) Factor(own float32) float32 {
+	if own == 0 {
+		own = 1
+	}
+	return float32(math.Ldexp(float64(own), packedFormats[f].exponent))
+}
+
+// check finds a format without kernels.
+func (f PackedFormat) check(c *checks) {
+	if _, ok := packedFormats[f]; !ok {
+		c.fail("packed weights of format %q, which has no kernels", string(f))
+	}
+}
+
+// PackWeight packs a matrix, or gate and up, which are Rows x Columns each.
+func (k *Kernels) PackWeight(s *Stream, f PackedFormat, a *PackPackedArgs) error {
+	c := checks{kernel: "sparrow_packed_pack_" + string(f)}
+	f.check(&c)
+	c.positive("rows", a.Rows)
+	c.positive("columns", a.Columns)
+	c.positive("block rows", a.BlockRows)
+	c.positive("block columns", a.BlockColumns)
+	c.memory("codes", a.First, 1)
+	c.memory("packed", a.To, 16)
+	if c.err != nil {
+		return c.err
+	}
+	a.Tiles, a.Units = ceilDiv(a.Rows, packedRows), ceilDiv(a.Columns, packedFormats[f].columns)
+	if a.Second != 0 {
+		a.Tiles = ceilDiv(a.Rows, packedRows/2)
+	}
+	if a.Tiles > maxGridY {
+		c.fail("%d rows, supported are up to %d", a.Rows, maxGridY*packedRows/2)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(a.Units), Y: uint32(a.Tiles)}, a)
+}
+
+// PackedProduct is a product with a packed matrix: Out [Rows, Columns] = X [Rows, K] * weight transposed. A row's bits
+// depend on the row and the weight alone.
+type PackedProduct struct {
+	Format    PackedFormat
+	Weight    Ptr // Format.Bytes(Columns, K), multiple of 16
+	Factors   Ptr // f32 [2], Format.Factor both
+	X         Ptr // bf16, rows XStride apart; multiple of 16
+	Out       Ptr // bf16 or f32, rows OutStride apart
+	XStride   int64
+	OutStride int64
+	Rows      int32
+	Columns   int32
+	K         int32 // multiple of 8
+	OutF32    bool
+	Sums      Ptr // SumBytes, multiple of 16
+	Arrived   Ptr // u32 [PackedSlots]: zero before and after
+}
+
+// PackedSlots are the words of PackedProduct.Arrived.
+const PackedSlots = 1 << 14
+
+// Tokens of the kernels of few rows, and the rows up to which the wider one runs.
+const (
+	packedFew16, packedFew64, packedMany = 16, 64, 128
+	packedMostFew                        = 128
+)
+
+// packedParts is into how many parts k is cut: as many as even out the work of an H200's SMs when there are few rows.
+// It depends on the weight's shape alone, because it decides the order of summation.
+func packedParts(tiles, units int32) int32 {
+	const sms, leastUnits = 132, 4
+	best, parts := 0.0, int32(1)
+	for p := int32(1); p <= 8; p *= 2 {
+		each := ceilDiv(units, p)
+		if p > 1 && (each < leastUnits || (p-1)*each >= units) {
+			break
+		}
+		items := tiles * p
+		if use := float64(items)/float64(ceilDiv(items, sms)*sms) - 0.02*math.Log2(float64(p)); use > best {
+			best, parts = use, p
+		}
+	}
+	return parts
+}
+
+// size is the tiles and units of the weight, and the parts of k.
+func (x *PackedProduct) size() (tiles, units, parts int32) {
+	tiles, units = ceilDiv(x.Columns, packedRows), ceilDiv(x.K, packedFormats[x.Format].columns)
+	return tiles, units, packedParts(tiles, units)
+}
+
+// tokens are those of a block.
+func (x *PackedProduct) tokens() int32 {
+	switch {
+	case x.Rows <= packedFew16:
+		return packedFew16
+	case x.Rows <= packedMostFew:
+		return packedFew64
+	}
+	return packedMany
+}
+
+// SumBytes is the memory that sums of parts of k take.
+func (x *PackedProduct) SumBytes() int64 {
+	tiles, _, parts := x.size()
+	n := x.tokens()
+	if parts == 1 || n == packedMany {
+		return 0
+	}
+	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
+}
+
+// MultiplyPacked launches a product.
+func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
+	c := checks{kernel: "packed product"}
+	x.Format.check(&c)
+	c.positive("rows", x.Rows)
+	c.positive("columns", x.Columns)
+	c.multiple("k", int64(x.K), 8, 8)
+	c.memory("weight", x.Weight, 16)
+	c.memory("factors", x.Factors, 4)
+	c.memory("x", x.X, 16)
+	c.multiple("x stride", x.XStride, 8, int64(x.K))
+	c.multiple("out stride", x.OutStride, 1, int64(x.Columns))
+	c.memory("out", x.Out, 2)
+	if c.err != nil {
+		return c.err
+	}
+	tiles, units, parts := x.size()
+	n := x.tokens()
+	a := PackedArgs{Weights: x.Weight, Factors: x.Factors, X: x.X, Out: x.Out, XPitch: 2 * x.XStride,
+		OutStride: x.OutStride, XBytes: 2 * x.K, Rows: x.Rows, Tiles: tiles, Units: units, Parts: parts,
+		Columns: x.Columns, Sums: x.Sums, Arrived: x.Arrived}
+	if x.OutF32 {
+		a.OutF32 = 1
+	}
+	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
+	if n == packedMany {
+		items *= 2
+	} else if parts > 1 {
+		c.memory("sums", x.Sums, 16)
+		c.memory("arrived", x.Arrived, 4)
+		if items > PackedSlots {
+			c.fail("%d x %d results have %d tiles, at most %d", x.Rows, x.Columns, items, PackedSlots)
+		}
+		items *= int64(parts)
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return runPersistent(k, s, x.Format.kernel(n), int32(min(items, math.MaxInt32)), 1, &a)
+}
+
+// kernel is the product kernel for groups of so many tokens.
+func (f PackedFormat) kernel(tokens int32) string {
+	suffix := map[int32]string{packedFew16: "few16", packedFew64: "few64", packedMany: "many"}[tokens]
+	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
+}
+
+// packedGroup is how many pairs of an expert a block takes: few rows, or few for each expert, make narrow groups.
+func packedGroup(rows, top, experts int32) int32 {
+	switch mean := int64(rows) * int64(top) / int64(experts); {
+	case rows <= packedFew16 || mean <= packedFew16:
+		return packedFew16
+	case rows <= packedFew64 || mean <= packedFew64:
+		return packedFew64
+	}
+	return packedMany
+}
+
+// multiplyPacked runs gate and up, or down, of packed experts.
+func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down bool) error {
+	p := PackedArgs{Weights: a.GateUp, Factors: a.GateUpScales, X: a.X, Out: a.Inner, Order: a.Order, List: a.List,
+		Totals: a.Totals, XPitch: 2 * a.XStride, OutStride: int64(a.InnerPitch) / 2, XBytes: 2 * a.Hidden, Top: a.Top,
+		Tiles: a.InnerTiles, Units: ceilDiv(a.Hidden, packedFormats[e.Packed].columns), Parts: 1,
+		Columns: a.InnerPitch / 2, Gated: 1, Limit: a.Limit}
+	f := e.Packed
+	if down {
+		f = e.PackedDown
+		p = PackedArgs{Weights: a.Down, Factors: a.DownScales, X: a.Inner, Out: a.Results, Order: a.Order, List: a.List,
+			Totals: a.Totals, XPitch: int64(a.InnerPitch), OutStride: int64(a.Hidden), XBytes: a.InnerPitch, Top: a.Top,
+			Tiles: a.HiddenTiles, Units: ceilDiv(a.InnerColumns, packedFormats[f].columns), Parts: 1,
+			Columns: a.Hidden, FromPairs: 1}
+	}
+	items := int64(a.Rows) * int64(a.Top) * int64(p.Tiles) * 2 // at most: every pair a group of its own
+	return runPersistent(k, s, f.kernel(a.GroupRows), int32(min(items, math.MaxInt32)), 1, &p)
+}

@@ -1,0 +1,111 @@
+// Products with weights that stay packed: shapes of tiles, the ring of stages and the rule of summation.
+//
+// Weights lie in tiles of 256 rows, a tile in units of F::K columns, a unit in four stripes of 64 rows whose codes are
+// in the order in which the lanes of a warpgroup take the first operand of the tensor cores (decode.cuh). A lane widens
+// its own eight values of a step of 16 columns to bf16 in registers: nothing widened is ever written to memory.
+//
+// Bits: k is cut into args.parts parts of whole units, as many as the weight's shape asks for. A part's sum begins at
+// zero and takes steps of 16 columns in order; parts are added in order. An element's bits depend on its row, its
+// column and the weight alone: not on the number of tokens.
+#pragma once
+
+#include "sm90/packed/args.h"
+#include "sm90/packed/decode.cuh"
+#include "sm90/tile.cuh"
+
+namespace sparrow_packed {
+
+using sparrow_tile::Cursor;
+
+constexpr int kStripes = 4;  // of a tile
+constexpr int kMaxListed = 256;
+
+// MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential: one block sums all parts of k.
+template <class Format, int N, int MathGroups, bool Sequential>
+struct Shape {
+    using F = Format;
+    static constexpr int Tokens = N, Groups = MathGroups;
+    static constexpr bool Whole = Sequential;
+    static constexpr int Threads = 128 * (Groups + 1);
+    static constexpr int Columns = 128;  // of a stage of inputs: two swizzled tiles
+    static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
+    // Stages of inputs and of weights: each has a ring of its own.
+    static constexpr int Inputs = N <= 16 ? 8 : N <= 64 ? 5 : 4;
+    static constexpr int Fixed = 1024 + kMaxListed * 16 + 512;
+    static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
+    static constexpr int Weights = Fit < 12 ? Fit : 12;
+    static constexpr int MathRegisters = Groups == 4 ? 104 : 208, CopyRegisters = Groups == 4 ? 64 : 88;
+    static_assert(Weights >= 2, "a ring of stages");
+    static_assert(InputBytes % 1024 == 0 && F::Bytes % 16 == 0, "alignment");
+};
+
+template <class S>
+struct Storage {
+    u8 inputs[S::Inputs][S::InputBytes];  // first: the swizzle wants multiples of 1024
+    u8 weights[S::Weights][S::WeightBytes];
+    ListedView list[kMaxListed];
+    u64 inputs_full[S::Inputs], inputs_empty[S::Inputs], weights_full[S::Weights], weights_empty[S::Weights];
+    i32 listed;
+    u32 last;  // the block's part was the last to arrive
+};
+
+template <class S>
+constexpr u32 shared_bytes() {
+    static_assert(sizeof(Storage<S>) + 1024 <= sparrow_tile::kSharedLimit, "more than a Hopper block can have");
+    return sizeof(Storage<S>) + 1024;
+}
+
+template <class S>
+__device__ __forceinline__ Storage<S>& storage() {
+    extern __shared__ u8 dynamic_shared[];
+    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
+    return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+}
+
+// One item: some stripes of an expert's weights by a group of its tokens, over a part of k.
+struct Item {
+    i32 expert;
+    i32 tile;   // of Groups stripes
+    i32 first;  // place of the group's first token
+    i32 count;  // tokens
+    i32 part;
+    i32 slot;  // of sums
+};
+
+// Walks the items of a block: every gridDim-th of all. Groups of tokens are innermost, so that blocks that share
+// weights run side by side.
+template <class S>
+struct Walk {
+    i32 at = 0;
+    i32 item = blockIdx.x;
+
+    __device__ __forceinline__ bool next(const Storage<S>& shared, const PackedArgs& args, Item& out) {
+        const i32 parts = S::Whole ? 1 : args.parts;
+        const i32 tiles = args.tiles * kStripes / S::Groups;
+        for (; at < shared.listed; ++at) {
+            const ListedView e = shared.list[at];
+            const i32 groups = (e.count + S::Tokens - 1) / S::Tokens;
+            const i32 local = item - e.before * tiles * parts;
+            if (local < groups * tiles * parts) {
+                const i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
+                const i32 part = rest / groups, group = rest - part * groups;
+                out = Item{e.expert, tile, e.first + group * S::Tokens, min(S::Tokens, e.count - group * S::Tokens),
+                           part, tile * groups + group};
+                item += gridDim.x;
+                return true;
+            }
+        }
+        return false;
+    }
+};
+
+struct Span {
+    i32 begin, end;
+};
+
+__device__ __forceinline__ Span span_of(const PackedArgs& args, i32 part) {
+    const i32 each = (args.units + args.parts - 1) / args.parts;
+    return {part * each, min(args.units, (part + 1) * each)};
+}
+
+}  // namespace sparrow_packed

@@ -1,0 +1,485 @@
+// Packed formats: how the values of a unit lie in memory and how a lane widens its own to bf16. A further format is a
+// further struct here, with a kernel that packs it (pack.cuh) and a file of instantiations.
+//
+// A unit is 64 rows by K columns: codes, then what scales them. Warp w of the warpgroup has rows 16w to 16w+15, and its
+// lane l of step s (16 columns) the eight values of rows 16w + l/4 and 8 below it, columns 16s + 2(l%4), the one behind
+// it, and 8 further: a[0] upper row, a[1] lower row, a[2] and a[3] the same 8 columns further. Four steps are a batch.
+//
+//   4 bits  [warp][batch][lane][step of the batch] words; a[j] from bits 4j (low half) and 16+4j (high half), but e2m1
+//           in an order of its own (pack.cuh)
+//   8 bits  [warp][batch][half of the batch][lane][step][2] words; a[2h] from bytes 0 and 2 of word h, a[2h+1] from
+//           bytes 1 and 3
+//
+// Whole numbers are taken as bits of bf16: a number n of up to 8 bits is n * 2^-133 there, below the smallest normal
+// number or, with its highest bit, just above. Scales are stored times a power of two that makes up for it.
+//
+// Values are rounded to bf16 once, where a code times its scale has more than 8 bits (int4 and int8 groups, FP8 with
+// scales that are no powers of two, GGUF types): as other engines do that widen to bf16. NVFP4, MXFP4, FP8 with scales
+// of powers of two and everything with codes of few bits and such scales are exact. What scales a whole matrix is
+// applied to the float32 sums.
+#pragma once
+
+#include "ptx/async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/multicast.cuh"
+#include "ptx/warp.cuh"
+
+namespace sparrow_packed {
+
+__device__ __forceinline__ uint4 load_16(u32 address) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address));
+    return v;
+}
+__device__ __forceinline__ uint2 load_8(u32 address) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
+    return v;
+}
+__device__ __forceinline__ u32 load_4(u32 address) {
+    u32 v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address));
+    return v;
+}
+__device__ __forceinline__ u32 load_2(u32 address) {
+    u16 v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address));
+    return v;
+}
+__device__ __forceinline__ u32 load_1(u32 address) {
+    u32 v;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(address));
+    return v;
+}
+
+// Pairs of bf16, rounded to nearest even.
+__device__ __forceinline__ u32 times(u32 a, u32 b) {
+    u32 r;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+__device__ __forceinline__ u32 minus(u32 a, u32 b) {
+    u32 r;
+    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+__device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
+    u32 r;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+__device__ __forceinline__ u32 low_twice(u32 v) { return __byte_perm(v, v, 0x1010); }
+__device__ __forceinline__ u32 high_twice(u32 v) { return __byte_perm(v, v, 0x3232); }
+
+// 2^e twice, as bf16.
+constexpr u32 power(int e) { return static_cast<u32>(e + 127) * 0x00800080u; }
+
+// A shift to the left by n, or to the right by -n.
+template <int n>
+__device__ __forceinline__ u32 shifted(u32 v) {
+    return n >= 0 ? v << (n >= 0 ? n : 0) : v >> (n < 0 ? -n : 0);
+}
+
+// Pairs of e2m1, each times 2^-126: the sign to bit 15, the other three bits to bits 6 to 8 of a half. Three of the
+// four pairs of a word lie so that one rotation brings all their bits to their places (e2m1_bits in pack.cuh).
+template <int j>
+__device__ __forceinline__ u32 e2m1_pair(u32 codes) {
+    constexpr u32 kMask = 0x81C081C0u;
+    if constexpr (j == 0) {
+        return codes & kMask;
+    } else if constexpr (j == 1) {
+        return __funnelshift_r(codes, codes, 3) & kMask;
+    } else if constexpr (j == 2) {
+        return codes << 3 & kMask;
+    } else {
+        return (codes << 6 & 0x00C000C0u) | (codes >> 5 & 0x01000100u) | (codes << 1 & 0x80008000u);
+    }
+}
+
+// Pairs of whole numbers of 4 bits: 0 and 2 are times 2^-133, 1 and 3 times 2^-129.
+template <int j>
+__device__ __forceinline__ u32 u4_pair(u32 codes) {
+    return (j < 2 ? codes : codes >> 8) & (j % 2 == 0 ? 0x000F000Fu : 0x00F000F0u);
+}
+
+// Codes of 4 bits: where a lane reads them. K columns make a unit.
+template <int K>
+struct Nibbles {
+    static constexpr int CodeBytes = 64 * K / 2;
+    u32 at;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) { at = unit + warp * (8 * K) + lane * 16; }
+    __device__ __forceinline__ void load(u32 (&c)[4], int batch) const {
+        const uint4 v = load_16(at + batch * 512);
+        c[0] = v.x, c[1] = v.y, c[2] = v.z, c[3] = v.w;
+    }
+};
+using Codes4 = Nibbles<256>;
+
+// NVFP4: e2m1 times an e4m3 scale of 16 values, exact in bf16. Sums are 2^-Exponent of what they stand for.
+struct Nvfp4 {
+    static constexpr int K = 256, Exponent = 10;
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16], positive
+
+    Codes4 codes;
+    u32 scales;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales = unit + Codes4::CodeBytes + (16 * warp + lane / 4) * 16;
+    }
+    // The scales of four steps from four bytes, two at a time.
+    static __device__ __forceinline__ void widen(u32 (&out)[4], u32 v) {
+        const u32 even = times(times(v << 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
+        const u32 odd = times(times(v >> 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
+        out[0] = low_twice(even), out[1] = low_twice(odd), out[2] = high_twice(even), out[3] = high_twice(odd);
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4], u[4], l[4];
+        codes.load(c, b);
+        widen(u, load_4(scales + 4 * b));
+        widen(l, load_4(scales + 4 * b + 128));
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            a[s][0] = times(e2m1_pair<0>(c[s]), u[s]);
+            a[s][1] = times(e2m1_pair<1>(c[s]), l[s]);
+            a[s][2] = times(e2m1_pair<2>(c[s]), u[s]);
+            a[s][3] = times(e2m1_pair<3>(c[s]), l[s]);
+        }
+    }
+};
+
+// MXFP4: e2m1 times a power of two for 32 values. A stored scale is the exponent's field of bf16 of the scale times
+// 2^(126 - Exponent).
+struct Mxfp4 {
+    static constexpr int K = 256, Exponent = 40;
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 8;  // scales: [row][8]
+
+    Codes4 codes;
+    u32 scales;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales = unit + Codes4::CodeBytes + (16 * warp + lane / 4) * 8;
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4];
+        codes.load(c, b);
+        const u32 upper = load_2(scales + 2 * b), lower = load_2(scales + 2 * b + 64);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            const u32 u = __byte_perm(upper, 0, s < 2 ? 0x4040 : 0x4141) << 7,
+                      l = __byte_perm(lower, 0, s < 2 ? 0x4040 : 0x4141) << 7;
+            a[s][0] = times(e2m1_pair<0>(c[s]), u);
+            a[s][1] = times(e2m1_pair<1>(c[s]), l);
+            a[s][2] = times(e2m1_pair<2>(c[s]), u);
+            a[s][3] = times(e2m1_pair<3>(c[s]), l);
+        }
+    }
+};
+
+// Scales of groups of one row: Groups of them in 128 columns, as bf16, or General: as the sum of two bf16, with a zero
+// point for each.
+template <int Groups, bool General, int K>
+struct GroupScales {
+    static constexpr int Each = Groups * K / 128;  // of a row
+    static constexpr int ScaleBytes = 64 * Each * (General ? 4 : 2);
+    static constexpr int Bytes = ScaleBytes + (General ? 64 * Each : 0);  // [row][group], then zero points so
+    static constexpr int Steps = 8 / Groups < 4 ? 8 / Groups : 4;        // of a group, in a batch
+    u32 at, zeros;
+
+    __device__ __forceinline__ void begin(u32 scales, u32 row) {
+        at = scales + row * Each * (General ? 4 : 2);
+        zeros = scales + ScaleBytes + row * Each;
+    }
+    // Both halves of the scale of a step, in the row `below` further down.
+    __device__ __forceinline__ void load(int step, int below, u32& high, u32& low) const {
+        const int group = step * Groups / 8 + below * Each;
+        if constexpr (General) {
+            const u32 v = load_4(at + group * 4);
+            high = low_twice(v), low = high_twice(v);
+        } else {
+            high = low_twice(load_2(at + group * 2)), low = 0;
+        }
+    }
+    __device__ __forceinline__ u32 zero(int step, int below) const {
+        return load_1(zeros + step * Groups / 8 + below * Each);
+    }
+    static __device__ __forceinline__ u32 scaled(u32 v, u32 high, u32 low) {
+        return General ? times_plus(v, high, times(v, low)) : times(v, high);
+    }
+};
+
+// Whole numbers of 4 bits less a zero point, 8 where there is none, times the scale of a group. Scales are stored times
+// 2^(133 - Exponent), those of a warp's lower eight rows times 2^(129 - Exponent).
+template <int Groups, bool General>
+struct U4 {
+    static constexpr int K = 256, Exponent = 30;
+    using Scales = GroupScales<Groups, General, K>;
+    static constexpr int Bytes = Codes4::CodeBytes + Scales::Bytes;
+
+    Codes4 codes;
+    Scales scales;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales.begin(unit + Codes4::CodeBytes, 16 * warp + lane / 4);
+    }
+    // zero: the zero point as codes are, General; else what the code 0 stands for.
+    static __device__ __forceinline__ u32 value(u32 v, u32 high, u32 low, u32 zero) {
+        return General ? Scales::scaled(minus(v, zero), high, low) : times_plus(v, high, zero);
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4], uh = 0, ul = 0, lh = 0, ll = 0, uz = 0, lz = 0;
+        codes.load(c, b);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            const int step = 4 * b + s;
+            if (s % Scales::Steps == 0) {
+                scales.load(step, 0, uh, ul);
+                scales.load(step, 8, lh, ll);
+                if constexpr (General) {
+                    uz = scales.zero(step, 0) * 0x00010001u, lz = scales.zero(step, 8) * 0x00100010u;
+                } else {  // -8 * 2^-133, and times 16
+                    uz = times(uh, 0x80088008u), lz = times(lh, 0x80808080u);
+                }
+            }
+            a[s][0] = value(u4_pair<0>(c[s]), uh, ul, uz);
+            a[s][1] = value(u4_pair<1>(c[s]), lh, ll, lz);
+            a[s][2] = value(u4_pair<2>(c[s]), uh, ul, uz);
+            a[s][3] = value(u4_pair<3>(c[s]), lh, ll, lz);
+        }
+    }
+};
+
+// Codes of 8 bits.
+struct Codes8 {
+    static constexpr int CodeBytes = 64 * 128;
+    u32 at;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) { at = unit + warp * 2048 + lane * 16; }
+    __device__ __forceinline__ void load(u32 (&c)[4][2], int batch) const {
+        const uint4 v = load_16(at + batch * 1024), w = load_16(at + batch * 1024 + 512);
+        c[0][0] = v.x, c[0][1] = v.y, c[1][0] = v.z, c[1][1] = v.w;
+        c[2][0] = w.x, c[2][1] = w.y, c[3][0] = w.z, c[3][1] = w.w;
+    }
+};
+
+// Two whole numbers of 8 bits at bytes j and 2+j, times 2^-133.
+template <int j>
+__device__ __forceinline__ u32 u8_pair(u32 codes) {
+    return j == 0 ? codes & 0x00FF00FFu : __byte_perm(codes, 0, 0x4341);
+}
+
+// Whole numbers of 8 bits less a zero point, 128 where there is none, times the scale of a group. Scales are stored
+// times 2^(133 - Exponent).
+template <int Groups, bool General>
+struct I8 {
+    static constexpr int K = 128, Exponent = 30;
+    using Scales = GroupScales<Groups, General, K>;
+    static constexpr int Bytes = Codes8::CodeBytes + Scales::Bytes;
+
+    Codes8 codes;
+    Scales scales;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales.begin(unit + Codes8::CodeBytes, 16 * warp + lane / 4);
+    }
+    static __device__ __forceinline__ u32 value(u32 v, u32 high, u32 low, u32 zero) {
+        return General ? Scales::scaled(minus(v, zero), high, low) : times_plus(v, high, zero);
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4][2], uh = 0, ul = 0, lh = 0, ll = 0, uz = 0, lz = 0;
+        codes.load(c, b);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            const int step = 4 * b + s;
+            if (s % Scales::Steps == 0) {
+                scales.load(step, 0, uh, ul);
+                scales.load(step, 8, lh, ll);
+                if constexpr (General) {
+                    uz = scales.zero(step, 0) * 0x00010001u, lz = scales.zero(step, 8) * 0x00010001u;
+                } else {  // -128 * 2^-133
+                    uz = times(uh, 0x80808080u), lz = times(lh, 0x80808080u);
+                }
+            }
+            a[s][0] = value(u8_pair<0>(c[s][0]), uh, ul, uz);
+            a[s][1] = value(u8_pair<1>(c[s][0]), lh, ll, lz);
+            a[s][2] = value(u8_pair<0>(c[s][1]), uh, ul, uz);
+            a[s][3] = value(u8_pair<1>(c[s][1]), lh, ll, lz);
+        }
+    }
+};
+
+// Two codes of e4m3 at bytes j and 2+j: their values times 2^-120.
+template <int j>
+__device__ __forceinline__ u32 e4m3_pair(u32 codes) {
+    return (shifted<8 - 8 * j>(codes) & 0x80008000u) | (shifted<4 - 8 * j>(codes) & 0x07F007F0u);
+}
+
+// e4m3 times the scale of a group. Stored scales are times 2^(120 - Exponent).
+template <int Groups, bool General>
+struct E4m3 {
+    static constexpr int K = 128, Exponent = 20;
+    using Scales = GroupScales<Groups, General, K>;
+    static constexpr int Bytes = Codes8::CodeBytes + Scales::Bytes;
+
+    Codes8 codes;
+    Scales scales;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales.begin(unit + Codes8::CodeBytes, 16 * warp + lane / 4);
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4][2], uh = 0, ul = 0, lh = 0, ll = 0;
+        codes.load(c, b);
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            const int step = 4 * b + s;
+            if (s % Scales::Steps == 0) {
+                scales.load(step, 0, uh, ul);
+                scales.load(step, 8, lh, ll);
+            }
+            a[s][0] = Scales::scaled(e4m3_pair<0>(c[s][0]), uh, ul);
+            a[s][1] = Scales::scaled(e4m3_pair<1>(c[s][0]), lh, ll);
+            a[s][2] = Scales::scaled(e4m3_pair<0>(c[s][1]), uh, ul);
+            a[s][3] = Scales::scaled(e4m3_pair<1>(c[s][1]), lh, ll);
+        }
+    }
+};
+
+// A pair of bf16 of two floats, the first in the low half, and what is lost.
+__device__ __forceinline__ u32 pack_pair(float low, float high) {
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+__device__ __forceinline__ float low_float(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_float(u32 pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+__device__ __forceinline__ float half_float(u32 bits) {
+    float f;
+    asm("{ .reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h; }" : "=f"(f) : "r"(bits));
+    return f;
+}
+
+// Q4_K: d * scale * code - dmin * least for groups of 32, d and dmin f16 of 256 values, scale and least whole numbers
+// of 6 bits. A row's 16 bytes: d, dmin, then for each half of four groups the lower four bits of four scales and of
+// four leasts, then the upper two bits of both halves. Lanes 2r and 2r+1 work out those of row r, as a pair of bf16
+// each, and hand them to the lanes that have the row.
+struct Q4K {
+    static constexpr int K = 256, Exponent = 30;
+    using Codes = Nibbles<256>;
+    static constexpr int Bytes = Codes::CodeBytes + 64 * 16;
+
+    Codes codes;
+    u32 scale[4], least[4];  // as U4 has scales, and less than zero times 2^-Exponent
+    u32 from;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        from = lane / 4 * 2;
+        const uint4 h = load_16(unit + Codes::CodeBytes + (16 * warp + lane / 2) * 16);
+        const u32 low = lane % 2 ? h.z : h.y, high = lane % 2 ? h.w >> 16 : h.w;
+        const float d = half_float(h.x & 0xFFFFu) * (lane < 16 ? 0x1p103f : 0x1p99f),
+                    dmin = half_float(h.x >> 16) * -0x1p-30f;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 s = (low >> (4 * i) & 15u) | (high >> (2 * i) & 3u) << 4;
+            const u32 m = (low >> (16 + 4 * i) & 15u) | (high >> (8 + 2 * i) & 3u) << 4;
+            const float fs = d * static_cast<float>(s), fm = dmin * static_cast<float>(m);
+            const u32 top = pack_pair(fs, fm), rest = pack_pair(fs - low_float(top), fm - high_float(top));
+            scale[i] = __byte_perm(top, rest, 0x5410);
+            least[i] = __byte_perm(top, rest, 0x7632);
+        }
+    }
+    template <int j>
+    static __device__ __forceinline__ u32 value(u32 codes, u32 sh, u32 sl, u32 mh, u32 ml) {
+        const u32 q = u4_pair<j>(codes);
+        u32 r;
+        asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(times_plus(q, sh, mh)), "r"(times_plus(q, sl, ml)));
+        return r;
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4];
+        codes.load(c, b);
+#pragma unroll
+        for (int g = 0; g < 2; ++g) {
+            const int group = 2 * b + g;
+            const u32 source = from + group / 4;
+            const u32 us = __shfl_sync(ptx::kFullMask, scale[group % 4], source),
+                      um = __shfl_sync(ptx::kFullMask, least[group % 4], source),
+                      ls = __shfl_sync(ptx::kFullMask, scale[group % 4], source + 16),
+                      lm = __shfl_sync(ptx::kFullMask, least[group % 4], source + 16);
+            const u32 ush = low_twice(us), usl = high_twice(us), umh = low_twice(um), uml = high_twice(um),
+                      lsh = low_twice(ls), lsl = high_twice(ls), lmh = low_twice(lm), lml = high_twice(lm);
+#pragma unroll
+            for (int s = 2 * g; s < 2 * g + 2; ++s) {
+                a[s][0] = value<0>(c[s], ush, usl, umh, uml);
+                a[s][1] = value<1>(c[s], lsh, lsl, lmh, lml);
+                a[s][2] = value<2>(c[s], ush, usl, umh, uml);
+                a[s][3] = value<3>(c[s], lsh, lsl, lmh, lml);
+            }
+        }
+    }
+};
+
+// Q2_K: d * scale * code - dmin * least for groups of 16, which are steps; scale and least have 4 bits. Codes of 2
+// bits: [warp][half of the unit][lane][batch][2] words, a word has two steps, a[j] of the first at bits 2j and 16+2j,
+// of the second 8 bits above; a[0] and a[2] are taken times 2^-133, the others times 2^-131. Then 16 bytes of scales a
+// row, then d and dmin.
+struct Q2K {
+    static constexpr int K = 256, Exponent = 28;
+    static constexpr int CodeBytes = 64 * 64;
+    static constexpr int Bytes = CodeBytes + 64 * 20;
+
+    u32 at, from;
+    u32 pair[8];  // of groups: scale for its row's codes, and least, less than zero, times 2^-Exponent
+    uint4 codes;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        at = unit + warp * 1024 + lane * 16;
+        from = lane / 4 * 2;
+        const u32 row = 16 * warp + lane / 2;
+        const uint2 v = load_8(unit + CodeBytes + row * 16 + lane % 2 * 8);
+        const u32 dd = load_4(unit + CodeBytes + 1024 + row * 4);
+        const float d = half_float(dd & 0xFFFFu) * (lane < 16 ? 0x1p105f : 0x1p103f),
+                    dmin = half_float(dd >> 16) * -0x1p-28f;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const u32 x = (i < 4 ? v.x : v.y) >> (8 * (i % 4));
+            pair[i] = pack_pair(d * static_cast<float>(x & 15u), dmin * static_cast<float>(x >> 4 & 15u));
+        }
+    }
+    template <int p>
+    static __device__ __forceinline__ u32 value(u32 codes, u32 s, u32 m) {
+        return times_plus(codes >> (p / 2 * 4) & (p % 2 == 0 ? 0x00030003u : 0x000C000Cu), s, m);
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        if (b % 2 == 0) {
+            codes = load_16(at + b / 2 * 512);
+        }
+#pragma unroll
+        for (int s = 0; s < 4; ++s) {
+            const int step = 4 * b + s;
+            const u32 source = from + step / 8;
+            const u32 u = __shfl_sync(ptx::kFullMask, pair[step % 8], source),
+                      l = __shfl_sync(ptx::kFullMask, pair[step % 8], source + 16);
+            const u32 us = low_twice(u), um = high_twice(u), ls = low_twice(l), lm = high_twice(l);
+            const u32 c = b % 2 == 0 ? (s < 2 ? codes.x : codes.y) : (s < 2 ? codes.z : codes.w);
+            if (s % 2 == 0) {
+                a[s][0] = value<0>(c, us, um), a[s][1] = value<1>(c, ls, lm);
+                a[s][2] = value<2>(c, us, um), a[s][3] = value<3>(c, ls, lm);
+            } else {
+                a[s][0] = value<4>(c, us, um), a[s][1] = value<5>(c, ls, lm);
+                a[s][2] = value<6>(c, us, um), a[s][3] = value<7>(c, ls, lm);
+            }
+        }
+    }
+};
+
+}  // namespace sparrow_packed

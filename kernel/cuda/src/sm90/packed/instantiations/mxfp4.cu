@@ -1,0 +1,4 @@
+// Products with MXFP4.
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(mxfp4, sparrow_packed::Mxfp4)

@@ -1,0 +1,4 @@
+// Products with NVFP4.
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(nvfp4, sparrow_packed::Nvfp4)

@@ -1,0 +1,323 @@
+// Packing of weights, once, when they are loaded: from rows as they are stored into the units that decode.cuh
+// describes. A matrix has tiles of 256 rows. Gate and up share tiles: of every 16 rows the first eight are gate's and
+// the others the same rows of up, so that a lane has both of a column. Rows and columns beyond the matrix are zeros.
+//
+// Block    256 threads, the four stripes of a unit. Bytes: the matrix read and written.
+#pragma once
+
+#include "sm90/packed/args.h"
+#include "sm90/packed/decode.cuh"
+#include "smxx/floats.cuh"
+
+namespace sparrow_packed {
+
+// How codes are stored.
+enum Source {
+    kNibbles = 0,  // two values of a row in a byte, the first in the lower half
+    kBytes = 1,
+    kOffset = 2,  // signed bytes, which are packed plus 128
+    kQ4_0 = 3,    // blocks of GGUF files: 18 bytes for 32 values, an f16 scale, then low and high nibbles
+    kQ8_0 = 4,    // 34 bytes for 32 values, an f16 scale in front
+    kMXFP4 = 5,   // 17 bytes for 32 values, an e8m0 scale, then low and high nibbles
+    kBlocks = 6,  // of 256 values, which the format's own packer reads
+};
+
+// Types of scales behind those of floats.cuh.
+constexpr i32 kScaleE4m3 = 3, kScaleE8m0 = 4;
+
+constexpr int kTileRows = 256, kPackThreads = 256;
+
+// A row of a tile, where it is stored.
+struct Row {
+    const u8* codes;
+    const u8* scales;
+    const u8* zeros;
+    i64 scale_row;
+    bool inside;
+
+    __device__ __forceinline__ Row(const PackPackedArgs& args, i32 tile, i32 r) {
+        const bool two = args.second != nullptr, second = two && r % 16 >= 8;
+        const i64 row = two ? tile * 128 + r / 16 * 8 + r % 8 : static_cast<i64>(tile) * kTileRows + r;
+        inside = row < args.rows;
+        codes = (second ? args.second : args.first) + (inside ? row : 0) * args.stride;
+        scales = second ? args.second_scales : args.first_scales;
+        zeros = second ? args.second_zeros : args.first_zeros;
+        scale_row = inside ? (row + args.skip_rows) / args.block_rows : 0;
+    }
+    __device__ __forceinline__ u32 code(const PackPackedArgs& args, i32 column) const {
+        if (!inside || column >= args.columns) {
+            return 0;
+        }
+        switch (args.source) {
+        case kNibbles:
+            return codes[column / 2] >> (column % 2 * 4) & 15;
+        case kQ4_0:
+            return codes[column / 32 * 18 + 2 + column % 16] >> (column % 32 / 16 * 4) & 15;
+        case kMXFP4:
+            return codes[column / 32 * 17 + 1 + column % 16] >> (column % 32 / 16 * 4) & 15;
+        case kQ8_0:
+            return codes[column / 32 * 34 + 2 + column % 32] ^ 0x80u;
+        }
+        return args.source == kOffset ? codes[column] ^ 0x80u : codes[column];
+    }
+    __device__ __forceinline__ i64 scale_at(const PackPackedArgs& args, i32 column) const {
+        return scale_row * args.scale_stride + column / args.block_columns;
+    }
+    // The byte of a scale of e4m3 or e8m0.
+    __device__ __forceinline__ u32 scale_byte(const PackPackedArgs& args, i32 column) const {
+        if (!inside || column >= args.columns) {
+            return 0;
+        }
+        return args.source == kMXFP4 ? codes[column / 32 * 17] : scales[scale_at(args, column)];
+    }
+    __device__ __forceinline__ f32 scale(const PackPackedArgs& args, i32 column) const {
+        if (!inside || column >= args.columns) {
+            return 0;
+        }
+        if (args.source == kQ4_0 || args.source == kQ8_0) {
+            return read_float(codes + column / 32 * (args.source == kQ4_0 ? 18 : 34), 0, kF16);
+        }
+        const i64 at = scale_at(args, column);
+        if (args.scale_type == kScaleE8m0) {
+            const u32 e = scales[at];
+            return __uint_as_float(e == 0 ? 1u << 22 : e << 23);
+        }
+        return read_float(scales, at, args.scale_type);
+    }
+    __device__ __forceinline__ u32 zero(const PackPackedArgs& args, i32 column) const {
+        if (!inside || column >= args.columns || zeros == nullptr) {
+            return args.middle;
+        }
+        return zeros[scale_at(args, column)];
+    }
+};
+
+// Value j of a lane's pairs: row and column in the stripe.
+__device__ __forceinline__ i32 row_of(u32 warp, u32 lane, int j) { return 16 * warp + lane / 4 + 8 * (j & 1); }
+__device__ __forceinline__ i32 column_of(u32 step, u32 lane, int j, int half) {
+    return 16 * step + 2 * (lane % 4) + half + 8 * (j >> 1);
+}
+
+// Where the bits of a code of e2m1 lie in a word (e2m1_pair).
+__device__ __forceinline__ u32 e2m1_bits(u32 code, int j, int half) {
+    const u32 sign = code >> 3, rest = code & 7;
+    u32 bits;
+    switch (j) {
+    case 0:
+        bits = rest << 6 | sign << 15;
+        break;
+    case 1:
+        bits = rest << 9 | sign << 18;
+        break;
+    case 2:
+        bits = rest << 3 | sign << 12;
+        break;
+    default:
+        bits = (rest & 3) | rest >> 2 << 13 | sign << 14;
+    }
+    return half == 0 ? bits : __funnelshift_l(bits, bits, 16);
+}
+
+// Codes of 4 bits of a stripe: Packer::code(args, row, first column, column).
+template <int K, bool E2m1, class Packer>
+__device__ __forceinline__ void pack_4(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < 8 * K; i += kPackThreads) {  // [warp][batch][lane][step]
+        const u32 warp = i / (2 * K), step = i / 128 % (K / 64) * 4 + i % 4, lane = i / 4 % 32;
+        u32 word = 0;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const u32 c = Packer::code(args, row, first, column_of(step, lane, j, half));
+                word |= E2m1 ? e2m1_bits(c, j, half) : c << (4 * j + 16 * half);
+            }
+        }
+        reinterpret_cast<u32*>(to)[i] = word;
+    }
+}
+
+__device__ __forceinline__ void pack_8(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < 2048; i += kPackThreads) {  // [warp][batch][half][lane][step][2]
+        const u32 warp = i / 512, step = i / 256 % 2 * 4 + i / 128 % 2 * 2 + i / 2 % 2, lane = i / 4 % 32, h = i % 2;
+        u32 word = 0;
+        for (int low = 0; low < 2; ++low) {
+            const int j = 2 * h + low;
+            const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
+            for (int half = 0; half < 2; ++half) {
+                word |= row.code(args, first + column_of(step, lane, j, half)) << (8 * low + 16 * half);
+            }
+        }
+        reinterpret_cast<u32*>(to)[i] = word;
+    }
+}
+
+// Scales of groups, times powers of two for the upper and the lower eight of 16 rows.
+template <class S, int Groups, bool General>
+__device__ __forceinline__ void pack_groups(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first,
+                                            f32 upper, f32 lower) {
+#pragma unroll 1
+    for (i32 i = threadIdx.x; i < 64 * S::Each; i += kPackThreads) {
+        const i32 r = i / S::Each;
+        const Row row(args, tile, stripe * 64 + r);
+        const i32 column = first + i % S::Each * (128 / Groups);
+        const f32 scale = __fmul_rn(row.scale(args, column), r % 16 < 8 ? upper : lower);
+        if constexpr (General) {
+            const f32 high = round_bf16(scale);
+            reinterpret_cast<u32*>(to)[i] = bf16_bits(high) | bf16_bits(__fsub_rn(scale, high)) << 16;
+            to[S::ScaleBytes + i] = static_cast<u8>(row.zero(args, column));
+        } else {
+            reinterpret_cast<u16*>(to)[i] = static_cast<u16>(bf16_bits(scale));
+        }
+    }
+}
+
+template <class F>
+struct Packer;
+
+template <>
+struct Packer<Nvfp4> {
+    // A scale's sign goes to the codes.
+    static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
+        return row.code(args, first + column) ^ row.scale_byte(args, first + column) >> 7 << 3;
+    }
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_4<256, true, Packer>(args, to, tile, stripe, first);
+#pragma unroll 1
+        for (i32 i = threadIdx.x; i < 64 * 16; i += kPackThreads) {
+            const Row row(args, tile, stripe * 64 + i / 16);
+            to[Codes4::CodeBytes + i] = static_cast<u8>(row.scale_byte(args, first + i % 16 * 16) & 0x7F);
+        }
+    }
+};
+
+template <>
+struct Packer<Mxfp4> {
+    static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
+        return row.code(args, first + column);
+    }
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_4<256, true, Packer>(args, to, tile, stripe, first);
+#pragma unroll 1
+        for (i32 i = threadIdx.x; i < 64 * 8; i += kPackThreads) {
+            const Row row(args, tile, stripe * 64 + i / 8);
+            to[Codes4::CodeBytes + i] =
+                static_cast<u8>(min(row.scale_byte(args, first + i % 8 * 32) + 126u - Mxfp4::Exponent, 255u));
+        }
+    }
+};
+
+template <int Groups, bool General>
+struct Packer<U4<Groups, General>> {
+    static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
+        return row.code(args, first + column);
+    }
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_4<256, false, Packer>(args, to, tile, stripe, first);
+        pack_groups<typename U4<Groups, General>::Scales, Groups, General>(
+            args, to + Codes4::CodeBytes, tile, stripe, first, 0x1p103f, 0x1p99f);
+    }
+};
+
+template <int Groups, bool General>
+struct Packer<I8<Groups, General>> {
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_8(args, to, tile, stripe, first);
+        pack_groups<typename I8<Groups, General>::Scales, Groups, General>(
+            args, to + Codes8::CodeBytes, tile, stripe, first, 0x1p103f, 0x1p103f);
+    }
+};
+
+template <int Groups, bool General>
+struct Packer<E4m3<Groups, General>> {
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_8(args, to, tile, stripe, first);
+        pack_groups<typename E4m3<Groups, General>::Scales, Groups, General>(
+            args, to + Codes8::CodeBytes, tile, stripe, first, 0x1p100f, 0x1p100f);  // 2^(120 - Exponent)
+    }
+};
+
+// A row's block of 256 values, or null.
+__device__ __forceinline__ const u8* block_of(const PackPackedArgs& args, const Row& row, i32 first, i32 bytes) {
+    return row.inside && first < args.columns ? row.codes + first / 256 * bytes : nullptr;
+}
+
+template <>
+struct Packer<Q4K> {
+    static constexpr i32 kBytes = 144;
+
+    static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[16 + c / 64 * 32 + c % 32] >> (c / 32 % 2 * 4) & 15u;
+    }
+
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_4<256, false, Packer>(args, to, tile, stripe, first);
+        if (threadIdx.x < 64) {
+            const Row row(args, tile, stripe * 64 + threadIdx.x);
+            const u8* block = block_of(args, row, first, kBytes);
+            u32 words[4] = {};
+            for (int g = 0; block != nullptr && g < 8; ++g) {
+                const u8* q = block + 4;
+                const u32 s = g < 4 ? q[g] & 63u : (q[g + 4] & 15u) | (q[g - 4] >> 6 << 4);
+                const u32 m = g < 4 ? q[g + 4] & 63u : q[g + 4] >> 4 | (q[g] >> 6 << 4);
+                words[1 + g / 4] |= (s & 15u) << (4 * (g % 4)) | (m & 15u) << (16 + 4 * (g % 4));
+                words[3] |= (s >> 4 << (2 * (g % 4)) | m >> 4 << (8 + 2 * (g % 4))) << (16 * (g / 4));
+            }
+            if (block != nullptr) {
+                words[0] = block[0] | block[1] << 8 | block[2] << 16 | block[3] << 24;
+            }
+            *reinterpret_cast<uint4*>(to + Q4K::Codes::CodeBytes + threadIdx.x * 16) =
+                make_uint4(words[0], words[1], words[2], words[3]);
+        }
+    }
+};
+
+template <>
+struct Packer<Q2K> {
+    static constexpr i32 kBytes = 84;  // 16 of scales, 64 of codes, d, dmin
+
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < 1024; i += kPackThreads) {  // [warp][half][lane][batch][2]
+            const u32 warp = i / 256, lane = i / 4 % 32;
+            u32 word = 0;
+            for (int p = 0; p < 8; ++p) {
+                const u32 step = i / 128 % 2 * 8 + i / 2 % 2 * 4 + i % 2 * 2 + p / 4;
+                const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
+                const u8* block = block_of(args, row, first, kBytes);
+                for (int half = 0; block != nullptr && half < 2; ++half) {
+                    const i32 c = column_of(step, lane, p % 4, half);
+                    word |= (block[16 + c / 128 * 32 + c % 32] >> (c / 32 % 4 * 2) & 3u) << (2 * p + 16 * half);
+                }
+            }
+            reinterpret_cast<u32*>(to)[i] = word;
+        }
+#pragma unroll 1
+        for (i32 i = threadIdx.x; i < 64 * 20; i += kPackThreads) {
+            const i32 r = i < 1024 ? i / 16 : (i - 1024) / 4, at = i < 1024 ? i % 16 : 80 + i % 4;
+            const u8* block = block_of(args, Row(args, tile, stripe * 64 + r), first, kBytes);
+            to[Q2K::CodeBytes + i] = block == nullptr ? 0 : block[at];
+        }
+    }
+};
+
+template <class F>
+__device__ __forceinline__ void pack(const PackPackedArgs& args) {
+    begin_after_previous();
+    const i32 unit = blockIdx.x, tile = blockIdx.y;
+    for (i32 stripe = 0; stripe < 4; ++stripe) {
+        Packer<F>::run(args, args.to + ((static_cast<i64>(tile) * args.units + unit) * 4 + stripe) * F::Bytes, tile,
+                       stripe, unit * F::K);
+    }
+}
+
+}  // namespace sparrow_packed
+
+#define PACKED_PACK(Name, ...)                                                                         \
+    extern "C" __global__ void __launch_bounds__(sparrow_packed::kPackThreads, 4)                        \
+        sparrow_packed_pack_##Name(const __grid_constant__ PackPackedArgs args) {                      \
+        sparrow_packed::pack<__VA_ARGS__>(args);                                                       \
+    }

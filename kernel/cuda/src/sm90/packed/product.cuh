@@ -1,0 +1,349 @@
+// Products with packed weights: out = x * weight transposed, of one matrix or of all experts that have rows.
+//
+// In:    packed weights (pack.cuh); rows of bf16, gathered by pair for experts.
+// Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: a row for each pair (args.h).
+// Block: one per SM, persistent. One warpgroup copies: a unit of weights in one piece by the copy engine, the tokens'
+//        rows 16 bytes at a time to where the swizzle wants them. The others widen 64 weight rows each in registers, as
+//        the first operand of the tensor cores, and multiply; widening of four steps runs beside the products of the
+//        four before.
+// Bytes: weights once from memory for each group of tokens: few tokens make it a stream of packed weights.
+#pragma once
+
+#include "ptx/wgmma_packed.cuh"
+#include "sm90/packed/config.h"
+#include "smxx/activation.cuh"
+#include "smxx/num.cuh"
+
+namespace sparrow_packed {
+
+// The tokens of an item that a copying thread has: a piece of 16 bytes of some rows.
+template <class S>
+struct Tokens {
+    static constexpr int kChunks = S::Columns / 8, kApart = 128 / kChunks, kSlots = S::Tokens / kApart;
+    u32 row[kSlots];
+    i32 count;
+    u32 t;
+
+    __device__ __forceinline__ Tokens(const PackedArgs& args, const Item& item, u32 thread)
+        : count(item.count), t(thread) {
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            const i32 token = t / kChunks + kApart * j, place = item.first + token;
+            row[j] = token >= count                                 ? 0
+                     : args.order == nullptr || args.from_pairs ? place
+                                                                : args.order[place] / args.top;
+        }
+    }
+    __device__ __forceinline__ void copy(const PackedArgs& args, u32 inputs, i32 column) const {
+        const u32 chunk = t % kChunks, byte = column * 2 + chunk * 16;
+        const bool inside = static_cast<i32>(byte) < args.x_bytes;
+        const u32 to = inputs + chunk / 8 * (S::Tokens * 128);
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            const u32 token = t / kChunks + kApart * j;
+            ptx::copy_16(to + token * 128 + ((chunk % 8 ^ (token & 7)) << 4),
+                         args.x + static_cast<i64>(row[j]) * args.x_pitch + (inside ? byte : 0),
+                         inside && static_cast<i32>(token) < count);
+        }
+    }
+};
+
+// Gate and up: the list of experts is made by the kernel before.
+__device__ __forceinline__ bool late(const PackedArgs& args) { return args.order != nullptr && !args.from_pairs; }
+
+// Where the units of an item begin.
+template <class S>
+__device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const Item& item) {
+    const i32 stripe = item.tile * S::Groups;
+    const i64 tile = static_cast<i64>(item.expert) * args.tiles + stripe / kStripes;
+    return args.weights + (tile * args.units * kStripes + stripe % kStripes) * S::F::Bytes;
+}
+
+template <class S>
+__device__ __forceinline__ void load_unit(Storage<S>& shared, u32 stage, const u8* weights, i32 unit, u64 policy) {
+    const u32 full = ptx::shared_address(&shared.weights_full[stage]);
+    ptx::barrier_expect(full, S::WeightBytes);
+    ptx::load_bytes(ptx::shared_address(shared.weights[stage]),
+                    weights + static_cast<i64>(unit) * (kStripes * S::F::Bytes), S::WeightBytes, full, policy);
+}
+
+template <class S>
+__device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared) {
+    const u32 t = threadIdx.x % 128;
+    Walk<S> walk;
+    Cursor inputs, units;
+    Item item;
+    i32 last = -1;  // the stage whose tokens are on their way
+    // Weights, and the list of experts where it is not of the kernel before, are older than that kernel: the first
+    // units are asked for before waiting for it.
+    i32 primed = 0;
+    if (!late(args)) {
+        Walk<S> first;
+        if (t == 0 && first.next(shared, args, item)) {
+            const Span span = S::Whole ? Span{0, args.units} : span_of(args, item.part);
+            const u8* weights = weights_of<S>(args, item);
+            for (; primed < min(S::Weights, span.end - span.begin); ++primed) {
+                load_unit<S>(shared, primed, weights, span.begin + primed, ptx::kEvictFirst);
+            }
+        }
+        ptx::wait_for_previous_kernel();
+    }
+    ptx::release_next_kernel();
+    while (walk.next(shared, args, item)) {
+        const Tokens<S> tokens(args, item, t);
+        const Span span = S::Whole ? Span{0, args.units} : span_of(args, item.part);
+        const u8* weights = weights_of<S>(args, item);
+        const u64 policy = S::Groups == 4 ? ptx::kEvictFirst : ptx::kEvictNormal;
+        for (i32 unit = span.begin; unit < span.end; ++unit) {
+            ptx::barrier_wait(ptx::shared_address(&shared.weights_empty[units.stage]), units.parity ^ 1);
+            if (t == 0 && primed-- <= 0) {
+                load_unit<S>(shared, units.stage, weights, unit, policy);
+            }
+            units.advance(S::Weights);
+#pragma unroll 1
+            for (i32 half = 0; half < S::F::K / S::Columns; ++half) {
+                ptx::barrier_wait(ptx::shared_address(&shared.inputs_empty[inputs.stage]), inputs.parity ^ 1);
+                tokens.copy(args, ptx::shared_address(shared.inputs[inputs.stage]),
+                            unit * S::F::K + half * S::Columns);
+                ptx::copies_commit();
+                if (last >= 0) {
+                    ptx::copies_wait<1>();
+                    ptx::fence_async_proxy();
+                    ptx::barrier_arrive(ptx::shared_address(&shared.inputs_full[last]));
+                }
+                last = static_cast<i32>(inputs.stage);
+                inputs.advance(S::Inputs);
+            }
+        }
+    }
+    if (last >= 0) {
+        ptx::copies_wait<0>();
+        ptx::fence_async_proxy();
+        ptx::barrier_arrive(ptx::shared_address(&shared.inputs_full[last]));
+    }
+}
+
+// Where the multiplying warps are in both rings.
+struct Rings {
+    Cursor inputs, units;
+};
+
+// Adds the units of a span, from zero.
+template <class S>
+__device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
+                                         Rings& at, u32 group, u32 warp, u32 lane) {
+    constexpr int kBatches = S::F::K / 64, kStage = S::Columns / 64;  // batches of a unit, and of a stage of inputs
+    static_assert(kBatches % 2 == 0, "two sets of operands in turn");
+    u32 a[2][4][4];
+    i32 before = -1;  // the stage of inputs that is still being read
+    ptx::mma_pin(sum);
+    for (i32 unit = span.begin; unit < span.end; ++unit) {
+        ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
+        typename S::F format;
+        format.begin(ptx::shared_address(shared.weights[at.units.stage]) + group * S::F::Bytes, warp, lane);
+        u64 inputs = 0;
+#pragma unroll
+        for (int b = 0; b < kBatches; ++b) {
+            format.batch(a[b % 2], b);
+            if (b == kBatches - 1) {  // all is in registers
+                sparrow_tile::arrive_warp(ptx::shared_address(&shared.weights_empty[at.units.stage]));
+                at.units.advance(S::Weights);
+            }
+            if (b % kStage == 0) {
+                ptx::barrier_wait(ptx::shared_address(&shared.inputs_full[at.inputs.stage]), at.inputs.parity);
+                inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[at.inputs.stage]));
+            }
+            ptx::mma_fence();
+#pragma unroll
+            for (int s = 0; s < 4; ++s) {
+                ptx::Held<S::Tokens>::run(sum, a[b % 2][s], inputs + b % kStage * (S::Tokens * 128 >> 4) + 2 * s,
+                                          unit > span.begin || b > 0 || s > 0);
+            }
+            ptx::mma_commit();
+            ptx::mma_wait<1>();  // the operands of the batch before are free
+            if (b % kStage == 0) {
+                if (before >= 0) {
+                    sparrow_tile::arrive_warp(ptx::shared_address(&shared.inputs_empty[before]));
+                }
+                before = static_cast<i32>(at.inputs.stage);
+                at.inputs.advance(S::Inputs);
+            }
+        }
+    }
+    ptx::mma_wait<0>();
+    ptx::mma_pin(sum);
+    if (before >= 0) {
+        sparrow_tile::arrive_warp(ptx::shared_address(&shared.inputs_empty[before]));
+    }
+}
+
+// Parts of k meet in global memory; the block whose part arrives last adds them in order and goes on with the sum.
+template <class S>
+__device__ __forceinline__ bool add_parts(const PackedArgs& args, Storage<S>& shared, float (&sum)[S::Tokens / 2],
+                                          const Item& item) {
+    constexpr int kThreads = 128 * S::Groups, kFours = S::Tokens / 8;
+    float4* slab = reinterpret_cast<float4*>(args.sums) +
+                   static_cast<i64>(item.slot) * args.parts * (kFours * kThreads) + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < kFours; ++i) {
+        __stcg(slab + (item.part * kFours + i) * kThreads,
+               make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+    }
+    __threadfence();
+    ptx::threads_sync<kThreads>();
+    if (threadIdx.x == 0) {
+        const bool last = atomicAdd(args.arrived + item.slot, 1u) + 1 == static_cast<u32>(args.parts);
+        if (last) {
+            args.arrived[item.slot] = 0;
+        }
+        shared.last = last;
+        __threadfence();
+    }
+    ptx::threads_sync<kThreads>();
+    if (!shared.last) {
+        return false;
+    }
+    for (i32 part = 0; part < args.parts; ++part) {
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+            const float4 v = __ldcg(slab + (part * kFours + i) * kThreads);
+            const float f[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                sum[4 * i + j] = part == 0 ? f[j] : __fadd_rn(sum[4 * i + j], f[j]);
+            }
+        }
+    }
+    return true;
+}
+
+// A lane has rows 16 warp + lane/4 and 8 below of its stripe, and of every eight tokens two.
+template <class S>
+__device__ __forceinline__ void write(const PackedArgs& args, const float (&sum)[S::Tokens / 2], const Item& item,
+                                      u32 group, u32 warp, u32 lane) {
+    const float upper = args.factors[2 * item.expert], lower = args.factors[2 * item.expert + 1];
+    const i32 stripe = item.tile * S::Groups + static_cast<i32>(group);
+    if (args.gated) {
+        const i32 column = stripe * 32 + static_cast<i32>(warp * 8 + lane / 4);
+#pragma unroll
+        for (int e = 0; e < S::Tokens / 8; ++e) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
+                if (token < item.count) {
+                    const float v = gated(__fmul_rn(sum[4 * e + i], upper), __fmul_rn(sum[4 * e + 2 + i], lower),
+                                          args.limit);
+                    static_cast<u16*>(args.out)[(item.first + token) * args.out_stride + column] =
+                        static_cast<u16>(bf16_bits(v));
+                }
+            }
+        }
+        return;
+    }
+    const i32 column = stripe * 64 + static_cast<i32>(warp * 16 + lane / 4);
+#pragma unroll
+    for (int e = 0; e < S::Tokens / 8; ++e) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
+            if (token >= item.count) {
+                continue;
+            }
+            const i32 place = item.first + token;
+            const i64 row = (args.order != nullptr ? args.order[place] : place) * args.out_stride;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const i32 at = column + 8 * half;
+                const float v = __fmul_rn(sum[4 * e + 2 * half + i], half == 0 ? upper : lower);
+                if (at >= args.columns) {
+                    continue;
+                }
+                if (args.out_f32) {
+                    static_cast<float*>(args.out)[row + at] = v;
+                } else {
+                    static_cast<u16*>(args.out)[row + at] = static_cast<u16>(bf16_bits(v));
+                }
+            }
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
+    Storage<S>& shared = storage<S>();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::Inputs; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.inputs_full[i]), 128);
+            ptx::barrier_init(ptx::shared_address(&shared.inputs_empty[i]), 4 * S::Groups);
+        }
+        for (int i = 0; i < S::Weights; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.weights_full[i]), 1);
+            ptx::barrier_init(ptx::shared_address(&shared.weights_empty[i]), 4 * S::Groups);
+        }
+        ptx::barrier_init_fence();
+    }
+    if (late(args)) {
+        ptx::wait_for_previous_kernel();
+    }
+    i32 listed = 1;
+    if (args.order != nullptr) {
+        listed = *const_cast<const volatile i32*>(args.totals);
+        for (i32 i = threadIdx.x; i < listed; i += S::Threads) {
+            const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
+            shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
+        }
+    } else if (threadIdx.x == 0) {
+        shared.list[0] = ListedView{0, 0, args.rows, 0};
+    }
+    if (threadIdx.x == 0) {
+        shared.listed = listed;
+    }
+    __syncthreads();
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == S::Groups) {
+        ptx::registers_shrink<S::CopyRegisters>();
+        feed<S>(args, shared);
+        return;
+    }
+    ptx::registers_grow<S::MathRegisters>();
+    const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    Walk<S> walk;
+    Rings ring;
+    Item item;
+    while (walk.next(shared, args, item)) {
+        float sum[S::Tokens / 2];
+        if constexpr (S::Whole) {
+            add_span<S>(shared, sum, span_of(args, 0), ring, group, warp, lane);
+#pragma unroll 1
+            for (i32 part = 1; part < args.parts; ++part) {
+                float next[S::Tokens / 2];
+                add_span<S>(shared, next, span_of(args, part), ring, group, warp, lane);
+#pragma unroll
+                for (int i = 0; i < S::Tokens / 2; ++i) {
+                    sum[i] = __fadd_rn(sum[i], next[i]);
+                }
+            }
+        } else {
+            add_span<S>(shared, sum, span_of(args, item.part), ring, group, warp, lane);
+            if (args.parts > 1 && !add_parts<S>(args, shared, sum, item)) {
+                continue;
+            }
+        }
+        write<S>(args, sum, item, group, warp, lane);
+    }
+}
+
+}  // namespace sparrow_packed
+
+// The kernels of a format: up to 16 tokens, up to 64, and more.
+#define PACKED_KERNEL(Name, ...)                                                                                 \
+    extern "C" __global__ void __launch_bounds__(sparrow_packed::Shape<__VA_ARGS__>::Threads, 1)                 \
+        sparrow_packed_##Name(const __grid_constant__ PackedArgs args) {                                         \
+        sparrow_packed::multiply_packed<sparrow_packed::Shape<__VA_ARGS__>>(args);                               \
+    }                                                                                                            \
+    extern "C" __device__ const u32 sparrow_packed_##Name##_shared =                                             \
+        sparrow_packed::shared_bytes<sparrow_packed::Shape<__VA_ARGS__>>();
+#define PACKED_KERNELS(Name, ...)                       \
+    PACKED_KERNEL(Name##_few16, __VA_ARGS__, 16, 4, false)  \
+    PACKED_KERNEL(Name##_few64, __VA_ARGS__, 64, 4, false)  \
+    PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
