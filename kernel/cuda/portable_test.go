@@ -123,7 +123,7 @@ func TestPortableKernelsFitConsumerCards(t *testing.T) {
 
 func TestPlainMapsHoldTheTensor(t *testing.T) {
 	d := OpenDetached(cards["rtx3090"])
-	m, err := d.EncodeTensorMap(MapSpec{Type: MapBF16, Base: somewhere, Dims: []uint64{64, 7, 3},
+	m, err := d.encodeTensorMap(MapSpec{Type: MapBF16, Base: somewhere, Dims: []uint64{64, 7, 3},
 		Strides: []uint64{128, 4096}, Box: []uint32{64, 7, 1}})
 	check(t, err)
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(m[at:]) }
