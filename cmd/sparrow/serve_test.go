@@ -261,7 +261,7 @@ func TestServeFailsWithWhatToDo(t *testing.T) {
 		{"port " + port + " on 127.0.0.1 is in use; stop what listens there, or choose another with --port",
 			[]string{"--port", port}},
 		{"--port 70000", []string{"--port", "70000"}},
-		{"no address of this machine", []string{"--host", "192.0.2.1", "--port", "0"}},
+		{"is not an address of this machine", []string{"--host", "192.0.2.1", "--port", "0"}},
 		{"--api-keys", []string{"--api-keys", "nowhere"}},
 		{"--log-level", []string{"--log-level", "loud"}},
 		{"not an origin", []string{"--cors", "example.org"}},

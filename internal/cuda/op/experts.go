@@ -41,6 +41,11 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if gateUp, down, ok := packedExperts(&w); ok {
 		x.shape.Packed, x.shape.PackedDown, x.shape.BF16 = gateUp, down, true
 	}
+	for _, m := range []kernel.Weight{w.Gate[0], w.Up[0], w.Down[0]} { // the one that has no kernel, not its neighbour
+		if _, ok := packedFormat(m); !ok && isBlocks(m) {
+			r.weight(m)
+		}
+	}
 	x.shape.E2M1 = w.Gate[0].Data.DType == kernel.E2M1x2 && x.shape.Packed == ""
 	for e := range w.Gate {
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {

@@ -63,6 +63,12 @@ func packedFormat(w kernel.Weight) (cuda.PackedFormat, bool) {
 	return "", false
 }
 
+// isBlocks reports whether a weight has a type of GGUF files.
+func isBlocks(w kernel.Weight) bool {
+	_, ok := w.Data.DType.Block()
+	return ok
+}
+
 // packedBlocks are the types of GGUF files that stay packed.
 var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", block.Q8_0: "i8_g32_any",
 	block.MXFP4: "mxfp4", block.Q4_K: "q4_k", block.Q2_K: "q2_k", block.IQ2_XXS: "iq2_xxs", block.IQ3_XXS: "iq3_xxs"}

@@ -207,7 +207,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 // weight, in float32, that no kernel can write to its place.
 func staysStaged(to []kernel.Projection, add bool) bool {
 	w := to[0].W.(*matrix)
-	return !add && len(to) == 1 && w.kind == cuda.ProductBF16 && to[0].Out.DType == kernel.F32 &&
+	return !add && len(to) == 1 && w.kind == cuda.ProductBF16 && w.packed == "" && to[0].Out.DType == kernel.F32 &&
 		!direct(to[0].Out, w)
 }
 
