@@ -24,6 +24,7 @@ func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")
 	}
+	repeats(t, "internal/model/v41 has its chunks, batches and pages")
 	everyWay(t, testmodel.V41)
 }
 

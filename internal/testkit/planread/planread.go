@@ -1,5 +1,5 @@
 // Package planread finds the code that reads a plan: plans that tests form flow in, and a field that is set and that
-// nothing acts upon is an error. It reads the module's sources and needs the go command. Tests import it.
+// nothing acts upon is an error. Tests import it.
 package planread
 
 import (
@@ -56,23 +56,19 @@ var told = map[string]string{
 	"Launch.Keys":            "plan TestLaunchesCoverRowsOnceWithinEveryLimit",
 }
 
-// Check reports every field of the plans that is set, is not told and that no running code reads. It does nothing where
-// there is no go command, as on a machine that has the test binaries only.
+// unread are the fields that nothing acts upon and that are not told: they belong to plans of other engines' kernels. A
+// test compares the list with what the sources read, which takes seconds.
+var unread = []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
+
+// Check reports every field of the plans that is set and that no running code reads.
 func Check(t testing.TB, plans ...*plan.Plan) {
 	t.Helper()
-	if _, err := exec.LookPath("go"); err != nil {
-		return
-	}
-	acted, err := reading()
-	if err != nil {
-		t.Fatal(err)
-	}
 	fields := map[string]bool{}
 	for _, p := range plans {
 		set(reflect.ValueOf(p), fields)
 	}
-	for f := range fields {
-		if !acted[f] && told[f] == "" {
+	for _, f := range unread {
+		if fields[f] {
 			t.Errorf("plans set %s, and nothing that runs reads it: derive it from what runs, or leave it out", f)
 		}
 	}
