@@ -56,26 +56,7 @@ func TestBatchedEqualsAlone(t *testing.T) {
 	}
 	for _, p := range policies[:3] {
 		b := steps.New(t, m, p)
-		var prompts, after [][]float32
-		for i, n := range lengths {
-			s := b.Sequence(i, n+5)
-			prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
-			after = append(after, b.Step(next(s, i))...)
-		}
-		b.Reset()
-		var all []*steps.Sequence
-		var works []step.Work
-		for i, n := range lengths {
-			s := b.Sequence(i, n+5)
-			all = append(all, s)
-			works = append(works, s.Work(plan.ModeExtend, n))
-		}
-		b.SameBits("prompts in one batch", b.Step(works...), prompts)
-		works = works[:0]
-		for i, s := range all {
-			works = append(works, next(s, i))
-		}
-		b.SameBits("a mixed batch", b.Step(works...), after)
+		b.BatchedEqualsAlone(lengths, next)
 	}
 }
 

@@ -120,26 +120,7 @@ func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := steps.New(t, m, p.policy)
-			var prompts, after [][]float32
-			for i, n := range lengths {
-				s := b.Sequence(i, n+5)
-				prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
-				after = append(after, b.Step(next(s, i))...)
-			}
-			b.Reset()
-			var all []*steps.Sequence
-			var works []step.Work
-			for i, n := range lengths {
-				s := b.Sequence(i, n+5)
-				all = append(all, s)
-				works = append(works, s.Work(plan.ModeExtend, n))
-			}
-			b.SameBits("prompts in one batch", b.Step(works...), prompts)
-			works = works[:0]
-			for i, s := range all {
-				works = append(works, next(s, i))
-			}
-			b.SameBits("a mixed batch", b.Step(works...), after)
+			b.BatchedEqualsAlone(lengths, next)
 		})
 	}
 }

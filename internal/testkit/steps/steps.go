@@ -197,6 +197,34 @@ func (b *Bench) Decode(s *Sequence, n int) [][]float32 {
 	return out
 }
 
+// BatchedEqualsAlone compares prompts of these lengths, and the step that next makes after each: alone, and in one
+// batch.
+func (b *Bench) BatchedEqualsAlone(lengths []int, next func(s *Sequence, i int) step.Work) {
+	b.Helper()
+	const more = 5 // tokens that next may take
+	b.Reset()
+	var prompts, after [][]float32
+	for i, n := range lengths {
+		s := b.Sequence(i, n+more)
+		prompts = append(prompts, b.Step(s.Work(plan.ModeExtend, n))...)
+		after = append(after, b.Step(next(s, i))...)
+	}
+	b.Reset()
+	var all []*Sequence
+	var works []step.Work
+	for i, n := range lengths {
+		s := b.Sequence(i, n+more)
+		all = append(all, s)
+		works = append(works, s.Work(plan.ModeExtend, n))
+	}
+	b.SameBits("prompts in one batch", b.Step(works...), prompts)
+	works = works[:0]
+	for i, s := range all {
+		works = append(works, next(s, i))
+	}
+	b.SameBits("a mixed batch", b.Step(works...), after)
+}
+
 // Bytes is every byte of every pool.
 func (b *Bench) Bytes() []byte {
 	b.Helper()
