@@ -133,7 +133,7 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	return nil
 }
 
-// fittingAnswer states which max_tokens a request may record that may not record maxTokens.
+// fittingAnswer describes the largest max_tokens whose recorded rows fit the limit, for a request whose own do not.
 func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {
