@@ -42,6 +42,7 @@ var onDevices = []deviceTest{
 	{"faulty request", TestOnlyTheFaultyRequestIsLost},
 	{"choices after a fault", TestChoicesGoOnWithoutTheFirst},
 	{"NaN", TestLogitsThatAreNotNumbers},
+	{"rows of NaN", TestRowsThatAreNotNumbersFailAlone},
 	{"panic", TestAPanicInSamplingLosesOneRequest},
 	{"broken loop", TestABrokenLoopFailsEveryStream},
 	{"greedy rows", TestGreedyChoicesNeedNoWholeRows},
