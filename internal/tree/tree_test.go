@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
-// Packages on one line do not import each other. docs/architecture.md describes each package.
+// Packages on one line do not import each other. docs/architecture.md describes each package, in the same order.
 var order = []string{
 	"internal/tree/testrun", // imports nothing of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc " +
@@ -126,6 +128,42 @@ func TestImportsPointDown(t *testing.T) {
 			} else if below, ok := level[to]; ok && below <= from {
 				t.Errorf("%s imports %s, which lies above or beside it", name, to)
 			}
+		}
+	}
+}
+
+// docs/architecture.md lists every package, from top to bottom.
+func TestThePageListsThePackages(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "## Packages")
+	list, tests, _ := strings.Cut(list, "For tests only")
+	inQuotes := regexp.MustCompile("`([a-z0-9/]+)`")
+	var named []string
+	for _, m := range inQuotes.FindAllStringSubmatch(list, -1) {
+		named = append(named, m[1])
+	}
+	at := 0
+	for _, line := range order {
+		first := at
+		for range strings.Fields(line) {
+			at++
+		}
+		for _, p := range strings.Fields(line) {
+			if p == "." {
+				p = "sparrow"
+			}
+			if i := slices.Index(named, p); i < first || i >= at {
+				t.Errorf("docs/architecture.md: package %s has place %d of its list, want one of %d to %d", p, i, first,
+					at-1)
+			}
+		}
+	}
+	for _, p := range testOnly {
+		if !strings.HasPrefix(p, "internal/testkit/") && !strings.Contains(tests, "`"+p+"`") {
+			t.Errorf("docs/architecture.md: package %s is missing among those for tests", p)
 		}
 	}
 }
