@@ -44,7 +44,7 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
-	// How many end before they are cancelled depends on how busy the machine is.
+	// How many requests end before they are cancelled depends on the load of the machine.
 	if n := accepted.Load(); st.Requests != n || st.Aborted+late.Load() < 25 || st.Failed != 0 {
 		t.Errorf("%d requests, %d aborted, %d failed; want %d, many of them aborted, none failed", st.Requests,
 			st.Aborted, st.Failed, n)

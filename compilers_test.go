@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// However many schemas one party sends, another's is compiled after at most one of them; no more run at a time than
-// may, and who leaves takes nothing with it.
+// However many schemas one tenant sends, a schema of another tenant waits for at most one of them; the number of
+// compilations at a time is bounded, and a request that is cancelled does not affect others.
 func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &compilers{free: 1, by: map[string]int{}}
@@ -66,7 +66,7 @@ func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
 	})
 }
 
-// What was compiled for requests that have not ended is bounded; one party has half of it.
+// The memory of schemas that were compiled for running requests is bounded; one tenant may have half of it.
 func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	c := newCompilers()
 	c.most = 1000
@@ -99,7 +99,8 @@ func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A request whose schema there is no memory for is refused; however requests end, nothing is left of their schemas.
+// A request is refused where there is no memory for its schema; when requests end, in any way, the memory of their
+// schemas is released.
 func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 	e := start(t, Config{MaxRunning: 1, MaxQueue: 2})
 	ask := func(tenant string, tokens int) (*Stream, error) {

@@ -17,7 +17,8 @@ import (
 	"sparrow/plan"
 )
 
-// machine is the kernels of a machine whose GPU has that much memory and answers so when it is asked for.
+// machine returns the kernels of a machine whose GPU has that much memory; available is what the GPU answers when it is
+// tried.
 func machine(memory int64, available error) *kernel.Registry {
 	p := cuda.H200
 	p.MemoryBytes = memory
@@ -74,8 +75,8 @@ func TestAutoTakesTheGPU(t *testing.T) {
 	}
 }
 
-// Where rows are cut is decided from the number of sequences that was given, not from a default, and a wish about FP8
-// rows needs no --kv beside it: the device is tried with the layout that it has by default.
+// Where rows are cut is decided from the number of sequences that was given, not from a default, and a setting for FP8
+// rows does not need --kv: the device is tried with the layout that it has by default.
 func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	for _, c := range []Config{{}, {MaxRunning: 128}, {Policy: plan.Policy{SplitKeys: plan.SplitWhole}}} {
 		c.Kernels = "cuda"
@@ -161,7 +162,7 @@ func TestLoadingReportsBytes(t *testing.T) {
 	}
 }
 
-// Without a check of the caller's, the weights alone are compared with what is free.
+// Where the caller gives no check of its own, only the weights are compared with the free memory.
 func TestWeightsMustFit(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {

@@ -42,8 +42,8 @@ func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, ou
 	return dev.experts.Choice, out, dev.Close()
 }
 
-// With memory for all of them experts are on the device, and on the host where that is asked for: models of both
-// families load so.
+// With memory for all of them experts are on the device; with --experts host they are in host memory. Models of both
+// families load.
 func TestExpertsAreOnOneSide(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, testmodel.V4(t)} {
@@ -58,8 +58,8 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 	}
 }
 
-// Where memory is bounded, what is left beside everything else is given to experts: some are on the device, and all of
-// it fits.
+// Where memory is bounded, the memory that everything else leaves is used for experts: some are on the device, and all
+// of it fits.
 func TestExpertsAreSplitByMemory(t *testing.T) {
 	notUnderRace(t)
 	text, err := synth.PresetConfig("v32-mini")

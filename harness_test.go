@@ -45,7 +45,7 @@ func notUnderRace(t *testing.T) {
 	}
 }
 
-// checkEmpty: a stopped engine holds no page and owes nobody an answer.
+// checkEmpty checks that a stopped engine has no page in use and no request without an answer.
 func checkEmpty(t *testing.T, e *Engine) {
 	t.Helper()
 	st := e.Stats()
@@ -68,7 +68,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy takes the likeliest token; seeded draws.
+// greedy takes the likeliest token; seeded samples with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0

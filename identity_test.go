@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Weights that were edited in a byte that no sample covers get none of the pages that the old ones computed: not from
-// the disk, and not from a store.
+// Weights that were edited in a byte that the fingerprint does not cover do not reuse pages that the old weights
+// computed, from disk or from a store.
 func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 	notUnderRace(t)
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// A cache that the machine cannot hold is refused with what was asked, what is there, and what would do.
+// A cache that does not fit the machine is refused with the requested size, the available size, and a size that fits.
 func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
 	if sysmem.Total() == 0 {
 		t.Skip("this system does not say how much memory it has")
@@ -54,7 +54,7 @@ func TestAbsurdSizesAreRefused(t *testing.T) {
 	}
 }
 
-// Weights that cannot be copied are refused before they are: with sizes, and with what to do.
+// Weights that do not fit are refused before they are copied, with sizes and what to do.
 func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 	if sysmem.Available() == 0 {
 		t.Skip("this system does not say how much memory is free")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A stream knows how much of its prompt has been read: all of it when it answers, and what was cached from the start.
+// A stream reports how much of its prompt has been read: the cached part at the start, all of it when the answer
+// begins.
 func TestProgressOfAStream(t *testing.T) {
 	e, err := Open(t.Context(), Config{Model: tinyFP8, Workers: 1, CacheTokens: 1024})
 	if err != nil {

@@ -64,7 +64,8 @@ func TestRanksThatAreRefused(t *testing.T) {
 	}
 }
 
-// Passes of several GPUs are enqueued, reserved and captured on each of them: what launchers refuse shows without one.
+// Passes of several GPUs are enqueued, reserved and captured on each of them: errors of launchers are found without a
+// GPU.
 func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {
@@ -137,7 +138,7 @@ func enqueue(t *testing.T, m model.Model) {
 	}
 }
 
-// What each rank takes of its GPU is known before anything is loaded; ranks on one GPU have a share of it.
+// The memory that each rank needs of its GPU is known before anything is loaded; ranks on one GPU have a share of it.
 func TestRanksOnGPUsAreMeasured(t *testing.T) {
 	arch, _, c, err := opened(t, machine(80<<30, nil), Config{GPUs: []int{0, 0}})
 	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != plan.StepTokens(plan.SM90) {

@@ -57,8 +57,8 @@ func sameAnswer(t *testing.T, what string, got, want Answer) {
 	}
 }
 
-// What rows chose does not depend on the chunks of a prompt, on the rest of the batch, on drafts, on recording, or on
-// which part of it was asked for; and an engine that records nothing answers the same.
+// Choices of rows do not depend on the chunks of a prompt, on the rest of the batch, on drafts, on recording, or on
+// which part was requested; and an engine that records nothing answers the same.
 func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, "testdata/oracle/glm_moe_dsa-1", "testdata/oracle/deepseek_v4-1"} {
@@ -88,7 +88,7 @@ func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 			c.StepTokens = 32
 			sameRows(t, "in chunks", recorded(t, start(t, c), ask).Recorded.Rows, want.Recorded.Rows)
 
-			// Others run beside it: prompts, decodes, some recording other rows.
+			// Other requests run at the same time: prompts, decodes, some recording other rows.
 			var others sync.WaitGroup
 			for i := range 3 {
 				r := Request{Tokens: tokens(20+i, 30+60*i), MaxTokens: 10, Sampling: seeded(int64(i))}
@@ -134,7 +134,7 @@ func TestRecordedRowsOfDrafts(t *testing.T) {
 	sameRows(t, "drafted", drafted.Recorded.Rows, plain.Recorded.Rows)
 }
 
-// Rows that the prefix cache has are named, and the others are as they were.
+// Rows in the prefix cache are reported as missing, and the others are unchanged.
 func TestCachedRowsAreNotRecorded(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 4096})
@@ -197,7 +197,7 @@ func TestReplay(t *testing.T) {
 			if got.Recorded.NotComputed != nil {
 				t.Errorf("a replayed request took %v from the cache", got.Recorded.NotComputed)
 			}
-			// A part: the rest is chosen, and so is the same.
+			// A part is replayed: the rest is chosen, with the same result.
 			again.Replay = rows[100:303]
 			sameAnswer(t, "a part replayed", recorded(t, e, again), want)
 			for _, x := range []struct {
@@ -227,7 +227,7 @@ func TestReplay(t *testing.T) {
 					}
 				}
 			}
-			// Nobody else gets the pages of what was computed with other choices.
+			// No other request reuses pages that were computed with replayed choices.
 			ask.Record = nil
 			sameAnswer(t, "after replays", recorded(t, e, ask), want)
 		})
@@ -293,7 +293,7 @@ func TestReplayedScores(t *testing.T) {
 	}
 }
 
-// What all requests in flight may record is bounded too, and given back when they end.
+// The records of all requests in flight are bounded too, and their memory is released when they end.
 func TestRecordsInFlight(t *testing.T) {
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 18})
 	ask := Request{Tokens: tokens(2, 100), MaxTokens: 300, Sampling: greedy(), IgnoreEOS: true,

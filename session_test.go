@@ -70,7 +70,7 @@ func (s *session) read(tokens int) {
 	}
 }
 
-// turn asks once. The last token of an answer has no row in the cache before it is part of a prompt.
+// turn asks once. The row of an answer's last token is computed only when it is part of a prompt.
 func (s *session) turn(e *Engine) error {
 	began, answered := time.Now(), false
 	st, err := e.Stream(context.Background(), Request{Tokens: slices.Clone(s.history), Sampling: greedy(),
@@ -113,7 +113,8 @@ func (s *session) run(e *Engine, turns, tokens int) error {
 	return nil
 }
 
-// report prints the share that came from the cache, and times to the first token: of the first turn, and at halves.
+// report prints the share of tokens from the cache, and times to the first token: of the first turn, and of both
+// halves.
 func (s *session) report(t *testing.T, what string) {
 	n := len(s.first)
 	sorted := slices.Sorted(slices.Values(s.first[1:]))
@@ -152,7 +153,7 @@ func TestALongSession(t *testing.T) {
 	})
 }
 
-// Eight sessions at once over a cache of four: host memory and files hold the rest.
+// Eight sessions at once with a cache for four: the rest is in host memory and files.
 func TestEightSessionsAtOnce(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		const sessions = 8
@@ -187,7 +188,7 @@ func TestEightSessionsAtOnce(t *testing.T) {
 	})
 }
 
-// What was edited in the middle of a conversation costs what follows it, and the trace states where the prefix ended.
+// An edit in the middle of a conversation recomputes only what follows it, and the trace states where the prefix ended.
 func TestAnEditInTheMiddleOfASession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 4096})

@@ -82,8 +82,8 @@ func TestWhatEndsAChoice(t *testing.T) {
 	}
 }
 
-// Special tokens are no text. Markers that the parser of replies reads are, in chats, also where the tokenizer calls
-// them special.
+// Special tokens are not part of the text. In chats, markers that the parser of replies reads are, even where the
+// tokenizer marks them as special.
 func TestSpecialTokensAreLeftOut(t *testing.T) {
 	e := start(t, Config{})
 	id := func(text string) int32 {
@@ -155,7 +155,7 @@ func checkLogprobs(t *testing.T, tok Token, n int) {
 	}
 }
 
-// Masking the end of the sequence does not change what the model thought of it.
+// Masking the end-of-sequence token does not change its reported log probability.
 func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -172,8 +172,8 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	}
 }
 
-// Every constrained answer parses and follows its format, whatever the temperature: also where the model would rather
-// say something else.
+// Every constrained answer parses and follows its format, whatever the temperature: also where other tokens are
+// likelier.
 func TestFormatsHold(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})

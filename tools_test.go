@@ -28,7 +28,8 @@ func manyTools(n, size int) []chat.Tool {
 	return list
 }
 
-// After its first use a list of 200 tools and 300 KB compiles nothing, and of its tools only what changed is read.
+// After its first use a list of 200 tools and 300 KB is not compiled again; of a changed list only the changed tools
+// are read.
 func TestToolsThatComeAgain(t *testing.T) {
 	e := start(t, Config{})
 	tools := manyTools(200, 1500)

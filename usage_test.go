@@ -53,8 +53,8 @@ func TestExpertUsageIsCountedAndSaved(t *testing.T) {
 	}
 }
 
-// Files of other models, and files that are none, are refused before anything is loaded; so is a folder that is not
-// there.
+// Files of other models, and files of another kind, are refused before anything is loaded; so is a folder that does not
+// exist.
 func TestExpertUsageOfOthersIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	other, broken := filepath.Join(dir, "other.json"), filepath.Join(dir, "broken.json")

@@ -28,7 +28,7 @@ type goldenFile struct {
 }
 
 // The trained checkpoint gives the outputs that an independent implementation computed in float32, token for token,
-// from every quantised cache: its margins are far above what rounding the cache can move.
+// with every quantised cache: its margins are far larger than the effect of rounding the cache.
 func TestGoldenOutputs(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
@@ -185,7 +185,7 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens),
 			Rank: rank, Pages: table, Logits: 1}
 	}
-	// The first decode is launched plainly, the second captured and launched as a graph, as all of its shape after it.
+	// The first decode is launched plainly, the second is captured, and later ones of the same shape replay the graph.
 	if _, captures := m.Device().(kernel.Capturer); captures && n > 4 && (r.Graphs().Replayed == 0 ||
 		r.Graphs().Failed > 0) {
 		t.Errorf("%d tokens without a captured graph: %+v", n, r.Graphs())

@@ -31,7 +31,7 @@ func parts(p Prompt) (own, content string) {
 	return own + p.Text[at:], content
 }
 
-// Nothing that a request says stands outside Content, in any format. The letter ꙮ is in no format's own text.
+// Text of a request appears only inside Content, in any format. The letter ꙮ is not part of any format's own text.
 func TestEverythingOfARequestIsContent(t *testing.T) {
 	const stain = "ꙮ"
 	stained := 0
@@ -127,7 +127,7 @@ func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	}
 }
 
-// What content spells says nothing about the prompt itself.
+// Markers that are spelled in the content do not change how the prompt itself is read.
 func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	f, err := NewTemplate(TemplateConfig{Source: "{% for m in messages %}{{ m.content }}{% endfor %}", BOS: "<s>"})
 	if err != nil {

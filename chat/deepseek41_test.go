@@ -67,7 +67,7 @@ func TestV41Prompts(t *testing.T) {
 	}
 }
 
-// Calls that the format writes are read back, tags with their space.
+// Calls that the format writes are parsed again, including tags with a space.
 func TestV41Calls(t *testing.T) {
 	req := toolRequest()
 	req.Messages = []Message{{Role: User, Content: "U"}}

@@ -60,7 +60,7 @@ func calls(pairs ...string) []Call {
 	return out
 }
 
-// longName is what a reply that only looks like a call may have where a name should be.
+// longName is longer than any name: text at the place of a name in a reply that only looks like a call.
 var longName = strings.Repeat("n", maxName+500)
 
 var parserCases = []parserCase{

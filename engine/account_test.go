@@ -16,11 +16,10 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: what a request takes is given back when it ends or is refused, and what is counted is what
-// happened.
+// Invariants of this file: a request releases everything when it ends or is refused, and counters are exact.
 
-// Whatever a request is refused for, or while it waits cancelled, nothing of it stays in a counter: the observer
-// compares them with the requests that there are.
+// A request that is refused for any reason, or cancelled while it waits, leaves nothing in a counter: the observer
+// compares counters with the requests that exist.
 func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 1, MaxQueue: 2, RecordBytes: 1 << 20}, checked(t), hook)
@@ -62,7 +61,7 @@ func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	}
 }
 
-// A hang that ends does not take away the text of a device that is lost.
+// A hang that ends does not overwrite the message of a device that is lost.
 func TestTheTextOfALostDeviceStays(t *testing.T) {
 	var y tally
 	y.noteHang("hangs")
@@ -99,7 +98,7 @@ func TestNeedCountsEveryKind(t *testing.T) {
 	}
 }
 
-// Of several choices of one prompt the first alone has scores.
+// Of several choices of one prompt only the first has scores.
 func TestTheFirstChoiceScoresThePrompt(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{})
 	r := Request{Prompt: tokens(1, 70), Sampling: seeded(3), MaxTokens: 2, IgnoreEOS: true, Score: &Score{}}
@@ -187,7 +186,7 @@ func TestFaultsOfPreemptedSequences(t *testing.T) {
 	}
 }
 
-// spoiled fails the passes that it is told to, when they are waited for.
+// spoiled makes given passes fail when they are waited for.
 type spoiled struct {
 	runner
 	fails func(step.Pending) bool

@@ -13,8 +13,8 @@ import (
 )
 
 // After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model,
-// the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices side by side and while
-// sequences grow into new pages. Warm-up is a batch as large, of sequences longer than those measured.
+// the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices in one batch and while
+// sequences take new pages. Warm-up is a batch as large, of sequences longer than those measured.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
@@ -129,7 +129,7 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// leastAllocations runs something several times and returns the fewest allocations of the part that it measures. The
+// leastAllocations runs a function several times and returns the fewest allocations of the part that it measures. The
 // runtime itself allocates now and then, for goroutines that park and for its own background work; a step that
 // allocates does so every time.
 func leastAllocations(times int, run func(measured func(func()))) uint64 {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/sched"
 )
 
-// Every stage leads to the end, and only along the table.
+// A batch can reach the end from every stage, and only by transitions of the table.
 func TestABatchMovesThroughItsStages(t *testing.T) {
 	stages := stage(len(transitions))
 	if int(stages) != len(stageNames) {

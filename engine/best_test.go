@@ -30,7 +30,7 @@ func (b *bestRuns) Wait(p step.Pending) (step.Result, error) {
 }
 
 // Greedy choices without options take the best token that the device found; the others get whole rows, also in the same
-// batch. The answers are those of whole rows for everybody.
+// batch. The answers are the same as with whole rows for all.
 func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V32Draft(t)} {
 		var list []Request

@@ -57,8 +57,8 @@ func TestACacheOfNoGivenSizeHoldsFourContexts(t *testing.T) {
 	}
 }
 
-// Drafts are verified in one step together with the token before them: a step too small for that is refused where
-// drafts were insisted on, and told where they were not.
+// Drafts are verified in one step together with the token before them: a step too small for that is refused where a
+// number of drafts was given, and reported where it was not.
 func TestDraftsNeedRoomInAStep(t *testing.T) {
 	for _, c := range []struct{ drafts, step, most int }{{4, 1, 0}, {4, 4, 0}, {4, 5, 4}, {0, 1, 0}, {0, 3, 2},
 		{0, 64, spec.MaxDrafts}} {

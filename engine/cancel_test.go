@@ -115,7 +115,7 @@ func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	}), in, out
 }
 
-// Routers ask for metrics every 50 ms: nobody who reads counters or plans waits for the end of a step.
+// Routers ask for metrics every 50 ms: reading counters or plans does not wait for the end of a step.
 func TestReadersDoNotWaitForAStep(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{}, hook)

@@ -11,9 +11,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken
-// away and computed again or came from another request, it gets the tokens of a lone run; in deterministic mode from
-// the same logits, to the bit. kv.Check holds after every step, and in the end no page is held.
+// Invariants of this file: whatever else runs in the batches of a request, however its prompt is chunked, whether it
+// was preempted and computed again or reuses pages of another request, it gets the tokens that it gets alone; in
+// deterministic mode from the same logits, to the bit. kv.Check holds after every step, and in the end no page is held.
 
 // crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with
 // two choices.
@@ -41,7 +41,7 @@ func crowd(n int) []Request {
 	return list
 }
 
-// lone runs every request by itself in an engine without reuse and with room for all.
+// lone runs every request alone, in an engine without prefix reuse that has memory for all of them.
 func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Engine)) []*response {
 	t.Helper()
 	c.NoReuse = true
@@ -125,7 +125,7 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	}
 }
 
-// crowded makes sure that a test saw what it is about.
+// crowded checks that preemption, reuse and mixed batches occurred in a test.
 func crowded(t *testing.T, e *Engine) {
 	t.Helper()
 	if st := e.Stats(); st.Preempted == 0 || st.CachedTokens == 0 || st.KV.Evictions == 0 {
@@ -138,7 +138,7 @@ func crowded(t *testing.T, e *Engine) {
 }
 
 // Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where
-// the model is sure of itself that moves no token: the trained model's answers are those of lone runs.
+// one token is far likelier than the others that changes no token: the trained model's answers are those of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	requests, pages := 16, 7
 	if raceEnabled {

@@ -16,10 +16,11 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: counters and what is handed on say what happened, at the boundaries of pages and chunks too.
+// Invariants of this file: counters and arguments of passes are exact, also at the boundaries of pages and chunks.
 
-// A prompt is missed where a page of it could have come from a tier and none came. Of one whose every whole page is in
-// the pool nothing is missed: its last token is computed, so that the page that ends with it does not count.
+// A prompt counts as missed where one of its pages could have come from a tier and none did. A prompt whose full pages
+// are all in the pool is not missed: its last token is computed in any case, so that the page that ends with it does
+// not count.
 func TestTiersCountWhatIsMissed(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
 	const whole = 6 * 64
@@ -60,7 +61,7 @@ func (d *draftTap) StartDraft(works []step.Draft, chained bool) (step.Pending, e
 	return d.runner.StartDraft(works, chained)
 }
 
-// The drafting layer is given, for every row of a prompt, the token behind it: in chunks as in one piece, and where its
+// The drafting layer is given, for every row of a prompt, the token after it: in chunks as in one piece, and where its
 // pass is enqueued before the host has seen what the target chose.
 func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
@@ -93,7 +94,7 @@ func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 	}
 }
 
-// Conversions, slices and rows by their kind are those of the plans that ran.
+// The counters of conversions, slices and rows by kind agree with the plans that ran.
 func TestStatsCountWhatPlansSay(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{PlanHistory: 1024,
 		Policy: plan.Policy{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"}})
@@ -197,7 +198,7 @@ func (c noting) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return c.machine.Wait(wake, limit)
 }
 
-// An engine without work waits for some: it does not turn in circles.
+// An engine without work waits: its loop does not run.
 func TestAnIdleEngineWaits(t *testing.T) {
 	c := noting{waits: make(chan struct{}, 1)}
 	e := start(t, testmodel.V32(t), Config{Clock: c})
@@ -214,7 +215,7 @@ func (lostDrafts) Draft([]step.Draft, bool) (step.Result, error) {
 	return step.Result{}, fmt.Errorf("a draft pass: %w", kernel.ErrLost)
 }
 
-// A device that is lost in a draft pass is lost for everybody; other failures cost the drafts alone.
+// A device that is lost in a draft pass ends all requests; other failures of draft passes only lose the drafts.
 func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2)},
 		func(e *Engine) { e.loop.passes.runner = lostDrafts{e.loop.passes.runner} })

@@ -84,7 +84,7 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// An error that the device recovers from ends the request alone that it belongs to, and the engine continues.
+// An error that the device recovers from ends only the request that it belongs to, and the engine continues.
 func TestDeviceErrorThatPasses(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	var calls atomic.Int32

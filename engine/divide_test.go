@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// holdsAt holds up the n-th batch until what it returns is closed: requests that are to meet do, on a machine of any
-// speed.
+// holdsAt stops the n-th batch until the returned channel is closed, so that requests meet in one batch on a machine of
+// any speed.
 func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	free = make(chan struct{})
 	return before(func([]step.Work) error {
@@ -107,8 +107,8 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	}
 }
 
-// Sequences that decode wait for what is left of the bound beside their own time and an operation; where that is
-// nothing, prompts still have half of the time.
+// Decoding sequences wait for the bound less their own time and less the time of one operation; where nothing is left,
+// prompts still have half of the time.
 func TestWaitLimit(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ took, operation, want time.Duration }{

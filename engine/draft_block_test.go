@@ -17,8 +17,8 @@ import (
 )
 
 // Invariants of this file: blocks of drafts change no bit of any answer, at any length, with any number of accepted
-// drafts, in chunks, preempted, cancelled or after a prefix; and what the stages remember of a sequence is the same
-// however its tokens were computed or returned.
+// drafts, in chunks, preempted, cancelled or after a prefix; and what the drafting stages store of a sequence is the
+// same whether its tokens were computed or its pages were read from a tier.
 
 // everyPattern puts guesses in place of a drafter's that are right or wrong in every pattern: one in four is wrong, by
 // position and prompt.
@@ -28,7 +28,7 @@ func everyPattern(answers []*response, list []Request) func(*Engine) {
 	})
 }
 
-// guessing puts the answers' own tokens in place of a drafter's, or where right says no another.
+// guessing replaces a drafter's guesses: by the tokens of the answers, or by another token where right returns false.
 func guessing(answers []*response, list []Request, right func(at, prompt int) bool) func(*Engine) {
 	known := map[string]*response{}
 	for i, r := range list {
@@ -209,8 +209,8 @@ func watchBlocks(p *proposals) func(*Engine) {
 	return func(e *Engine) { p.runner, e.loop.passes.runner = e.loop.passes.runner, p }
 }
 
-// A sequence drafts the same, to the bit, whole or in chunks, and after a prefix that was in the cache or returned
-// from a tier.
+// A sequence has the same drafts, to the bit, computed whole or in chunks, and after a prefix from the cache or from a
+// tier.
 func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V4Spark(t)

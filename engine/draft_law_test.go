@@ -31,7 +31,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	law := lawOf(t, dir, prompt, params)
 	e := start(t, dir, Config{Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t),
 		func(e *Engine) {
-			// A drafter that is right often, and wrong in ways that depend on the position.
+			// A drafter that is often right, and whose errors depend on the position.
 			e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 				for i := range row {
 					row[i] = float32((i*5+w.Cached*3)%8) / 3
@@ -61,7 +61,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	}
 }
 
-// checkLaw compares how often tokens came in that many runs with their probabilities, by chi-square.
+// checkLaw compares the frequencies of tokens in that many runs with their probabilities, by chi-square.
 func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, seeds int) {
 	t.Helper()
 	// Cells that are expected fewer than eight times are counted together.

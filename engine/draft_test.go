@@ -17,7 +17,7 @@ import (
 
 // Invariants of this file: whatever is drafted, right or wrong, by a trained, a random or a failing drafting layer,
 // every request gets the tokens it gets without drafts, greedy or seeded, in every cache layout, chunked or whole,
-// alone or in a crowd, preempted or reused; what rejected drafts took goes back at once.
+// alone or among many requests, preempted or reused; pages of rejected drafts are released at once.
 
 // oracle puts guesses in place of the drafting layer's: those of the answers, and every fifth time, by position,
 // another token. A random layer is hardly ever right; so every pattern of right and wrong drafts occurs.
@@ -167,8 +167,8 @@ func guessed(t *testing.T, e *Engine) {
 	}
 }
 
-// Preempted, recomputed, with common prefixes: in deterministic mode the logits of every kept row have the bits of a
-// lone plain run.
+// In deterministic mode, with preemption, recomputation and common prefixes, the logits of every committed row have the
+// bits of a run without drafts and without other requests.
 func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
 	requests, pages := 48, 16
 	if raceEnabled {
@@ -263,7 +263,7 @@ func TestCancelledDraftsLeakNothing(t *testing.T) {
 	}
 }
 
-// Requests that leave while their drafts are verified change nothing for those that stay.
+// Requests that are cancelled while their drafts are verified do not change the answers of the others.
 func TestNeighboursOfCancelledDraftsAnswerAsIfAlone(t *testing.T) {
 	list := crowd(6)
 	dir, cfg := testmodel.V32Draft(t), Config{Draft: spec.Off()}
@@ -380,8 +380,8 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	}
 }
 
-// A random drafting layer is never right: auto ends it for each request, says so once and counts it; plain decoding
-// continues.
+// A random drafting layer is never right: with auto the engine stops drafting for each request, logs that once and
+// counts it; plain decoding continues.
 func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	var log strings.Builder
 	e := start(t, testmodel.V32Draft(t), Config{Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -17,8 +17,8 @@ import (
 )
 
 // Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is
-// accepted, rejected, preempted or reused; and the drafting block computes what it is defined as, where that can be
-// known.
+// accepted, rejected, preempted or reused; and the drafting block computes what its definition says, in cases where the
+// result is known.
 
 func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {

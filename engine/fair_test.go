@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// A short request runs in the batch after the one in which it came, and at most one later, however many choices another
-// tenant, or other requests of the same tenant, have running and waiting. The flood continues meanwhile, and ends.
+// A short request runs in the batch after its arrival, or at most one batch later, however many choices of other
+// tenants or of its own tenant are running and waiting. These continue and end too.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
 	for _, tenant := range []string{"other", "flood", ""} { // the last floods and comes from two addresses
 		t.Run(tenant, func(t *testing.T) {

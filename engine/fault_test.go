@@ -19,9 +19,9 @@ import (
 	"sparrow/weight"
 )
 
-// Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else
-// gets the tokens of an undisturbed run; pages return; the engine continues, or, when its own state is broken, stops
-// and says so.
+// Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; all others get
+// the tokens of a run without faults; pages return; the engine continues, or, when its own state is broken, stops and
+// says so.
 
 // marked is the first token of prompts that faults are aimed at.
 const marked = 639
@@ -137,7 +137,7 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	}
 }
 
-// Logits nobody can sample from fail the request they belong to.
+// A request whose logits are not numbers fails.
 func TestLogitsThatAreNotNumbers(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{}, func(e *Engine) {
 		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: func(works []step.Work, res step.Result) {
@@ -163,8 +163,8 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 	}
 }
 
-// A token whose embedding is NaN makes the rows of its own request NaN, where experts are chosen, too. They fail alone:
-// no batch is run again for them.
+// A token whose embedding is NaN makes the rows of its own request NaN, also in layers with experts. Only this request
+// fails: no batch is run again for it.
 func TestRowsThatAreNotNumbersFailAlone(t *testing.T) {
 	dir := t.TempDir()
 	damageEmbedding(t, tinyBF16, dir, marked)

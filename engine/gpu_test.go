@@ -10,18 +10,18 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// standIn, where set, makes the device that the engines of the tests run on in place of the CPU's, which is closed at
-// once or with it.
+// standIn, where set, makes the device that the engines of the tests run on, instead of the CPU's. The CPU's device is
+// closed at once, or together with it.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
-// deviceTest is a test of this package that says the same of another device.
+// deviceTest is a test of this package that also runs on another device.
 type deviceTest struct {
 	name string
 	test func(*testing.T)
 }
 
-// onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
-// cancellations, scores, prefixes that return.
+// onDevices are the tests of this package that also run on a GPU: crowds, preemption, faults, drafts, cancellations,
+// scores, prefixes that return.
 var onDevices = []deviceTest{
 	{"overlap", TestOverlappedBatchesChangeNoAnswer},
 	{"overlap, cancellations", TestOverlapAndCancellations},
@@ -105,7 +105,7 @@ func TestGPUEngineWithoutIndexer(t *testing.T) {
 
 func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
 
-// The operations of overlapped passes, of tokens that are drawn and of drafts ahead are those that a GPU takes.
+// Operations of overlapped passes, of tokens sampled on the device and of drafts in advance keep the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
@@ -132,7 +132,8 @@ func TestEveryKeyByADevicesRules(t *testing.T) {
 		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
-// Ranks by the rules of a GPU, with activations of bf16, share prefixes and cancel as one device does, both ways.
+// Ranks that keep the rules of a GPU, with bf16 activations, share prefixes and cancel requests as one device does, in
+// both divisions of attention.
 func TestRanksByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	n, how := *ranks, *division
@@ -155,7 +156,7 @@ func TestRanksByADevicesRules(t *testing.T) {
 	}
 }
 
-// A few requests together get the answers that they get alone, on ranks as on one device.
+// Requests that run together on several ranks get the answers that each gets alone on one device.
 func TestARankedCrowdGetsTheAnswersOfLoneRuns(t *testing.T) {
 	list := crowd(6)
 	cfg := Config{Policy: deterministic("fp8-656"), CacheTokens: 16 * 64, StepTokens: 96}

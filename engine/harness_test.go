@@ -113,10 +113,10 @@ func pools() int {
 	return 1
 }
 
-// everything adds what other tests imply: make long sets it.
+// everything enables cases that other tests imply; make long sets it.
 var everything = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
 
-// repeats skips what make long runs, and what is run for a device other than the CPU.
+// repeats skips cases that make long runs, or that run on a device other than the CPU.
 func repeats(t *testing.T, others string) {
 	t.Helper()
 	if !*everything && standIn == nil {
@@ -192,7 +192,7 @@ func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	return e
 }
 
-// prepared is start before the loop runs: what is submitted until run is called arrives at once.
+// prepared is start without running the loop: requests that are submitted before run is called arrive together.
 func prepared(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (e *Engine, run func()) {
 	t.Helper()
 	return running(t, still(t, dir, c), hooks...)
@@ -216,7 +216,7 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 	return e, run
 }
 
-// checkEmpty: a stopped engine holds no page and owes nobody an answer.
+// checkEmpty checks that a stopped engine has no page in use and no request without an answer.
 func checkEmpty(t testing.TB, e *Engine) {
 	t.Helper()
 	if err := e.Check(); err != nil {
@@ -280,12 +280,12 @@ func (t *tap) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// before puts a function in front of every forward pass.
+// before calls a function before every forward pass.
 func before(f func(works []step.Work) error) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: f} }
 }
 
-// after puts a function after every forward pass.
+// after calls a function after every forward pass.
 func after(f func(works []step.Work, res step.Result)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }
@@ -358,7 +358,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy takes the likeliest token; seeded draws.
+// greedy takes the likeliest token; seeded samples with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0

@@ -19,8 +19,8 @@ func lengthsAround() []int {
 	return slices.Compact(list)
 }
 
-// A prompt of any length has the same logits whole, in chunks that leave any remainder, beside others of other lengths,
-// and after as much of itself as is cached, be it all.
+// A prompt of any length has the same logits whole, in chunks with any remainder, in a batch with prompts of other
+// lengths, and after any cached part of itself, including all of it.
 func TestNoLengthIsSpecial(t *testing.T) {
 	if raceEnabled {
 		t.Skip("what runs at once is the subject of other tests")

@@ -126,7 +126,7 @@ func (m *mover) done(n int) {
 	m.reads, m.ended = m.reads[n:], m.ended+n
 }
 
-// On a device with page-locked memory, and under the rules of the CUDA operations, pages return as they went.
+// On a device with page-locked memory, and under the rules of the CUDA operations, pages come back unchanged.
 func TestPagesMoveByADevicesRules(t *testing.T) {
 	alone(t, "its devices are GPUs")
 	notUnderRace(t)

@@ -9,9 +9,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others.
-// Company, chunks, preemption, failed steps and cancellation change no bit of anybody's logits; a beginning is used
-// where a snapshot is.
+// Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others. Other
+// requests in the batch, chunks, preemption, failed steps and cancellation change no bit of any logits; a cached prefix
+// is used up to the last snapshot of the state.
 
 // next skips what the model is refused for.
 func nextModel(t *testing.T) string {
@@ -65,7 +65,7 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 	whole, _ := each(Config{NoReuse: true, StepTokens: 1024}, list)
 	chunked, _ := each(Config{NoReuse: true, StepTokens: 100}, list)
 	sameRows(t, chunked, whole)
-	// Every prompt twice: the second finds its full pages.
+	// Every prompt runs twice: the second run finds its full pages in the cache.
 	cached, answers := each(Config{}, slices.Concat(list, list))
 	sameRows(t, cached, whole)
 	for i, r := range answers[len(list):] {

@@ -24,10 +24,10 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Invariants of this file: with experts in two memories every request gets the logits of a lone run on one device, on a
-// GPU those of a lone run with the same placement, to the bit, whatever runs beside it, preempted, reused or drafted;
-// workers of the host that fail or hang end the requests of the step with an error that names them, and leave no page,
-// goroutine or waiting caller behind.
+// Invariants of this file: with experts in two memories every request gets, to the bit, the logits that it gets alone
+// on one device (on a GPU: alone with the same placement), whatever else is in its batches and whether it is preempted,
+// reuses pages or drafts; workers of the host that fail or hang end the requests of the step with an error that names
+// them, and leave no page, goroutine or waiting caller behind.
 
 func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
@@ -82,8 +82,8 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}
 }
 
-// Experts that move between iterations, again and again, change no bit of a device whose two memories are computed
-// alike: the host's of a CPU, fetched experts of a GPU.
+// Experts that move between iterations change no bit on a device that computes in both memories alike: a CPU with
+// experts of its host, a GPU with fetched experts.
 func TestACrowdWhoseExpertsMove(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
 	rule, dir := placed.Half, testmodel.V4Draft(t)
@@ -186,7 +186,7 @@ func TestGPUTwoMemories(t *testing.T) {
 	onGPU(t, []deviceTest{{"crowd", TestACrowdWithExpertsInTwoMemories}, {"moves", TestACrowdWhoseExpertsMove}})
 }
 
-// faultyHost is a CPU device whose experts do what a test wants first.
+// faultyHost is a CPU device that calls a function of the test before it computes experts.
 type faultyHost struct {
 	*cpu.Device
 	before func() error

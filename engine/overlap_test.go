@@ -13,10 +13,10 @@ import (
 )
 
 // Invariants of this file: forming and enqueueing a batch while the one before runs changes no answer, whatever ends,
-// is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim says the same of more cases.
+// is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim tests more cases.
 
-// beside is a device that reports that it computes beside the host. What it is given is done when a call returns, in
-// the same order: a device that takes its time may not do it in another.
+// beside is a device that reports that it computes while the host continues. Each call is complete when it returns, in
+// the order of the calls; a real device keeps the same order.
 type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
@@ -51,7 +51,8 @@ func plain(n int, stops []int32) []Request {
 	return list
 }
 
-// Crowds with stops, shared prefixes and too few pages, greedy alone and with requests whose tokens the host samples.
+// Many requests with stops, shared prefixes and too few pages: all greedy, and mixed with requests whose tokens the
+// host samples.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
@@ -93,7 +94,7 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// Clients that leave at any moment: who stays gets the tokens of a lone run.
+// Clients leave at any moment: the others get the tokens that they get alone.
 func TestOverlapAndCancellations(t *testing.T) {
 	testCancellations(t, plain(24, nil), Config{Policy: deterministic(""), CacheTokens: 64 * 12})
 }

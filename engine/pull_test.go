@@ -14,7 +14,7 @@ import (
 )
 
 // Invariants of this file: a prompt that one engine computed and another continues has the tokens of one engine, and
-// whatever happens to the first, the second computes what does not come.
+// whatever happens to the first, the second computes what it does not receive.
 
 // serving is an engine that serves its pages, and where.
 func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engine, string) {
@@ -61,8 +61,8 @@ func TestPrefillApartFromDecode(t *testing.T) {
 	}
 }
 
-// Requests whose first half fails in every way: nobody there, somebody else there, one that ends meanwhile, one with
-// other weights.
+// Requests whose first half fails in every way: no server at the address, another program there, one that ends during
+// the request, one with other weights.
 func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	}
 }
 
-// Random prompts through two engines, with cancellations, in company.
+// Random prompts go through two engines, several at a time, and some are cancelled.
 func TestRandomRequestsThroughTwoEngines(t *testing.T) {
 	n := 60
 	if raceEnabled {

@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds
-// nobody up.
+// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader does not
+// delay others.
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
@@ -58,8 +58,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// Thousands of tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a
-// short prompt that arrives later gets its first token long before the long one is done.
+// A prompt of thousands of tokens runs while other streams decode: between two tokens of a stream there is one step,
+// and a short prompt that arrives later gets its first token long before the long one is done.
 func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	length := 4000
 	if raceEnabled {
@@ -123,7 +123,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Nobody reads one job's events; the others continue, and the unread one loses nothing.
+// The events of one job are not read; the others continue, and the unread job loses no event.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
 	dir := testmodel.V32(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
 	}
 }
 
-// A tenant that fills the queue does not close it for others, and what all tenants together may queue is bounded.
+// A tenant that fills its share of the queue does not block others, and the queue of all tenants together is bounded.
 func TestTheQueueIsSharedByTenants(t *testing.T) {
 	q := backlog{most: 100}
 	accept := func(tenant string, n int, want bool) {

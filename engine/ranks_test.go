@@ -149,7 +149,7 @@ func operations(t *testing.T, on opening) int {
 	return n
 }
 
-// faults lets a rank fail at every that many operations in turn, both ranks in turn.
+// faults makes a rank fail after each multiple of that many operations, both ranks one after the other.
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {
@@ -184,7 +184,7 @@ func TestARankThatFails(t *testing.T) {
 
 var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
 
-// The same by the rules of a GPU: the others wait in the exchange until their time-out, as GPUs do.
+// The same under the rules of a GPU: the other ranks wait in the exchange until its time-out, as GPUs do.
 func TestARankByADevicesRulesThatFails(t *testing.T) {
 	notUnderRace(t)
 	testmodel.OnGPU(t)

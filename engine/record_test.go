@@ -14,8 +14,8 @@ import (
 	"sparrow/record"
 )
 
-// What requests are refused by is a bound of what they send, and not far above it; passes record the rows that are
-// asked for, in batches that have them, and plans of other batches record nothing.
+// The estimate that requests are refused by is an upper bound of the bytes that they return, and a close one; passes
+// record only the requested rows, and plans of batches without such rows record nothing.
 func TestRecordedBytesAreBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
@@ -62,7 +62,7 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A layer that shares another's selection brings that layer with it.
+// A layer that shares the selection of another layer records that of the other one.
 func TestSharedSelectionsName(t *testing.T) {
 	e := start(t, tinyGLM, Config{})
 	var rows []record.Row
@@ -84,13 +84,13 @@ func TestSharedSelectionsName(t *testing.T) {
 	}
 }
 
-// By a GPU's rules selections, their scores and experts are recorded, and replayed.
+// Under the rules of a GPU selections, their scores and experts are recorded and replayed.
 func TestRecordingOnAGPU(t *testing.T) {
 	alone(t, "its device is a GPU")
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
 	}
-	// Its device keeps rows in the layouts and shapes that CUDA's operations take.
+	// The device has rows in the layouts and shapes that CUDA's operations take.
 	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
 		func(d kernel.Device) kernel.Device {
 			s, err := strict.Open(d)

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// countingDevice counts what is taken of its memory.
+// countingDevice counts allocations of its memory.
 type countingDevice struct {
 	kernel.Device
 	taken *atomic.Int64

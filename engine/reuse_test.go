@@ -11,10 +11,10 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: what is in the cache under the same tenant is not computed again, usage and trace say so,
-// and sharing changes no token.
+// Invariants of this file: cached tokens of the same tenant are not computed again, usage and trace report them, and
+// sharing changes no token.
 
-// counted adds up the tokens that steps compute.
+// counted sums the tokens that steps compute.
 func counted(n *int) func(*Engine) {
 	return before(func(works []step.Work) error {
 		for i := range works {
@@ -107,8 +107,8 @@ func TestTenantsAndSaltsNeverMeet(t *testing.T) {
 	}
 }
 
-// The choices of a request compute its prompt once, differ from each other, and are the same in company or with other
-// choices beside them.
+// The choices of a request compute its prompt once, differ from each other, and are the same with other requests or
+// other choices in the batch.
 func TestChoicesShareThePrompt(t *testing.T) {
 	computed := 0
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
@@ -160,7 +160,7 @@ func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
 	}
 }
 
-// heard collects what a listener of the cache is told.
+// heard collects the events of a listener of the cache.
 type heard struct {
 	stored, removed, cleared int
 	salts                    map[string]bool
@@ -170,7 +170,7 @@ func (h *heard) Stored(s prefix.Stored) { h.stored++; h.salts[string(s.Salt)] = 
 func (h *heard) Removed(prefix.Hash)    { h.removed++ }
 func (h *heard) Cleared()               { h.cleared++ }
 
-// Flushing gives up what is cached, while others run, and listeners hear of every change.
+// A flush drops cached pages while requests run, and listeners are told of every change.
 func TestFlushingEmptiesTheCache(t *testing.T) {
 	h := &heard{salts: map[string]bool{}}
 	e := start(t, testmodel.V32(t), Config{CacheEvents: h})

@@ -11,11 +11,12 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: tokens that the device draws are those that the host samples, and drafts that are made
+// Invariants of this file: tokens that the device samples are those that the host samples, and drafts that are made
 // before the host has seen what the target chose are those that are made after, whatever ends, is cancelled, is
-// preempted or fails meanwhile.
+// preempted or fails in between.
 
-// drawing lets most requests of a crowd sample plainly, by every filter, and some in ways that need the host.
+// drawing makes most requests sample in ways that the device has, with every filter, and some in ways that need the
+// host.
 func drawing(list []Request, host bool) []Request {
 	for i := range list {
 		p := sample.Default()
@@ -105,7 +106,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 	}
 }
 
-// The drafting layer itself, whose tokens are drawn on the device too: it drafts what it drafts after the host.
+// The drafting layer, whose tokens are sampled on the device too, makes the same drafts as when the host samples.
 func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
@@ -157,8 +158,8 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
-// A draft pass that fails when it is enqueued ahead, or when it is waited for, costs nothing but speed; nor does one
-// whose forward pass fails.
+// A draft pass that fails when it is enqueued in advance, or when it is waited for, costs only speed; so does one whose
+// forward pass fails.
 func TestFaultsOfDraftsAhead(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(crowd(6), false)
@@ -211,7 +212,7 @@ func (f *failsLate) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// Requests that adapt make equally many drafts in a batch, though those of every second are all wrong.
+// Adaptive requests make equally many drafts in a batch, although all drafts of every second request are wrong.
 func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := plain(6, nil)

@@ -13,8 +13,8 @@ import (
 )
 
 // Invariants of this file: the log probabilities of given tokens are the log-softmax of the rows before them, with the
-// same bits alone or in a batch, in chunks or whole, after a cached prefix or not; and no row of a cached prefix is
-// computed for them whose logits nothing wants.
+// same bits alone or in a batch, in chunks or whole, after a cached prefix or not; and rows of a cached prefix are
+// computed only where their logits are requested.
 
 // scoresOf runs a request and returns the scores of each choice.
 func scoresOf(t testing.TB, j *Job) [][]sample.Scored {

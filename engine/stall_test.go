@@ -12,8 +12,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// A bound that nothing can keep cuts prompts to the smallest chunk while a stream runs, the log states what is kept,
-// and answers are those of an engine without a bound.
+// A bound that is too small for any chunk cuts prompts to the smallest chunk while a stream runs, the log states the
+// bound that is kept, and answers are those of an engine without a bound.
 func TestMaxStallCutsPrompts(t *testing.T) {
 	prompt := Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 8, IgnoreEOS: true}
 	whole, _ := collect(open(t, start(t, testmodel.V32(t), Config{}), prompt))

@@ -12,12 +12,12 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks,
-// preemption, failed steps and cancellation change no bit of anybody's logits, and in the end no state is held (start
-// checks that).
+// Invariants of this file: a model that keeps a state of every sequence is served like the others. Other requests in
+// the batch, chunks, preemption, failed steps and cancellation change no bit of any logits, and in the end all states
+// are released (start checks that).
 
-// long is n requests that grow over the end of a page of 256 tokens, in families whose prompts begin with a common
-// page, one with two choices.
+// long is n requests that continue past the end of a page of 256 tokens, in groups with a common first page, one with
+// two choices.
 func long(n int) []Request {
 	var list []Request
 	for i := range n {
@@ -52,7 +52,8 @@ func sameRows(t *testing.T, got, want *logitsOf) {
 
 func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4) }
 
-// So is one whose layers share entries, and whose rows depend on the tokens before them by themselves.
+// The same for a model whose layers share entries, and whose rows depend directly on the tokens before them (n-gram
+// tables).
 func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")
@@ -94,8 +95,8 @@ func servesACrowd(t *testing.T, of func(testing.TB) string) {
 	}
 }
 
-// A step fails half way, after some layers have written their rows over what the states held: the sequences start over
-// and lose nothing but time.
+// A step fails half way, after some layers have overwritten rows of the states: the sequences start over and lose
+// nothing but time.
 func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {

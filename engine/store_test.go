@@ -59,7 +59,7 @@ func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 	}
 }
 
-// Under load the store goes through its modes: every request ends, with the right answer.
+// A store fails in each of its modes under load: every request ends, with the right answer.
 func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	store := respserver.Start(t)
 	var list []Request

@@ -108,7 +108,7 @@ func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 	}
 }
 
-// A choice that ends in the middle of a character shows it as U+FFFD with its last token.
+// A choice that ends in the middle of a character emits U+FFFD with its last token.
 func TestACharacterCutOffByTheEnd(t *testing.T) {
 	w := vocabulary(t)
 	lead := int32(-1)
@@ -127,7 +127,7 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	}
 }
 
-// advanced gives the first choice of a request rows of logits that favour these tokens, and returns what came of each.
+// advanced gives the first choice of a request rows of logits that favour these tokens, and returns the result of each.
 func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	t.Helper()
 	j, err := e.intake.prepare(r)
@@ -205,8 +205,8 @@ func TestARequestFillsTheContext(t *testing.T) {
 	}
 }
 
-// A chat without tools never begins a call, however likely the marker: not in free text, and not before its minimum,
-// where the tokens that end a choice are left out too. A document does not begin one either.
+// A chat without tools never begins a call, however likely the marker: not in free text, and not before MinTokens,
+// where the tokens that end a choice are masked as well. A document does not begin one either.
 func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	w := vocabulary(t)
 	marker, ok := w.TokenID("<｜tool▁calls▁begin｜>")

@@ -17,9 +17,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets the
-// logits of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end neither the
-// device nor host memory holds anything for anybody.
+// Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets the logits
+// of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end all memory of the
+// device and the host is released.
 
 // tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o states how
 // long.
@@ -113,7 +113,8 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	}
 }
 
-// A page that left is found by any caller that begins with it, and by nobody of another tenant.
+// A page that left the device is found by any request of the same tenant that begins with it, and by none of another
+// tenant.
 func TestTiersKeepTenantsApart(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
 	ask := func(tenant string, prompt []int32) (int, *Trace) {
@@ -213,7 +214,7 @@ func spoil(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// Emptying the cache empties the tiers too, and what is on its way is not used.
+// A flush empties the tiers too, and pages that are being read from one are not used.
 func TestFlushingEmptiesTheTiers(t *testing.T) {
 	dir := t.TempDir()
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, DiskDir: dir,

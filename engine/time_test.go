@@ -14,10 +14,11 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: what the engine says of time, and decides by it, is the time that the device took. The clock
-// stands still but for operations of the device.
+// Invariants of this file: times that the engine reports and decides by are those that the device took. The clock
+// advances only with operations of the device.
 
-// paced is a device, and the clock of its engine: each row of a norm takes a millisecond, all else takes no time.
+// paced is a device, and the clock of its engine: each row of a norm takes a millisecond, everything else takes no
+// time.
 type paced struct {
 	kernel.Device
 	machine
@@ -63,7 +64,7 @@ func rowsOf(p *plan.Plan) (prompts, decodes int) {
 	return prompts, decodes
 }
 
-// The time of a batch that runs between the operations of another is not that one's, too: in all, passes take as long
+// The time of a batch that runs between the operations of another is not counted for both: in sum, passes take as long
 // as the device was busy.
 func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	hold, arrived := holdsAt(4)
@@ -85,7 +86,7 @@ func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	}
 }
 
-// The same holds of passes that are enqueued while others run.
+// The same holds for passes that are enqueued while others run.
 func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	p := &paced{}
@@ -138,8 +139,8 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 	t.Error("no newcomer came apart")
 }
 
-// A choice waits for its pages for as long as it may, and for the time that computing those that came would have taken;
-// what was gained or lost is counted against that.
+// A choice waits for its pages for as long as it may, and for the time that computing the pages that arrived would have
+// taken; gains and losses are counted relative to that.
 func TestWaitsForPages(t *testing.T) {
 	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
 	e, run, clock := startPaced(t, c)
@@ -177,7 +178,7 @@ func (s *swapper) SwapExperts(layer, in, out int) error {
 	return nil
 }
 
-// Experts are moved for some time only, and by recent choices: those of long ago fade.
+// Experts are moved for a limited time, and by recent choices: old counts decay.
 func TestExpertsMoveByRecentChoices(t *testing.T) {
 	clock := &paced{}
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})

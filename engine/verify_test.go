@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted after
-// the last token that a request may have, all of them are counted, and the pages of rejected ones go back.
+// Invariants of this file: drafts are proposed at their own positions with their own random numbers, none is made
+// beyond the last token that a request may have, all of them are counted, and the pages of rejected ones are released.
 
 // targetLogits keeps whole rows of logits of a plain run, by output position.
 func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
@@ -29,9 +29,9 @@ func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: rewrite} }
 }
 
-// A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own
-// place, and each chained row is at the place of its token. So every number is known: each verify gives drafts and
-// one more token, and the last ones have as many drafts as the request may still use.
+// A drafter that returns the target's own logits is always accepted: it samples with the random number of the draft's
+// own position, and each chained row is at the place of its token. So every number is known: each verify gives drafts
+// and one more token, and the last ones have as many drafts as the request may still use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V32Draft(t)
@@ -80,7 +80,8 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	}
 }
 
-// Rows of a chain lie one after the other after the sequence's own, and each carries the draft before it.
+// Rows of a chain follow each other directly after the sequence's own rows, and each has the draft before it as its
+// token.
 func TestWhereChainedRowsLie(t *testing.T) {
 	type row struct{ cached, tokens int }
 	var passes []row
@@ -95,8 +96,8 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
 	// Proposals take the request's bias too; this drafter overcomes it, the target does not.
 	out := generate(t, e, r)
-	// After the prompt: its ten rows, then no chain, because one draft is of use before the third token; after the
-	// second token nothing is.
+	// After the prompt come its ten rows and no chain, because only one draft can be used before the third token; after
+	// the second token none can.
 	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 ||
 		out.Usage.AcceptedTokens != 0 {
 		t.Errorf("rows with logits %v, usage %+v; want %v and one rejected draft", passes, out.Usage, want)
@@ -115,7 +116,7 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	}
 }
 
-// The pages that only rejected drafts took go back at once: here a chain reaches into the second page, while the
+// Pages that only rejected drafts used are released at once: here a chain reaches into the second page, while the
 // sequence fills the first.
 func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	const pageTokens = 64
@@ -138,7 +139,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	if u := generate(t, e, r).Usage; u.DraftedTokens != 3 || u.AcceptedTokens != 0 {
 		t.Fatalf("usage %+v; want drafts of two and one, all rejected", u)
 	}
-	// Two drafts after the first token reach row 64; one after the second too; after the third none is of use.
+	// Two drafts after the first token reach row 64, one after the second too; after the third none can be used.
 	if held[1] != 2 || held[2] != 2 || held[3] != 1 {
 		t.Errorf("pages held after each token: %v; want 2, 2, 1", held)
 	}

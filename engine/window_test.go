@@ -10,8 +10,8 @@ import (
 )
 
 // Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt
-// gives the same logits to the bit whole, in chunks, after a cached beginning, and computed again; a beginning is used
-// only where its window rows and state are there too.
+// gives the same logits to the bit whole, in chunks, after a cached prefix, and computed again; a prefix is used only
+// where its window rows and its state are stored too.
 
 // The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every
 // remainder by 4.
@@ -19,7 +19,7 @@ var boundaries = []int{1, 3, 4, 5, 127, 128, 129, 131, 255, 256, 257, 259, 511, 
 
 func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) { everyWay(t, testmodel.V4) }
 
-// A model whose layers share entries needs no raw rows after a page, and the tokens before its own after any.
+// A model whose layers share entries needs no raw rows after a cached page, but the last tokens before its own.
 func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")
@@ -55,7 +55,7 @@ func everyWay(t *testing.T, of func(testing.TB) string) {
 		chunked, _ := each(Config{NoReuse: true, StepTokens: chunk}, list)
 		sameRows(t, chunked, whole)
 	}
-	// Every prompt twice: the second finds its full pages.
+	// Every prompt runs twice: the second run finds its full pages in the cache.
 	cached, answers := each(Config{}, slices.Concat(list, list))
 	sameRows(t, cached, whole)
 	for i, r := range answers[len(list):] {
@@ -63,14 +63,14 @@ func everyWay(t *testing.T, of func(testing.TB) string) {
 			t.Errorf("%d tokens again: %d came from the cache, want %d", boundaries[i], r.Usage.CachedTokens, want)
 		}
 	}
-	// Every sequence loses its pages once, after its second output token, with and without a cache to return to.
+	// Every sequence is preempted once, after its second output token, with and without a prefix cache.
 	for _, off := range []bool{false, true} {
 		again, _ := each(Config{NoReuse: off}, list, restarting(2))
 		sameRows(t, again, whole)
 	}
 }
 
-// restarting takes the pages of every sequence once, when it has that many tokens of output.
+// restarting preempts every sequence once, when it has that many output tokens.
 func restarting(made int) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
@@ -83,8 +83,9 @@ func restarting(made int) func(*Engine) {
 	}
 }
 
-// Window pages are fewer than pages. A prompt whose beginning is stored, but whose window rows there were given up, is
-// cut back to the last boundary that has them, or to nothing, and states why; its tokens are those of a lone run.
+// There are fewer window pages than pages. A prompt whose beginning is cached, but whose window rows there were
+// evicted, reuses it up to the last boundary that has them, or not at all, and the reason is reported; its tokens are
+// those that it gets alone.
 func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time races with nobody")
@@ -137,8 +138,8 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 	}
 }
 
-// A cache sized by memory counts pages, window pages, states and steps, and uses what it was given but for less than a
-// page.
+// A cache sized by memory counts pages, window pages, states and steps, and leaves less than a page of the given memory
+// unused.
 func TestTheCacheFitsItsMemory(t *testing.T) {
 	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048, StepTokens: 64})
 	z, cfg := &sizing{setup: e.setup}, e.info.Config

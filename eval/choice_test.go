@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// Choices are scored, not written. The likeliest one is nearly always right; by character always.
+// Choices are scored, not generated. The likeliest one is nearly always right; by character always.
 func TestChoices(t *testing.T) {
 	task, err := LoadFile(os.DirFS("testdata"), "choice.jsonl")
 	if err != nil {

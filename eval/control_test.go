@@ -175,7 +175,7 @@ func (s *stepper) Answer(ctx context.Context, it *Item, most int) (Reply, error)
 }
 
 // Selection matters: with random positions in place of the indexer's, facts in texts of 4,096 tokens are no longer
-// found, while prompts that see at most index_topk keys are answered as ever. With the indexer's own choice the same
+// found, while prompts that see at most index_topk keys are answered as before. With the indexer's own choice the same
 // steps find the facts.
 func TestRandomSelectionFindsNothing(t *testing.T) {
 	real, err := device.Registry().Open("cpu", kernel.Options{})

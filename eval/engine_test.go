@@ -174,7 +174,7 @@ func TestDenseIsRefusedWhereItIsNot(t *testing.T) {
 	}
 }
 
-// An answer that is cut off is not exact, in either way of running.
+// An answer that is cut off is not exact, with either runner.
 func TestCutOff(t *testing.T) {
 	it := shippedTasks(t, "word1")[0].Items[0]
 	e := open(t, plan.Policy{DenseThreshold: denseKeys})

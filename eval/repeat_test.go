@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Three runs of two tasks; the second item of the second task is right in the first run alone: its task has 50 %, and
+// Three runs of two tasks; the second item of the second task is right only in the first run: its task has 50 %, and
 // the others' shares are the same in every run.
 func TestRepeated(t *testing.T) {
 	run := 0

@@ -87,7 +87,7 @@ func fatSchemas() map[string]string {
 	}
 }
 
-// What a grammar says it takes is what the heap grows by, from three quarters to twice as much.
+// The size that a grammar reports is within three quarters to twice the growth of the heap.
 func TestBytesOfGrammars(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for name, text := range fatSchemas() {

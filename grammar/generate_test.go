@@ -162,7 +162,7 @@ func schemaSketch(t *rapid.T, depth int) sketch {
 		return sketch{`{"$ref":"#/$defs/tree"}`, tree}
 	}
 	o := objectSketch(t, depth)
-	// A second opinion that every object satisfies: it must change nothing.
+	// A second schema that every object satisfies: it must not change the result.
 	return sketch{fmt.Sprintf(`{"allOf":[%s,{"type":"object","properties":{"p0":true}}]}`, o.schema), o.doc}
 }
 

@@ -67,8 +67,8 @@ func costlySchemas() []costlySchema {
 	}
 }
 
-// TestCostlySchemas: whatever a request brings, compiling ends, with a grammar or an error. All of them together take
-// about a second; without the limits some would take hours or all memory.
+// TestCostlySchemas: whatever schema a request has, compiling ends, with a grammar or an error. All of them together
+// take about a second; without the limits some would take hours or all memory.
 func TestCostlySchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for _, c := range costlySchemas() {

@@ -25,8 +25,8 @@ func run(l leaf, text string) (accepted bool) {
 	return text != "" && l.accepts(q)
 }
 
-// TestNoLeafLeadsIntoADeadEnd explores leaves at random: from every state that is not final some byte leads on, and
-// open tells the truth.
+// TestNoLeafLeadsIntoADeadEnd explores leaves at random: every state that is not final has a next byte, and open is
+// exact.
 func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 	var leaves []leaf
 	g := newGrammar(tokensOf(t))

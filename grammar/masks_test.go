@@ -76,8 +76,8 @@ func variedObject(r *rand.Rand, depth int) string {
 		strings.Join(required, ","), more)
 }
 
-// BenchmarkMasks times the masks of documents under many different schemas, each compiled anew: what a server that
-// sees a schema for the first time takes. Times are those of the processor, so that other programs do not count.
+// BenchmarkMasks times the masks of documents under many different schemas, each compiled anew: the time of a server
+// that sees a schema for the first time. Times are those of the processor, so that other programs do not count.
 func BenchmarkMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -204,7 +204,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// pickToken draws an allowed token, one that ends a string more often than the others.
+// pickToken picks an allowed token at random, with a preference for those that end a string.
 func pickToken(r *rand.Rand, t *Tokens, mask []uint64) int32 {
 	allows := func(id int) bool { return mask[id/64]>>(id%64)&1 == 1 }
 	if allows('"') && r.IntN(6) == 0 {

@@ -108,7 +108,7 @@ func TestClonesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestDepthIsBounded opens arrays as long as it is allowed and then finds the way out.
+// TestDepthIsBounded opens arrays as long as that is allowed and then closes all of them.
 func TestDepthIsBounded(t *testing.T) {
 	for _, schema := range []string{
 		`true`,
@@ -156,7 +156,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// TestArenasAreReplaced runs far past the number of states that are stored, with two states in flight.
+// TestArenasAreReplaced runs far past the number of states that are stored, with two live states.
 func TestArenasAreReplaced(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, `{"type":"array","items":{"type":"string","minLength":5000,"maxLength":5010},"minItems":2}`)

@@ -27,7 +27,7 @@ type suiteGroup struct {
 	} `json:"tests"`
 }
 
-// tally is what became of the instances of one keyword.
+// tally counts the results of the instances of one keyword.
 type tally struct {
 	written, blocked     int // valid ones
 	unreachable, escaped int // invalid ones
@@ -37,7 +37,7 @@ type tally struct {
 
 // suiteExceptions are groups of which valid instances are not written, on purpose; docs/schemas.md states why.
 var suiteExceptions = map[string]bool{
-	// Formats are enforced here; draft 2020-12 takes them for annotations.
+	// Formats are enforced here; draft 2020-12 treats them as annotations.
 	"draft2020-12/format: email format":     true,
 	"draft2020-12/format: ipv4 format":      true,
 	"draft2020-12/format: ipv6 format":      true,
@@ -48,7 +48,7 @@ var suiteExceptions = map[string]bool{
 	"draft2020-12/format: uri format":       true,
 	"draft2020-12/format: uuid format":      true,
 	"draft2020-12/format: duration format":  true,
-	// A metaschema elsewhere reports that the keywords of validation mean nothing.
+	// A metaschema that is not part of the schema declares that validation keywords have no meaning.
 	"draft2020-12/vocabulary: schema that uses custom metaschema with with no validation vocabulary": true,
 }
 

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// validate is a second, independent reading of JSON Schema: it walks a parsed document. Only the tests use it.
+// validate is a second, independent implementation of JSON Schema: it walks a parsed document. Only the tests use it.
 func validate(root, schema, doc any) error {
 	if b, ok := schema.(bool); ok {
 		if !b {

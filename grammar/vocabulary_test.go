@@ -64,7 +64,7 @@ func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 			t.Errorf("token %d: allowed %v, want %v", id, got, want)
 		}
 	}
-	// A character that no token can write is the one way to get stuck, and it is reported.
+	// A character that no token can write is the one case in which no token is allowed, and it is reported.
 	e := compile(t, tokens, `{"const":"本"}`).Start()
 	accept(t, e, `"`)
 	if err := e.Mask(mask); !errors.Is(err, ErrNoToken) {

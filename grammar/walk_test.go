@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// walkSchemas combine keywords in ways that lead astray: bounds that must be met at the end, choices that exclude
-// others, names that patterns share.
+// walkSchemas combine keywords in ways that easily lead to dead ends: bounds that must be met at the end, choices that
+// exclude others, names that several patterns match.
 var walkSchemas = []string{
 	`{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"minProperties":2,
 		"additionalProperties":false}`,
@@ -52,8 +52,8 @@ var walkSchemas = []string{
 	`{"enum":[{"a":1},{"a":2,"b":[]},[1],"x"],"not":{"required":["b"]},"minProperties":1}`,
 }
 
-// TestWalks writes documents by chance: none may get stuck, and each must be valid to the second reading of JSON Schema
-// in validate_test.go.
+// TestWalks writes random documents: none may reach a dead end, and each must be valid for the independent validator in
+// validate_test.go.
 func TestWalks(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -72,7 +72,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// walk writes one document, byte by byte, and tends to its end.
+// walk writes one random document, byte by byte, and prefers bytes that end it.
 func walk(t *testing.T, g *Grammar, r *rand.Rand) string {
 	s := g.Start()
 	mask := make([]uint64, g.tokens.MaskWords())
@@ -118,7 +118,7 @@ func walk(t *testing.T, g *Grammar, r *rand.Rand) string {
 	return ""
 }
 
-// TestIgnored: what is left out is named; with Strict it is refused.
+// TestIgnored: keywords that are not enforced are reported; with Strict they are refused.
 func TestIgnored(t *testing.T) {
 	tokens := tokensOf(t)
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestLooseOneOf: where exactly one cannot be enforced, one of them still is.
+// TestLooseOneOf: where "exactly one" cannot be enforced, "at least one" still is.
 func TestLooseOneOf(t *testing.T) {
 	g := compile(t, tokensOf(t), `{"oneOf":[{"type":"string","format":"date"},{"type":"string","maxLength":99}]}`)
 	if err := g.Start().AcceptString(`5`); err == nil || len(g.Ignored()) != 1 {

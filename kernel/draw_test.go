@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Drawn values have the mean and the spread that are requested, and differ between seeds and places.
+// Random values have the requested mean and spread, and differ between seeds and places.
 func TestDrawnValues(t *testing.T) {
 	const n = 1 << 16
 	d := Drawn{Seed: 3, Mean: 2, Spread: 0.5}

@@ -66,8 +66,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// What an arena hands out depends on the calls since its last Reset alone, lies where GPUs read best, and is measured
-// without memory.
+// Places in an arena depend only on the calls since its last Reset, are aligned for GPUs, and can be measured without
+// memory.
 func TestArena(t *testing.T) {
 	lay := func(a *kernel.Arena) []int64 {
 		mark := a.Mark()
@@ -99,7 +99,8 @@ func TestArena(t *testing.T) {
 	}
 }
 
-// Nothing of a list with an error runs, and the error names the place of the operation. The next list is another one.
+// If a list has an error, none of its operations run, and the error names the place of the operation. The next list is
+// independent.
 func TestListsKeepTheFirstError(t *testing.T) {
 	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
 	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)

@@ -59,7 +59,7 @@ func TestRepeatedBytes(t *testing.T) {
 	}
 }
 
-// Experts that are drawn come to host memory with their values, each matrix in memory of its own; others stay.
+// Random experts are copied to host memory with their values, each matrix to memory of its own; others stay.
 func TestExpertsOnHost(t *testing.T) {
 	pattern, err := Pattern(E2M1x2, Drawn{Spread: 1})
 	if err != nil {

@@ -61,7 +61,7 @@ func TestIndexFP4BytesByHand(t *testing.T) {
 	}
 }
 
-// Every value is within half a step of what is kept, and rounding twice changes nothing.
+// Every value is within half a step of its stored value, and rounding twice changes nothing.
 func TestIndexFP4RoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	page := make([]byte, IndexFP4{}.PageBytes(1))

@@ -99,8 +99,8 @@ func TestUnknownKindsAreRefusedWithTheList(t *testing.T) {
 	}
 }
 
-// TestRowsDecodeWithinTheirPrecision uses a page of odd size and every slot of it, so that no row but the first is
-// aligned to anything but its own size.
+// TestRowsDecodeWithinTheirPrecision uses a page of odd size and every slot of it, so that rows after the first are
+// aligned only to their own size.
 func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	const tokens = 7
 	for name, l := range mains() {
@@ -125,8 +125,8 @@ func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	}
 }
 
-// tolerance is the rounding a layout may cost value i of rows: nothing, half a bf16 step (2^-8 of the value is safe),
-// or 1/17 of the value with half a subnormal step of its scale.
+// tolerance is the rounding error that a layout may cause in value i of rows: none, half a bf16 step (2^-8 of the value
+// is safe), or 1/17 of the value plus half a subnormal step of its scale.
 func tolerance(l Main, rows []float32, i int) float64 {
 	v := math.Abs(float64(rows[i]))
 	rope := i%RowDim >= LatentDim

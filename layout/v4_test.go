@@ -147,8 +147,8 @@ func TestV4RoundTripError(t *testing.T) {
 	}
 }
 
-// Decoded values encode to themselves: a page that is moved through values does not drift. Bytes may change once,
-// where rounding took the largest value of a group to the next lower power of two.
+// Decoded values encode to themselves: a page that is decoded and encoded repeatedly does not drift. Bytes may change
+// once, where rounding took the largest value of a group to the next lower power of two.
 func TestV4ValuesDoNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, l := range []V4{V4Packed{}, V4F32{}, V41Entry{}, V41Window{}} {

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/cost"
 )
 
-// contests are sizes, each with the times of two ways.
+// contests are sizes, each with the times of two alternatives.
 func contests(v ...float64) (out []cost.Contest) {
 	for i := 0; i < len(v); i += 3 {
 		out = append(out, cost.Contest{Size: int(v[i]), First: v[i+1], Second: v[i+2]})
@@ -18,7 +18,7 @@ func contests(v ...float64) (out []cost.Contest) {
 	return out
 }
 
-// What plans choose follows from measured times, whatever they are.
+// Choices of plans follow from measured times, whatever these are.
 func TestChoicesFollowFromTimes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -50,7 +50,7 @@ func TestChoicesFollowFromTimes(t *testing.T) {
 	}
 }
 
-// Configurations follow the times of their hardware and quote them; a wish wins over both.
+// Configurations follow the times of their hardware and quote them; a user's setting overrides both.
 func TestReasonsQuoteTimes(t *testing.T) {
 	says := func(cfg Config, text string) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestReasonsQuoteTimes(t *testing.T) {
 	}
 }
 
-// A sparse prefill that was turned off is rejected for that, not for its place.
+// A sparse prefill that was turned off is rejected for that reason, not for its rank.
 func TestSparsePrefillOff(t *testing.T) {
 	for _, hw := range []string{"cpu", "sm90"} {
 		cfg := newSetup(t, hw, family(t, "deepseek_v4"), wish(func(p *Policy) {
@@ -123,7 +123,7 @@ func TestSparsePrefillOff(t *testing.T) {
 	}
 }
 
-// Defaults of a GPU are named as flags and state why, with measured times; what was asked for stays.
+// Defaults of a GPU are named as flags with their reasons and measured times; settings of the user stay.
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct {
 		on     Arch
@@ -153,7 +153,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The documents hold the figures that plans are made from.
+// The documents contain the times that plans are made from.
 func TestDocumentsHoldTheTimes(t *testing.T) {
 	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks/record-cpu.md",
 		SM90: "../docs/benchmarks/record-h200.md"} {

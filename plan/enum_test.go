@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// checkEnum: every word is read back, strangers are refused both ways.
+// checkEnum: every word is read back, unknown ones are refused in both directions.
 func checkEnum[T ~uint8, P interface {
 	*T
 	encoding.TextUnmarshaler
@@ -62,7 +62,7 @@ func TestEnumsAreClosed(t *testing.T) {
 	checkEnum[Family](t, &families)
 }
 
-// TestLayoutsHaveOneSpelling: package layout names the same bytes alike.
+// TestLayoutsHaveOneSpelling: package layout uses the same names.
 func TestLayoutsHaveOneSpelling(t *testing.T) {
 	for _, l := range []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, IndexPage132, IndexF32Row512} {
 		kind, err := layout.ParseKind(l.String())

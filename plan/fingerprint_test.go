@@ -54,8 +54,8 @@ func TestFingerprintCoversEveryField(t *testing.T) {
 	}
 }
 
-// eachChange gives v, or each part of it in turn, another value, calls visit
-// with the path of what changed, and restores the value.
+// eachChange changes v, or each part of it one after the other, calls visit with the path of the change, and restores
+// the value.
 func eachChange(t *testing.T, v reflect.Value, path string, visit func(path string)) {
 	t.Helper()
 	if !v.CanSet() {
@@ -96,8 +96,8 @@ func eachChange(t *testing.T, v reflect.Value, path string, visit func(path stri
 	v.Set(old)
 }
 
-// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ in
-// exempt fields alone have one fingerprint, so they must plan alike.
+// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ only in exempt fields have one fingerprint, so
+// their plans must be equal.
 func TestPlansIgnoreWhatTheFingerprintLeavesOut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)

@@ -107,7 +107,7 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 	}
 }
 
-// Requests that are padding make no shapes of their own: a batch filled up with them runs as a batch of as many.
+// Padding requests have no shapes of their own: a padded batch has the shape of a full batch of that size.
 func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
 	cfg := newSetup(t, "sm90", drafts(2)).resolve(t)
 	for name, pair := range map[string][2]Batch{

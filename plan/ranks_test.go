@@ -165,7 +165,7 @@ func TestSharesByRequests(t *testing.T) {
 	}
 }
 
-// The groups that V4 closes, and the rows of its drafting block, are counted rank by rank.
+// The groups that V4 completes, and the rows of its drafting block, are counted rank by rank.
 func TestSharesOfV4(t *testing.T) {
 	cfg := divided(t, "deepseek_v4", 2, ByRequests)
 	b := Batch{}
@@ -194,7 +194,7 @@ func TestSharesOfV4(t *testing.T) {
 	}
 }
 
-// Ranks join their parts where there are several, and an idle one joins those of the others.
+// Several ranks exchange their parts, and an idle rank takes part in the exchanges of the others.
 func TestCollectives(t *testing.T) {
 	for ranks, joined := range map[int]bool{1: false, 2: true} {
 		s := newSetup(t, "cpu", heads(16))

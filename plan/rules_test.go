@@ -89,7 +89,7 @@ func TestStartRefusals(t *testing.T) {
 	}
 }
 
-// TestBatchRefusals: batches that contradict themselves or their plan.
+// TestBatchRefusals: batches that are inconsistent, or contradict their plan.
 func TestBatchRefusals(t *testing.T) {
 	ours := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
@@ -244,7 +244,7 @@ func TestLayerSharing(t *testing.T) {
 	})
 }
 
-// The notice about drafts says of every number of verified rows what its plan does.
+// The notice about drafts is true for every number of verified rows.
 func TestTheNoticeAboutDraftsIsWhatPlansDo(t *testing.T) {
 	for _, c := range []struct{ hw, family string }{{"cpu", "deepseek_v32"}, {"sm90", "deepseek_v32"},
 		{"cpu", "deepseek_v4"}, {"sm90", "deepseek_v4"}, {"cpu", "deepseek_v41"}} {

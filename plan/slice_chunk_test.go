@@ -2,7 +2,7 @@ package plan
 
 import "testing"
 
-// A chunk of scores that the reserve does not hold is cut to a multiple of the grain, and to no less than it.
+// A chunk of scores that the reserve has no memory for is cut to a multiple of the grain, and never below it.
 func TestChunksAreMultiplesOfTheGrain(t *testing.T) {
 	for _, c := range []struct {
 		rows, chunk, reserve int64

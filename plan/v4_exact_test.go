@@ -49,7 +49,7 @@ func TestV4ExactEntries(t *testing.T) {
 	}
 }
 
-// Four-bit indexer keys are V4's, on cpu, beside 584-byte entries; everything else is refused with what there is.
+// Four-bit indexer keys exist for V4 on a CPU with 584-byte entries; everything else is refused with the alternatives.
 func TestFP4Index(t *testing.T) {
 	hw, err := HardwareFor("cpu")
 	if err != nil {

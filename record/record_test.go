@@ -51,7 +51,7 @@ func TestPositionsSurvive(t *testing.T) {
 	})
 }
 
-// Any bytes are positions or an error, never more.
+// Any bytes decode to positions or to an error.
 func FuzzPositions(f *testing.F) {
 	f.Add([]byte{0, 5, 0x80, 1}, 4)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, 1)
@@ -104,7 +104,7 @@ func drawRows(t *rapid.T) *Rows {
 	return r
 }
 
-// What AppendJSON writes is what encoding/json writes of the same fields, and reads.
+// AppendJSON writes what encoding/json writes for the same fields, and the result can be read.
 func TestJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawRows(t)

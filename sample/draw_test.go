@@ -33,7 +33,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// chosen is the definition of a draw: sort everything, cut, and walk along the ids.
+// chosen is the definition of sampling a token: sort everything, cut, and accumulate along the ids.
 func chosen(logits []float32, d Draw) int32 {
 	top := logits[argmax(logits)]
 	type token struct {
@@ -83,7 +83,7 @@ func chosen(logits []float32, d Draw) int32 {
 	return int32(order[n-1].id)
 }
 
-// randomDraw is a draw and a row for it, with ties, gaps, and every filter at times.
+// randomDraw is random sampling parameters and a row of logits for them, with ties, gaps, and every filter at times.
 func randomDraw(r *rand.Rand) ([]float32, Draw) {
 	x := make([]float32, 1+r.IntN(300))
 	grid := []float64{0, 0, 1e-3, 0.25, 3}[r.IntN(5)]

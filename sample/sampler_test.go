@@ -166,8 +166,8 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-// TestSeededTextIsTheSameWhateverRunsBeside interleaves sequences on one scratch in random order and compares each
-// with a lone run.
+// TestSeededTextIsTheSameWhateverRunsBeside runs several sequences alternately on one scratch and compares each with a
+// run alone.
 func TestSeededTextIsTheSameWhateverRunsBeside(t *testing.T) {
 	const vocabulary, steps, sequences = 500, 40, 6
 	rows := func(seed, step int) []float32 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Trainers put a server to sleep, wake it up and give it other weights; nobody else does.
+// Trainers put a server to sleep, wake it up and replace its weights; other keys may not.
 func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"step1", "bad"} {

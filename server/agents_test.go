@@ -90,7 +90,7 @@ func TestRequestsOfAgentsAreAnswered(t *testing.T) {
 	}
 }
 
-// What the model is shown of such requests, in the formats of its families.
+// The prompts that such requests become, in the formats of the model families.
 func TestPromptsOfAgents(t *testing.T) {
 	formats := []chat.Format{chat.DeepSeekV32{}, chat.GLM5{}, chat.GLM5{V52: true}, chat.DeepSeekV4{}}
 	golden := map[string]bool{"codex": true, "claude-code": true} // the others are rendered alone: files would be large

@@ -200,7 +200,7 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 }
 
-// halves is a reply of one character in two tokens, with alternatives.
+// halves is a reply with one character in two tokens, with alternatives.
 func halves() []sparrow.Event {
 	return []sparrow.Event{
 		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -0.25,

@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// One table for the four interfaces: what a word for how much to think becomes, by what the model has.
+// One table for the four interfaces: which effort a requested level becomes, by the levels that the model has.
 func TestEffortWords(t *testing.T) {
 	interfaces := []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", `{"model":"sparrow-test","messages":[{"role":"user","content":"x"}],"reasoning_effort":%q}`},
@@ -64,7 +64,7 @@ func TestEffortWords(t *testing.T) {
 				if used == effortOn || used == openai.EffortNone {
 					level = ""
 				}
-				// Where the model cannot stop, a wish to stop changes nothing.
+				// A model that cannot turn reasoning off ignores the request to do so.
 				thinks := c.Thinking != nil && *c.Thinking
 				if c.Effort != level || thinks != (used != openai.EffortNone) && word != openai.EffortNone {
 					t.Errorf("%s, %s, %s: the model is told %q, thinking %v", m.name, i.name, word, c.Effort, thinks)

@@ -31,7 +31,7 @@ func explained(t *testing.T) string {
 	return hs.URL + "/debug/explain"
 }
 
-// What HTTP answers is what the planner answers to the same question.
+// The HTTP endpoint gives the planner's answer to the same question.
 func TestExplainEqualsThePlanner(t *testing.T) {
 	url := explained(t)
 	hw, err := plan.HardwareFor("sm100")
@@ -93,7 +93,7 @@ func compactJSON(t *testing.T, text string) string {
 	return string(out)
 }
 
-// Without a family and hardware the question is about what is served.
+// Without a family and hardware the question is about the served model.
 func TestExplainOfTheServedModel(t *testing.T) {
 	got := post(t, explained(t), `{"batch":"decode:100"}`)
 	var a struct {

@@ -249,7 +249,7 @@ func playing(events ...sparrow.Event) func(sparrow.Request) ([]sparrow.Event, er
 	return func(sparrow.Request) ([]sparrow.Event, error) { return events, nil }
 }
 
-// fixed makes what a server draws and reads predictable.
+// fixed makes random values and clocks of a server predictable.
 func fixed(s *Server) {
 	s.now = func() time.Time { return time.Unix(1700000001, 0) }
 	s.seed = func() int64 { return 42 }

@@ -15,8 +15,8 @@ func (e finished) Stream(context.Context, sparrow.Request) (Stream, error) {
 	return s, err
 }
 
-// What comes of a stream whose context ends while its last events are read is a beginning of it: an answer that lacks a
-// token and still has its end would pass for whole.
+// A stream whose context ends while its last events are read yields a prefix of them: an answer that lacks a token but
+// has its end would look complete.
 func TestFlowsHaveNoGaps(t *testing.T) {
 	e := finished{newFake(saying("a", "b", "c", "d", "e", "f"))}
 	for range 200 {

@@ -89,7 +89,7 @@ func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 	}
 }
 
-// The line of a request tells the time of its first token, unless there was none.
+// The log line of a request has the time of its first token, unless there was none.
 func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -113,7 +113,7 @@ func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 	}
 }
 
-// What net/http refuses to write is a mistake of ours and stays one.
+// Writes that net/http refuses are errors of the server, and are reported as such.
 func TestAWriteThatIsRefusedIsOurs(t *testing.T) {
 	if err := gone(http.ErrContentLength); clientGone(err) {
 		t.Error(err)

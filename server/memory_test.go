@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Large requests wait for each other in order; small ones pass them. What is taken returns.
+// Large requests wait for each other in order; small ones overtake them. All memory is released.
 func TestMemoryIsTakenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(3200) // large is above 100; large ones have 2400
@@ -67,7 +67,7 @@ func TestMemoryIsTakenInOrder(t *testing.T) {
 	})
 }
 
-// A request that waits without effect is refused with 429, one whose client leaves takes nothing, one that can never
+// A request that waits too long for memory is refused with 429, one whose client leaves takes none, one that can never
 // fit is refused at once.
 func TestMemoryThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestMemoryThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// Bodies are counted before they are read, with and without a length, and given back whatever becomes of the request.
+// Bodies are counted before they are read, with and without a length, and released however the request ends.
 func TestBodiesAreCounted(t *testing.T) {
 	s, _ := start(t, newFake(saying("x")), Options{RequestMemory: 40 << 20, BodyTimeout: time.Second})
 	send := func(body string, chunked bool) int {

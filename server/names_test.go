@@ -117,7 +117,7 @@ func TestInputItems(t *testing.T) {
 	}
 }
 
-// What a trace says of a request beside its plans.
+// The parts of a trace other than plans.
 func TestATraceNamesEffortAndToolsLeftOut(t *testing.T) {
 	last := sparrow.Event{Finish: sparrow.FinishStop, Usage: usage(1),
 		TraceLog: &sparrow.Trace{ID: "t1", Match: aMatch}}

@@ -86,7 +86,7 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// The page loads without a key; what it asks for does not.
+// The page loads without a key; its requests to the API need one.
 func TestPageNeedsNoKey(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("k"))
 	if err != nil {

@@ -146,7 +146,8 @@ func TestTokensAMinute(t *testing.T) {
 	_, err = ask("a", 1)
 	wantLater(t, err, 30*time.Second+10*time.Millisecond)
 	*clock = clock.Add(time.Hour)
-	// More than a minute's tokens are taken by a full store, whole; the prompts of one request count together.
+	// A request of more than a minute's tokens is accepted when the budget is full; the prompts of one request count
+	// together.
 	large, err := ask("a", 50_000)
 	if err != nil {
 		t.Fatalf("a large request on an idle server: %v", err)
@@ -167,8 +168,8 @@ func TestTokensAMinute(t *testing.T) {
 	}
 }
 
-// A refused request gets 429 with the time after which it would be taken; other tenants do not notice, and what is
-// generated counts.
+// A refused request gets 429 with the time after which it would be taken; other tenants are not affected, and generated
+// tokens count.
 func TestLimitsOverHTTP(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {
@@ -212,7 +213,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 	}
 }
 
-// Retry-After of a full queue is what requests of the tenant wait, and /ready is about the tenant that waits least.
+// Retry-After of a full queue is how long requests of the tenant wait, and /ready reports that of the tenant with the
+// shortest wait.
 func TestWaitsAreTold(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {

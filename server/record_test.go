@@ -98,7 +98,7 @@ func positionsOf(r *record.Rows) (list []int) {
 	return list
 }
 
-// A recorded answer can be sent back as it is; without anything to record nothing is asked for.
+// A recorded answer can be sent back unchanged; a request without "record" records nothing.
 func TestRecordedRowsAreReplayed(t *testing.T) {
 	e := newFake(recording)
 	_, hs := start(t, e, Options{})

@@ -90,8 +90,8 @@ func entry(id string, bytes int) *stored {
 	return s
 }
 
-// What the store counts is what it holds: filled with the fattest responses of any kind, the heap grows by no more than
-// its limit, and by no less than a quarter of it.
+// The store's size is exact: filled with the largest responses of any kind, the heap grows by no more than its limit,
+// and by no less than a quarter of it.
 func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	input := `"input":"x"`

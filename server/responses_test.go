@@ -17,7 +17,7 @@ import (
 
 const asked = `{"model":"sparrow-test","input":"hello"`
 
-// drawnName is the drawn part of the ids of a response and its items.
+// drawnName is the random part of the ids of a response and its items.
 var drawnName = regexp.MustCompile(`(resp|msg|rs|fc|ctc)_[A-Z2-7]+`)
 
 // ids makes drawn ids readable.

@@ -8,8 +8,8 @@ import (
 	"sparrow/sample"
 )
 
-// scoring plays an engine that gives token i of what is given the log probability -i, with the token x as the likeliest
-// and, unless it only scores, generates "y".
+// scoring is an engine that gives token i of a given continuation the log probability -i, with the token x as the
+// likeliest and, unless it only scores, generates "y".
 func scoring(r sparrow.Request) ([]sparrow.Event, error) {
 	given := r.Tokens
 	if given == nil {

@@ -175,8 +175,8 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 	}
 }
 
-// Choices that end because their client left are counted like all others: the one that was being read, and those
-// nothing reads any more.
+// Choices that end because their client left are counted like all others: the one that was being read, and the unread
+// ones.
 func TestCancelledChoicesAreCounted(t *testing.T) {
 	for range 5 { // what is read last is a matter of timing
 		e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { return slices.Repeat(say("Hel")[:1], 100), nil })
@@ -196,7 +196,7 @@ func TestCancelledChoicesAreCounted(t *testing.T) {
 	}
 }
 
-// A prompt that is refused takes back those before it, which count too.
+// A refused prompt cancels the prompts before it in the same request, which are counted too.
 func TestChoicesBesideABadPromptAreCounted(t *testing.T) {
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
 		if r.Prompt == "bad" {
@@ -371,7 +371,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A token without text is no sign of life to a client: a comment, with the headers before it, comes anyway.
+// A token without text does not count as output to a client: a comment, with the headers before it, is sent anyway.
 func TestTokensWithoutTextAreSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 5}}}
@@ -404,7 +404,7 @@ func TestTokensWithoutTextAreSilence(t *testing.T) {
 	})
 }
 
-// Comments are for silence only: what is sent often enough needs none.
+// Comments are sent only while nothing else is: a stream with frequent text has none.
 func TestSpokenStreamsHaveNoComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFake(playing(append(slices.Repeat(say("Hel")[:1], 40), say()...)...))
@@ -417,7 +417,7 @@ func TestSpokenStreamsHaveNoComments(t *testing.T) {
 	})
 }
 
-// A model may take longer than any of the timeouts of connections; those concern the client.
+// A model may take longer than the timeouts of connections, which concern only the client.
 func TestTimeoutsOfConnectionsDoNotEndRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFake(saying("Hel", "lo"))

@@ -119,7 +119,7 @@ func TestCallsOfEachKindOfTool(t *testing.T) {
 	}
 }
 
-// Calls return as they were made, in the next request.
+// Calls in the next request are identical to those of the answer.
 func TestCallsAreReplayed(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
@@ -168,7 +168,7 @@ func TestFunctionsTheOlderFormOfTools(t *testing.T) {
 	}
 }
 
-// Reasoning goes out sealed and returns readable, whichever form the client keeps.
+// Reasoning is sent encrypted and is readable when it comes back, in whichever form the client keeps it.
 func TestReasoningIsEchoed(t *testing.T) {
 	e := newFake(playing(told()...))
 	_, hs := start(t, e, Options{})
@@ -199,7 +199,7 @@ func TestReasoningIsEchoed(t *testing.T) {
 	if diff := cmp.Diff(summary, names[2:9]); diff != "" {
 		t.Error(diff)
 	}
-	// A message that leaves thinking out has it in the signature.
+	// A message without thinking has it in the signature.
 	got = post(t, hs.URL+messagesPath, askedMessage+`,"thinking":{"type":"adaptive","display":"omitted"}}`)
 	if want := `{"type":"thinking","thinking":"","signature":"` + code + `"}`; !strings.Contains(got.body, want) {
 		t.Errorf("no %s in %s", want, got.body)

@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// sidecar is what llm-d's sidecar sends to the server that computes the prompt.
+// sidecar is the request that llm-d's sidecar sends to the server that computes the prompt.
 const sidecar = `{"model":"sparrow-test","messages":[{"role":"user","content":"hi"}],"max_tokens":1,"stream":false,
 	"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,
 	"remote_block_ids":null,"remote_host":null,"remote_port":null}}`

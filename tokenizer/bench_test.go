@@ -54,7 +54,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Random tokens one after another: hardly a piece is seen twice.
+// Random tokens one after another: hardly any piece occurs twice.
 func BenchmarkEncodeRandomTokens(b *testing.B) {
 	tok := deepSeek(b)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -167,7 +167,7 @@ func TestWorstCasesStayLinear(t *testing.T) {
 	}
 }
 
-// White space is what patterns backtrack on; the engine must survive it too.
+// Patterns backtrack on white space; the engine's time must stay linear there too.
 func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
 	const n = 1 << 18
 	for _, pattern := range []string{patternDeepSeek, patternGLM, patternGPT2} {

@@ -146,7 +146,7 @@ func must(s chat.CallSyntax, ok bool) chat.CallSyntax {
 	return s
 }
 
-// Whatever is sampled, a demanded call parses and follows its schema.
+// Whatever is sampled, a required call parses and follows its schema.
 func TestDemandedCalls(t *testing.T) {
 	b := newBench(t)
 	tools := []chat.Tool{weather, wide}
@@ -216,7 +216,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Formats whose arguments are not JSON are led to the tool's name and left alone after it.
+// For formats whose arguments are not JSON only the tool's name is constrained.
 func TestNamesOnly(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV32{}.CallSyntax())
@@ -249,8 +249,8 @@ func TestNamesOnly(t *testing.T) {
 	}
 }
 
-// Free text holds no marker that does not begin a call: it would be content. The marker before the first call leads
-// to the call.
+// Free text contains no marker that does not begin a call: it would become content. A marker before the first call
+// leads to the call.
 func TestStrayMarkersAreKeptOut(t *testing.T) {
 	b := newBench(t)
 	syntax, _ := chat.DeepSeekV31{}.CallSyntax()

@@ -51,7 +51,7 @@ func TestExpertMargin(t *testing.T) {
 	}
 }
 
-// A reference that asks for a choice which the other run did not make, or for one of another size, says so.
+// A reference that needs a choice which the other run did not make, or one of another size, returns an error.
 func TestChoicesThatWereNotMade(t *testing.T) {
 	list := []choice{{ids: []int32{1, 2}}, {ids: []int32{3, 4}}}
 	at, two := 0, kernel.Tensor{Rows: 1, Cols: 2}
@@ -69,7 +69,7 @@ func TestChoicesThatWereNotMade(t *testing.T) {
 	}
 }
 
-// Golden drafts beside a checkpoint without a drafting head are refused.
+// Golden drafts of a checkpoint without a drafting head are refused.
 func TestDraftsWithoutAHead(t *testing.T) {
 	for _, name := range []string{"deepseek_v4-1", "deepseek_v32-1"} {
 		if _, err := readMarkov("../testdata/oracle/" + name); err == nil ||

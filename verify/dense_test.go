@@ -21,7 +21,7 @@ func unpacked(t *testing.T, name string) string {
 	return filepath.Join(archive.Unpack(t, folder(name)+".tar.gz"), name)
 }
 
-// dense are checkpoints without an indexer, and what their logits may be off by.
+// dense are checkpoints without an indexer, and the tolerances of their logits.
 var dense = []struct {
 	name  string
 	logit float64

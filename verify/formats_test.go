@@ -23,8 +23,8 @@ import (
 	"sparrow/weight"
 )
 
-// A repacked checkpoint answers as its twin of dequantised weights: logits within 1e-4 with exact products, and the
-// same greedy tokens. The matrices of attention, of dense blocks and of experts are repacked.
+// A repacked checkpoint gives the answers of the same checkpoint with dequantised weights: logits within 1e-4 with
+// exact products, and the same greedy tokens. The matrices of attention, of dense blocks and of experts are repacked.
 func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	const base = "../testdata/oracle/deepseek_v32-1"
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")
@@ -42,7 +42,7 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 				byColumns(t, filepath.Join(dir, "int4-int8-compressed"), repacked, name)
 			}
 			twin := twinOf(t, base, repacked)
-			// As the kernels are, which take rows in eight bits.
+			// Once more with the kernels of a server, which quantise rows to eight bits.
 			short := named("short")
 			want, got := answer(t, twin, "cpu", short, false), answer(t, repacked, "cpu", short, false)
 			if d := distance(got, want) / scale(want); !(d < 0.05) {
@@ -65,7 +65,7 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	}
 }
 
-// On a GPU weights stay packed: they answer as their twin does there.
+// On a GPU weights stay packed: they give the answers of the dequantised checkpoint there.
 func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
@@ -120,7 +120,8 @@ func answerOnGPU(t *testing.T, dir string, g *Golden) *outcome {
 	return out
 }
 
-// twinOf completes a repacked checkpoint with the tensors that it shares with its base, and makes its twin's folder.
+// twinOf completes a repacked checkpoint with the tensors that it shares with its base, and writes the folder of the
+// dequantised one.
 func twinOf(t *testing.T, base, repacked string) string {
 	t.Helper()
 	twin := filepath.Join(repacked, "twin")
@@ -133,7 +134,8 @@ func twinOf(t *testing.T, base, repacked string) string {
 	return twin
 }
 
-// byColumns writes the int4 experts of a checkpoint as AWQ or GPTQ, and its twin; other weights are the twin's.
+// byColumns writes the int4 experts of a checkpoint as AWQ or GPTQ, and the dequantised checkpoint; other weights are
+// those of the latter.
 func byColumns(t *testing.T, from, to, method string) {
 	t.Helper()
 	for _, name := range []string{"twin.config.json", "twin.index.json", "dequantised.safetensors"} {

@@ -40,7 +40,7 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
-// A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, beside what is asked of all
+// A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, in addition to the checks of all
 // checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
 func TestGPUOracleDSpark(t *testing.T) {
 	if err := cuda.Available(); err != nil {

@@ -15,8 +15,8 @@ import (
 
 const glmNext = "glm5_next-1"
 
-// Linear attention beside pooled selection computes what the oracle computed, whole and in chunks around every
-// boundary: of a pool, of the grid of 64 positions, and none.
+// Linear attention with pooled selection computes what the oracle computed, whole and in chunks of every kind: at the
+// boundary of a pool, of the grid of 64 positions, and at none.
 func TestNextExact(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	for i, k := range kernels() {
@@ -109,7 +109,7 @@ func TestNextDraftingLayer(t *testing.T) {
 	}
 }
 
-// Rounded rows stay close to the oracle by the measures of tolerance.go, and the exact comparison distinguishes them.
+// Rounded rows are close to the oracle by the measures of tolerance.go, and the exact comparison rejects them.
 func TestNextQuantised(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	m := openPath(t, dir, "cpu", kernel.Options{})

@@ -54,7 +54,7 @@ func onRanks(t *testing.T, src *family.Source, ranks int, how plan.Division,
 	return m
 }
 
-// besideRanks verifies cases of a checkpoint on ranks with activations of bf16, judged by the reference. golden is
+// besideRanks verifies cases of a checkpoint on ranks with bf16 activations, compared with the reference. golden is
 // where the golden outputs are.
 func besideRanks(t *testing.T, name, golden, kv string, chunk, ranks int, how plan.Division,
 	open func() (kernel.Device, error)) {

@@ -14,8 +14,8 @@ import (
 	"sparrow/verify"
 )
 
-// runBeside verifies a checkpoint on a device with activations of bf16, judged by the reference. golden is where the
-// golden outputs are; nil takes those beside the weights.
+// runBeside verifies a checkpoint on a device with bf16 activations, compared with the reference. golden is where the
+// golden outputs are; nil takes those in the folder of the weights.
 func runBeside(t *testing.T, dir string, dev kernel.Device, p plan.Policy, chunk int,
 	golden *string) *verify.Report {
 	t.Helper()
@@ -99,7 +99,7 @@ func TestJudgedByTheReference(t *testing.T) {
 	}
 	t.Run("DeepSeek-V3.2", func(t *testing.T) {
 		judged(t, "deepseek_v32-fp8-1", "fp8-656", map[string]string{"": ""})
-		// Products of weights in FP8 take the reference most of the time, and no fault is theirs.
+		// Products with FP8 weights take the reference most of the time, and none of the faults is in them.
 		judged(t, "deepseek_v32-1", "fp8-656", map[string]string{
 			"attention": "DenseArgs.Out differs from the reference's",
 			"experts":   "RouteArgs.IDs",
@@ -115,7 +115,7 @@ func TestJudgedByTheReference(t *testing.T) {
 	})
 }
 
-// judged verifies the short case of a checkpoint on devices with some faults, and looks for what is said of each.
+// judged verifies the short case of a checkpoint on devices with some faults, and looks for the message about each.
 func judged(t *testing.T, name, kv string, faults map[string]string) {
 	dir := folder(name)
 	short := someCases(t, dir, []string{"short"})

@@ -10,7 +10,7 @@ import (
 	"sparrow/verify"
 )
 
-// Replay gives the same bits in chunks too, and the report says of how many rows.
+// Replay gives the same bits in chunks too, and the report counts the replayed rows.
 func TestReplay(t *testing.T) {
 	const name = "glm_moe_dsa-1" // its layers share selections
 	m := open(t, name, "cpu", kernel.Options{})

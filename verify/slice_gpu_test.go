@@ -16,7 +16,7 @@ import (
 	"sparrow/plan"
 )
 
-// slice is DeepSeek-V3.2 at its full width with three layers and 16 experts, drawn by the device.
+// slice is DeepSeek-V3.2 at its full width with three layers and 16 experts, with random weights made by the device.
 func slice(t *testing.T) *family.Source {
 	t.Helper()
 	text, err := synth.PresetConfig("v32-slice")

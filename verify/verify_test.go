@@ -20,8 +20,8 @@ import (
 
 var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"}
 
-// long adds what takes minutes and what other tests imply: that the reference agrees, since the kernels agree with it
-// operation by operation, and that chunks do, since they have the bits of whole prompts.
+// long enables cases that take minutes and that other tests imply: that the reference agrees, since the kernels agree
+// with it operation by operation, and that chunks do, since they have the bits of whole prompts.
 var long = flag.Bool("long", false, "every implementation of the operations with every chunk size (make long)")
 
 // folder returns that of a checkpoint by its name; an unpacked archive is named by its path.
@@ -133,8 +133,8 @@ func TestExact(t *testing.T) {
 }
 
 // The best kernels as they are, which may round what they multiply to 17 bits, differ from the independent
-// implementation by less than exactness allows, but for a position in a hundred where a choice between nearly equal
-// scores falls otherwise.
+// implementation by less than exactness allows, except at one position in a hundred, where a choice between nearly
+// equal scores differs.
 func TestProductsOverFloat32Rows(t *testing.T) {
 	for _, name := range checkpoints {
 		m := load(t, name, "cpu")

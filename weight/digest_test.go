@@ -101,7 +101,7 @@ func TestAnEditedFileHasNoKnownDigest(t *testing.T) {
 	}
 }
 
-// Weights in memory are hashed, drawn ones have no digest, and a kept text that is damaged does not count.
+// Weights in memory are hashed, random ones have no digest, and a stored digest file that is damaged is ignored.
 func TestDigestsWithoutFiles(t *testing.T) {
 	dir := twoShards(t, false)
 	one := filepath.Join(dir, "model-00001-of-00002.safetensors")

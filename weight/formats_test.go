@@ -154,8 +154,8 @@ func compare(t *testing.T, got, want []float32, rounded bool) {
 	}
 }
 
-// Reordered matrices take as much memory as their tensors and a twentieth, and scales of powers of two, equal in pairs,
-// make NVFP4 what MXFP4 is, with the same values.
+// Reordered matrices take at most 5 % more memory than their tensors, and scales of powers of two, equal in pairs, make
+// NVFP4 what MXFP4 is, with the same values.
 func TestArrangedMatrices(t *testing.T) {
 	described := func(name string, d weight.DType, shape []int, fill byte) weight.Source {
 		n := d.Size()

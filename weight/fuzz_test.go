@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A file that is accepted must be JSON to the standard decoder too, its views must are in the file and tile it, and
+// A file that is accepted must be JSON to the standard decoder too, its views must be inside the file and cover it, and
 // writing its tensors again must give the same tensors. Anything else must be an error, never a panic.
 func FuzzHeader(f *testing.F) {
 	for _, header := range []string{

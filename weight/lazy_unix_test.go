@@ -17,7 +17,7 @@ func pageFaults(t *testing.T) int64 {
 	return int64(u.Minflt) + int64(u.Majflt)
 }
 
-// Opening must not read the data: any caller that reads a GiB touches at least one page in sixteen, 16,384 of them.
+// Opening must not read the data: reading a GiB touches at least one page in sixteen, 16,384 of them.
 func TestOpenIsLazy(t *testing.T) {
 	if !mapsFiles {
 		t.Skip("this build reads files instead of mapping them")

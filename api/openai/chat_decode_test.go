@@ -20,7 +20,7 @@ const weatherTool = `{"type":"function","function":{"name":"weather","parameters
 // rejection is a body that must be refused with a param, a code and words in the message.
 type rejection struct{ name, body, param, code, says string }
 
-// checkRejections is the same test for every decoder.
+// checkRejections runs cases of refusals through one decoder.
 func checkRejections[T any](t *testing.T, decode func([]byte) (*T, *wire.Error), tests []rejection) {
 	t.Helper()
 	for _, test := range tests {
@@ -366,7 +366,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 	})
 }
 
-// A choice of a type that is refused is refused once: nothing is said about the name that it does not have.
+// A tool choice of a refused type is one problem: the missing name is not reported as a second one.
 func TestAChoiceIsRefusedOnce(t *testing.T) {
 	for _, choice := range []string{`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`,
 		`{"type":"web_search"}`, `{"type":"x"}`} {

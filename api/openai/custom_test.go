@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the input of a custom tool is and wherever its arguments are cut, it comes out as it went in.
+// The input of a custom tool arrives unchanged, whatever it contains and wherever its arguments are cut.
 func TestCustomInputComesOutWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.String().Draw(t, "input")

@@ -199,7 +199,7 @@ func TestItemsOnTheWire(t *testing.T) {
 	}
 }
 
-// What a request says of tools, tokens and reasoning is said of its chat.
+// Tools, token limits and reasoning of a responses request are those of the chat that it becomes.
 func TestAResponseIsAChatWithItsOptions(t *testing.T) {
 	for _, parallel := range []*bool{nil, ptr(true), ptr(false)} {
 		r := &ResponsesRequest{ParallelToolCalls: parallel, MaxOutputTokens: ptr(7), TopLogprobs: ptr(2),

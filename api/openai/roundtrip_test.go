@@ -160,7 +160,7 @@ func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func
 	}
 }
 
-// checkAnswer is what every decoder owes to any body: a valid value or an error that names something.
+// checkAnswer checks the contract of every decoder: it returns a valid value, or an error that names a field.
 func checkAnswer[T any](t *testing.T, body []byte, decode func([]byte) (*T, *wire.Error),
 	validate func(*T) *wire.Error) {
 	v, err := decode(body)
@@ -276,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(checkAll)
 }
 
-// TestDamagedBodies cuts every seed at every byte, and damages every byte in turn.
+// TestDamagedBodies cuts every seed at every byte, and damages one byte after the other.
 func TestDamagedBodies(t *testing.T) {
 	for _, s := range seeds(t) {
 		for i := range len(s) {
@@ -288,8 +288,9 @@ func TestDamagedBodies(t *testing.T) {
 	}
 }
 
-// TestHostileBodiesAreCheap sends bodies of a megabyte that would hurt a careless reader. Each takes half a second at
-// most, with the race detector on a busy machine eight; time that grows with the square of the size takes many minutes.
+// TestHostileBodiesAreCheap sends bodies of a megabyte that are expensive for a decoder with quadratic time. Each takes
+// half a second at most, with the race detector on a busy machine eight; time that grows with the square of the size
+// takes many minutes.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	const size = 1 << 20
 	fill := func(before, piece, after string) []byte {

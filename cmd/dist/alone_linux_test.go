@@ -21,7 +21,7 @@ import (
 var distFolder = flag.String("dist", "", "folder that cmd/dist made")
 
 // The static build of this platform answers and serves with nothing else in its file system, which it cannot write to,
-// as a user without rights: what a container from an empty image gives it.
+// as a user without rights, as in a container with an empty image.
 func TestAlone(t *testing.T) {
 	if *distFolder == "" {
 		t.Skip("make dist runs this")

@@ -146,8 +146,8 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	}
 }
 
-// A GGUF file is a model whatever its name is, but no shape; inspecting it states why it takes more memory than the
-// disk.
+// A GGUF file is recognised as a model whatever its name is, but not accepted as a shape; inspect states why it takes
+// more memory than its size on disk.
 func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tiny.bin")
 	if status, _, stderr := invoke("quantize", "builtin", file, "--type", "q4_0"); status != 0 {

@@ -104,7 +104,8 @@ func TestRunSaysWhenItIsCutOff(t *testing.T) {
 	}
 }
 
-// The answers have no end of their own: the default limit holds, or what the context has room for where that is less.
+// The model never ends an answer by itself: the default limit ends it, or the room of the context where that is
+// smaller.
 func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 256, ContextTokens: 64})
 	if err != nil {
@@ -248,7 +249,7 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 	}
 }
 
-// The answers have no end of their own: only signals can stop them.
+// The model never ends an answer by itself: only signals can stop it.
 
 func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 	out := &watcher{met: "#### 154"}
@@ -273,7 +274,7 @@ func TestTerminationLeavesDuringAnAnswer(t *testing.T) {
 	mustEnd(t, ended, nil)
 }
 
-// endlessTalk starts a chat whose first answer continues forever; a signal comes when out has met its words.
+// endlessTalk starts a chat whose first answer never ends; the signal is sent when out contains the given words.
 func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal, <-chan error) {
 	t.Helper()
 	in, hold := io.Pipe()
@@ -296,7 +297,7 @@ func mustEnd(t *testing.T, ended <-chan error, want error) {
 	}
 }
 
-// A prompt that is completed as it is needs no chat template: a broken one fails chats, by the name of its file.
+// A raw prompt needs no chat template: a broken template fails chats only, with the name of its file.
 func TestRawPromptsNeedNoTemplate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.gguf")
 	changedGGUF(t, path, func(m *llamacpp.Model) {

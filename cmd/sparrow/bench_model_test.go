@@ -75,7 +75,7 @@ func TestBenchModelWithoutPrompts(t *testing.T) {
 	}
 }
 
-// What a run of minutes would be written to is looked at before anything is measured: these runs would fail later.
+// The file that a run of minutes would write its report to is checked before anything is measured.
 func TestBenchLooksAtTheDocumentFirst(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(doc, []byte("<!-- bench model other -->\n<!-- end -->\n"), 0o644); err != nil {
@@ -129,7 +129,7 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 	}
 }
 
-// Weights of a shape that has a name need no files, on any device: FP8, and the packed experts of DeepSeek-V4.
+// Random weights of a named shape need no files, on any device: FP8, and the packed experts of DeepSeek-V4.
 func TestBenchModelOfDrawnWeights(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "v4-tiny"} {
 		out, _ := mustDrive(t, "", "bench", "model", name, "--dummy", "--contexts", "100", "--batch", "2", "--chunk",

@@ -97,7 +97,7 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 	}
 }
 
-// A signal while nothing is typed gives the terminal back.
+// A signal during the reading of a line restores the terminal.
 func TestTheTerminalIsGivenBackWhileALineIsRead(t *testing.T) {
 	keyboard, screen := pseudoTerminal(t)
 	shown := &watcher{}

@@ -42,7 +42,7 @@ func TestEvalShippedTasks(t *testing.T) {
 	}
 }
 
-// What the page and the documents demonstrate is right every time.
+// The model answers every demonstration of the page and the documents correctly.
 func TestEvalDemonstrations(t *testing.T) {
 	r := evalJSON[eval.Report](t, "--tasks", "result,extract")
 	if len(r.Tasks) != 2 || r.Tasks[0].Items != 30 || r.Tasks[0].Exact != 30 || r.Tasks[1].Items != 30 ||
@@ -96,7 +96,8 @@ func TestEvalCompare(t *testing.T) {
 	}
 }
 
-// A file with one item that the model answers and one that nobody could: a wrong answer is a result and not a failure.
+// A file with an item that the model answers and an item that has no right answer: a wrong answer is a result, not an
+// error of the command.
 func TestEvalFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mine.jsonl")

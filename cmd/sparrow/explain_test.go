@@ -373,8 +373,8 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	}
 }
 
-// What a GPU's kernels do not read is refused as serving refuses it, once for each type; on a CPU, of other engines and
-// with types that they read there is a plan.
+// Weight types that a GPU's kernels do not read are refused by explain as by serve, once for each type; for a CPU, for
+// kernels of other engines and for types that are read there is a plan.
 func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, mix := range []string{"q4_k_m", "bf16"} {
@@ -396,7 +396,7 @@ func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	}
 }
 
-// A GPU's default is not said to be asked for, and is the same where the layout is named.
+// A default of a GPU is not reported as requested, and is the same where the layout is named.
 func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
 		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
@@ -552,8 +552,8 @@ func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 	}
 }
 
-// Auto is the longest chain that the model drafts: a block of its stages, nothing where it has none; what a GPU refuses
-// to draft with, explain refuses too.
+// With auto, explain plans the longest drafts of the model: a block of its drafting stages, or none where it has no
+// stages. What a GPU refuses to draft with, explain refuses too.
 func TestExplainDraftsAsModelsDo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--family v4-flash-0731 --draft auto":           "up to 5 drafts by 3 stages",

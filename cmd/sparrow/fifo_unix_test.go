@@ -38,8 +38,8 @@ func makeFIFOs(t *testing.T, files []string) {
 	}
 }
 
-// FIFOs in the place of pages, below a server that runs and one that starts, keep neither requests nor the process:
-// prompts are computed again, and it ends by itself.
+// A FIFO at the place of a page file stops neither a request nor the process, of a running server and of one that
+// starts: prompts are computed again, and the process ends by itself.
 func TestAFIFOBelowTheDiskCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -30,7 +30,7 @@ type fireRequest struct {
 	answer string // of the idle server
 }
 
-// fireRequests draws requests: short and long prompts that share beginnings, drawn and likeliest tokens, several
+// fireRequests makes random requests: short and long prompts with common prefixes, sampled and greedy tokens, several
 // choices, log probabilities, a schema.
 func fireRequests(n int) []*fireRequest {
 	d := rand.New(rand.NewPCG(7, 1))
@@ -129,8 +129,8 @@ func (f *fire) note(text string) {
 	}
 }
 
-// A server with a cache for few of its requests, tiers behind it and drafts gives every answer under a mixed load to
-// the byte as it gave it idle, while sequences are preempted and clients leave.
+// A server with drafts, tiers, and a cache that holds few of its requests gives every answer under a mixed load byte
+// for byte as on an idle server, while sequences are preempted and clients leave.
 func TestAnswersUnderFire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -58,11 +58,11 @@ func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body stri
 	return statuses
 }
 
-// mostIdle is what a server holds once a flood is over.
+// mostIdle is the most memory of a server after a flood.
 const mostIdle = 150e6
 
-// A server runs two requests of the most choices, and queues 1,319 requests that come at once; what they and larger
-// ones took goes back to the system. Its cache, which stays, is small.
+// A server runs two requests of the most choices, and queues 1,319 requests that come at once; the memory that they and
+// larger ones took is released to the system. The cache, which is not released, is small.
 func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -295,7 +295,7 @@ func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
 	}
 }
 
-// A model without an indexer keeps no indexer keys, in its drafting layer neither.
+// A model without an indexer has no indexer keys, also in its drafting layer.
 func TestInspectWithoutAnIndexer(t *testing.T) {
 	status, stdout, stderr := invoke("inspect", "glm-4.7-flash", "--json")
 	var s inspect.Summary
@@ -309,8 +309,8 @@ func TestInspectWithoutAnIndexer(t *testing.T) {
 	}
 }
 
-// A machine without a GPU: what fits, what a token reads, and a refusal with the numbers. What a GPU refuses names an
-// architecture that inspect accepts.
+// A machine without a GPU: what fits, what a token reads, and a refusal with the numbers. The message of a model that a
+// GPU refuses names hardware that inspect accepts.
 func TestInspectOnACPU(t *testing.T) {
 	for _, c := range []struct {
 		args   string

@@ -12,7 +12,7 @@ import (
 	"sparrow/eval"
 )
 
-// Whatever command is stopped says so in one word, not in that of a library.
+// Every command that is interrupted prints "interrupted", not the text of a library's error.
 func TestInterruptedCommandsSaySo(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

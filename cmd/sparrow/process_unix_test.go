@@ -73,8 +73,8 @@ type confinement struct {
 	known  bool   // the program can know the bound
 }
 
-// confine finds a way that can be had here: a control group, which needs the rights to make one, or a limit of the
-// system on private memory.
+// confine finds a way that works on this machine: a control group, which needs the rights to make one, or a limit of
+// the system on private memory.
 func confine(t *testing.T, bytes int64) confinement {
 	t.Helper()
 	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", bytes>>10),

@@ -41,7 +41,7 @@ func TestConnectionsHaveAProcessor(t *testing.T) {
 	}
 }
 
-// More workers than processors are warned of, whatever keeps the process from using more of them.
+// More workers than processors cause a warning, whatever keeps the process from using more processors.
 func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
@@ -54,7 +54,7 @@ func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	if want := "--threads 2: this process may use 1 core, "; !strings.Contains(side, want) {
 		t.Errorf("%q lacks %q", side, want)
 	}
-	// As many by the environment, which are the default of workers, are warned of as those of a flag.
+	// A number of workers from the environment causes the same warning as one from a flag.
 	many := runtime.NumCPU() + 1
 	t.Setenv("GOMAXPROCS", strconv.Itoa(many))
 	runtime.GOMAXPROCS(many)

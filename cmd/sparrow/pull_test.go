@@ -106,7 +106,7 @@ func TestAPulledModelIsServedByItsName(t *testing.T) {
 	}
 	s.end(t)
 
-	// Blobs that are gone are missed before anything is opened.
+	// A cache entry whose blobs were deleted counts as missing before anything is opened.
 	if err := os.Rename(filepath.Join(cache, "models--acme--tiny", "blobs"), filepath.Join(cache, "x")); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestAPulledQuantIsServedByItsName(t *testing.T) {
 		t.Errorf("another: status %d, %q", status, stderr)
 	}
 
-	// What another engine has is offered and not downloaded again.
+	// A file that another program has downloaded already is offered and not downloaded again.
 	studio := filepath.Join(os.Getenv("HOME"), ".lmstudio", "models", "acme", "tiny", "tiny-Q4_0.gguf")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(studio), 0o755),
 		os.WriteFile(studio, text[:1000], 0o644)); err != nil {

@@ -30,8 +30,8 @@ func TestFirstExampleOfTheReadme(t *testing.T) {
 	}
 }
 
-// In the README's table of what a model needs, the memory without a GPU, and that of the host of an H200, is enough by
-// what inspect says.
+// The README's table states enough memory for each model, without a GPU and for the host of an H200, by the arithmetic
+// of inspect.
 func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 	}
 }
 
-// releasedFolder holds the config.json of a release.
+// releasedFolder returns a folder with the config.json of a release.
 func releasedFolder(t *testing.T, name string) string {
 	t.Helper()
 	var r struct {

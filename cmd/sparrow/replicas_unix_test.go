@@ -308,7 +308,8 @@ func TestTwoServersShareARedis(t *testing.T) {
 	t.Logf("2,040 tokens: computed in %v, with pages of the other server in %v: %.1f x", computed, fetched,
 		float64(computed)/float64(fetched))
 
-	// Load of short and middle prompts while the store fails in turn; each answer is known from a server without one.
+	// Short and longer prompts are sent while the store fails again and again; each answer is known from a server
+	// without a store.
 	alone := startReplica(t, args[:7]...)
 	type known struct {
 		prompt []int32

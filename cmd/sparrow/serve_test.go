@@ -160,7 +160,8 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 	open.end(t)
 }
 
-// A folder beside the caller, without a draft layer: its name is said once, and that there are no drafts is no refusal.
+// A checkpoint in a folder next to the working directory, without a draft layer: its name is printed once, and the line
+// that there are no drafts is not worded as a refusal.
 func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	t.Chdir("../../testdata/oracle")
 	s := startServer(t, "--model", "./deepseek_v32-1", "--cache-tokens", "512")
@@ -201,8 +202,8 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}
 }
 
-// What changes the bits of a CPU is shown, and the number of its threads with what it comes from, also where that is a
-// default; nothing where a GPU computes.
+// Settings that change the bits of a CPU are printed, and the number of threads with its origin, also where it is a
+// default; on a GPU neither is.
 func TestSettingsAreShown(t *testing.T) {
 	cores := runtime.NumCPU()
 	processors := runtime.GOMAXPROCS(cores)

@@ -36,8 +36,8 @@ func TestSynthWritesWhatRunCanRun(t *testing.T) {
 	}
 }
 
-// Ids that the tokenizer has no text for are counted where such a checkpoint is written and where it is opened; flags
-// without effect and more threads than cores are warned of beside that.
+// Ids without a text in the tokenizer are counted when such a checkpoint is written and when it is opened; flags
+// without effect and more threads than cores cause warnings in addition.
 func TestIDsWithoutTextAreSaid(t *testing.T) {
 	dir := t.TempDir()
 	tiny, wide := filepath.Join(dir, "tiny"), filepath.Join(dir, "wide")

@@ -101,7 +101,7 @@ func finish(t *testing.T, j *engine.Job) (got result) {
 	}
 }
 
-// run runs a request that no other shares a prefix with.
+// run runs a request that shares its prefix with no other.
 func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result {
 	t.Helper()
 	r.Tenant = tenant
@@ -150,7 +150,7 @@ func TestGPURecordedRows(t *testing.T) {
 				t.Errorf("replayed, tokens %v, want %v", again.tokens, want.tokens)
 			}
 			equalRows(t, "replayed", again.rows, want.rows)
-			// Experts that were exchanged are those that compute: what they record is what was given.
+			// Experts that were exchanged compute the rows: the recorded experts are the given ones.
 			other := exchanged(want.rows)
 			given.Replay = other
 			changed := run(t, e, "exchanged", given)
@@ -194,9 +194,9 @@ func equalRows(t *testing.T, what string, got, want []record.Row) {
 	}
 }
 
-// nearSelections compares what the first layer selects on two devices for the same tokens: what only one of them
-// selects has a score near the lowest that it selects. Behind the first layer one difference changes all that follows;
-// verify compares those layers with a reference that follows the GPU's choices.
+// nearSelections compares what the first layer selects on two devices for the same tokens: a position that only one of
+// them selects has a score near the lowest selected one. After the first layer one difference changes everything that
+// follows; verify compares those layers with a reference that follows the GPU's choices.
 func nearSelections(t *testing.T, a, b []record.Row) {
 	t.Helper()
 	const margin = 0.1 // of the largest score of the row

@@ -135,7 +135,7 @@ func kill(t *testing.T, name string) {
 
 func TestKilledInMidLoad(t *testing.T) { kill(t, "cpu") }
 
-// Memory of the GPU, and what is locked of the host's, belongs to the process too.
+// GPU memory and page-locked host memory are released when the process is killed, too.
 func TestGPUKilledInMidLoad(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)

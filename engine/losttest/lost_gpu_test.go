@@ -24,7 +24,7 @@ type stray struct {
 	at    int32
 }
 
-// Do carries out an operation in its own way, or by the device.
+// Do runs an operation in its own way, or by the device.
 func (d *stray) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.NormArgs:

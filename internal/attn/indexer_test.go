@@ -55,9 +55,9 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 	return out
 }
 
-// A launch whose rows keep every key they see computes neither queries nor scores; one more key of one row needs both,
-// and the rows that keep everything get the same. The plan fixes which of the two a launch is: a short variant of the
-// paged path, or a separate path for rows of a prompt.
+// A launch whose rows select every key they see computes neither queries nor scores; with one more key in one row it
+// computes both, and rows that select every key have the same result. The plan fixes which of the two a launch is: a
+// short variant of the paged path, or a separate path for rows of a prompt.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}
 	x := Indexer{Heads: 4, TopK: 4, Pairing: kernel.HalfSplit}

@@ -20,7 +20,7 @@ func TestRunWaitsAndPassesPanics(t *testing.T) {
 	Run(func() { panic("no") })
 }
 
-// The work comes after other threads, whose priority stays as it is.
+// The work runs at a lower priority than other threads, whose priority does not change.
 func TestRunLowersItsOwnThread(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("priorities of threads are Linux's")

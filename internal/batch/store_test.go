@@ -142,7 +142,8 @@ func TestBadLinesFailAlone(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves its journals at any byte. Whatever is there, each line is in the results once.
+// A process may be killed while it writes any byte of its journals. Whatever was written, each line is in the results
+// once.
 func TestAKillAtAnyByte(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
@@ -281,7 +282,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-// Uploads leave room for results, and lines wait for it.
+// Uploads leave space for results, and lines wait until there is space.
 func TestTheBudgetHolds(t *testing.T) {
 	const budget = 64 << 10
 	s := open(t, Options{Budget: budget, Workers: 4})

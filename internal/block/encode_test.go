@@ -68,8 +68,8 @@ func relative(got, want []float32) float64 {
 	return math.Sqrt(e / n)
 }
 
-// The searches find what plain definitions find, to the bit, also of blocks of zeros, of equal values, and of values
-// that are tiny or huge. With an infinity there is nothing to find.
+// The searches find the same as plain definitions, to the bit, also for blocks of zeros, of equal values, and of tiny
+// or huge values. Blocks with an infinity have no result.
 func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 	values := randomValues(64 * 256)
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())

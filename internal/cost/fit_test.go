@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A fit finds the costs that made the times, forgets what no longer holds, and keeps what no measurement is about.
+// A fit finds the costs that produced the times, forgets what no longer holds, and keeps the costs that no new
+// measurement covers.
 func TestFitFollowsTheMachine(t *testing.T) {
 	f := NewFit(0.9, Features{1e-3, 1e-3, 7})
 	observe := func(fixed, each float64) {
@@ -21,7 +22,7 @@ func TestFitFollowsTheMachine(t *testing.T) {
 			t.Errorf("%v and %v a row, %v of what was never measured; want %v and 7", a, b, f.Each(2), c)
 		}
 	}
-	// Rows that seem to take less than nothing take nothing.
+	// A negative cost of a row is replaced by zero.
 	for i := range 100 {
 		rows := float64(1 + i%8)
 		f.Observe(Features{1, rows}, 1e-2-5e-4*rows, 1e-2)

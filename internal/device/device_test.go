@@ -13,8 +13,8 @@ import (
 	"sparrow/weight"
 )
 
-// Weights that are drawn in the machine's memory have a bound and have to fit; those that a GPU draws in its own memory
-// have none here, and weights in files are mapped.
+// Random weights in host memory are bounded and have to fit; those that a GPU makes in its own memory are not bounded
+// here, and weights in files are mapped.
 func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 	shape := func(gib int) *family.Source {
 		w, err := weight.FromShapes("drawn", []weight.Tensor{{Name: "w", DType: weight.U8, Shape: []int{gib, 1 << 30},

@@ -16,8 +16,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// A machine that is not in the table has the figures that are kept of it, and says in which file; where it cannot be
-// measured it has those of the table, and says so.
+// A machine that is not in the table uses the figures that were saved of it, and names their file; where it cannot be
+// measured it uses those of the table, and says so.
 func TestKeptFiguresOfAMachine(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "other", Hardware: "sm90",
 		Available: func() error { return nil },
@@ -34,7 +34,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "kept in") {
 		t.Errorf("%+v and %+v from %q; want %+v and %+v", got.CPU, got.Bus, source, want.CPU, want.Bus)
 	}
-	// Nothing is kept, and without kernels for the CPU nothing can be measured.
+	// Nothing was saved, and without kernels for the CPU nothing can be measured.
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	want = cost.H200()
 	want.CPU.Cores = 1

@@ -15,7 +15,7 @@ type item struct {
 	any   any
 }
 
-// What is counted is what the heap grows by, a quarter less to twice as much, whatever the bytes are in.
+// The counted size is within three quarters to twice the growth of the heap, whatever the value contains.
 func TestOfIsWhatTheHeapGrowsBy(t *testing.T) {
 	for name, build := range map[string]func() *item{
 		"a long string": func() *item { return &item{name: strings.Repeat("x", 100_000)} },

@@ -161,7 +161,7 @@ func TestCutConnectionsResume(t *testing.T) {
 	for _, r := range h.requests("store", hashOf(h.files[8])) {
 		ranges = append(ranges, r.rng)
 	}
-	// What the client received of a broken response is for the network to say; that it continues where it was is not.
+	// How much of a broken response arrived depends on the network; that the next request continues there does not.
 	if len(ranges) < 5 || ranges[0] != "" || slices.Contains(ranges[1:], "") {
 		t.Errorf("ranges %q", ranges)
 	}
@@ -170,7 +170,7 @@ func TestCutConnectionsResume(t *testing.T) {
 	}
 }
 
-// A server that never gets anywhere is left after a bounded number of attempts, and the next run continues.
+// A server that makes no progress is given up after a bounded number of attempts, and the next run continues.
 func TestAFailedPullIsContinued(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()

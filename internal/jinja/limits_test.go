@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Templates come with checkpoints: none may hang the server or eat its memory.
+// Templates come with checkpoints: none may hang the server or use up its memory.
 func TestHostileTemplatesStop(t *testing.T) {
 	limits := Limits{Steps: 200_000, Depth: 300, Output: 1 << 20, Memory: 4 << 20}
 	for _, c := range []struct{ name, src string }{
@@ -80,7 +80,7 @@ func TestDeeplyNestedSourceIsRefused(t *testing.T) {
 			t.Errorf("%s: error %.80v, want ErrLimit", c.name, err)
 		}
 	}
-	// Long chains are flat for the reader, and must not be deep for the machine.
+	// Long chains of operators are parsed in a loop, not by recursion.
 	for _, c := range []struct{ name, src, want string }{
 		{"sum", "{{ 0" + strings.Repeat(" + 1", 50_000) + " }}", "50000"},
 		{"or", "{{ 0" + strings.Repeat(" or 0", 50_000) + " or 7 }}", "7"},
@@ -175,8 +175,8 @@ func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// A template that loops or collects values for its own sake ends, within its memory, after work that its steps count:
-// at most bytesPerStep bytes are read or made for each of them. The clock of the template counts its rounds.
+// A template that loops or collects values without end is stopped, within its memory, after a bounded number of steps:
+// at most bytesPerStep bytes are read or made in each of them. The clock of the template counts its steps.
 func TestTemplatesEndSoon(t *testing.T) {
 	const input = 1000
 	const long = "{% set s = 'A' * 1000000 %}{% set d = {'k': 1} %}"

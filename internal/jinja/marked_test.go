@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Marks change no character: a template renders the same text of marked values, or fails as well.
+// Marks change no character: a template renders the same text from marked values, or fails in the same way.
 func TestMarkedValuesRenderTheSameText(t *testing.T) {
 	g, vars := readGolden(t)
 	for _, c := range g.Cases {
@@ -107,8 +107,8 @@ func TestEveryOperationKeepsTheMarks(t *testing.T) {
 	}
 }
 
-// Whatever a template does with a text of the request, none of its characters loses its mark: they are ones that
-// neither the template nor another value holds.
+// Whatever a template does with text of the request, no character loses its mark: the characters of the test occur
+// neither in the template nor in another value.
 func FuzzNoTextLosesItsMark(f *testing.F) {
 	g, vars := readGolden(f)
 	for _, c := range g.Cases {

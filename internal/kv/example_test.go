@@ -6,7 +6,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A request is served, preempted and resumed: what it had computed is found again, up to the page that was not full.
+// A request is served, preempted and resumed: its computed tokens are found again, except those in the page that was
+// not full.
 func Example() {
 	pool, err := kv.New(kv.Config{Pages: 64, FirstPage: 1, PageTokens: 4, Reuse: true, Main: "fp8-656",
 		Index: "index-132"})

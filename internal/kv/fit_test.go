@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Fit foretells what Open and Reserve would find, and leaves the pool and its counters as they were.
+// Fit predicts what Open and Reserve would return, and leaves the pool and its counters unchanged.
 func TestFitForetellsOpen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, err := New(Config{Pages: 12, PageTokens: 4, Reuse: rapid.Bool().Draw(t, "reuse"), Main: "rows"})

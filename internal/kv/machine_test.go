@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// The machine drives a pool through random calls beside a naive model of what it should do. It defends:
+// The machine makes random calls of a pool and compares it with a naive model. It checks:
 //
 //   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly
 //     this salt and these tokens up to there, whatever was shared, rejected, evicted, preempted or reset in
@@ -71,7 +71,7 @@ func drive(t *rapid.T) {
 
 var salts = []string{"", "acme"}
 
-// world is the pool under test, the cache memory it keeps the books of, and what every sequence should contain.
+// world is the pool under test, the cache memory that it manages, and the expected contents of every sequence.
 type world struct {
 	cfg    Config
 	pool   *Pool
@@ -112,7 +112,7 @@ func (w *world) windowSlot(u *user, pos int) *uint64 {
 	return &w.window[page][pos%w.cfg.PageTokens]
 }
 
-// put writes the row of a position to every memory.
+// put writes the row of a position to the cache and to the expected contents.
 func (w *world) put(u *user, pos int, row uint64) {
 	*w.slot(u, pos) = row
 	if w.cfg.Window.Pages > 0 {
@@ -313,7 +313,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// mirror knows from events alone which contents are stored, and which were evicted lately.
+// mirror derives from events alone which contents are stored, and which were evicted recently.
 type mirror struct {
 	content map[prefix.Hash]string // by hash: the salt and every token up to the end of the page
 	stored  map[string]bool

@@ -297,7 +297,7 @@ func TestPagesOfAnotherLayoutHaveOtherHashes(t *testing.T) {
 	}
 }
 
-// hashes writes down the hashes of stored pages.
+// hashes collects the hashes of stored pages.
 type hashes []prefix.Hash
 
 func (h *hashes) Stored(s prefix.Stored) { *h = append(*h, s.Hash) }

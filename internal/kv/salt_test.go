@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// However many salts come, and however long they are, those that are stored take no more than their bound.
+// However many salts there are, and however long, the stored ones stay within their bound of memory.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{1, 300, 20_000} {
 		grown := heap.Kept(func() any {
@@ -35,7 +35,7 @@ func (l *salted) Stored(s prefix.Stored) { *l = append(*l, string(s.Salt)) }
 func (l *salted) Removed(prefix.Hash)    {}
 func (l *salted) Cleared()               {}
 
-// Who listens is told whose salt a page was stored with, sequence by sequence.
+// Listeners are told the salt of each stored page, that of its sequence.
 func TestEventsHaveTheSaltOfTheirSequence(t *testing.T) {
 	var got salted
 	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true, Listener: &got})

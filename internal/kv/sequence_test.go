@@ -85,7 +85,7 @@ func TestTokensCommittedAfterTruncateAreTheOnesPublished(t *testing.T) {
 }
 
 // Two requests with the same prompt arrive together, then the first one ends: its pages are free at once, because the
-// second holds the same content, and both continuations stay reachable.
+// second has pages of the same content, and both continuations stay reachable.
 func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, FirstPage: 1, PageTokens: 4, Reuse: true})
 	a, _, err := p.Open(tokens(0, 9), OpenOptions{})

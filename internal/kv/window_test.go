@@ -108,7 +108,7 @@ func TestTooFewWindowPagesAreTold(t *testing.T) {
 	}
 }
 
-// Tokens are taken back only while the rows that the shorter sequence sees are there.
+// Tokens can be removed only while the rows that the shorter sequence sees are still stored.
 func TestTruncateNeedsTheWindow(t *testing.T) {
 	for _, evict := range []bool{false, true} {
 		p := windowed(t, 3)
@@ -166,8 +166,8 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	}
 }
 
-// Where window pages are snapshots, a sequence that moves on leaves them to be given up first: those that other
-// sequences ended with stay, and so does one in Spacing.
+// Where window pages are snapshots, those inside a sequence are evicted first: the last snapshot of another sequence
+// stays, and so does one in every Spacing.
 func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	p, err := New(Config{Pages: 40, PageTokens: 4, Reuse: true, Window: Window{Pages: 6, Tokens: 2, Spacing: 8}})
 	if err != nil {

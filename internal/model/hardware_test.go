@@ -24,7 +24,7 @@ func TestHardware(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plans for a CPU are the same on every machine with a matrix unit, and on every other machine.
+	// Plans for a CPU are the same on all machines with a matrix unit, and the same on all others.
 	h, err := model.Hardware(&ref.Device{})
 	if err != nil || h.Arch != plan.CPU || h.MemoryBytes != cpuPlan.MemoryBytes {
 		t.Errorf("the reference runs on %+v, %v", h, err)
@@ -44,7 +44,7 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// A CPU is one device: another is refused, never taken for the first.
+// A CPU has only the ordinal 0: any other is refused.
 func TestOrdinalsOfACPU(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), ref.Backends())
 	for _, name := range []string{"cpu", "ref"} {

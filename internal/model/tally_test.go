@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Choices of rows that see a token are counted, those of padding are not; every reading adds what is new, also when a
-// counter has wrapped around.
+// Choices of rows that see a token are counted, those of padding are not; every reading adds the new counts, also when
+// a counter has wrapped around.
 func TestTally(t *testing.T) {
 	dev := &ref.Device{}
 	tally, err := NewTally(dev, 3, 4)
@@ -71,7 +71,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// plain is a device without more abilities than every device has.
+// plain is a device without optional interfaces.
 type plain struct{ kernel.Device }
 
 func TestDevicesThatDoNotCount(t *testing.T) {

@@ -44,7 +44,7 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 }
 
 // Workers and rows are divided as the processors are: every worker has a node, every row belongs to one, and a worker's
-// share of the rows is on its own node but for the rows that are kept together.
+// share of the rows is on its own node except for rows that are kept together.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {
@@ -82,7 +82,7 @@ func TestWorkersAndRowsAreDivided(t *testing.T) {
 	}
 }
 
-// recorded is a system that keeps what it was told.
+// recorded is a system that records its calls.
 type recorded struct{ bound [][]int }
 
 func (r *recorded) Bind(cpus []int) error { r.bound = append(r.bound, cpus); return nil }
@@ -104,8 +104,7 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 	}
 }
 
-// On the machine of the test there are several nodes, or one and a line that says so, or an error that states what to
-// do.
+// On the machine of the test there are several nodes, or one node and a line that says so, or an error with what to do.
 func TestOneNodeIsSaid(t *testing.T) {
 	said := ""
 	m, err := Several(func(text string) { said = text })

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fields lists what a message holds, one line for each field in the order of the message: the numbers of the fields it
-// is in, then its value. Which fields are messages is given.
+// fields lists the contents of a message, one line for each field in the order of the message: the numbers of the
+// enclosing fields, then its value. Which fields are messages is given.
 func fields(t *testing.T, b []byte, at string, messages []string) (list []string) {
 	t.Helper()
 	for len(b) > 0 {

@@ -134,8 +134,7 @@ func TestPanicIsReturnedAndThePoolSurvives(t *testing.T) {
 	}
 }
 
-// A task that ends its goroutine, as testing's FailNow does, costs a run but
-// no worker.
+// A task that ends its goroutine, as testing's FailNow does, fails its run; the worker is replaced.
 func TestGoexitIsReturnedAndTheWorkerReplaced(t *testing.T) {
 	p := open(t, 2)
 	for range 20 {

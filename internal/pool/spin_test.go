@@ -41,7 +41,7 @@ func TestSpinLimit(t *testing.T) {
 	}
 }
 
-// Where the system did not switch to other threads, delays are no contention: the host of a virtual machine had its
+// Where the system did not switch to other threads, delays are not contention: the host of the virtual machine used its
 // processors.
 func TestDelaysWithoutSwitches(t *testing.T) {
 	var p spinLimit

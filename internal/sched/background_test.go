@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A sequence of the background gives its place and its pages to any other, waits while prompts of others are computed,
-// decodes beside them, and ends.
+// A background sequence yields its place and its pages to any other, waits while prompts of others are computed,
+// decodes in batches with them, and ends.
 func TestTheBackgroundGivesWay(t *testing.T) {
 	for name, pages := range map[string]int{"by places": 1000, "by pages": 24} {
 		t.Run(name, func(t *testing.T) {

@@ -47,8 +47,8 @@ func finish(t *testing.T, s *Scheduler, items []Item) {
 	}
 }
 
-// A prompt that takes too long beside streams has a batch of its own, during which those get theirs; one that fits is
-// computed together with them.
+// A prompt that would delay streams too long gets a batch of its own, between whose operations the streams run; a
+// shorter one is computed in one batch with them.
 func TestLongPromptsAreDivided(t *testing.T) {
 	s, streams := divided(t, 1000, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}
@@ -80,7 +80,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	if items := s.Schedule(); len(items) != 3 || s.Load().Divided() {
 		t.Errorf("%d items, divided %v; want a batch of all", len(items), s.Load().Divided())
 	}
-	// The same prompt where the streams have waited for nearly as long as they may.
+	// The same prompt when the streams have waited for nearly as long as they may.
 	s, _ = divided(t, 1000, 2)
 	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
@@ -123,7 +123,7 @@ func TestBetweenTakesNoPages(t *testing.T) {
 	finish(t, s, items)
 }
 
-// Where no prompt finds pages, streams continue without, and no sequence is preempted.
+// Where pages are missing for every prompt, streams continue alone, and no sequence is preempted.
 func TestDividedBatchesWithoutPages(t *testing.T) {
 	s, streams := divided(t, 40, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}

@@ -31,7 +31,7 @@ func step(t *testing.T, f *fake) []Item {
 }
 
 // A sequence of another tenant, or of another request of the same tenant, runs in the next batch, whatever one request
-// has running and waiting: the flood is reduced to its share, where it is above it, and then continues alone.
+// has running and waiting: the other request is reduced to its share, where it has more, and then continues alone.
 func TestFloodsDoNotLockOut(t *testing.T) {
 	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
 		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {
@@ -96,8 +96,8 @@ func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 	}
 }
 
-// Nobody is suspended who would be admitted again in the place of the one that waits: a flow that has been served less
-// keeps what it has, although it has more places.
+// No sequence is suspended that would be admitted again before the one that waits: a flow that has been served less
+// keeps its places, although it has more of them.
 func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 4})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 }
 
 // A sequence is suspended for another of its tenant only where that one then has pages: otherwise two tenants, each
-// with a long prompt of a higher priority, take turns in suspending, and nobody ends.
+// with a long prompt of a higher priority, suspend each other again and again, and none ends.
 func TestNobodyIsSuspendedInVain(t *testing.T) {
 	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
 	if err != nil {
@@ -286,8 +286,8 @@ func TestTwoFloodsShare(t *testing.T) {
 	}
 }
 
-// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is stored of
-// tenants that have gone.
+// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is stored of tenants
+// without sequences.
 func TestEveryoneEnds(t *testing.T) {
 	suspended := int64(0)
 	rapid.Check(await.Untimed(t), func(t *rapid.T) {

@@ -26,7 +26,7 @@ func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 // batch is a copy of the next batch: the scheduler uses its memory again.
 func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
 
-// A sequence whose next token is sampled on the device continues after it; committed is what is done alone.
+// A sequence whose next token is sampled on the device is scheduled after it; only finished tokens are committed.
 func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s, list := flyer(t, 8, 6, 3)
 	first := batch(s)
@@ -56,7 +56,7 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	if second[0].Tokens[0] != 100 || second[1].Tokens[0] != 101 || second[0].Unknown {
 		t.Errorf("tokens %v and %v, want those that were sampled", second[0].Tokens, second[1].Tokens)
 	}
-	// The second sequence ends with what is in flight: the next batch is the first one's alone.
+	// The second sequence ends with the batch in flight: the next batch has only the first one.
 	if third := batch(s); len(third) != 1 || third[0].Seq != list[0] || third[0].Cached != 7 {
 		t.Errorf("items %+v", third)
 	}
@@ -124,8 +124,8 @@ func TestPreemptedInFlight(t *testing.T) {
 	}
 }
 
-// Drop gives a sequence back what it was before its pass was enqueued: a prompt is none that decodes, and a sequence
-// that decodes still does.
+// Drop restores a sequence to its state before its pass was enqueued: a prompt is not counted as decoding, and a
+// sequence that decoded still does.
 func TestDropGivesBackWhatWas(t *testing.T) {
 	s, list := flyer(t, 8, 6)
 	q := list[0]

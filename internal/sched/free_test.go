@@ -2,8 +2,8 @@ package sched
 
 import "testing"
 
-// OnFree hears of every sequence that gives its pages back, once each time, and of no other; Restart queues a sequence
-// at its place by arrival.
+// OnFree is called for every sequence that releases its pages, once each time, and of no other; Restart queues a
+// sequence at its place by arrival.
 func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f, err := newFake(8, 4, Limits{BatchTokens: 8, MaxRunning: 4})
 	if err != nil {

@@ -43,8 +43,8 @@ func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
-// Nor does it wait for their prompts, many short ones of a request that is scored or long ones, where it takes a
-// quarter of their batch. Where there is one tenant the same holds for its flows, and beside other tenants it does not.
+// Nor does it wait for their prompts, be it many short ones of a scored request or long ones, where it takes a quarter
+// of their batch. With a single tenant the same holds for its flows; with other tenants it does not.
 func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		other string // tenant of one more sequence
@@ -180,7 +180,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	for len(f.goals) > 0 {
 		step(t, f)
 	}
-	// Those of a sequence that is removed while it waits go back, too.
+	// The pages of a sequence that is removed while it waits are released, too.
 	f = keeper(t, 100)
 	mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 40)
 	step(t, f)

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence is admitted on the rank that holds the most of its beginning, else on the one with the fewest sequences;
-// where pages lack, a sequence of the same rank is preempted.
+// A sequence is admitted on the rank that has the longest cached prefix of it, else on the one with the fewest
+// sequences; where pages lack, a sequence of the same rank is preempted.
 func TestRanksOfSequences(t *testing.T) {
 	f, err := newRanked(2, 4, 4, kv.Window{}, Limits{BatchTokens: 32, MaxRunning: 8})
 	if err != nil {

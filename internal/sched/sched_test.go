@@ -102,7 +102,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 	}
 }
 
-// Drafts take what the step and the pool have left, and never anything from anybody else.
+// Drafts use the rows and pages that are left in a step, and take none from other sequences.
 func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	f, err := newFake(4, 4, Limits{BatchTokens: 8, MaxRunning: 4, MaxPrompts: 2})
 	if err != nil {
@@ -116,8 +116,8 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	}
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
 	items := mustStep(t, f)
-	// The prompt waits, so the drafts give their pages back and share the one of the next token, which has no room for
-	// any; the prompt is admitted and gets all that the decode leaves of the step.
+	// The prompt waits, so the drafts release their pages and share the page of the next token, which has no room for
+	// them; the prompt is admitted and gets all rows that the decode leaves.
 	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
 		t.Errorf("the decode's item is %+v, want no draft and one page", it)
 	}
@@ -130,7 +130,7 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	}
 }
 
-// The pages that drafts hold go to a token that needs one before anybody is preempted.
+// A token that needs a page takes one from drafts before any sequence is preempted.
 func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
 	f, err := newFake(4, 4, Limits{BatchTokens: 20, MaxRunning: 4})
 	if err != nil {
@@ -193,8 +193,8 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 	return list
 }
 
-// checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common
-// prompt, or for rows that a batch may record or write logits of, and for short ones.
+// checkOrder: sequences run for the first time in the order of arrival, except those that wait for a common prompt, or
+// for rows of records or logits in a batch, and short ones.
 func checkOrder(t *rapid.T, f *fake) {
 	latest := int64(0)
 	for _, q := range f.order {
@@ -340,7 +340,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	}
 }
 
-// A caller that lets a sequence outgrow the pool hears of it instead of waiting forever.
+// A caller that lets a sequence outgrow the pool gets a panic instead of waiting forever.
 func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
 	f := newTestFake(t, 2, 4, Limits{BatchTokens: 8, MaxRunning: 2})
 	mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 100)
@@ -376,7 +376,7 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 	}
 }
 
-// Admission keeps the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
+// Admission reserves the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
 // eight and three. Both prompts would fit; the older one's ninth token would then preempt the younger sequence.
 func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
 	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/kv"
 )
 
-// machine is how long batches take on something that is not there.
+// machine is a model of how long batches take on a machine that is simulated.
 type machine struct {
 	name  string
 	batch func(decodes, decodeContext, prompts, promptContext float64) float64 // rows, and thousands of tokens; seconds
@@ -35,7 +35,8 @@ var machines = []machine{
 	}, 1e-2, 100 * time.Millisecond, 512, 8},
 }
 
-// rig runs a scheduler on a machine whose times are drawn around what it takes: most within a twentieth, and one in
+// rig runs a scheduler on a simulated machine with random times around the expected ones: most within a twentieth, and
+// one in
 // 200 twice as long where noise is set.
 type rig struct {
 	s       *Scheduler
@@ -119,7 +120,7 @@ func (g *rig) add(t *testing.T, owner string, tokens int) {
 	}
 }
 
-// prefill starts streams, lets them run, and then computes prompts of 16000 tokens beside them, two at a time, and
+// prefill starts streams, lets them run, and then computes prompts of 16000 tokens at the same time, two at a time, and
 // short ones in between. It returns the prompt tokens a second.
 func (g *rig) prefill(t *testing.T, streams int) float64 {
 	t.Helper()
@@ -145,8 +146,8 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 	return float64(g.prompts) / (g.clock - from)
 }
 
-// Prompts hold running streams up for no longer than promised, from the first one on, and lose at most a quarter of
-// their speed; where that cannot be, the scheduler states how long it is.
+// Prompts delay running streams for no longer than promised, from the first one on, and lose at most a quarter of their
+// speed; where that cannot be, the scheduler reports the delay.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
@@ -184,7 +185,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 }
 
 // On a machine that others share, where a batch takes half or twice the time of the one before, nearly all gaps are
-// within the bound and a fifth anyway.
+// within 1.2 times the bound.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {
 		m := &machines[i]
@@ -208,8 +209,8 @@ func TestStallsOnASharedMachine(t *testing.T) {
 	}
 }
 
-// While nothing decodes, chunks are as large as the batch; prompts of several requests share one; and a machine that
-// becomes ten times as slow is noticed within a few batches.
+// While nothing decodes, chunks are as large as the batch and prompts of several requests share one; when the machine
+// becomes ten times slower, chunks follow within a few batches.
 func TestChunksFollowTheMachine(t *testing.T) {
 	slow := 1.0
 	m := machine{"", func(d, dc, p, pc float64) float64 { return slow * (1e-3 + 2e-4*d + 5e-4*p + 1e-6*(dc+pc)) },
@@ -250,7 +251,7 @@ func TestChunksFollowTheMachine(t *testing.T) {
 	}
 }
 
-// The time of a prompt is known once prompts were computed, and grows with what its tokens see.
+// The time of a prompt is predicted once prompts were computed, and grows with the number of keys that its tokens see.
 func TestPromptTime(t *testing.T) {
 	m := machine{"", func(d, dc, p, pc float64) float64 { return 1e-3 + 2e-4*d + 5e-4*p + 1e-4*pc }, 0,
 		100 * time.Millisecond, 512, 0}

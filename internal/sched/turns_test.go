@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// crowd adds long prompts, each a request of its own on a flow of its own where flows is true, and lets some batches
-// pass.
+// crowd adds long prompts, each of a request of its own (with flows: on a flow of its own), and runs some batches.
 func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) {
 	t.Helper()
 	for i := range n {
@@ -22,8 +21,8 @@ func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) 
 	}
 }
 
-// However many long prompts are under way, of one tenant or of many, a short prompt of anybody is whole in one of the
-// next two batches, scored or not; and so is the first chunk of a long one whose tenant has no other.
+// However many long prompts are in progress, of one tenant or of many, a short prompt of any tenant is computed whole
+// in one of the next two batches, scored or not; and so is the first chunk of a long prompt whose tenant has no other.
 func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
 	for name, c := range map[string]struct {
@@ -62,7 +61,7 @@ func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	}
 }
 
-// A request with many sequences, such as one that scores continuations, does not hold the places of others either.
+// A request with many sequences, such as one that scores continuations, does not block others either.
 func TestManySequencesOfARequestTakeTurns(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 300, PromptLogits: 64})
 	for i := range 256 {
@@ -103,7 +102,7 @@ func TestShortPromptsDoNotStarveLongOnes(t *testing.T) {
 	}
 }
 
-// Long prompts of one tenant are computed a few at a time: side by side all of them would end late.
+// Long prompts of one tenant are computed a few at a time: all at once, each would end late.
 func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
 	crowd(t, f, 16, func(int) string { return "a" }, true)
@@ -121,8 +120,8 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// The batch of a short prompt beside long ones takes no longer than decodes may be held up, by what it is predicted to;
-// that of a newcomer has nothing else, and the long ones go on in the batch after it.
+// A batch with a short prompt and long ones is predicted to take no longer than decodes may wait; the batch of a
+// newcomer has nothing else, and the long ones continue in the batch after it.
 func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 	for _, c := range []struct {
 		tenant      string

@@ -9,8 +9,8 @@ import (
 	"sparrow/engine"
 )
 
-// First tokens beside a batch of the same tenant that never ends stay within 1.5 times of those on an idle engine, in
-// the middle and for 95 of 100; and the batch continues: it has the time that questions leave.
+// While a batch job of the same tenant runs without end, first tokens take at most 1.5 times as long as on an idle
+// engine, in the median and for 95 of 100; and the batch job uses the time that is left.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {

@@ -24,7 +24,7 @@ type load struct {
 	draw   func(d *rand.Rand) engine.Request
 }
 
-// loads are what one client can send, with lengths drawn for each request.
+// loads are the kinds of requests that one client can send, with random lengths.
 var loads = []load{
 	{name: "prompts", draw: func(d *rand.Rand) engine.Request {
 		return engine.Request{Prompt: randomTokens(d, 500+d.IntN(8000)), MaxTokens: 1, Sampling: greedySampling(1)}
@@ -117,7 +117,7 @@ func (x *timed) ask(d *rand.Rand, prompt int) time.Duration {
 	return w.first.Sub(begun)
 }
 
-// runMix draws a machine and clients of one tenant, and asks questions of another beside them.
+// runMix makes a random machine with clients of one tenant, and asks questions of another tenant at the same time.
 func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	d := rand.New(rand.NewPCG(seed, 5))
 	cost := formula.Cost{Pass: time.Duration(500+d.IntN(10_000)) * time.Microsecond,
@@ -155,8 +155,8 @@ func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	return list, names
 }
 
-// Next to whatever another tenant sends, the first token of a short question comes within three times of what it takes
-// on the idle engine, and a step: 99 of 100 of them, over loads and machines that are drawn.
+// Whatever another tenant sends, the first token of a short question takes at most three times as long as on the idle
+// engine, plus a step: for 99 of 100 questions, over random loads and machines.
 func TestFirstTokensBesideMixes(t *testing.T) {
 	var all []asked
 	var worst []string

@@ -30,8 +30,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// After a pass that failed, what was enqueued after it is not on the device: places of tokens that passes feed each
-// other are written again. Without that these seeds, one with a panic, have a request with another one's tokens.
+// After a pass that failed, passes enqueued after it have not run on the device: the tokens that passes hand to each
+// other there are written again. Without that these seeds, one of them with a panic, give a request tokens of another
+// one.
 func TestFedTokensAfterAFailedPass(t *testing.T) {
 	for _, seed := range []uint64{1794837850817167411, 1794838740372801531} {
 		if _, err := Run(seed, DefaultRequests); err != nil {

@@ -13,14 +13,14 @@ import (
 	"sparrow/sample"
 )
 
-// twoCores is about what the built-in model takes on two cores.
+// twoCores has about the times of the built-in model on two cores.
 var twoCores = formula.Cost{Pass: 1500 * time.Microsecond, Row: 300 * time.Microsecond,
 	Decode: 200 * time.Microsecond, Keys: 60 * time.Microsecond}
 
 // maxRunning is how many sequences run: 64 streams and two prompts.
 const maxRunning = 66
 
-// timed is an engine in virtual time and when the events of its jobs came.
+// timed is an engine in virtual time, and the times of its jobs' events.
 type timed struct {
 	*testing.T
 	clock   *clock.Virtual
@@ -115,7 +115,7 @@ func (x *timed) submit(tenant string, seed, prompt, output, choices int, watched
 	return w
 }
 
-// Prompts of 16000 tokens, two at a time, hold up 8 and 64 streams for no longer than promised, from the first one on,
+// Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than promised, from the first one on,
 // and lose at most a quarter of their speed: the engine's own loop and scheduler in virtual time.
 func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	for _, streams := range []int{8, 64} {
@@ -153,9 +153,9 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// A small chat of one tenant beside 8 requests of 128 choices of another: it waits for the batch that runs, and its
-// prompt for nothing else. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and
-// the engine counts it.
+// A small chat of one tenant arrives while another tenant has 8 requests of 128 choices: it waits only for the batch
+// that runs. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and the engine
+// counts it.
 func TestASmallChatBesideAFlood(t *testing.T) {
 	inTime(t, 100*time.Millisecond, func(x *timed) {
 		first := func(seed int) time.Duration {

@@ -15,8 +15,8 @@ func timed(c *Controller, fixed, row float64) {
 	}
 }
 
-// A drafter whose confidence tells right drafts from wrong ones has its blocks cut there; one whose confidence says
-// nothing does not, and loses nothing by it.
+// Where the confidence of a drafter separates right drafts from wrong ones, its blocks are cut there; where it does
+// not, blocks are not cut, and nothing is lost.
 func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -63,7 +63,7 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	}
 }
 
-// A fixed number is not cut; together all blocks get one width.
+// A fixed number of drafts is not cut; blocks of one batch get the same length.
 func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	s, err := Fixed(4)
 	if err != nil {
@@ -100,8 +100,8 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Long plain decoding leaves no measurement of several rows. Blocks that seem not to pay then are measured again, and
-// continue where they do.
+// Long plain decoding leaves no measurement of several rows. Blocks that then seem to cost more than they save are
+// measured again, and continue where they save time.
 func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control := New(Auto(), 5)
 	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }
@@ -133,7 +133,7 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 }
 
 // Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are right half the
-// time are given up after a few, and sooner by later requests. Where they pay they are kept.
+// time are stopped after a few, and sooner by later requests. Where they pay they continue.
 func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 	const tokens = 384
 	for _, c := range []struct {

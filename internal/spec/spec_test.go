@@ -33,7 +33,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// machine is a clock for a target and a drafting layer whose costs are lines, with noise.
+// machine is a clock for a target and a drafting layer with linear costs and noise.
 type machine struct {
 	step, stepRow, pass, passRow float64
 	random                       *rand.Rand
@@ -41,8 +41,8 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several like requests decode that many tokens, drafts being right with the given chances, and returns
-// the seconds its steps took in all.
+// run lets one of several similar requests decode that many tokens, with drafts that are right with the given
+// probabilities, and returns the seconds its steps took in all.
 func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
 	drafted int) {
 	n := 0
@@ -216,8 +216,8 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	}
 }
 
-// Drafting ends after eight losses of a tenth in a row, each of which counts as two of the sixteen of smaller ones: a
-// decision in between at which it pays starts the count again.
+// Drafting stops after eight losses in a row of a tenth or more; a smaller loss counts half. A decision in between at
+// which drafting pays resets the count.
 func TestLossesCountInARow(t *testing.T) {
 	c := New(Auto(), 0)
 	for i := range 60 {
@@ -246,7 +246,7 @@ func TestLossesCountInARow(t *testing.T) {
 }
 
 // Requests that draft together make as many drafts as one of them would alone where they are alike; where they differ,
-// what all of them get together counts.
+// the sum over all of them decides.
 func TestRequestsDraftTogether(t *testing.T) {
 	learned := func(stepRow float64, rights ...float64) (*Controller, []*Request) {
 		c := New(Auto(), 0)

@@ -19,10 +19,10 @@ import (
 	"sparrow/plan"
 )
 
-// long adds what other tests imply: make long sets it.
+// long enables cases that other tests imply; make long sets it.
 var long = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
 
-// setting is a way in which a cache can be kept and read.
+// setting is a cache layout and a kernel that reads it.
 type setting struct {
 	name   string
 	policy plan.Policy
@@ -94,7 +94,7 @@ func (b *bench) reset() {
 		b.Fatal(err)
 	}
 	b.next = 1
-	// Passes look the cache up when they run, but for those that were captured.
+	// Passes look the cache up when they run, except captured ones.
 	if _, captures := b.m.Device().(kernel.Capturer); b.run != nil && b.recorded == b.record && !captures {
 		return
 	}
@@ -230,7 +230,7 @@ func (b *bench) chunked(n int, alone [][]float32) {
 	}
 }
 
-// mixed decodes one sequence beside a verify and a prompt, and compares with each alone.
+// mixed decodes one sequence in a batch with a verify and a prompt, and compares with each alone.
 func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	b.Helper()
 	long, short := b.prompt(3, lengths[3]+4), b.prompt(0, lengths[0]+1)

@@ -70,7 +70,7 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 	return b
 }
 
-// blocks drafts, and gives of each work with logits all that its block holds.
+// blocks drafts, and returns everything that the block of each work with logits contains.
 func (b *blockBench) blocks(works ...step.Draft) []string {
 	b.Helper()
 	for i := range works {
@@ -99,8 +99,8 @@ func (b *blockBench) blocks(works ...step.Draft) []string {
 	return out
 }
 
-// A block has the same bits alone and beside others, whatever their lengths, and drafting again changes nothing: blocks
-// leave nothing behind.
+// A block has the same bits alone and in a batch, whatever the lengths of the others, and drafting again changes
+// nothing: blocks leave no state behind.
 func TestBlocksAreTheSameInCompany(t *testing.T) {
 	b := newBlockBench(t, 1, 127, 130, 300)
 	var alone []string
@@ -122,7 +122,7 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 	}
 }
 
-// Tokens of a block are drawn with the numbers that are given, each from logits that know the one before it.
+// Tokens of a block are sampled with the given random numbers, each from logits that depend on the one before it.
 func TestBlocksAreDrawn(t *testing.T) {
 	b := newBlockBench(t, 20)
 	w := b.drafts[0]
@@ -182,7 +182,7 @@ func TestMeasureCoversBlocks(t *testing.T) {
 	}
 }
 
-// What cannot be drafted is refused: chains of blocks, and sequences without the window pages that blocks see.
+// Drafts that are not possible are refused: chains of blocks, and sequences without the window pages that blocks read.
 func TestBlocksRefuse(t *testing.T) {
 	b := newBlockBench(t, 300)
 	w := b.drafts[0]

@@ -32,7 +32,7 @@ func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	})
 }
 
-// On a GPU rows are cut among its processors: where, depends on their length alone.
+// On a GPU rows are cut among its processors: where depends only on their length.
 func TestGPUDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	gpuSettings(t)
 	var list []setting

@@ -183,8 +183,8 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts.
-// That is compared over exact rows: where rows are rounded, a last bit can change a selection of these random weights,
+// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels make the drafts of the reference.
+// They are compared over exact rows: where rows are rounded, a last bit can change a selection of these random weights,
 // and the logits with it.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
@@ -253,9 +253,9 @@ func (l *lengths) Do(op kernel.Op) error {
 	return l.Device.Do(op)
 }
 
-// Padded requests of length 0 in verify and draft batches: their rows are before position 0, see nothing and write
-// nothing, and no operation gets a negative length. The runner forms no such requests, so the passes are run on
-// the model itself.
+// Padded requests of length 0 in verify and draft batches: their rows are before position 0, read no key and write
+// none, and no operation gets a negative length. The runner forms no such requests, so the passes are run on the model
+// itself.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := loadDrafting(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })

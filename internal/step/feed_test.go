@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// A pass whose tokens are the best of the pass before, which the host has not seen, gives the bits of a pass that is
-// told them: beside prompts, in another order, and padded.
+// A pass whose input tokens are the best ones of the pass before, which the host has not seen, gives the bits of a pass
+// with the same tokens from the host: together with prompts, in another order, and padded.
 func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
 func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
@@ -87,7 +87,7 @@ func testFed(t *testing.T, kernels string) {
 	}
 }
 
-// Rows that the pass before does not have, or whose logits returned whole, are refused.
+// Tokens of rows that the pass before does not have, or whose logits were returned whole, are refused.
 func TestFedTokensRefuse(t *testing.T) {
 	b := newBench(t, open(t, "deepseek_v32-1", "cpu"), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })

@@ -160,8 +160,8 @@ func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
 	return m
 }
 
-// The first pass of a shape is launched plainly, the second captured, later ones replayed with one launch beside the
-// copies of inputs and results. Batches of nine and twelve sequences share a graph.
+// The first pass of a shape is launched plainly, the second captured, later ones replayed with one launch, in addition
+// to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
 func TestGraphsReplay(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -218,7 +218,7 @@ func TestGraphsReplay(t *testing.T) {
 	}
 }
 
-// Prompts whose chunks all have shapes of their own do not cost decodes their graph.
+// Prompts whose chunks all have different shapes do not evict the graphs of decodes.
 func TestPromptsLeaveGraphs(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -308,7 +308,7 @@ func TestFailedCapturesRunPlainly(t *testing.T) {
 }
 
 // The plan of a result states how its pass was enqueued: plainly, while its graph was captured, from the graph, in
-// parts. It is the same plan each time, and the next way changes none that was returned before.
+// parts. Plans that were returned earlier do not change.
 func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})

@@ -48,8 +48,8 @@ const (
 
 var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
 
-// policiesOf are the policies of settings, and those under which other rows score at once, or segments are cut into
-// launches.
+// policiesOf are the policies of settings, and variants that score other numbers of rows at once or cut segments into
+// several launches.
 func policiesOf(list []setting) []plan.Policy {
 	out := []plan.Policy{{KV: "bf16", Deterministic: true}, {KV: "fp8-656", MaxTransient: 8 << 20}}
 	for _, s := range list {
@@ -102,9 +102,9 @@ type scenario struct {
 	replay plan.Replay
 }
 
-// drawScenario draws a batch of one mode, or of all of them. Plans change where a length passes the number of keys that
-// an indexer keeps, and at the ends of the first pages: mostly a part's lengths stay between two such places, so that
-// shapes are equal, and sometimes they are anywhere.
+// drawScenario draws a batch of one mode, or of all of them. Plans change where a length exceeds the number of keys
+// that an indexer selects, and at the ends of the first pages: mostly the lengths of a part stay between two such
+// values, so that shapes are equal, and sometimes they are arbitrary.
 func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page, max(keeps, 2*cfg.Page) + cfg.Page}
@@ -146,7 +146,7 @@ func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) s
 	return s
 }
 
-// drawOther is mostly the same scenario, and else one that differs in a property that shapes must distinguish.
+// drawOther is mostly the same scenario, otherwise one that differs in a property that shapes must distinguish.
 func drawOther(rt *rapid.T, s scenario) scenario {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
@@ -176,8 +176,8 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 	return s
 }
 
-// rowsOf is the rows of a workspace for scenarios: no more than theirs, so that a pass that needs more memory than was
-// measured for its rows fails.
+// rowsOf is the number of rows of a workspace for scenarios: just enough for them, so that a pass that needs more
+// memory than was measured for its rows fails.
 func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 	if _, ok := m.Model.(model.Windowed); ok {
 		rows = cfg.Page // a state is first brought to a place inside a page
@@ -192,8 +192,8 @@ func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 	return rows
 }
 
-// runScenario runs a scenario with lengths, tokens and pages that are drawn here, in a workspace of that many rows, and
-// returns what its passes enqueued.
+// runScenario runs a scenario with random lengths, tokens and pages, in a workspace of that many rows, and returns what
+// its passes enqueued.
 func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows int) []record.Pass {
 	rt.Helper()
 	shape := cfg.Model.Choices()
@@ -299,8 +299,8 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 	return out
 }
 
-// behind makes the state of a sequence after its first tokens, nil where the model has none: what is cached makes no
-// difference to launches. Whole pages count as computed; the tokens after them are.
+// behind makes the state of a sequence after its first tokens, nil where the model has none: the contents of the cache
+// do not change launches. Whole pages count as computed; the tokens after them are.
 func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	keeper, ok := m.Model.(model.Windowed)
 	if !ok {
@@ -361,7 +361,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	}
 }
 
-// keepsOf is up to how many tokens a row keeps every one.
+// keepsOf is the largest number of tokens at which a row selects every one.
 func keepsOf(m *record.Model) int {
 	keeps := m.Config().Indexer.TopK
 	if _, ok := m.Model.(model.Windowed); ok {
@@ -491,7 +491,7 @@ func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (o
 	return out
 }
 
-// A result stays what it is while the next pass is prepared and runs: the loop reads step n after it has started step
+// A result does not change while the next pass is prepared and runs: the loop reads step n after it has started step
 // n+1.
 func TestResultsOutliveTheNextStart(t *testing.T) {
 	for _, f := range families {
@@ -503,8 +503,8 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer run.Close()
-			// Prompts of the given lengths, each with two rows of logits; of those with a negative length the best
-			// tokens are enough.
+			// Prompts of the given lengths, each with two rows of logits; for negative lengths only the best tokens are
+			// requested.
 			works := func(lengths ...int) (out []step.Work) {
 				for i, n := range lengths {
 					w := step.Work{Kind: plan.ModeExtend, Pages: []int32{int32(i)}, Logits: 2, Best: n < 0}
@@ -554,7 +554,8 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
 				}
 			}
-			// Of a row that returned whole, its best token is the largest logit, the first of them.
+			// The best token of a row that was returned whole is that of the largest logit, the first one of equal
+			// ones.
 			for i := 4; i < 8; i += 2 {
 				best := slices.Max(want[i])
 				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {

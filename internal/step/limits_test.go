@@ -13,8 +13,8 @@ import (
 	"sparrow/plan"
 )
 
-// drawLimits draws limits of every field. Rows and contexts lie mostly beside the number of keys that rows keep without
-// scores, and beside multiples of it.
+// drawLimits makes random limits of every field. Rows and contexts are mostly near the number of keys that rows select
+// without scores, and near multiples of it.
 func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	near := func(name string, most int) int {
 		n := rapid.SampledFrom([]int{1, 2, 16, 64, keeps, 2 * keeps, 3 * keeps, 4 * keeps, most}).Draw(rt, name)
@@ -39,7 +39,7 @@ func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	return l
 }
 
-// drawBatch draws a batch within limits: of the target, or of the drafting layer where there is one.
+// drawBatch makes a random batch within limits: for the target, or for the drafting layer where there is one.
 func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, picks bool) plan.Batch {
 	b := plan.Batch{Draws: l.Draws && rapid.Bool().Draw(rt, "drawn")}
 	if drafts {

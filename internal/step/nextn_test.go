@@ -20,8 +20,8 @@ import (
 	"sparrow/weight"
 )
 
-// The drafting layer is checked against a model that consists of it: one layer with its weights, its norm and head at
-// the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
+// The drafting layer is compared with a model that consists only of it: one layer with its weights, its norm and head
+// at the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
 // the definition (v32 spec, 3.2). The output of that model after tokens 0 to t is what the drafting layer must draft
 // after row t.
 
@@ -79,7 +79,7 @@ func (c *checkpoint) normed(x []float64, name string) []float64 {
 	return out
 }
 
-// input is u: the projection of a token's normalised embedding and a normalised hidden state, in that order.
+// input is u: the projection of a token's normalised embedding followed by a normalised hidden state.
 func (c *checkpoint) input(layer string, token int32, g []float64) []float64 {
 	n := len(g)
 	e := c.values(layer + "embed_tokens.weight")[int(token)*n : (int(token)+1)*n]
@@ -102,7 +102,7 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// alone writes the checkpoint that is the drafting layer alone, with inputs as its embedding table.
+// alone writes a checkpoint that consists of the drafting layer, with inputs as its embedding table.
 func (c *checkpoint) alone(config []byte, layer string, inputs [][]float64) string {
 	c.Helper()
 	var fields map[string]any

@@ -8,9 +8,9 @@ import (
 	"sparrow/plan"
 )
 
-// The drafting layer after a verify whose tokens the host has not seen drafts, to the bit, what it drafts when the
-// host tells it which rows count: for sequences with 0 to 2 drafts of which 0 to 2 are right, short ones and such that
-// select keys, one that crosses from the one to the other, beside a prompt, and in a chain.
+// The drafting layer after a verify whose tokens the host has not seen drafts, to the bit, what it drafts when the host
+// tells it which rows count: for sequences with 0 to 2 drafts of which 0 to 2 are right, short ones and ones that
+// select keys, one whose rows are of both kinds, together with a prompt, and in a chain.
 func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu") }
 
 func TestGPUPickedRowsAreThoseBehindRightDrafts(t *testing.T) {
@@ -54,7 +54,7 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 			b.Fatal(err)
 		}
 		token := b.best(pending, 0)
-		// What the target would choose next, which drafts are made of.
+		// The tokens that the target would choose next; drafts are made from them.
 		list := []int32{token}
 		for range drafts[i] {
 			w := works[i]

@@ -18,8 +18,8 @@ import (
 	"sparrow/plan"
 )
 
-// What a plan says is what runs: for random batches of every family, on the CPU's plans and on those for an H200, which
-// the recording device notes and does not carry out, the operations that were enqueued are those that the plan's fields
+// Plans describe what runs: for random batches of every family, with plans for the CPU and for an H200 (which the
+// recording device records and does not run), the operations that were enqueued are those that the plan's fields
 // describe, and every reason of the plan is true of them and of the lengths of its rows.
 func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
@@ -66,13 +66,13 @@ func TestPlansSayWhatRuns(t *testing.T) {
 // inLaunches is the name of the family whose segments are cut into launches.
 const inLaunches = "glm_moe_dsa in launches"
 
-// planned are the families, one whose plans for a GPU hold, and one whose segments are cut into launches.
+// planned are the families, one with sizes that plans for a GPU accept, and one whose segments are cut into launches.
 func planned() []modelFamily {
-	// GPU kernels take selections of a multiple of 64 keys: a larger model has them.
+	// GPU kernels take selections of a multiple of 64 keys: a larger model has such.
 	gpu := families[0]
 	gpu.name = "deepseek_v32 on an H200"
 	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
-	// A reserve that little more than a row fits cuts segments into launches.
+	// A reserve of little more than a row cuts segments into launches.
 	tight := families[1]
 	tight.name, tight.policies = inLaunches, []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10},
 		{KV: "bf16", MaxTransient: 100 << 10}}
@@ -115,7 +115,7 @@ func (c *claims) check() {
 	}
 }
 
-// happened words the operations that plans decide about, in order.
+// happened describes in words the operations that plans decide about, in order.
 func happened(ops []kernel.Op) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, op := range ops {
@@ -161,7 +161,7 @@ func happened(ops []kernel.Op) (out []string) {
 	return out
 }
 
-// expected words what the plan says, layer after layer.
+// expected describes in words the operations that the plan implies, layer by layer.
 func (c *claims) expected() (out []string) {
 	p, m := c.pass.Plan, &c.cfg.Model
 	v4 := m.Family == plan.DeepSeekV4
@@ -198,7 +198,7 @@ func (c *claims) expected() (out []string) {
 	return out
 }
 
-// selection words how the rows of a launch get their keys.
+// selection describes in words how the rows of a launch get their keys.
 func (c *claims) selection(layer int, s *plan.Segment, l *plan.Launch) (out []string) {
 	x, err := c.cfg.IndexerAt(s, layer, true)
 	if err != nil {
@@ -320,7 +320,7 @@ type reasonCheck struct {
 
 const mlaFamilies = "deepseek_v32 glm_moe_dsa"
 
-// keptKeys is up to how many keys a row needs no scores.
+// keptKeys is the largest number of keys at which a row needs no scores.
 func (c *claims) keptKeys() int {
 	if c.cfg.Model.Family == plan.DeepSeekV4 {
 		return 4*c.cfg.Model.K + 3
@@ -328,7 +328,7 @@ func (c *claims) keptKeys() int {
 	return c.cfg.Model.K
 }
 
-// masks reports whether a reason reports that three rows run as four where they do.
+// masks reports whether the reason "three rows run as four" is given where they do.
 func (c *claims) masks(s *plan.Segment, text string) bool {
 	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
 		s.Indexer.NextN == 3)
@@ -336,7 +336,7 @@ func (c *claims) masks(s *plan.Segment, text string) bool {
 
 func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
 
-// reasonChecks are all reasons of plans of our catalogue; the first prefix that fits counts.
+// reasonChecks are all reasons of plans of our catalogue; the first matching prefix applies.
 var reasonChecks = []reasonCheck{
 	{"nothing is selected: ", dense, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.cfg.Model.K == 0 && !c.some(s, "select") && !c.scored(s) &&

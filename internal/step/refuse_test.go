@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// refuser is a runner over a model that is recorded, so that operations can be made to fail.
+// refuser is a runner over a model on a recording device, so that operations can be made to fail.
 func refuser(t *testing.T, m *record.Model) (*step.Runner, step.Work) {
 	t.Helper()
 	cfg := configure(t, m, plan.Policy{})
@@ -51,7 +51,7 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 					t.Errorf("a window page beyond the cache: %v, want E22", err)
 				}
 			}
-			// A page that no token of the request is in is not looked at.
+			// A page without a token of the request is not checked.
 			w.Pages = append(w.Pages, 1<<20)
 			if _, ok := m.Model.(model.Windowed); !ok {
 				if _, err := run.Run([]step.Work{w}); err != nil {
@@ -76,7 +76,7 @@ func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 	}
 }
 
-// E28: what a kernel says is in the error, with the pass it happened in; the next pass runs.
+// E28: the error contains the kernel's message and the pass it happened in; the next pass runs.
 func TestAFailedKernelFailsThePass(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 	}
 }
 
-// Prompts whose chunks end with the last row of the dense form expand more keys than chunks of a full context gather:
-// the memory that the runner took holds them too.
+// Prompts whose chunks end with the last dense row expand more keys than chunks of a full context gather: the runner's
+// memory is sufficient for them too.
 func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Of the rows that are padding, those whose logits return whole are cut off the result; best tokens are not there.
+// Padding rows with whole logits are cut off the result; they have no best tokens.
 func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	b := &plan.Batch{Requests: []plan.Request{{Logits: 1}, {Logits: 2, Best: true}, {Logits: 1, Padding: true},
 		{Logits: 3, Padding: true}, {Logits: 5, Best: true, Padding: true}}}
@@ -16,8 +16,8 @@ func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	}
 }
 
-// After a pass that failed, the places of tokens that passes feed each other are unknown, those of the target and of
-// the drafting layer; after one that did not, they are what they were.
+// After a failed pass the tokens that passes hand to each other on the device are unknown, those of the target and of
+// the drafting layer; after others they are unchanged.
 func TestPlacesAfterAFailedPass(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		var f feed
@@ -47,7 +47,7 @@ type capturer struct{ kernel.Capturer }
 
 func (capturer) Capture(func() error) (kernel.Graph, error) { return &graph{}, nil }
 
-// The graph that was not used for the longest time makes room for others, and its memory is given back.
+// The least recently used graph is evicted, and its memory is freed.
 func TestTheLeastUsedGraphIsEvicted(t *testing.T) {
 	g := graphs{dev: capturer{}, passes: map[*pass]bool{}, count: Graphs{Budget: 30}}
 	decode := func() *pass {

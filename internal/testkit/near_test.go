@@ -106,8 +106,8 @@ func (a *attention) run(dual bool) []float64 {
 	return wide
 }
 
-// What compares rows of a GPU with the reference passes sums in another order, and no device that is wrong: a
-// comparison with 1 would pass all but the skipped row.
+// The comparison of GPU rows with the reference passes sums in another order, and fails every wrong device: with a
+// tolerance of 1 only the skipped row would be found.
 func TestNearShowsEveryFault(t *testing.T) {
 	for _, dual := range []bool{false, true} {
 		on := func(d kernel.Device) []float64 {

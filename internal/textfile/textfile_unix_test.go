@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A file that is none, or is larger than any of its kind, is refused at once: nothing is waited for and nothing read.
+// A path that is not a regular file, or a file that is larger than allowed, is refused at once, without waiting or
+// reading.
 func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -33,7 +33,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A package in backquotes, or the root, and the tests after it up to the next one.
+	// Matches a package in backquotes, or the root, and the tests after it up to the next one.
 	word := regexp.MustCompile("`[a-z0-9/]+`|\\broot\\b|\\b(?:Test|Fuzz)[A-Z]\\w*|\n")
 	for _, document := range []string{"reliability.md", "pains.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", document))

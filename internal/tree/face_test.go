@@ -15,8 +15,8 @@ import (
 
 var updateFace = flag.Bool("update-face", false, "write testdata/face.txt")
 
-// What programs can import is meant for import, and small enough to be kept: at most 45 packages with 2,800 exported
-// names. The rest is below internal/.
+// Importable packages are few and meant for import: at most 45 with 2,800 exported names. All others are below
+// internal/.
 func TestImportablePackagesAreFew(t *testing.T) {
 	hidden := map[string]bool{"internal": true, "testdata": true}
 	packages, names := map[string]bool{}, 0

@@ -139,7 +139,7 @@ func TestAccumulatePropagatesNaN(t *testing.T) {
 							t.Fatalf("%s m=%d NaN in column %d: y[%d] = %v", formatNames[format], m, at, i, v)
 						}
 					}
-					// The other columns are as if the NaN were not there.
+					// The other columns have the values that they have without the NaN.
 					b := *a
 					b.fp8 = append([]byte(nil), a.fp8...)
 					b.fp8[2*a.ldw+at] = 0

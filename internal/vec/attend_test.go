@@ -130,7 +130,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 	})
 }
 
-// A head has the same bits whatever heads are beside it, and twice in a row.
+// A head has the same bits whatever the other heads are, and in a second run.
 func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(9)
@@ -161,7 +161,7 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	})
 }
 
-// Rows that follow each other in memory give the bits of the same rows elsewhere.
+// Rows that follow each other in memory give the bits of the same rows at other places.
 func TestLatentAttendWhereRowsLie(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(13)
@@ -231,7 +231,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 	})
 }
 
-// Rows without scales may have NaN, which shows in every head.
+// Rows without scales may contain NaN, which makes every head NaN.
 func TestLatentAttendNaN(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		const heads, n = 17, 70
@@ -293,7 +293,7 @@ func BenchmarkLatentAttend(b *testing.B) {
 	}
 }
 
-// Query rows that are held together, and rows named ahead, change no bits.
+// Query rows that are processed together, and rows that are prefetched, change no bits.
 func TestLatentAttendTakesTurns(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		const heads, queries = 17, 3

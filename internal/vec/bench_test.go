@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Memory rates are reported as a share of plain reading, timed in the same
-// process, because machines differ and shared ones drift.
+// Memory rates are reported as a share of plain reading, measured in the same process, because machines differ and
+// shared ones change.
 
-// memoryBytes is more than the caches a core can expect to keep.
+// memoryBytes is larger than the caches of a core.
 const memoryBytes = 512 << 20
 
 // readRate is the best rate of reading mem, in bytes per second: one stream

@@ -134,7 +134,7 @@ func TestBlockProductsAreNearExactOnes(t *testing.T) {
 	}
 }
 
-// Quantised rows are those of plain Go, with zeros, tiny and huge numbers; what is not finite stays so.
+// Quantised rows have the bits of plain Go, with zeros, tiny and huge numbers; numbers that are not finite stay so.
 func TestQuantisedRowsAreThoseOfPlainGo(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if !tier.Blocks() {
@@ -191,7 +191,7 @@ func TestFma32(t *testing.T) {
 			t.Fatalf("%v * %v + %v is %v, want %v", a, b, c, got, exact)
 		}
 	}
-	// The product is 2^-24 - 2^-60. Twice rounded, the sum would be 1 + 2^-22.
+	// The product is 2^-24 - 2^-60. Rounded twice, the sum would be 1 + 2^-22.
 	if got, want := fma32(1-0x1p-18, 0x1p-24+0x1p-42, 1+0x1p-23), float32(1+0x1p-23); got != want {
 		t.Fatalf("%v, want %v", got, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// denseCase is random attention with rows that lie apart.
+// denseCase is random attention with gaps between rows.
 func denseCase(r *rand.Rand, nope, rope, v int, seen []int) DenseHead {
 	return DenseHead{Nope: nope, Rope: rope, V: v, Seen: seen, LdQ: nope + rope + 3, LdKeys: nope + v + 5,
 		LdRopes: rope + 1, LdOut: v + 7}.filled(r)
@@ -54,8 +54,8 @@ func (h *DenseHead) want(i int) []float64 {
 	return out
 }
 
-// Shapes of released models and odd ones, numbers of rows and keys around the kernels' own: within the rounding of
-// scores and values; a row has the same bits alone; nothing is written beside the output.
+// Shapes of released models and odd ones, numbers of rows and keys around the kernels' block sizes: results are within
+// the rounding of scores and values; a row has the same bits alone; nothing is written outside the output.
 func TestAttendDense(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(61)

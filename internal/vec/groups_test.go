@@ -101,7 +101,8 @@ func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float
 }
 
 // Every tier multiplies weights of groups: all codes, types of scales and sizes of groups, ends of rows that are not
-// whole blocks. A result differs from the exact one by what x loses in eight bits, and has the same bits in any batch.
+// whole blocks. A result differs from the exact one by the rounding of x to eight bits, and has the same bits in any
+// batch.
 func TestMulGroups(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		if tier.ops.blocks == nil || tier.ops.blocks.groups == nil {
@@ -146,7 +147,7 @@ func TestMulGroups(t *testing.T) {
 					}
 				}
 			}
-			// What the portable tier defines, up to the order of sums.
+			// Results are those of the portable tier, up to the order of sums.
 			for j, v := range g.times(portable, x, m, c.k, c.n, false) {
 				most := 1e-4 * math.Sqrt(float64(c.k)) * math.Max(1, math.Abs(float64(v)))
 				if d := math.Abs(float64(y[j] - v)); !(d <= most) {

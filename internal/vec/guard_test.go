@@ -43,8 +43,7 @@ func (f *fence) bytes(n int) []byte {
 	return mem[page+size-n:][:n:n]
 }
 
-// floats returns n float32 against the fence: whole pages and multiples of
-// four bytes keep them aligned.
+// floats returns n float32 directly at the fence: whole pages and multiples of four bytes keep them aligned.
 func (f *fence) floats(n int) []float32 {
 	if n == 0 {
 		return nil
@@ -52,8 +51,8 @@ func (f *fence) floats(n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&f.bytes(4 * n)[0])), n)
 }
 
-// No method reads or writes outside its slices: every operand lies against a
-// forbidden page, on either side, at sizes around the kernels' own.
+// No method reads or writes outside its slices: every operand is placed directly before or after a protected page, at
+// sizes around the kernels' block sizes.
 func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -6,7 +6,7 @@ import (
 )
 
 // Every number of rows, of weights with and without gaps, within the rounding of x; a row has the same bits alone; and
-// nothing is written beside the output.
+// nothing is written outside the output.
 func TestTiledLatent(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(51)

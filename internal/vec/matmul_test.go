@@ -167,9 +167,8 @@ func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
 	})
 }
 
-// A row and a column have the same bits alone, in every tile shape and at
-// every place in it, and narrow weights have the bits of widened ones, unless
-// they are multiplied by tiles.
+// A row and a column have the same bits alone, in every tile shape and at every position in it, and narrow weights have
+// the bits of widened ones, unless they are multiplied by tiles.
 func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols = 11, 13
@@ -245,8 +244,8 @@ func TestMatMulBlocksAgree(t *testing.T) {
 	})
 }
 
-// Scales that are powers of two may be moved to x only where that is exact;
-// values at the ends of the float32 range must not change.
+// Scales that are powers of two may be applied to x only where that is exact; values at the ends of the float32 range
+// must not change.
 func TestMatMulPowerScalesAtTheEndsOfTheRange(t *testing.T) {
 	values := []float32{0x1p-149, 0x1.8p-140, 0x1p-126, 0x1.fffffep-120, 0x1p-100, 1, 0x1p100, 0x1.fffffep127, inf,
 		-inf}

@@ -36,7 +36,7 @@ func TestMatMulFP4(t *testing.T) {
 	})
 }
 
-// The products that take every float32 as it is have all scales: the least is a subnormal number, the last NaN.
+// Products without rounding of float32 support all scales: the smallest is a subnormal number, the last NaN.
 func TestMatMulFP4Scales(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		tier = tier.Precise()

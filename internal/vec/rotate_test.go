@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every tier gives the bits of the rotation written out, either way of pairing, forth and back, and touches nothing
+// Every tier gives the bits of the rotation written out, with both pairings and in both directions, and changes nothing
 // else.
 func TestRotate(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Weights that a streaming kernel takes in many units have the bits they have in
-// panels: units of one block and of several, more than a call takes, with scales
-// that are powers of two in some of them, and rows before and after.
+// Weights that a streaming kernel reads in units have the same bits as in panels: units of one block and of several,
+// more than one call takes, some with scales that are powers of two, and other rows before and after.
 func TestTiledUnits(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33
@@ -46,10 +45,8 @@ func TestTiledUnits(t *testing.T) {
 	}
 }
 
-// Codes out of the ordinary, zeros, numbers without an exponent and NaN, are what
-// they are however many there are and wherever: streaming kernels give the bits of
-// the panels, which widen every code by tables, and those are the sums of the
-// reference.
+// Rare codes (zeros, subnormal numbers and NaN) keep their values however many there are and wherever: streaming
+// kernels give the bits of the panels, which widen every code by tables, and those are the sums of the reference.
 func TestTiledRareCodes(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 40, 128, 2048 + 128

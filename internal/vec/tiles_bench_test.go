@@ -104,9 +104,8 @@ func BenchmarkTiled(b *testing.B) {
 	}
 }
 
-// Few rows by weights that are in the L2 cache, which is what the kernels
-// are able to do, and by weights out of memory, beside its plain reading. Rows of
-// weights are long, or as short as in small models.
+// Few rows by weights in the L2 cache, which shows the rate of the kernels, and by weights in memory, compared with
+// plain reading. Rows of weights are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {
 	for _, k := range []int{4096, 1024} {
 		fewRowsBy(b, k)

@@ -145,7 +145,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 			wantSums(t, "fp4", y, integers, a.ldx, m, f.wide, k, n, k, summing)
 		}
 
-		// What is bfloat16 already is multiplied as it is.
+		// Values that are exact in bfloat16 are multiplied unchanged.
 		xs := narrow(a.x)
 		wide := make([]float32, len(a.x))
 		widenBF16Go(wide, xs)
@@ -158,8 +158,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 	}
 }
 
-// A float32 of any size keeps 17 bits, in groups of every kind, and what bfloat16
-// holds keeps all of them.
+// A float32 of any size keeps 17 bits, in groups of every kind, and a bfloat16 number keeps all of its bits.
 func TestTiledPrecision(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 64
@@ -190,8 +189,8 @@ func TestTiledPrecision(t *testing.T) {
 	}
 }
 
-// A row has the same bits alone, in a few rows that take weights where they
-// lie, in blocks that pass by panels, and in any part of them, also where bfloat16 holds all rows of a block.
+// A row has the same bits alone, among a few rows that read weights in place, in larger blocks that read panels, and in
+// any part of these, also where all rows of a block are exact in bfloat16.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090
@@ -259,7 +258,7 @@ func TestTiledLongSums(t *testing.T) {
 	}
 }
 
-// Short rows without gaps are read in another order, to the same bits.
+// Short rows without gaps are read in another order, with the same bits.
 func TestTiledShortRows(t *testing.T) {
 	tier := tiledTier(t)
 	for _, s := range [][2]int{{32, 64}, {64, 63}, {96, 70}, {512, 545}, {1024, 1100}, {2016, 200}} {
@@ -310,8 +309,8 @@ func TestTiledProductsAdd(t *testing.T) {
 	}
 }
 
-// Numbers at the upper end keep their size, infinities and NaN stay what they
-// are, and none reaches another row.
+// Numbers at the upper end of the range keep their size, infinities and NaN are preserved, and none affects another
+// row.
 func TestTiledExtremes(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 40
@@ -340,7 +339,7 @@ func TestTiledExtremes(t *testing.T) {
 }
 
 // Rows for e2m1 weights are integers times a power of two: rounded by 2^-15 of the largest at most, and integers of 14
-// bits not at all, whatever their power. Sums below 2^24 are exact.
+// bits are exact, whatever their power. Sums below 2^24 are exact.
 func TestTiledFP4Precision(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(41)
@@ -394,7 +393,7 @@ func TestTiledFP4Precision(t *testing.T) {
 	}
 }
 
-// A number that is none makes the sums of its row NaN, and of no other.
+// A NaN or infinity makes the sums of its row NaN, and of no other row.
 func TestTiledFP4NaN(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 64, 256
@@ -454,7 +453,7 @@ func TestLongRowsFP4(t *testing.T) {
 	wantSums(t, "long rows", y, x, k, 1, f.wide, k, n, k, float64(k/8)*0x1p-24)
 }
 
-// Scales of either end are exact, and NaN is one.
+// Scales at both ends of the range are exact, and NaN is a possible scale.
 func TestTiledFP4ExtremeScales(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 40, 608

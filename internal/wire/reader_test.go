@@ -87,7 +87,7 @@ func TestNestingIsLimited(t *testing.T) {
 			t.Errorf("%.20s...: %v", text, c.malformed)
 		}
 	}
-	// Depth is left again: a long flat array of shallow values is fine.
+	// The depth decreases again: a long flat array of shallow values is fine.
 	if c := skipAll("[" + strings.Repeat("[[{}]],", 1000) + "1]"); c.malformed != nil {
 		t.Error(c.malformed)
 	}

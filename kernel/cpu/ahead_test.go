@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// What workers prefetch is the stage that came next the last time, piece by piece and once; before it is known, and
-// after a stage that was the last, there is nothing.
+// Workers prefetch the stage that followed the last time, piece by piece and once; before it is known, and after a
+// stage that was the last, they prefetch nothing.
 func TestStagesAreLearned(t *testing.T) {
 	a := ahead{places: make([]aheadPlace, 2)}
 	made := 0
@@ -48,8 +48,8 @@ func TestStagesAreLearned(t *testing.T) {
 
 var weights = []*host.Matrix{{}, {}}
 
-// A worker prefetches what it multiplies first: the spans of all workers are in the order of their shares, and none is
-// longer than the limit.
+// A worker prefetches the weights that it multiplies first: the spans of all workers are in the order of their shares,
+// and none is longer than the limit.
 func TestSpansAreTheShares(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 3})
 	defer d.Close()

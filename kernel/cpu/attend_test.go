@@ -59,7 +59,7 @@ func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, dama
 	return a
 }
 
-// A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is
+// A row has the same bits when one worker computes it, when several share it, and with any number of workers; and it is
 // right.
 func TestSparseAttendInChunks(t *testing.T) {
 	thirds := func(row []byte) { // a scale that is not a power of two: another code path, the same sums

@@ -12,7 +12,7 @@ import (
 )
 
 // Every registered variant with several workers, and the reference, which has none, run the same tests; the best
-// variant also with one worker, and with so many that one rests in products of few rows.
+// variant also with one worker, and with so many that one is idle in products of few rows.
 func TestOperations(t *testing.T) {
 	for i, b := range append(cpu.Backends(), ref.Backends()...) {
 		if b.Available() != nil {
@@ -35,7 +35,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// What this machine lacks is named with a reason and cannot be opened.
+// Tiers that this machine lacks are listed with a reason and cannot be opened.
 func TestMissingTiersSayWhy(t *testing.T) {
 	for _, b := range cpu.Backends() {
 		reason := b.Available()

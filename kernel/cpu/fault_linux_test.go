@@ -12,7 +12,7 @@ import (
 )
 
 // Weights whose file is truncated while it is mapped fail the operation with a clear error, on every kind of kernel;
-// the process and the device go on.
+// the process and the device continue.
 func TestTruncatedWeightsFailTheOperation(t *testing.T) {
 	const out, in = 512, 1024
 	for _, b := range Backends() {

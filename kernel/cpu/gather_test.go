@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// Gathered index keys are those of the slots one by one: runs within a page, runs that end with it, with another page
+// Gathered index keys equal those of the slots one by one: runs within a page, runs that end with it, with another page
 // before or after, and single slots.
 func TestGatherIndexCopiesRuns(t *testing.T) {
 	const pages, size, n = 9, 64, 300

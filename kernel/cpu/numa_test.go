@@ -15,7 +15,7 @@ import (
 	"sparrow/kernel"
 )
 
-// nodes is a system that keeps what it was told.
+// nodes is a system that records its calls.
 type nodes struct {
 	mu        sync.Mutex
 	bound     [][]int
@@ -120,12 +120,12 @@ func TestNodesShareProducts(t *testing.T) {
 			t.Errorf("%d rows: results differ", rows)
 		}
 	}
-	// Rows are placed in order, and the policy is the system's again after each weight.
+	// Rows are placed in order, and the system's policy is restored after each weight.
 	if len(sys.preferred) < 3*3 || !slices.Equal(sys.preferred[:3], []int{0, 5, -1}) ||
 		sys.preferred[len(sys.preferred)-1] != -1 {
 		t.Errorf("memory was asked of nodes %v", sys.preferred)
 	}
-	// What each worker reads first is on its own node, but for blocks of rows at the border.
+	// The first rows that each worker reads are on its own node, except blocks of rows at the border.
 	parts := make([]part, len(list))
 	for i, w := range list {
 		parts[i] = part{w: w.(*host.Matrix)}

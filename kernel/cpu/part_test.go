@@ -92,8 +92,8 @@ func onEach(t *testing.T, run func(t *testing.T, d kernel.Device, rng *rand.Rand
 	}
 }
 
-// Rows of a weight that begin anywhere in a block give the same columns of a product, and columns of a weight parts of
-// its sum.
+// Any range of rows of a weight, also inside a block, gives the same columns of a product, and ranges of columns give
+// parts of its sum.
 func TestShardsOfWeights(t *testing.T) {
 	const out, in, rows = 384, 256, 5
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {
@@ -139,8 +139,8 @@ func near(t *testing.T, what string, got, want kernel.Tensor) {
 	}
 }
 
-// Ranks that have some experts and some rows of a table add up to one that has all; one that has none of what is asked
-// for adds nothing.
+// The results of ranks that have parts of the experts or of a table add up to that of one device; a rank without any of
+// the requested rows adds nothing.
 func TestParts(t *testing.T) {
 	const experts, hidden, inner, rows, k, vocabulary = 6, 64, 32, 7, 2, 12
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {

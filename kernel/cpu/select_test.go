@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// chosen sorts: what Select must give, without its -1.
+// chosen sorts, and returns what Select must give, without its -1.
 func chosen(scores []float32, k int) []int32 {
 	var all []int32
 	for p, v := range scores {
@@ -35,8 +35,8 @@ func chosen(scores []float32, k int) []int32 {
 	return all
 }
 
-// rowsOfScores are rows long enough to be sampled and, for one row and several workers, to be shared. In some the
-// sample misleads.
+// rowsOfScores are rows long enough to be sampled and, for one row and several workers, to be divided. In some the
+// sample is misleading.
 var rowsOfScores = map[string]func(r *rand.Rand, i, n int) float32{
 	"normal":          func(r *rand.Rand, i, n int) float32 { return float32(r.NormFloat64()) },
 	"all zero":        func(r *rand.Rand, i, n int) float32 { return 0 },

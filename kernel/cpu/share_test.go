@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.
+// Every row belongs to one share, blocks are not cut, and shares differ from equal ones by at most a block.
 func TestSharesAreEqual(t *testing.T) {
 	weight := func(d kernel.DType, rows, cols int) part {
 		return part{to: rows, w: &host.Matrix{

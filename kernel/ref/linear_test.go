@@ -34,7 +34,7 @@ func linearRows(t *testing.T, d kernel.Device, rows, slot, begin int) kernel.Seq
 	return s
 }
 
-// The chunked form computes what the recurrent one does, from any position of its grid on, also where channels decay so
+// The chunked form computes the same as the recurrent one, from any position of its grid, also where channels decay so
 // fast that exponentials of their sums overflow.
 func TestChunkedDeltaEqualsRecurrent(t *testing.T) {
 	d := &ref.Device{}

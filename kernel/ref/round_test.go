@@ -78,12 +78,12 @@ func TestRoundedWeights(t *testing.T) {
 	}{
 		{"one tile", []float64{0, -1.3, -2.7}, tiles{keys: 4},
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(-2.7))}},
-		// The base stays that of the first tile: the weight of 2^0.3 is rounded at its own size.
+		// The base is still that of the first tile: the weight of 2^0.3 is rounded at its own size.
 		{"a later tile that is a little larger", []float64{0, -1.3, 0.3, 0.1}, tiles{keys: 2},
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(0.3)), round(math.Exp2(0.1))}},
 		{"from the last tile on", []float64{0.3, 0.1, 0, -1.3}, tiles{keys: 2, fromLast: true},
 			[]float64{round(math.Exp2(0.3)), round(math.Exp2(0.1)), 1, round(math.Exp2(-1.3))}},
-		// What was rounded relative to 0 is multiplied by 2^-9.5 later.
+		// Values that were rounded relative to 0 are multiplied by 2^-9.5 later.
 		{"a later tile that outgrows the base", []float64{0, -1.3, 9.5, 9}, tiles{keys: 2},
 			[]float64{math.Exp2(-9.5), round(math.Exp2(-1.3)) * math.Exp2(-9.5), 1, round(math.Exp2(-0.5))}},
 	} {
@@ -114,7 +114,7 @@ func TestRoundedWeights(t *testing.T) {
 	}
 }
 
-// Moved sums differ by about what their kind of product differs by on a GPU, and are the same for the same sum.
+// Perturbed sums differ by about as much as the same kind of product on a GPU, and are the same for the same sum.
 func TestMovedSums(t *testing.T) {
 	weight := func(kind kernel.DType) *host.Matrix {
 		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kind, Rows: 1, Cols: 16,

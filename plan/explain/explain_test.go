@@ -96,7 +96,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// A plan of our own lists no arrays of other engines. Two keys are kept.
+// A plan of our own catalogue lists no arrays of other engines. Two keys are selected.
 func TestLengthsOfOwnPlans(t *testing.T) {
 	p := plan.Policy{KV: "fp8", Prefill: "sparse-flat", Dense: plan.SwitchOff}
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", p)
@@ -201,7 +201,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A decode that keeps every key has no scores, and what is printed says so.
+// A decode that selects every key has no scores, and the printed plan says so.
 func TestShortVariantIsPrinted(t *testing.T) {
 	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{KV: "fp8"})
 	for batch, want := range map[string]string{

@@ -257,8 +257,8 @@ func roundTrip[T any](rt *rapid.T, v T) {
 	}
 }
 
-// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ in
-// reasons alone have one fingerprint, so they must plan alike.
+// TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ only in reasons have one fingerprint, so their
+// plans must be equal.
 func TestPlansIgnoreWhatTheFingerprintLeavesOut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := drawConfig(rt)

@@ -142,7 +142,7 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 	})
 }
 
-// A kernel that was turned off is not offered, and the reason reports that it was turned off.
+// A kernel that was turned off is not offered, and the reason says that it was turned off.
 func TestSparsePrefillOff(t *testing.T) {
 	off := wish(func(p *Policy) { p.V4SparsePrefill = plan.SparsePrefillOff })
 	for _, k := range []string{"flashmla_sparse", "flashmla_sparse_q8"} {

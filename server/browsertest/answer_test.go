@@ -63,11 +63,11 @@ func sendLongReply(s stream, r *http.Request) {
 	s.end(longReply)
 }
 
-// atEnd says whether the end of the conversation is in view.
+// atEnd reports whether the end of the conversation is visible.
 const atEnd = `(() => { const t = document.querySelector(".thread");
 	return t.scrollHeight - t.scrollTop - t.clientHeight < 30; })()`
 
-// longAnswer follows an answer of 20,000 tokens, stays where the reader scrolls to, and leads back.
+// longAnswer follows an answer of 20,000 tokens, stays where the reader scrolls to, and returns to the end.
 func (w *world) longAnswer(t *testing.T) {
 	for _, s := range []screen{desktop, {390, 844, true}} {
 		p := w.open(t, w.url+"#chat", s)
@@ -139,7 +139,7 @@ func (w *world) reading(t *testing.T) {
 	p.press("Stop")
 	w.streamLeft(t)
 	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message progress").offsetParent`)
-	// The first view shows it too, and stops; nothing is told as a fault.
+	// The first view shows it too, and can be stopped; that is not reported as an error.
 	p.eval(`location.hash = "start"`, nil)
 	p.wait(`document.querySelector(".ask-card input")`)
 	p.eval(`(() => { document.querySelector(".ask-card input").value = "script:reading"; })()`, nil)
@@ -158,7 +158,7 @@ func (p *tab) lastParagraph() string {
 	return s
 }
 
-// markdown shows an answer that arrives in pieces as what it means.
+// markdown shows an answer that arrives in pieces, rendered.
 func (w *world) markdown(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -220,7 +220,8 @@ func (w *world) markdown(t *testing.T) {
 	p.look("markdown")
 }
 
-// hostileMarkdown are texts that a model or a person may write to do harm, and what of them must be there as text.
+// hostileMarkdown are texts that a model or a person may write to do harm, and the parts of them that must appear as
+// text.
 var hostileMarkdown = []struct{ text, want string }{
 	{"<script>window.harmed = 1</script>", "<script>window.harmed = 1</script>"},
 	{"<img src=x onerror=window.harmed=1>", "<img src=x onerror"},
@@ -255,7 +256,7 @@ var hostileMarkdown = []struct{ text, want string }{
 	{"\x00\x1b[31m \ufeff", "␀␛[31m ⟨U+FEFF⟩"},
 }
 
-// markdownOfFoes draws each of them whole and byte by byte, and looks at what became of it.
+// markdownOfFoes renders each of them whole and byte by byte, and checks the result.
 func (w *world) markdownOfFoes(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for _, c := range hostileMarkdown {

@@ -60,7 +60,7 @@ func (w *world) chat(t *testing.T) {
 	p.click(".conversations .delete")
 	p.wait(`!document.querySelector(".conversations li") && !document.querySelector(".message")`)
 
-	// A system prompt and parameters travel with the request.
+	// A system prompt and parameters are sent with the request.
 	p.press("System prompt and parameters")
 	p.parameter("System prompt", "Be brief.")
 	p.parameter("Most tokens", "2")
@@ -78,7 +78,7 @@ func (w *world) chat(t *testing.T) {
 	p.wait(`document.querySelector(".message .fault:not([hidden])")?.innerText.includes("temperature")`)
 }
 
-// stopping ends an answer by the button and by Escape; the server notices, and what came stays.
+// stopping ends an answer by the button and by Escape; the server notices, and the received text stays.
 func (w *world) stopping(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for i, stop := range []func(){func() { p.press("Stop") }, func() { p.key("Escape", 0) }} {
@@ -97,7 +97,7 @@ func (w *world) stopping(t *testing.T) {
 	}
 }
 
-// editing changes a question, and asks another time.
+// editing changes a question, and regenerates an answer.
 func (w *world) editing(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -179,7 +179,7 @@ func (w *world) toolsAndReasoning(t *testing.T) {
 	}
 }
 
-// files that are dropped are before the question; what is no text is refused.
+// files that are dropped are put before the question; files that are not text are refused.
 func (w *world) files(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -227,7 +227,7 @@ func (w *world) code(t *testing.T) {
 	}{
 		{"curl", "ask.sh", []string{"sh", "ask.sh"}},
 		{"Go", "ask.go", []string{"go", "run", "ask.go"}},
-		// OpenAI's client may not be there; the program must at least be one.
+		// OpenAI's client may not be installed; the program must at least be valid.
 		{"Python", "ask.py", []string{"python3", "-c",
 			"import ast; print(ast.dump(ast.parse(open('ask.py').read())))"}},
 	} {

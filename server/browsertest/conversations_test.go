@@ -24,7 +24,7 @@ func (p *tab) caught(ending string) (text string) {
 	return text
 }
 
-// give gives files to the picker of conversations.
+// give selects files in the file picker of conversations.
 func (p *tab) give(name, text string) {
 	p.t.Helper()
 	content, err := json.Marshal(text)
@@ -34,7 +34,7 @@ func (p *tab) give(name, text string) {
 		input.dispatchEvent(new Event("change")); })()`, content, name), nil)
 }
 
-// shown is what the messages say, questions and answers.
+// shown is the text of all messages, questions and answers.
 func (p *tab) shown() (list []string) {
 	p.t.Helper()
 	p.eval(`[...document.querySelectorAll(".message")].map((m) => m.querySelector(".body > .prose").textContent)`,
@@ -126,7 +126,7 @@ func (w *world) conversations(t *testing.T) {
 	}
 }
 
-// versions edits and asks again, looks at what there was, side by side, and goes on from there elsewhere.
+// versions edits and regenerates, compares versions side by side, and continues from one in a new conversation.
 func (w *world) versions(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -180,8 +180,8 @@ func (w *world) versions(t *testing.T) {
 		document.querySelectorAll(".versions").length === 2`)
 }
 
-// attached counts the tokens of several files; settings belong to a conversation; a word of an answer leads to its
-// token.
+// attached counts the tokens of several files; settings belong to a conversation; clicking a word of an answer opens
+// its token.
 func (w *world) attached(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

@@ -71,7 +71,7 @@ func (w *world) sharing(t *testing.T) {
 	}
 }
 
-// explorer records an answer and looks at it from every side.
+// explorer records an answer and opens it in every mode.
 func (w *world) explorer(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -79,7 +79,7 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".explorer textarea").value.includes("Wanda")`)
 	p.press("Record")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
-	// It opens where something stands out: a token of the answer that looked at the line it is in.
+	// It opens at a notable place: a token of the answer that looked at the line with the answer.
 	var opened string
 	p.eval(`[...document.querySelectorAll(".columns .needle")].map((e) => e.textContent).join("")`, &opened)
 	if !strings.Contains(opened, "The access code of Wanda is 2479.") {
@@ -106,7 +106,7 @@ func (w *world) explorer(t *testing.T) {
 	if hot() == 0 {
 		t.Error("no token is marked")
 	}
-	// The needle: the line with the answer, by search.
+	// Find the line with the answer by search.
 	p.eval(`(() => { const f = document.querySelector("input[type=search]"); f.value = "code of Wanda is 2479";
 		f.dispatchEvent(new Event("change")); })()`, nil)
 	p.wait(`document.querySelector(".needle")`)
@@ -139,8 +139,8 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".columns .tokens .never")`)
 	p.set(0, "looked")
 	p.set(1, "answer")
-	// The first token of a sequence stands out in every row, and so does the question; then comes the line with the
-	// answer.
+	// The first token of a sequence has a high score in every row, and so has the question; then comes the line with
+	// the answer.
 	var best string
 	p.eval(`[...document.querySelectorAll(".best li")].slice(0, 3).map((e) => e.textContent).join("\n")`, &best)
 	if !strings.Contains(best, "The access code of Wanda is 2479.") {

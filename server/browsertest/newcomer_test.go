@@ -46,8 +46,8 @@ func (p *tab) visible(selector string) (ok bool) {
 	return ok
 }
 
-// widths opens every view on a wide and a narrow screen: nothing but boxes of code scrolls sideways, and what was asked
-// for stays in view.
+// widths opens every view on a wide and a narrow screen: only boxes of code scroll sideways, and the question stays
+// visible.
 func (w *world) widths(t *testing.T) {
 	for _, s := range []screen{desktop, phone} {
 		name := fmt.Sprintf("%d pixels", s.width)
@@ -82,7 +82,7 @@ func (w *world) widths(t *testing.T) {
 	}
 }
 
-// ownQuestion asks another fact by a button and one by writing, and takes what was found to the explorer.
+// ownQuestion asks another fact by a button and one by typing, and opens the result in the explorer.
 func (w *world) ownQuestion(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -145,7 +145,7 @@ func (w *world) inView(t *testing.T) {
 	p.press("Play")
 	p.wait(`document.querySelector(".columns .tokens").scrollTop > 100`)
 	p.press("Pause")
-	// Two layers together have looked at more than one of them.
+	// The union of two layers has more positions than one of them.
 	never := func() (n int) {
 		t.Helper()
 		_, rest, _ := strings.Cut(p.text(".summary"), "only layer 0 at ")
@@ -256,7 +256,7 @@ func (w *world) keyLater(t *testing.T) {
 	plans.wait(`document.querySelector(".numbers dd") && document.querySelector(".plans form button")`)
 }
 
-// nothingRecorded shows an answer where the server records nothing, and states why no line is lit.
+// nothingRecorded shows an answer of a server that records nothing, and the reason why no line is highlighted.
 func (w *world) nothingRecorded(t *testing.T) {
 	p := w.open(t, listen(t, openServer(t, sparrow.Config{RecordBytes: -1}, server.Options{})), desktop)
 	p.press("Ask")
@@ -266,7 +266,7 @@ func (w *world) nothingRecorded(t *testing.T) {
 	}
 }
 
-// serverGone says so in words, and offers nothing to do with an answer that is none.
+// serverGone shows an error message, and no actions for an answer that does not exist.
 func (w *world) serverGone(t *testing.T) {
 	hs := httptest.NewServer(w.script)
 	p := w.open(t, hs.URL+"/#chat", desktop)

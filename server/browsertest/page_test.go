@@ -23,7 +23,8 @@ var (
 // prefix is the path below which a second address serves the same, as behind a proxy.
 const prefix = "/models/sparrow"
 
-// world is what all tests share: a browser, a server of the built-in model, and scripts for what the model cannot say.
+// world is what all tests share: a browser, a server of the built-in model, and scripted answers that the model cannot
+// give.
 type world struct {
 	*browser
 	url    string // ends with a slash
@@ -123,7 +124,7 @@ func listen(t *testing.T, h http.Handler) string {
 	return hs.URL + "/"
 }
 
-// firstVisit asks the example, and finds the line that answers it lit.
+// firstVisit asks the example, and finds the line with the answer highlighted.
 func (w *world) firstVisit(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	if !strings.Contains(p.text("h1"), "looks at") {
@@ -220,7 +221,7 @@ func (w *world) pathPrefix(t *testing.T) {
 	p.wait(`document.querySelector(".numbers dd")`)
 }
 
-// keyAsked shows the dialog where a server wants a key, once, and again after a wrong one.
+// keyAsked shows the dialog where a server requires a key, once, and again after a wrong one.
 func (w *world) keyAsked(t *testing.T) {
 	keys, err := server.ReadKeys(strings.NewReader("k-right"))
 	if err != nil {
@@ -334,7 +335,7 @@ func (w *world) accessibility(t *testing.T) {
 	}
 }
 
-// axed reports what axe-core finds in the page as it is.
+// axed reports the violations that axe-core finds in the current page.
 func (w *world) axed(p *tab, where string) {
 	p.t.Helper()
 	p.axedIn(w, "html", where)
@@ -351,7 +352,7 @@ func (p *tab) axedIn(w *world, part, where string) {
 			FailureSummary string
 		}
 	}
-	// Blocks of tokens are alike; the first one of a text represents all.
+	// Blocks of tokens are similar; the first one of a text represents all.
 	p.eval(fmt.Sprintf(`axe.run({include: [%q], exclude: [".tokens .block:nth-child(n + 2)"]},
 		{resultTypes: ["violations"]}).then((r) => r.violations)`, part), &found)
 	for _, f := range found {

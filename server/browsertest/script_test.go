@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Prompts that a script answers instead of the model: what no small model says, and what takes too long to compute.
+// Prompts that a script answers instead of the model: answers that no small model gives, and ones that take too long to
+// compute.
 const (
 	sayHostile = "script:hostile"
 	sayForever = "script:forever"

@@ -206,7 +206,7 @@ func (p *tab) wait(condition string) {
 	}
 }
 
-// reload loads the page again. Until the new document is loaded, the old one would answer questions.
+// reload loads the page again, and waits for the new document: until then the old one would answer.
 func (p *tab) reload() {
 	p.t.Helper()
 	select {
@@ -237,7 +237,7 @@ func (p *tab) press(name string) {
 func (p *tab) clickOn(element string) {
 	p.t.Helper()
 	p.wait(element)
-	// What arrives from the server moves elements: the place must be the same in two frames.
+	// Data from the server may move elements: the position must be the same in two frames.
 	var at struct{ X, Y float64 }
 	p.eval(`(async () => { const frame = () => new Promise(requestAnimationFrame);
 		for (let old; ; await frame()) {
@@ -291,7 +291,7 @@ func (p *tab) shot() []byte {
 	return picture
 }
 
-// look keeps pictures of the page as it is, wide and light, narrow and dark, where -looks names a folder for them.
+// look saves pictures of the current page, wide and light, narrow and dark, where -looks names a folder for them.
 func (p *tab) look(name string) {
 	p.t.Helper()
 	if *looks == "" {
@@ -305,7 +305,7 @@ func (p *tab) look(name string) {
 	p.resize(desktop)
 }
 
-// forgive removes faults that a test caused on purpose: those with one of the words.
+// forgive removes errors that a test caused on purpose: those that contain one of the words.
 func (p *tab) forgive(words ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

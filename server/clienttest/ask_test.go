@@ -16,7 +16,7 @@ const (
 	treesAnswer   = "22 * 7 = 154\n#### 154"
 	nameQuestion  = "What are you called?"
 	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
-	// oddQuestion is like nothing in the training: at temperature 2 its answers differ from seed to seed.
+	// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
 	oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
 )
 
@@ -28,7 +28,7 @@ func ask(question string) openai.ChatCompletionNewParams {
 	}
 }
 
-// endless continues after the model's own end, up to a limit of tokens: for what must be running for a while.
+// endless continues after the model's own end, up to a limit of tokens: for tests that need a running request.
 func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) {
 	p := ask(nameQuestion)
 	p.MaxTokens = openai.Int(int64(tokens))

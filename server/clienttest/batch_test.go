@@ -14,7 +14,8 @@ import (
 	"sparrow/server"
 )
 
-// TestCompanyChangesNothing: many requests at once, greedy and drawn, short and long, each answer what it is alone.
+// TestCompanyChangesNothing: many requests at once, greedy and sampled, short and long, each have the answer that they
+// have alone.
 func TestCompanyChangesNothing(t *testing.T) {
 	one := func(i int) openai.ChatCompletionNewParams {
 		p := ask(fmt.Sprintf("Jack saves %d dollars every week for %d weeks. How many dollars is that?", 3+i, 2+i%9))

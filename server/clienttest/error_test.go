@@ -157,8 +157,7 @@ func TestKeys(t *testing.T) {
 	wantChat(t, s.chat(t, ask(nameQuestion), option.WithAPIKey("k-one")), nameAnswer, "stop")
 }
 
-// TestAFullQueue: one request runs, one waits, the next is told when to return, and the client's own patience then
-// gets it through.
+// TestAFullQueue: one request runs, one waits, the next gets a Retry-After, and the client's own retry then succeeds.
 func TestAFullQueue(t *testing.T) {
 	s := start(t, sparrow.Config{MaxRunning: 1, MaxQueue: 1}, server.Options{})
 	ctx, release := context.WithCancel(t.Context())

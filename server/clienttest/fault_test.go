@@ -14,7 +14,7 @@ import (
 )
 
 // TestBadBodies: whatever a body holds, the answer is a 4xx that names the field where there is one, and the server
-// lives on.
+// continues.
 func TestBadBodies(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
@@ -70,10 +70,10 @@ func TestBadBodies(t *testing.T) {
 	s.unharmed(t)
 }
 
-// TestBadMessages: what is wrong with a message before or around its body.
+// TestBadMessages: errors in a request outside its body.
 func TestBadMessages(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: await.Hang, BodyTimeout: await.Hang})
-	// Servers that wait for one thing for a moment alone: what must arrive in time has all the time of a busy machine.
+	// Servers with one short timeout each: all other timeouts are long enough for a busy machine.
 	headers := serve(t, s.engine, server.Options{HeaderTimeout: 500 * time.Millisecond, BodyTimeout: await.Hang})
 	bodies := serve(t, s.engine, server.Options{HeaderTimeout: await.Hang, BodyTimeout: time.Second})
 	good := fields("")
@@ -171,7 +171,7 @@ func TestBadMessages(t *testing.T) {
 	s.unharmed(t)
 }
 
-// TestManyIdleConnections: those who connect and say nothing keep nobody else out.
+// TestManyIdleConnections: idle connections do not keep others out.
 func TestManyIdleConnections(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	for range 200 {
@@ -184,7 +184,7 @@ func TestManyIdleConnections(t *testing.T) {
 	s.alive(t)
 }
 
-// unharmed: no handler panicked, and nothing runs or waits.
+// unharmed checks that no handler panicked, and that nothing runs or waits.
 func (s *service) unharmed(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"sparrow_http_panics_total", "sparrow_requests_running", "sparrow_requests_waiting",

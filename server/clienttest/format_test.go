@@ -57,7 +57,7 @@ var orderSchema = map[string]any{
 	"additionalProperties": false,
 }
 
-// check reports whether text is an order as the schema wants it.
+// check reports whether text is an order that satisfies the schema.
 func (o *order) check(t *testing.T, text string) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))

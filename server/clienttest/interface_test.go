@@ -62,7 +62,7 @@ type message struct {
 	}
 }
 
-// A loop of questions, calls and results through Anthropic's interface, whole and as events, which say the same.
+// A loop of questions, calls and results through Anthropic's interface, whole and as events, with the same contents.
 func TestMessagesWithTools(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	talk := []object{{"role": "user", "content": "What is the weather in Paris?"}}
@@ -149,7 +149,7 @@ type ollamaLine struct {
 	Count    int    `json:"eval_count"`
 }
 
-// The same loop through Ollama's interface, without ids, and a prompt completed as it is.
+// The same loop through Ollama's interface, without ids, and a raw prompt.
 func TestOllamaWithTools(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	talk := []object{{"role": "user", "content": "What is the weather in Paris?"}}

@@ -22,7 +22,7 @@ import (
 // installTime bounds the installation of the JavaScript suite, which is skipped where that takes longer.
 const installTime = 45 * time.Second
 
-// suiteFiles are what an installation is made of; the first two decide what npm installs.
+// suiteFiles are the files of an installation; the first two decide what npm installs.
 var suiteFiles = []string{"package.json", "package-lock.json", "suite.mjs"}
 
 // TestJavaScriptClient runs js/suite.mjs and turns each of its cases into a subtest.

@@ -25,8 +25,8 @@ type reply struct {
 	body   string
 }
 
-// raw hands a new connection to send and reads one answer. What send cannot deliver is the server's choice and no
-// fault.
+// raw passes a new connection to send and reads one answer. Errors of send are ignored, because the server may close
+// early.
 func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)

@@ -22,8 +22,8 @@ type service struct {
 	engine *sparrow.Engine
 }
 
-// start opens the built-in model and serves it until the test ends. Both must then end without complaint and without
-// a page in use.
+// start opens the built-in model and serves it until the test ends. Both must then close without an error and without a
+// page in use.
 func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 	t.Helper()
 	if c.CacheTokens == 0 {
@@ -74,7 +74,7 @@ func stopEngine(t *testing.T, e *sparrow.Engine) {
 
 func (s *service) url() string { return "http://" + s.addr }
 
-// client is OpenAI's client for the service. It never tries again: a test wants to see the first answer.
+// client is OpenAI's client for the service. It never retries: a test wants to see the first answer.
 func (s *service) client(more ...option.RequestOption) openai.Client {
 	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
 		option.WithMaxRetries(0)}

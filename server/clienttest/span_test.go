@@ -132,7 +132,7 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// The spans of a request with a schema, of one that calls a tool and of one that is not sampled.
+// Spans of a request with a schema, of one that calls a tool and of one whose trace is not sampled.
 func TestSpansOfARequest(t *testing.T) {
 	log := &locked{}
 	s := startTraced(t, sparrow.Config{}, server.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -185,7 +185,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 }
 
-// A client that leaves: the stages end where the request ended, and the span says so.
+// When a client leaves, the stages end where the request ended, and the span is marked as cancelled.
 func TestSpansOfACancelledRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{}, server.Options{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -212,7 +212,7 @@ func TestSpansOfACancelledRequest(t *testing.T) {
 	}
 }
 
-// A request that gives its place to one of a higher priority: the time in which it did not run is a span.
+// A request is suspended for one of a higher priority: the time in which it did not run is a span.
 func TestSpansOfAPreemptedRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{MaxRunning: 1}, server.Options{})
 	r, err := s.send(t, t.Context(), 1, "/v1/completions", `{"model": "sparrow-tiny", "prompt": "a", "ignore_eos": true,

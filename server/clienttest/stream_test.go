@@ -39,7 +39,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCancellation: whoever leaves takes the work along. Nothing runs any more, no page is in use, and most tokens
+// TestCancellation: when a client leaves, its work stops. Nothing runs any more, no page is in use, and most tokens
 // were never computed.
 func TestCancellation(t *testing.T) {
 	const tokens = 8000

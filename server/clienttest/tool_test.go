@@ -84,7 +84,7 @@ func TestToolsAreNotForced(t *testing.T) {
 	wantChat(t, s.chat(t, p), nameAnswer, "stop")
 }
 
-// TestToolChoice: a demanded call is made even where the model would have talked, and a forbidden one is not.
+// TestToolChoice: a required call is made even where the model would write text, and a forbidden one is not.
 func TestToolChoice(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	p := ask(nameQuestion)

@@ -37,7 +37,7 @@ type load struct {
 	workers  int // that send them
 }
 
-// newLoad is the server that was named, with the full load, or one of its own on the CPU with little.
+// newLoad is the server that was named, with the full load, or a local one on the CPU with a small load.
 func newLoad(t *testing.T) *load {
 	t.Helper()
 	l := &load{url: os.Getenv("SPARROW_SOAK_URL"), chats: 64, longest: 1 << 20, requests: 10_000, workers: 64,
@@ -171,7 +171,7 @@ func TestGoldenAtOnce(t *testing.T) {
 }
 
 // After many short requests, some of whose clients leave, no page is in use, nothing runs, and the memory of the device
-// is what it was. What the first requests take stays: the second half must take nothing.
+// is unchanged. Memory that the first requests allocate stays: the second half must allocate none.
 func TestNothingIsLeft(t *testing.T) {
 	l := newLoad(t)
 	begun := time.Now()
@@ -219,7 +219,7 @@ func (l *load) spend(t *testing.T, requests int) {
 	all.Wait()
 }
 
-// one sends one request of a kind that is drawn.
+// one sends one request of a random kind.
 func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 	c := completion{MaxTokens: 1 + draw.IntN(8)}
 	for range 4 + draw.IntN(60) {
@@ -253,7 +253,7 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 	return err
 }
 
-// held are the metrics of what the server holds, once nothing runs any more.
+// held are the metrics of resources in use, once nothing runs any more.
 func (l *load) held(t *testing.T) map[string]float64 {
 	t.Helper()
 	var m map[string]float64
@@ -264,7 +264,7 @@ func (l *load) held(t *testing.T) map[string]float64 {
 	m["sparrow_kv_pages, cached or free"] = m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`]
 	held := map[string]float64{}
 	for name, v := range m {
-		// Graphs of captured passes come and go within their budget.
+		// The memory of captured graphs may change within its budget.
 		if strings.HasPrefix(name, "sparrow_device_memory") && !strings.Contains(name, `"graphs"`) ||
 			strings.HasPrefix(name, "sparrow_kv_pages,") || name == `sparrow_kv_pages{state="used"}` ||
 			name == "sparrow_device_usable" {

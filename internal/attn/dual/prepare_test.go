@@ -93,7 +93,7 @@ func (a arrays) equal(name plan.ArrayName, want ...int32) {
 	}
 }
 
-// newBlock is a block with remains of the pass before.
+// newBlock is a block that still contains values of an earlier pass.
 func newBlock(t *testing.T, p *plan.Plan) arrays {
 	words := make([]int32, p.InputWords)
 	fill(words, 1<<30)
@@ -163,8 +163,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A workspace holds, for each launch, the window entries and groups its rows see; combined indices name them wherever
-// they lie.
+// A workspace holds, for each launch, the window entries and groups its rows see; combined indices refer to them
+// wherever they are stored.
 func TestWorkspacePlaces(t *testing.T) {
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(10, 300))
 	if len(h.plan.Segments) != 1 || len(h.plan.Segments[0].Launches) != 1 {
@@ -197,8 +197,8 @@ func TestWorkspacePlaces(t *testing.T) {
 // ringPlace names a row of ratio 4 in the ring of slot 2, as a source.
 func ringPlace(p int32) int32 { return -2 - (2*16 + p%16) }
 
-// Groups that close in a step read their rows from the step and from the rings, and rows are kept where the next step
-// looks for them.
+// Groups that are completed in a step read their rows from the step and from the rings, and rows of open groups are
+// stored where the next step reads them.
 func TestEntrySources(t *testing.T) {
 	// Positions 6..12: groups 1 (4..7) and 2 (8..11) close.
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(7, 6))
@@ -233,8 +233,8 @@ func TestEntrySources(t *testing.T) {
 	}
 }
 
-// A decode pass has an entry of each ratio, whether its token ends a group or not: where it does not, the entry has no
-// source and no slot.
+// A decode pass has an entry of each ratio, whether its token completes a group or not: where it does not, the entry
+// has neither source nor slot.
 func TestDecodePadsGroups(t *testing.T) {
 	decode := func(cached int) arrays {
 		return prepared(t, plan.Policy{KV: "fp8"}, 64, plan.DecodeRequest(cached+1))
@@ -260,7 +260,7 @@ func TestDecodePadsGroups(t *testing.T) {
 	if sources := h.of(plan.HeavySources); sources[0] != -2-(2*256+128) || sources[127] != 0 {
 		t.Errorf("the heavy group is made of %v", sources)
 	}
-	// Four rows close one group of ratio 4 wherever they begin, and may close one of ratio 128.
+	// Four rows complete one group of ratio 4 wherever they begin, and may complete one of ratio 128.
 	verify := func(cached int) arrays {
 		return prepared(t, plan.Policy{KV: "fp8"}, 64, plan.VerifyRequest(4, cached))
 	}
@@ -270,7 +270,7 @@ func TestDecodePadsGroups(t *testing.T) {
 	h.equal(plan.HeavyCloses, 10*2)
 }
 
-// Rings hold the rows that an open group needs after any length, and nine tokens can be truncated.
+// Rings have the rows that an open group needs after any length, also after nine tokens were truncated.
 func TestRingsAreLongEnough(t *testing.T) {
 	states := &States{layers: []*Weights{{Ratio: 0}, {Ratio: 4}, {Ratio: 128}}}
 	for n := range 1100 {

@@ -26,7 +26,7 @@ func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int)
 }
 
 // Of a chunk longer than the window only the last rows are computed, and the ring holds no entries of the rows before
-// them: no row attends to their places, neither a row of the chunk nor one after a truncation.
+// them: no row attends to their slots, neither a row of the chunk nor one after a truncation.
 func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 	a := attention(t, 64)
 	c := NewDraftCache(&ref.Device{})
@@ -83,7 +83,7 @@ func TestDraftsForgetWithTheirRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	window(t, a, c, st, 3, 52).equal(plan.WindowLengths, 1, 2, 3)
-	// A sequence that continues after a gap begins again.
+	// A sequence that continues after a gap starts with an empty window.
 	window(t, a, c, st, 2, 60).equal(plan.WindowLengths, 1, 2)
 }
 

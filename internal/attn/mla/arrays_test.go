@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts is a model that keeps four keys, so that a hand-sized batch has dense and sparse rows.
+// facts is a model that selects four keys, so that a small batch has dense and sparse rows.
 func facts() plan.Model {
 	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
 		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
@@ -238,8 +238,8 @@ func TestArraysOverPagesReadInPlace(t *testing.T) {
 	ints(t, "converted pages", h.pages)
 }
 
-// Padding: a request of length 0 stores nothing and sees nothing; positions before the sequence count as 0. Padded rows
-// of the kernel are not rows of the pass.
+// A request of length 0 is padding: its rows store no key and attend to none; positions before the sequence count as 0.
+// Padded rows of the kernel are not rows of the pass.
 func TestArraysOfPaddedBatches(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(5), plan.DecodeRequest(0))
 	b.PaddedRows = 4
@@ -271,7 +271,8 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 	ints(t, "draft positions", h.position, 0, 0, 0, 0, 4, 5)
 	ints(t, "keys drafts see", h.lens, 0, 0, 0, 1, 5, 6)
 
-	// A verified request counts its rows from the end of what is cached; as padding it has none and is before it.
+	// A verify request counts its rows from the end of the cached tokens; as padding it has no rows there and its
+	// positions are before it.
 	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeVerify, plan.VerifyRequest(2, 5),
 		plan.Request{N: 2, Padding: true}), []int32{3, 1}, nil)
 	_, h = fill(t, in)

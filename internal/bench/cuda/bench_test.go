@@ -84,7 +84,7 @@ func TestEveryCaseHasItsFloor(t *testing.T) {
 	}
 }
 
-// Every time of another engine is of a case; a case that is renamed fails here.
+// Every time of another engine belongs to an existing case; a case that is renamed fails here.
 func TestPeersAreOfCases(t *testing.T) {
 	known, err := peers()
 	if err != nil || len(known) < 100 {

@@ -82,7 +82,7 @@ func (w wrong) Do(op kernel.Op) error {
 	return err
 }
 
-// lazy does nothing: poisoned outputs must show it.
+// lazy does nothing: outputs that were filled with poison before must reveal it.
 type lazy struct{ kernel.Device }
 
 func (d lazy) Do(op kernel.Op) error {
@@ -199,7 +199,7 @@ func TestNoHeadingWithoutTargets(t *testing.T) {
 	}
 }
 
-// A run that is interrupted ends after the round that it is in, without the case.
+// A run that is interrupted ends after the current round and does not report the case.
 func TestInterruptedRunsEndBetweenRounds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -7,7 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// A product is compared with the rate of the matrix unit in the same round, and only rounds at its peak rate count.
+// A product is compared with the rate of the matrix unit in the same round, and only rounds in which that unit ran at
+// its peak count.
 func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -46,7 +47,7 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 			t.Errorf("%s: %d moments, want %d (%v)", c.name, len(r.moments), c.want, err)
 		}
 	}
-	// A round is left out once the operation has taken long, and made up for while the peak is waited for.
+	// A round is skipped once the operation has taken long, and made up for by later rounds at the peak.
 	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * timeLimit}
 	err := timeRounds(context.Background(), []*timing{late}, settled, &best)
 	if err != nil || late.atPeak(best) != settled {

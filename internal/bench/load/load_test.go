@@ -81,7 +81,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 	})
 }
 
-// Tokens without text are tokens, where the server counts them.
+// Tokens without text are counted as well where the server reports usage.
 func TestTokensAreCountedByUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
@@ -287,7 +287,7 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 			t.Errorf("%s, allowed: %v", url, err)
 		}
 	}
-	// A redirect leads no further than the address does.
+	// Redirects to another address are not followed.
 	f := newFake(t, &fake{refuse: func(_ int, w http.ResponseWriter) bool {
 		w.Header().Set("Location", "http://192.0.2.1:9/v1/completions")
 		w.WriteHeader(http.StatusTemporaryRedirect)
@@ -358,7 +358,7 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 	}
 }
 
-// Streams run beside the load from before it begins until it ends, and their gaps are distinguished.
+// Streams run during the whole load, from before it begins until it ends, and their gaps are reported separately.
 func TestStreamsBesideTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
@@ -436,7 +436,7 @@ func TestInterruptedBeforeTheFirstRequest(t *testing.T) {
 	})
 }
 
-// A turn repeats the conversation before it, answers included, and conversations of a group begin alike.
+// A turn repeats the conversation before it, answers included, and conversations of a group have a common beginning.
 func TestConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond})

@@ -41,8 +41,8 @@ func runUntil(ctx context.Context, t *testing.T, o Options) (*Report, error) {
 	return Run(ctx, src, dev, o)
 }
 
-// Two ranks are measured as one device is, both ways of sharing attention; by requests each has pages for its own
-// sequences alone.
+// Two ranks are measured like one device, with both ways of sharing attention; by requests each rank has pages for its
+// own sequences only.
 func TestMeasuresRanks(t *testing.T) {
 	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
 		second := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
@@ -58,7 +58,7 @@ func TestMeasuresRanks(t *testing.T) {
 	}
 }
 
-// The head names what differs from the defaults, and no rate of weights that were not read.
+// The heading lists settings that differ from the defaults, and no read rate of weights that were not read.
 func TestHeadNamesSettings(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0}, Batches: []int{1}, Policy: plan.Policy{Dense: plan.SwitchOff},
 		Precise: true, Mapped: true})
@@ -329,7 +329,7 @@ func TestFlatness(t *testing.T) {
 	}
 }
 
-// A model with enough positions is measured at both depths in turn.
+// A model with enough positions is measured at both depths, alternating.
 func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 	src := written(t, "v32-tiny", func(config []byte) []byte {
 		return bytes.Replace(config, []byte(`"max_position_embeddings": 16384`),

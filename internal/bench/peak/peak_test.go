@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/vec"
 )
 
-// Every assembly tier of this machine has a loop, and a wider one is no slower than half of a narrower one: a loop
-// that is cut short or depends on itself would be.
+// Every assembly tier of this machine has a loop, and a wider one has at least half of the rate of a narrower one; a
+// loop with a dependency or a wrong count would be slower.
 func TestLoops(t *testing.T) {
 	var all []Loop
 	for _, tier := range vec.Tiers() {

@@ -57,7 +57,7 @@ func TestChartsWithoutNumbers(t *testing.T) {
 	}
 }
 
-// Equal ratios are equal distances, and whole powers sit at the ends.
+// Equal ratios have equal distances, and whole powers are at the ends of the axis.
 func TestAxis(t *testing.T) {
 	c := &Chart{Series: []Series{{"", []Point{{512, 3}, {32768, 40}}}}}
 	x := c.axis(func(p Point) float64 { return p.X }, 2)

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// ticking is a clock on which every product and every copy takes as long as it is told.
+// ticking is a clock on which every product and every copy takes a given time.
 type ticking struct {
 	at    time.Time
 	takes []time.Duration // the next ones

@@ -165,7 +165,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// Ranks that come early and late, one operation after the other, never read what belongs to another operation.
+// Ranks that reach operations at different times never read data of another operation.
 func TestRanksAtTheirOwnPace(t *testing.T) {
 	const ranks, rounds = 4, 300
 	g := open(t, ranks, Options{})
@@ -364,7 +364,7 @@ func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
 	})
 }
 
-// Compare finds a bit that differs between ranks; without it the first rank is believed.
+// Compare finds a bit that differs between ranks; without it the result of the first rank is used.
 func TestCompare(t *testing.T) {
 	for _, compare := range []bool{false, true} {
 		g := open(t, 3, Options{Compare: compare})
@@ -471,7 +471,7 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 			t.Fatal("a rank that goes on is stuck")
 		}
 	}
-	// Pages that the process reads meanwhile put it off.
+	// Reading pages of mapped files in between extends the time-out.
 	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
 	if w.stuck(func(int) bool { return true }) {
 		t.Error("stuck while all ranks are here")

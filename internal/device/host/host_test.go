@@ -36,7 +36,7 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 }
 
 // Aligned weights are used where they lie, and blocks at every address: GGUF files align tensors to 32 bytes, which is
-// not a multiple of most blocks. Bytes a view of float32 could not be taken of are copied.
+// not a multiple of most blocks. Bytes that are not aligned for float32 are copied.
 func TestPrepare(t *testing.T) {
 	b, err := host.Memory{}.Alloc(256)
 	if err != nil {

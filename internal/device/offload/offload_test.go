@@ -197,8 +197,8 @@ var splits = [][2]string{
 	{"cfrcfr", "frcfrc"}, {"crrrrr", "rrrrrc"}, {"rrrrrr", "cccccc"},
 }
 
-// Whichever experts are in which memory, rows have the bits that one device gives them: of every type of weights, in
-// batches that take several exchanges, with rows of prompts in front.
+// Whichever experts are in which memory, rows have the bits that one device gives them: for every type of weights, in
+// batches that need several exchanges, and with rows of prompts first.
 func TestBitsOfOneDevice(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		r := rand.New(rand.NewPCG(uint64(kind), 1))
@@ -228,8 +228,8 @@ func TestBitsOfOneDevice(t *testing.T) {
 	}
 }
 
-// Experts that move between the memories, one after the other, keep the bits of all rows: of weights in the place of
-// others, packed or where they are mapped. What cannot be moved is refused.
+// Experts that move between the memories, one after the other, do not change the bits of any row, whether weights are
+// copied over others, packed or mapped. Experts that cannot be moved are refused.
 func TestBitsOfMovedExperts(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		r := rand.New(rand.NewPCG(uint64(kind), 2))
@@ -345,7 +345,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// faulty is a device whose experts do what a test wants.
+// faulty is a device that runs a function of the test instead of experts.
 type faulty struct {
 	*cpu.Device
 	before func() error
@@ -406,7 +406,7 @@ func TestWorkersThatHang(t *testing.T) {
 	})
 }
 
-// Too little memory is said with the numbers, before anything is copied.
+// Too little memory is reported with the numbers, before anything is copied.
 func TestTooLittleMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	w := weights(t, r, kernel.BF16)
@@ -432,7 +432,7 @@ func TestTooLittleMemory(t *testing.T) {
 	}
 }
 
-// What cannot be carried out is refused with what is supported.
+// Arguments that are not supported are refused with what is supported.
 func TestRefusals(t *testing.T) {
 	if _, err := offload.New(&ref.Device{}, offload.Options{}); !errors.Is(err, kernel.ErrUnsupported) {
 		t.Errorf("a host without expert rows: %v", err)

@@ -9,9 +9,9 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// Invariant of this file: what is kept for readers takes no more of the heap than its bound, whatever senders choose.
+// Invariant of this file: data that is kept for subscribers stays within its bound of memory, whatever clients send.
 
-// A root for each request, each with the longest salt: more than the bound many times over.
+// Each request has a root of its own with the longest salt, many more than fit the bound.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	grown := heap.Kept(func() any {
 		s := newState()

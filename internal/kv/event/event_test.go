@@ -18,7 +18,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// cache is an index that changes at random and tells a publisher.
+// cache is an index that changes at random and reports its changes to a publisher.
 type cache struct {
 	t      testing.TB
 	index  *prefix.Index
@@ -38,7 +38,7 @@ func newCache(t testing.TB, pages int, seed uint64, l prefix.Listener) *cache {
 	return c
 }
 
-// store makes a prompt of a few pages reusable and lets go of it; pages that are missing are evicted.
+// store makes a prompt of a few pages reusable and releases it; where pages are missing, others are evicted.
 func (c *cache) store() {
 	root := c.index.Root(nil)
 	prompt := c.tokens()
@@ -177,7 +177,7 @@ func TestBatchesTellTheWholeCache(t *testing.T) {
 	}
 }
 
-// A queue that nothing empties stays as long as the cache is large, and still tells the truth.
+// A queue that is never read is bounded by the size of the cache, and its contents stay correct.
 func TestAQueueThatNobodyEmptiesIsBounded(t *testing.T) {
 	q := newQueue(nil)
 	c := newCache(t, 100, 2, listener{q, GPU})
@@ -223,10 +223,10 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	if got := tell(); len(got) != 6 || got[place{CPU, 2}].salt != "s\uFFFD" || got[place{Storage, 2}].parent != 1 {
 		t.Fatalf("%v", got)
 	}
-	// A root that no page of the device has told is not named, so its pages are not told.
+	// A root is named only by pages of the device: without such a page its pages are not published.
 	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 7}, Parent: prefix.Hash{31: 6}, Root: prefix.Hash{31: 6},
 		Tokens: []int32{1, 2}})
-	// That of prompts without a salt is known from the start.
+	// The root of prompts without a salt is known from the start.
 	gpu.Root(prefix.Hash{31: 8})
 	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 9}, Parent: prefix.Hash{31: 8}, Root: prefix.Hash{31: 8},
 		Tokens: []int32{1, 2}})
@@ -411,7 +411,7 @@ func (f *follower) settle(p *Publisher, c *cache) {
 	p.Listener(Storage).Removed(marker)
 }
 
-// A reader that loses frames, comes late, connects again and sees the server start again knows what the cache knows.
+// A subscriber that loses frames, connects late or again, or sees the server restart knows the same pages as the cache.
 func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	p := open(t)
 	c := newCache(t, 50, 3, p.Listener(GPU))
@@ -491,7 +491,7 @@ func TestAReplayOlderThanWhatIsKeptIsTheWholeState(t *testing.T) {
 	}
 }
 
-// A subscriber that never reads loses frames; the cache and other subscribers go on.
+// A subscriber that never reads loses frames; the cache and other subscribers are not affected.
 func TestASlowSubscriberCostsOnlyItself(t *testing.T) {
 	p := open(t)
 	p.length = 16
@@ -532,7 +532,8 @@ func TestOthersAreRefused(t *testing.T) {
 		c.Close()
 	}
 	d, conn := dial(t, p.ReplayAddr(), asDealer)
-	// Neither a short number, nor a missing delimiter, nor a frame more is answered; the connection continues.
+	// A number that is too short, a missing delimiter and an additional frame are not answered; the connection stays
+	// open.
 	for _, m := range [][][]byte{{{}, {1}}, {{1}, make([]byte, 8)}, {make([]byte, 8)}, {{}, make([]byte, 8), {}}} {
 		if err := d.Write(m...); err != nil {
 			t.Fatal(err)
@@ -574,7 +575,7 @@ func FuzzSubscription(f *testing.F) {
 	})
 }
 
-// BenchmarkStored is what the engine's goroutine pays for a page.
+// BenchmarkStored is the cost of a page for the engine's goroutine.
 func BenchmarkStored(b *testing.B) {
 	q := newQueue(nil)
 	l := listener{q, GPU}

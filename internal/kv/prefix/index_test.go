@@ -54,12 +54,13 @@ func TestTheNextTwinAnswersWhenTheFirstFallsOutOfUse(t *testing.T) {
 	if got := answer(); !slices.Equal(got, []int32{1, 3}) {
 		t.Fatalf("pages %v", got)
 	}
-	// The twin that waits leaves: it is free and nothing else changes.
+	// The duplicate page is released: it is free and nothing else changes.
 	if freed := drop(ix, 4); !slices.Equal(freed, []Page{4}) {
 		t.Fatalf("freed %v", freed)
 	}
 	check(t, ix)
-	// The page that answers leaves: it is free at once, its twin answers, and the child stays reachable.
+	// The page that lookups return is released: it is free at once, lookups return its duplicate, and the child is
+	// still found.
 	if freed := drop(ix, 1); !slices.Equal(freed, []Page{1}) {
 		t.Fatalf("freed %v", freed)
 	}
@@ -167,7 +168,7 @@ func TestACollisionLosesAHitAndNeverServesAnotherPage(t *testing.T) {
 		}
 		check(t, ix)
 	}
-	// A root whose hash is that of a stored page sees nothing and stores nothing.
+	// A root whose hash equals that of a stored page finds no page and stores none.
 	other := Hash{9}
 	if o, _ := ix.Add(other, None, 2, []int32{1, 1}); o != Refused {
 		t.Errorf("outcome %d under a root that is a page", o)

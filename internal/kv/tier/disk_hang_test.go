@@ -29,7 +29,7 @@ func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	return nil, nil, nil
 }
 
-// load asks a disk for pages and states how many came.
+// load asks a disk for pages and returns how many were read.
 func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
 	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
 		p.Drop()
@@ -37,7 +37,7 @@ func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, stri
 	})
 }
 
-// A FIFO in the place of a page's file is a damaged page: nothing waits for a writer, at the start or later.
+// A FIFO at the place of a page's file is treated as a damaged page: nothing waits for a writer, at the start or later.
 func TestAFIFOIsNoPage(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	for _, k := range keys {
@@ -59,8 +59,8 @@ func TestAFIFOIsNoPage(t *testing.T) {
 	}
 }
 
-// A file system that does not answer keeps one thread, however many ask, and nothing waits for it at the end. When it
-// answers again it is asked again, and all memory returns.
+// A file system that does not answer blocks one thread, however many requests there are, and closing does not wait for
+// it. When it answers again it is used again, and all memory is released.
 func TestADiskThatHangs(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -101,8 +101,8 @@ func TestADiskThatHangs(t *testing.T) {
 	await.True(t, "reads end", func() bool { return len(d.reading) == 0 })
 }
 
-// While the file system hangs as a file is removed, others learn what the tier holds, store pages, clear it and close
-// it; the file goes when it answers.
+// While the file system hangs as a file is removed, other calls still look up and store pages, clear and close the
+// tier; the file is removed when the file system answers.
 func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -145,7 +145,7 @@ func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
 	d.lock, _ = lockFolder(d.dir) // the stack closes it again
 }
 
-// A page that is stored again before its file was removed keeps it.
+// A page that is stored again before its file was removed keeps the file.
 func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
 	s.host.Clear()
@@ -179,7 +179,7 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// A stack closes after the reads that nothing waits for: their pages return.
+// Close waits for reads whose results are no longer wanted, and releases their pages.
 func TestCloseWaitsForReads(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
 	d.load = func(*Page, prefix.Hash) error {

@@ -17,8 +17,8 @@ import (
 	"sparrow/internal/testkit/respserver"
 )
 
-// Invariants of this file: what a tier hands over is the page that was asked for, to the byte, or nothing; whatever the
-// memory below a tier does, nothing waits longer than its bound, and all host memory returns.
+// Invariants of this file: a tier returns the requested page, to the byte, or nothing; whatever its disk or store does,
+// nothing waits longer than its bound, and all host memory is released.
 
 var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
 	Bytes: 1000}
@@ -82,7 +82,7 @@ func closeStack(t *testing.T, s *Stack) {
 	}
 }
 
-// keep hands pages to a stack and waits until they are written after.
+// keep gives pages to a stack and waits until they are written.
 func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	t.Helper()
 	for _, p := range list {
@@ -220,7 +220,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	}
 	closeStack(t, s)
 
-	// What a crash or another server leaves is removed; what is not the cache's is not touched.
+	// Files that a crash or another server left are removed; files that do not belong to the cache are not touched.
 	file := func(k prefix.Hash) string { return filepath.Join(dir, k.String()+pageSuffix) }
 	whole, err := os.ReadFile(file(keys[0]))
 	if err != nil {
@@ -253,7 +253,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 		t.Errorf("%d pages came back: %q", n, why)
 	}
 
-	// Rows that changed after the header are noticed when they are read.
+	// Rows that differ from the checksum in the header are detected when they are read.
 	b, err := os.ReadFile(file(keys[3]))
 	if err != nil {
 		t.Fatal(err)
@@ -272,8 +272,8 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// A page is found from the moment that it is kept, before its file is complete and after: the device may give it up and
-// ask for it while the disk is slow.
+// A page is found from the moment that it is kept, before its file is complete and after: the device may evict and
+// request it while the disk is slow.
 func TestAPageIsFoundBeforeItsFileIsThere(t *testing.T) {
 	s := openStack(t, Options{DiskDir: t.TempDir(), DiskBytes: 1 << 30}, spec)
 	const pages = diskQueue
@@ -322,11 +322,11 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 	}
 }
 
-// paged is a spec whose pages are large enough for a store to be asked.
+// paged is a spec with pages large enough for a store.
 var paged = Spec{Model: "test", Whole: true, Layout: "x", PageTokens: 4, Bytes: 5000}
 
-// A store in every state: nothing comes that is wrong, a fetch waits for one answer at most that does not come, and
-// when the store works again it is used again.
+// A store in every failure mode: no wrong page is returned, a fetch waits for at most one missing answer, and when the
+// store works again it is used again.
 func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	const pages = 80
 	for _, mode := range respserver.Modes {
@@ -368,7 +368,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
-// A page that is damaged in the store is written again by who computes it.
+// A page that is damaged in the store is written again by the engine that computes it.
 func TestADamagedPageIsWrittenAgain(t *testing.T) {
 	server := respserver.Start(t)
 	s := openStack(t, Options{StoreURL: server.URL()}, paged)
@@ -441,7 +441,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// Page-locked memory is taken when a stack opens and given back when it closes.
+// Page-locked memory is allocated when a stack opens and freed when it closes.
 func TestAnAllocatorIsAskedAtTheBeginningAndTheEnd(t *testing.T) {
 	a := &counting{}
 	s, err := Open(Options{HostBytes: 100_000}, spec, a, slog.New(slog.DiscardHandler))

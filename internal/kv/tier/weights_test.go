@@ -14,7 +14,7 @@ import (
 // Invariants of this file: no page leaves the machine before all weights are known, and none is taken that other
 // weights computed.
 
-// sampled is a spec of an engine that does not know all of its weights.
+// sampled is a spec of an engine that knows only a sample of its weights.
 func sampled() Spec {
 	s := paged
 	s.Weights, s.Whole, s.Local = Fingerprint{1}, false, Fingerprint{1}
@@ -81,7 +81,7 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 	if n := server.Len(); n != 64 {
 		t.Errorf("%d pages are in the store", n)
 	}
-	// Weights that are the same in all that is sampled have other pages.
+	// Weights that are equal in the sampled bytes and differ elsewhere have other pages.
 	edited := paged
 	edited.Weights = Fingerprint{5}
 	e := openStack(t, Options{StoreURL: server.URL()}, edited)
@@ -99,7 +99,7 @@ func TestWeightsThatCannotBeReadStayUnknown(t *testing.T) {
 	}
 }
 
-// Pages on the disk outlive the moment when all weights become known, and not an edit of the files.
+// Pages on disk stay valid when the digest of all weights becomes known, but not after an edit of the files.
 func TestPagesOnTheDiskFollowTheFilesOfTheWeights(t *testing.T) {
 	o := Options{DiskDir: t.TempDir(), DiskBytes: 1 << 20}
 	s, err := Open(o, sampled(), nil, quiet)

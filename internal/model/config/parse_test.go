@@ -54,7 +54,7 @@ func TestSpellingsAgree(t *testing.T) {
 	}
 }
 
-// What quantization_config says of FP8 matrices and of the rows they multiply.
+// The fields of quantization_config for FP8 matrices and for the rows that they multiply.
 func TestQuantization(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -114,7 +114,7 @@ func TestReleasedModels(t *testing.T) {
 	}
 }
 
-// What is absent has a value that depends on the family at most.
+// An absent field has a default that depends at most on the family.
 func TestAbsentFields(t *testing.T) {
 	gone := fields{"scoring_func": absent, "topk_method": absent, "moe_layer_freq": absent, "rope_interleave": absent,
 		"indexer_rope_interleave": absent, "num_nextn_predict_layers": absent, "norm_topk_prob": absent,
@@ -217,7 +217,7 @@ func TestSharedSelections(t *testing.T) {
 	})
 }
 
-// A config with many faults lists each of them, once, and not what follows from them.
+// A config with many faults lists each of them once, without the errors that only follow from them.
 func TestEveryProblemAtOnce(t *testing.T) {
 	f := v32(fields{
 		"vocab_size": absent, "hidden_size": 0, "q_lora_rank": "many", "kv_lora_rank": 256, "rope_interleave": false,

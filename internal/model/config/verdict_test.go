@@ -65,7 +65,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A format is told by any of the places that may name it, with the field and the value.
+// A quantisation format is recognised by any of the fields that may name it, with the field and the value.
 func TestFormats(t *testing.T) {
 	block := fields{"quant_method": "fp8", "weight_block_size": []int{128, 128}}
 	for _, c := range []struct {
@@ -141,7 +141,7 @@ func compressedConfig(change fields) fields {
 	return out
 }
 
-// What is read is named with the groups that its tensors must have, and what of it is not used.
+// A supported format is reported with the group size of its tensors, and with the parts that are not used.
 func TestFormatOfGroups(t *testing.T) {
 	q := compressedConfig(fields{"kv_cache_scheme": fields{"num_bits": 8}})
 	d, err := Release{File: "config.json", Config: text(t, v32(fields{"quantization_config": q}))}.Describe()

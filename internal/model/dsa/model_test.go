@@ -422,7 +422,7 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages}}); err != nil {
 		t.Fatal(err)
 	}
-	// decode returns what a decode of the same token selects and leaves in each layer.
+	// decode returns the selection and the hidden rows of each layer in a decode of the same token.
 	decode := func() (selected [][]int32, hidden [][]float32) {
 		res, err := run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[n : n+1], Cached: n, Pages: pages,
 			Logits: 1, Record: what, RecordTo: 1}})

@@ -20,7 +20,8 @@ func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	return divided(t, preset, batch, gpus, plan.ByHeads, plan.SplitUnset)
 }
 
-// divided is of, with requests given to ranks in turn where these are divided, and rows cut as asked.
+// divided is of with requests assigned to ranks round-robin where attention is divided by requests, and rows cut as
+// given.
 func divided(t *testing.T, preset, batch string, gpus int, how plan.Division, split plan.KeySplit) *Estimate {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -108,7 +109,8 @@ func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
 	}
 }
 
-// Attention of decodes takes what was measured for the plan's split, and between measured sizes a part of both.
+// Attention of decodes takes the time that was measured for the plan's split, and an interpolated one between measured
+// sizes.
 func TestDecodesFollowTheSplit(t *testing.T) {
 	list := []cost.Decode{{Rows: 2, Whole: 50, Keys512: 10}, {Rows: 4, Whole: 60, Keys512: 30}}
 	for _, c := range []struct {
@@ -145,8 +147,8 @@ func TestEightGPUs(t *testing.T) {
 	}
 }
 
-// By requests a GPU holds all weights of attention and attends for its own rows: many sequences take less attention
-// than by heads, one sequence takes that of one GPU, and links carry three quarters.
+// By requests a GPU holds all weights of attention and attends for its own rows: with many sequences attention is
+// faster than by heads, with one sequence as fast as on one GPU, and links transfer three quarters of the bytes.
 func TestEightGPUsByRequests(t *testing.T) {
 	stage := func(e *Estimate, name string) float64 {
 		for _, s := range e.Stages {

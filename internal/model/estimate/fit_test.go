@@ -51,7 +51,7 @@ func fit(t *testing.T, preset, hw string) *Fit {
 	return f
 }
 
-// DeepSeek-V4-Flash on an H200 with 128 GiB beside it: about 87 % of the experts are on the card, the CPU computes the
+// DeepSeek-V4-Flash on an H200 whose host has 128 GiB: about 87 % of the experts are on the card, the CPU computes the
 // others for decodes, prompts stream them, and everything fits.
 func TestFlashOnOneCard(t *testing.T) {
 	f := fit(t, "deepseek-v4-flash", "h200,128G")
@@ -83,7 +83,7 @@ func TestFlashOnOneCard(t *testing.T) {
 			t.Errorf("no %q in\n%s", part, text.String())
 		}
 	}
-	// Not faster than with everything on the card, which a card of 200 GiB holds: prompts may hide their copies.
+	// It is not faster than with all experts on a card of 200 GiB: copies for prompts may be hidden.
 	whole := fit(t, "deepseek-v4-flash", "h200,memory=200G")
 	for i, s := range f.Speeds {
 		if w := whole.Speeds[i]; s.Tokens > w.Tokens || s.Tokens < w.Tokens/20 {
@@ -208,7 +208,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A model whose layers a GPU refuses to load is not promised.
+// A model whose layers a GPU refuses to load is not reported as fitting.
 func TestExpertsBeyondAGPUAreRefused(t *testing.T) {
 	q := question(t, "deepseek-v4-pro", "h200,1500G")
 	q.Model.(*config.V4).FFN.Experts = 520
@@ -247,8 +247,8 @@ func TestParseMachine(t *testing.T) {
 	}
 }
 
-// The memory that is estimated is what a GPU's operations take: weights beside experts and the largest step, measured
-// on a device without memory.
+// The estimated memory is what a GPU's operations allocate: weights other than experts and the largest step, measured
+// on a device that only counts.
 func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5"} {
 		text, err := synth.PresetConfig(preset)

@@ -12,8 +12,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// A repacked checkpoint has as many parameters as its twin of plain weights, is loaded without reading matrices, and
-// names its format.
+// A repacked checkpoint has as many parameters as the same checkpoint with plain weights, is loaded without reading
+// matrices, and names its format.
 func TestPackedParameters(t *testing.T) {
 	const base = "../../../testdata/oracle/deepseek_v32-1/model.safetensors"
 	dir := filepath.Join(archive.Unpack(t, "../../../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")

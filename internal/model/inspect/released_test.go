@@ -136,7 +136,7 @@ func (m *released) layer(i int) {
 	m.mlp(p+"mlp.shared_experts.", 2048)
 }
 
-// write makes the checkpoint: a header and, after it, nothing that takes space on disk.
+// write makes the checkpoint: a header and a hole, which takes no space on disk.
 func (m *released) write(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

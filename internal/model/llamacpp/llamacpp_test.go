@@ -49,7 +49,7 @@ func models(t *testing.T) map[string]*llamacpp.Model {
 	return out
 }
 
-// Files of DeepSeek-V2 have the architecture of models without an indexer and are refused by how they route; Kimi-K2 is
+// Files of DeepSeek-V2 have the architecture of models without an indexer and are refused by their routing; Kimi-K2 is
 // known by its tokenizer.
 func TestDenseFilesAreToldApart(t *testing.T) {
 	m := models(t)["deepseek_v3-1"]
@@ -168,7 +168,7 @@ func TestVocabularyComesBack(t *testing.T) {
 	}
 }
 
-// Types of a file follow the mix; what the blocks of a format do not fit gets one with smaller blocks.
+// Types of a file follow the mix; a matrix that the blocks of a type do not divide gets a type with smaller blocks.
 func TestTypesOfAMix(t *testing.T) {
 	f, err := gguf.Open(write(t, models(t)["builtin"], llamacpp.MixQ4KM))
 	if err != nil {
@@ -194,7 +194,7 @@ func TestTypesOfAMix(t *testing.T) {
 	}
 }
 
-// Experts alone have two bits in q2_k; the report has the bytes and the error of each class.
+// In q2_k only experts have two bits; the report has the bytes and the error of each class.
 func TestReportOfAMix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gguf")
 	report, err := llamacpp.Write(context.Background(), path, models(t)["builtin"], llamacpp.MixQ2K, nil)

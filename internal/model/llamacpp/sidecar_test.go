@@ -86,8 +86,8 @@ func (w *headWriter) stages(blk string, c *config.V4) {
 	}
 }
 
-// A model and its DSpark head, in files beside each other and in both dialects, have the configuration and the values
-// of the release, and draft. A head may lack what only cuts blocks.
+// A model and its DSpark head, in two files of one folder and in both dialects, have the configuration and the values
+// of the release, and draft. A head may lack the tensors that only shorten blocks.
 func TestDraftHeadsBesideTheModel(t *testing.T) {
 	dir := archive.Unpack(t, "../../../testdata/oracle/deepseek_v4-dspark-1.tar.gz")
 	src, err := family.Open(filepath.Join(dir, "deepseek_v4-dspark-1"))

@@ -44,7 +44,7 @@ func TestChunkedEqualsWhole(t *testing.T) {
 	}
 }
 
-// A row's bits are the same alone and in any batch, beside prompts and decodes.
+// A row's bits are the same alone and in any batch with prompts and decodes.
 func TestBatchedEqualsAlone(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
@@ -92,7 +92,7 @@ func TestRestoredEqualsComputed(t *testing.T) {
 	}
 }
 
-// States are forked, reused and checked; they do not go back.
+// States are cloned, reused and checked; they cannot be rolled back.
 func TestStates(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16"})

@@ -250,7 +250,8 @@ func TestDraftingLayer(t *testing.T) {
 			}
 		}
 	})
-	// Tools that save a checkpoint again drop the layer but not its declaration: such a model runs and cannot draft.
+	// Some tools drop the layer, but not its declaration, when they save a checkpoint: such a model runs and cannot
+	// draft.
 	t.Run("declared, without tensors", func(t *testing.T) {
 		if _, err := load(copyOf(t, "deepseek_v32-1", nil, one)); err != nil {
 			t.Error(err)

@@ -14,7 +14,7 @@ import (
 
 const gib = 1 << 30
 
-// onlyHost is a machine whose device takes no time to read its own experts.
+// onlyHost is a machine whose device reads its own experts in no time.
 func onlyHost() cost.Machine {
 	m := cost.H200()
 	m.GPU = cost.GPU{}
@@ -32,7 +32,7 @@ func flash(device, host int64) Ask {
 }
 
 // As many experts as fit stay on the device, equally many of each layer; the CPU computes decodes of the others, and
-// prompts are streamed. The answer does not change.
+// prompts are streamed. The result is the same every time.
 func TestChooseEvenly(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	c, err := Choose(a)
@@ -71,8 +71,8 @@ func TestChooseEvenly(t *testing.T) {
 	}
 }
 
-// For decodes of many rows the CPU computes some of the experts in host memory and the bus brings the others, in every
-// layer as many; these have one copy.
+// For decodes of many rows the CPU computes some of the experts in host memory and the bus brings the others, the same
+// number in every layer; these have one copy.
 func TestChooseBothWays(t *testing.T) {
 	a := flash(120*gib, 120*gib)
 	a.Rows = 32
@@ -122,7 +122,8 @@ func TestUnusedExperts(t *testing.T) {
 	}
 }
 
-// Where two copies do not fit, or one method was asked for, experts have the method that costs the other phase less.
+// Where two copies do not fit, or one method was requested, experts have the method that slows the other phase down
+// less.
 func TestOneCopy(t *testing.T) {
 	small, same := flash(120*gib, 30*gib), flash(120*gib, 120*gib)
 	same.OneMethod = true

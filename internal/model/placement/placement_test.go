@@ -40,8 +40,8 @@ func TestBothMemories(t *testing.T) {
 	}
 }
 
-// Experts that are chosen clearly more often than resident ones of their layer take their places, those that gain most
-// first; small differences move none.
+// Experts that are chosen clearly more often than resident ones of their layer replace them, the largest gain first;
+// small differences move none.
 func TestSwaps(t *testing.T) {
 	p := Split(3, 6, 0.5, Computed, Fetched) // 3, 4 and 5 are in host memory
 	p.Prefill[2][0] = Computed               // resident for decodes alone: it stays

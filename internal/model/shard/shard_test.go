@@ -284,8 +284,8 @@ func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
 	}
 }
 
-// Heads that do not divide are padded with zeros: on the last ranks, whole groups of them, in a share with heads of the
-// model and alone, inside blocks of scales too.
+// Heads that do not divide are padded with zeros, on the last ranks: whole groups of heads, mixed with heads of the
+// model and alone, also inside blocks of scales.
 func TestRanksWithPaddedHeads(t *testing.T) {
 	for _, c := range []struct {
 		name          string

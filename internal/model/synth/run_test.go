@@ -149,7 +149,7 @@ func checkScales(t *testing.T, m weight.Matrix, pow2 bool) {
 }
 
 // Files order tensors by alignment, so scales may come before their values: both orders give the same bytes, and
-// progress counts what is written once.
+// progress counts every byte once.
 func TestScalesMayComeFirst(t *testing.T) {
 	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, store: blockFP8,
 		scale: "w_scale_inv", spread: 1}

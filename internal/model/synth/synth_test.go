@@ -298,7 +298,7 @@ func open(t *testing.T, dir string) *weight.Checkpoint {
 	return w
 }
 
-// A checkpoint that is drawn has the tensors and the bytes of one that is written.
+// A checkpoint that is generated in memory has the tensors and the bytes of one that is written to disk.
 func TestDummyHasTheShapesOfACheckpoint(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "v4-tiny", "deepseek-v4-flash"} {
 		for _, dtype := range []DType{BF16, FP8} {

@@ -46,7 +46,7 @@ func TestFP4GroupsFitTheirExponents(t *testing.T) {
 	}
 }
 
-// A layer that looks experts up by token has k different ones for each.
+// A layer that looks experts up by token has k different experts for each token.
 func TestExpertTablesNameDifferentExperts(t *testing.T) {
 	w := open(t, written(t, "v4-tiny", Options{}))
 	table, ok := w.Tensor("layers.0.ffn.gate.tid2eid")

@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// After warm-up a decode step allocates nothing, whether groups close in it or not.
+// After warm-up a decode step allocates nothing, whether it completes groups or not.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// namedPolicy is a way a cache can be kept and read.
+// namedPolicy is a layout of a cache and a kernel that reads it, with a name.
 type namedPolicy struct {
 	name   string
 	policy plan.Policy
@@ -99,8 +99,8 @@ func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) 
 	}
 }
 
-// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths are around every
-// boundary; a prompt of 1 token has an empty compressed stream beside full ones.
+// A row's bits are the same alone and in any batch, with prompts, decodes and verifies. Lengths are around every
+// boundary; a prompt of 1 token has an empty compressed stream in a batch with full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
 	testBatchedEqualsAlone(t, steps.Open[*v4.Model](t, oracle, "cpu"), chosen())
 }
@@ -125,7 +125,8 @@ func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	}
 }
 
-// The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
+// Attention over the gathered workspace and over pages gives the same bits: 584-byte entries are exact in bf16, and
+// both are read in one order.
 func TestWorkspaceEqualsPages(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	lengths := []int{2, 130, 700}

@@ -101,7 +101,7 @@ func TestDraftsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// More states than there were slots: rings grow; open sequences lose their window of drafts and continue.
+// With more states than slots the rings are enlarged; open sequences lose their window of drafts and continue.
 func TestRingsOfDraftsGrow(t *testing.T) {
 	b := draftBench(t, "cpu")
 	s := b.Sequence(1, 60)

@@ -30,13 +30,13 @@ func sparkBench(t *testing.T, dev kernel.Device, hidden, rank, vocab int) *steps
 	return steps.New(t, steps.OpenOn[*v4.Model](t, dir, dev), p)
 }
 
-// behind is the block after the first n tokens of a sequence that were computed.
+// behind is the block of drafts after the first n tokens of a sequence.
 func behind(s *steps.Sequence, n int) step.Draft {
 	return step.Draft{Kind: plan.ModeDraft, Tokens: s.Tokens[n : n+1], Cached: n - 1, Pages: s.Pages, State: s.State,
 		Logits: true}
 }
 
-// blocks drafts, and gives the logits of every draft of every work; after them its token and its confidence.
+// blocks makes drafts and returns the logits of every draft of every work, then its token and its confidence.
 func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	b.Helper()
 	res, err := b.Runner.Draft(works, false)
@@ -54,8 +54,8 @@ func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 }
 
 // Every operation of a model with a DSpark head gives what the reference gives with equal inputs: taps, what the stages
-// remember of prompts and verified rows, and blocks after few tokens, whole windows and several sequences at once,
-// greedy and drawn.
+// store of prompts and verified rows, and blocks after few tokens, whole windows and several sequences at once, greedy
+// and sampled.
 func TestGPUDSparkOperationsAgreeWithTheReference(t *testing.T) {
 	for _, c := range []struct{ hidden, rank, vocab int }{{64, 16, 640}, {192, 48, 1000}, {256, 256, 1297}} {
 		both, found := besideTheReference(onGPU(t))
@@ -81,7 +81,7 @@ func TestGPUDSparkOperationsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// A block has the same bits alone and beside others, from plain launches and from a graph.
+// A block has the same bits alone and in a batch, from plain launches and from a graph.
 func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
 	b := sparkBench(t, onGPU(t), 192, 48, 1000)
 	var works []step.Draft

@@ -35,7 +35,8 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
-// besideTheReference is a GPU and the reference with the same rounding, and how their operations differ.
+// besideTheReference is a device that runs each operation on a GPU and on the reference with the same rounding, and
+// collects how they differ.
 func besideTheReference(gpu *op.Device) (*twin.Device, twin.Differences) {
 	found := twin.Differences{}
 	var both *twin.Device
@@ -58,7 +59,7 @@ func released(t *testing.T) string {
 // releasedOf is a checkpoint of those types of a shape.
 func releasedOf(t *testing.T, config string, o synth.Options) string {
 	t.Helper()
-	// Groups of heads are blocks of FP8 of their own.
+	// Each group of heads has its own blocks of FP8.
 	config = strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
 		`"expert_dtype": "fp4", "hc_mult"`).Replace(config)
 	c, err := synth.New("released", []byte(config), o)
@@ -107,7 +108,7 @@ func agree(t *testing.T, found twin.Differences) {
 			}
 		case name == "ExpertArgs.Out":
 			// Rows are quantised to e4m3, before and inside an expert: where one code rounds the other way, single
-			// values move by more than 1 % of the largest. Their number is bound by the noise.
+			// values move by more than 1 % of the largest. Their number is bounded by the noise.
 			if d.Worst > 0.03 || d.Noise() > 0.002 {
 				t.Errorf("%s differs by %.2f %% of its largest value, noise %.2e", name, 100*d.Worst, d.Noise())
 			}
@@ -117,7 +118,7 @@ func agree(t *testing.T, found twin.Differences) {
 	}
 }
 
-// gpuPolicies are the ways a GPU keeps and reads a cache.
+// gpuPolicies are the layouts and kernels of a cache on a GPU.
 func gpuPolicies() []namedPolicy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p namedPolicy) bool {
 		return p.policy.KV == "f32" || p.policy.FP4Index
@@ -128,7 +129,7 @@ func TestGPUChunkedEqualsWhole(t *testing.T) {
 	testChunkedEqualsWhole(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies())
 }
 
-// Prefill over a workspace rounds weights of keys otherwise than decode over pages.
+// Prefill over a workspace rounds the weights of keys differently from decode over pages.
 func TestGPUDecodeEqualsPrefill(t *testing.T) {
 	testDecodeEqualsPrefill(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies()[1:])
 }
@@ -137,7 +138,7 @@ func TestGPUBatchedEqualsAlone(t *testing.T) {
 	testBatchedEqualsAlone(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies())
 }
 
-// Decodes run from a graph that is captured once, whether groups close in them or not, and give the bits of plain
+// Decodes run from a graph that is captured once, whether they complete groups or not, and give the bits of plain
 // launches.
 func TestGPUGraphsAcrossGroups(t *testing.T) {
 	m := steps.OpenOn[*v4.Model](t, released(t), onGPU(t))

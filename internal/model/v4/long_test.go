@@ -18,8 +18,8 @@ import (
 
 // A context of 393,216 tokens: 98,304 groups to score and 3,072 entries that every row reads whole. Entries and keys of
 // the tokens before the last page are random; the last page is computed. Its rows have the same bits whole and in
-// chunks, gathered and in place, also as decodes from there on, and they are those of the reference. Window pages are
-// used in turn, so that caches and arena together stay small.
+// chunks, gathered and in place, also computed as decodes, and equal those of the reference. Window pages are reused
+// round-robin, so that caches and arena together stay small.
 func TestLongContext(t *testing.T) {
 	const tokens, page, computed = 393216, 256, 256
 	dir := t.TempDir() + "/v4-long"
@@ -57,7 +57,7 @@ func TestLongContext(t *testing.T) {
 // longContext is a sequence of that many tokens, of which the first cached ones are random entries.
 type longContext struct{ tokens, cached, pages int }
 
-// longWindows is how many window pages a sequence uses in turn.
+// longWindows is how many window pages a sequence uses round-robin.
 const longWindows = 3
 
 // run fills a cache, computes the tokens after the cached ones in chunks and decodes more, and returns all logits.

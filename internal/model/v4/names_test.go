@@ -146,7 +146,7 @@ func logits(t *testing.T, dir, kernels string) [][]float32 {
 	return b.Chunks(b.Sequence(1, 20), 0)
 }
 
-// The three spellings of one checkpoint are one model. A drafting block without a layer in the config is passed over.
+// The three spellings of one checkpoint are one model. A drafting block without a layer in the config is ignored.
 func TestSpellingsAreOneModel(t *testing.T) {
 	want := logits(t, oracle, "cpu")
 	b := &steps.Bench{T: t}

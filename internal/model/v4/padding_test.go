@@ -52,8 +52,8 @@ func mark(b *steps.Bench) {
 	}
 }
 
-// Decode-like steps have an entry for every group that could close. Those of groups that stay open write nothing: not
-// to the pages of their sequence, nor anywhere else.
+// Decode-like steps have an entry for every group that they may complete. Entries of groups that stay open are not
+// written, neither to the pages of their sequence nor elsewhere.
 func TestPaddedGroupsWriteNothing(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", FP4Index: true}} {
@@ -111,9 +111,9 @@ func (passGraph) Bytes() int64    { return 1 }
 func (passGraph) Stale() bool     { return false }
 func (passGraph) Close() error    { return nil }
 
-// crowd decodes sequences together that are around the ends of groups of 4 and of 128, then verifies three rows of
-// each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven, then nine. It
-// returns all logits.
+// crowd decodes several sequences in one batch, with lengths around the ends of groups of 4 and of 128, then verifies
+// three rows of each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven,
+// then nine. It returns all logits.
 func crowd(b *steps.Bench) (out [][]float32) {
 	b.Helper()
 	var all []*steps.Sequence

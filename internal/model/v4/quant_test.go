@@ -145,7 +145,7 @@ func TestQuantisedWeights(t *testing.T) {
 		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
 		"quant_algo": "MIXED_PRECISION"}})
 	(&steps.Bench{T: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
-	// The oracle's own weights give something else, or nothing was quantised.
+	// The oracle's own weights give other logits; otherwise nothing was quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {
 		for i, v := range row {

@@ -101,8 +101,8 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 	}
 }
 
-// Tokens before the first group closes have an empty compressed stream. Beside sequences with full ones, in the same
-// launch, they read nothing of theirs.
+// Tokens before the end of the first group have an empty compressed stream. In one launch with sequences that have
+// entries they read none of those.
 func TestAnEmptyStreamBesideAFullOne(t *testing.T) {
 	m := steps.Open[*v4.Model](t, speck(t), "cpu")
 	for _, prefill := range []string{"v4-flat", "v4-paged"} {

@@ -70,7 +70,7 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 	}
 }
 
-// weighed is a device that counts the memory it has given out.
+// weighed is a device that counts the memory that is allocated.
 type weighed struct {
 	kernel.Device
 	bytes int64

@@ -82,7 +82,7 @@ func TestCloneIsAFork(t *testing.T) {
 	}
 }
 
-// A slot that was used before holds nothing of the sequence before.
+// A slot that was used before contains nothing of the earlier sequence.
 func TestReusedSlotIsClean(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "f32"})

@@ -44,7 +44,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A process continues in the next Run; who waits forever is found.
+// A process continues in the next Run; one that waits forever is found.
 func TestRunsFollowEachOther(t *testing.T) {
 	v := New(time.Unix(0, 0))
 	at := time.Duration(0)

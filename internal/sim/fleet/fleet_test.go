@@ -31,7 +31,7 @@ func simulated(t *testing.T, c Config) *Report {
 	return r
 }
 
-// Routing by prefix finds more in caches than turns do, and answers sooner; both answer everything.
+// Routing by prefix finds more in caches than round-robin and answers sooner; both answer everything.
 func TestPrefixRoutingFindsMore(t *testing.T) {
 	turns, prefix := simulated(t, small(RoundRobin)), simulated(t, small(Prefix))
 	asked := 0
@@ -74,7 +74,7 @@ func TestASharedMachine(t *testing.T) {
 	}
 }
 
-// Work on a shared machine takes as long as what it gets of it says.
+// Work on a shared machine takes as long as its share of the machine implies.
 func TestMachine(t *testing.T) {
 	v := clock.New(time.Unix(0, 0))
 	m := newMachine(v, 1)
@@ -92,14 +92,14 @@ func TestMachine(t *testing.T) {
 		work("c", 30*time.Second, time.Second)
 		v.Sleep(time.Minute)
 	})
-	// a is alone until 4, beside b until b has had 3 of 6 seconds at 10, and has then done 7 of 10.
+	// a is alone until 4, shares with b until b has had 3 of 6 seconds at 10, and has then done 7 of 10.
 	want := map[string]time.Duration{"a": 13 * time.Second, "b": 10 * time.Second, "c": 31 * time.Second}
 	if err != nil || !reflect.DeepEqual(ended, want) {
 		t.Errorf("%v, %v; want %v", ended, err, want)
 	}
 }
 
-// What ran on a replica that ends is asked for again; without any replica requests wait for one.
+// Requests on a replica that ends are sent again; without any replica they wait for one.
 func TestDeaths(t *testing.T) {
 	c := small(LeastLoaded)
 	c.Deaths = []Death{{Replica: 1, At: 4 * time.Second}, {Replica: 0, At: 5 * time.Second, Back: time.Second},

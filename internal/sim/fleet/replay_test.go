@@ -52,7 +52,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"\"prompt_tokens_details\":{\"cached_tokens\":5}}}\n\ndata: [DONE]\n\n", len(q.Prompt), q.MaxTokens)
 }
 
-// Every turn goes to a server with all that was said before it, answers included.
+// Every turn sends the whole conversation before it, answers included, to a server.
 func TestReplay(t *testing.T) {
 	own := [2]server{}
 	s := Servers{Policy: RoundRobin}
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Loads go to one server alone and then to all; servers that cannot be measured are refused.
+// Loads go to one server first and then to all; servers that cannot be measured are refused.
 func TestMeasure(t *testing.T) {
 	own := [2]server{{cache: 2048}, {cache: 2048}}
 	var urls []string
@@ -114,7 +114,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Fit finds the costs that made the times, and none below 0.
+// Fit finds the costs that produced the times, and none below 0.
 func TestFit(t *testing.T) {
 	want := small(Prefix).Cost
 	want.Keys = 3 * time.Microsecond

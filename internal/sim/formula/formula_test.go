@@ -113,7 +113,7 @@ func TestLogitsAreReadThroughPages(t *testing.T) {
 	}
 }
 
-// Every fault shows at every operation, as what it is.
+// Every fault is detected at every operation, with its own error.
 func TestFaults(t *testing.T) {
 	for _, op := range []Op{OpArrange, OpPrepare, OpWrite, OpExecute, OpFetch, OpWait} {
 		for fault := Fail; fault < Faults; fault++ {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The fields that nothing acts upon belong to plans of other engines' kernels; TestPlansSayWhatRuns and every test of
-// an engine show that ours leave them unset.
+// Fields that no code reads belong to plans of other engines' kernels; TestPlansSayWhatRuns and every test of an engine
+// show that our plans leave them unset.
 func TestUnreadFieldsAreThoseOfOtherEngines(t *testing.T) {
 	list, err := Unread()
 	if err != nil {

@@ -51,7 +51,7 @@ func newRefusals() *refusals {
 	return &refusals{seen: map[string]bool{}, matrices: map[[2]int]bool{}}
 }
 
-// shapes is a device that notes the matrices it is given.
+// shapes is a device that records the matrices it is given.
 type shapes struct {
 	*strict.Device
 	*refusals
@@ -94,7 +94,7 @@ func load(t *testing.T, src *family.Source, r *refusals) (*strict.Device, model.
 	return dev, m
 }
 
-// resolve plans for the hardware whose rules the device keeps.
+// resolve plans for the hardware whose rules the device follows.
 func resolve(t *testing.T, dev *strict.Device, m model.Model, kv string) plan.Config {
 	t.Helper()
 	hw, err := model.Hardware(dev)
@@ -111,7 +111,7 @@ func resolve(t *testing.T, dev *strict.Device, m model.Model, kv string) plan.Co
 	return cfg
 }
 
-// Our own models run on the strict device, and what the CUDA operations do not take of them is exactly what is listed.
+// Our own models run on the strict device, and the shapes that the CUDA operations refuse are exactly the listed ones.
 func TestOurModels(t *testing.T) {
 	r := newRefusals()
 	t.Run("oracle", func(t *testing.T) { testOracle(t, r) })
@@ -158,7 +158,7 @@ func testOracle(t *testing.T, r *refusals) {
 						t.Fatal(err)
 					}
 					for _, c := range report.Cases {
-						// Rows of eight bits without scales leave the long case of random weights no margin.
+						// With 8-bit rows without scales the long case of random weights has no margin.
 						if kv == "fp8-576" && c.Name == "long" {
 							continue
 						}
@@ -342,7 +342,7 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 	return out
 }
 
-// What a GPU is refused is refused here, with the error of the CUDA operation; what it takes is computed.
+// Arguments that a GPU refuses are refused here, with the error of the CUDA operation; others are computed.
 func TestRefusals(t *testing.T) {
 	d, err := strict.Open(&ref.Device{})
 	if err != nil {

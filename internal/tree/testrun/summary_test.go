@@ -88,7 +88,7 @@ func TestFailuresAreNamed(t *testing.T) {
 	}
 }
 
-// What is not an event, such as what go prints of a flag that it does not know, is shown.
+// Output that is not an event, such as go's message about an unknown flag, is shown.
 func TestOtherOutputIsShown(t *testing.T) {
 	var out strings.Builder
 	if newSummary(&out).read(strings.NewReader("flag provided but not defined: -x\n")); !strings.Contains(out.String(),

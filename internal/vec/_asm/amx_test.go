@@ -84,7 +84,7 @@ func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The text section is the only place where the bytes can follow each other.
+	// Only in the text section do the bytes follow each other.
 	if !bytes.Contains(raw, wanted.Bytes()) {
 		t.Fatal("GNU as encodes some instruction otherwise: compare objdump -d with testdata/amx.txt")
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkScrape is what a picker costs that scrapes every 50 ms.
+// BenchmarkScrape is the cost of a router that scrapes every 50 ms.
 func BenchmarkScrape(b *testing.B) {
 	h := New(busy(), true).Handler()
 	r := httptest.NewRequest("GET", "/metrics", nil)

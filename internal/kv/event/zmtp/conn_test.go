@@ -32,7 +32,7 @@ func pair(t *testing.T, server, client Config) (*Conn, *Conn) {
 	return c, <-opened
 }
 
-// buffered writes beside the reader, as a socket's buffer would.
+// buffered writes while the reader reads, like the buffer of a socket.
 func buffered(c net.Conn) io.ReadWriter {
 	queue := make(chan []byte, 64)
 	go func() {

@@ -107,7 +107,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A connection says who it is and which database it means before anything else, where the address says so.
+// A connection authenticates and selects its database before anything else, where the address says so.
 func TestGreetings(t *testing.T) {
 	for url, want := range map[string][]string{
 		"redis://h":           nil,
