@@ -12,9 +12,9 @@ import (
 )
 
 // compilers bounds how many schemas and tools are compiled at a time, so that compiling takes neither the cores that
-// compute tokens nor more memory than a few schemas need. Those who wait take turns: one of each tenant, or of each
-// source of requests without a tenant, then the second ones. What was compiled for requests that run or wait has a
-// bound in bytes, of which a party has half.
+// compute tokens nor more memory than a few schemas need. Waiting requests take turns: one of each tenant, or of each
+// source of requests without a tenant, then the second ones. The compiled schemas of requests that run or wait are
+// bounded in bytes; one tenant may use half of that.
 type compilers struct {
 	mu    sync.Mutex
 	free  int
@@ -24,10 +24,10 @@ type compilers struct {
 	by    map[string]int // bytes of each party
 }
 
-// maxCompiled is how many bytes of compiled schemas requests may hold that run or wait.
+// maxCompiled bounds the compiled schemas of requests that run or wait, in bytes.
 const maxCompiled = 256 << 20
 
-// maxToolBytes is how many bytes of compiled tools are kept for requests that bring them again.
+// maxToolBytes bounds the compiled tools that are cached for later requests, in bytes.
 const maxToolBytes = 128 << 20
 
 // compiling is the requests of one party that wait, in order. Closing a channel gives one its turn.
@@ -40,7 +40,7 @@ func newCompilers() *compilers {
 	return &compilers{free: max(runtime.GOMAXPROCS(0)/4, 1), most: maxCompiled, by: map[string]int{}}
 }
 
-// hold counts what was compiled for a request until release is called, or refuses it.
+// hold counts the compiled memory of a request until release is called, or refuses it.
 func (c *compilers) hold(party string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *compilers) leave() {
 	c.pass()
 }
 
-// pass gives a turn to the next party, or keeps it for who comes. The caller holds mu.
+// pass gives a turn to the next tenant that waits, or keeps it for the next arrival. The caller holds mu.
 func (c *compilers) pass() {
 	if len(c.queue) == 0 {
 		c.free++

@@ -23,10 +23,10 @@ import (
 type Config struct {
 	// Model is a checkpoint folder; empty is the model inside the binary.
 	Model string
-	// Source is a checkpoint that is open already, in place of Model; it is closed with the engine. It brings no
+	// Source is a checkpoint that is open already, in place of Model; it is closed with the engine. It has no
 	// tokenizer: such a model reads and writes tokens.
 	Source *family.Source
-	// Name is what the model is called on the wire; empty takes the folder's name.
+	// Name is the model's name in the API; empty takes the folder's name.
 	Name string
 	// Kernels names the implementation: AutoKernels ("auto", also when empty) takes a GPU that can run the model and
 	// the CPU where there is none, "cpu" the best of this machine, "cuda" a GPU or an error; others are listed by
@@ -57,15 +57,15 @@ type Config struct {
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.
 	Precise bool
-	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
+	// Policy is the user's settings for attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
 	// Draft is whether tokens are drafted with the model's drafting layers and verified several at a time, which
 	// changes no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
-	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those
-	// of no model then. It is for benchmarks of models with random weights.
+	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model computes: answers are
+	// then meaningless. It is for benchmarks of models with random weights.
 	DraftAccept float64
 	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory.
 	// It is rounded up to whole pages. One that the machine cannot hold is refused.
@@ -79,7 +79,7 @@ type Config struct {
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 2048.
 	MaxQueue int
-	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
+	// MaxStall is the longest time that prompts may delay running streams: while there are any, prompts are cut into
 	// chunks by how long steps were measured to take, and on a CPU streams run between the operations of a chunk. 0
 	// means 100 ms, on a GPU 50 ms; below 0 means no bound. It changes no answer.
 	MaxStall time.Duration
@@ -101,7 +101,7 @@ type Config struct {
 	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
 	// share a captured graph. It changes no answer.
 	PadStates bool
-	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
+	// RecordBytes bounds the recorded rows of one request (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
 	// Tiers keep pages of the prefix cache outside the device: in host memory, in files, in a store that servers share.
@@ -126,8 +126,8 @@ type Config struct {
 	// chat.
 	PromptsOnly bool
 	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn. Without
-	// it, what is spelled like one is text, except in an assistant message that the model continues with. Prompts that
-	// are plain text may hold control tokens in any case.
+	// it, text that is spelled like a control token is plain text, except in an assistant message that the model
+	// continues with. Prompts that are plain text may hold control tokens in any case.
 	ControlTokens bool
 	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger
@@ -144,8 +144,8 @@ type Config struct {
 	usage    *usage.Table
 }
 
-// Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is
-// bounded by memory.
+// Bounds of Config. They keep sums of sizes within an integer and the number of threads within the limit of a system;
+// the cache is bounded by memory.
 const (
 	// MaxWorkers is the most CPU threads.
 	MaxWorkers = 4096

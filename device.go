@@ -23,8 +23,8 @@ const (
 	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
 	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and those that rows choose most recently come to the device between steps. The
-	// arithmetic that a row sees then changes over time.
+	// ExpertsAuto is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// arithmetic of a row then changes over time.
 	ExpertsAuto = device.ExpertsAuto
 )
 
@@ -62,7 +62,7 @@ func onDevice(dev kernel.Device) devices {
 	}}
 }
 
-// placedOn is a single device beside a host that has some experts.
+// placedOn is a single device whose host has some of the experts.
 func placedOn(dev kernel.Device, p *device.PlacedExperts) devices {
 	load := func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadPlaced(dev, p.Placed, onTensor)

@@ -52,7 +52,7 @@ type Engine struct {
 	closeErr error    // of the release, set inside once
 }
 
-// running is what an engine has while it is awake.
+// running is the state of an engine while it is awake.
 type running struct {
 	core *engine.Engine
 	dev  devices
@@ -97,7 +97,7 @@ func (e *Engine) ServePages(l net.Listener) error {
 	return c.ServePages(l)
 }
 
-// Settle waits until the pages of everything that has been answered so far can be pulled by others.
+// Settle waits until the pages of everything that has been answered so far can be read by other servers.
 func (e *Engine) Settle(ctx context.Context) {
 	if c, err := e.core(); err == nil {
 		c.Settle(ctx)
@@ -113,8 +113,8 @@ func (e *Engine) Wait(tenant, source string) time.Duration {
 	return c.Wait(tenant, source)
 }
 
-// Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was
-// computed before is reused.
+// Flush drops every page of the prefix cache before the next step. Running requests continue; nothing that was computed
+// before is reused.
 func (e *Engine) Flush(ctx context.Context) error {
 	c, err := e.core()
 	if err != nil {

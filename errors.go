@@ -12,8 +12,8 @@ var ErrClosed = engine.ErrClosed
 // ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
 var ErrQueueFull = engine.ErrQueueFull
 
-// ErrSchemaMemory means that the compiled schemas of requests that run or wait take all memory that is meant for them,
-// or those of one sender half of it; try again later.
+// ErrSchemaMemory means that the compiled schemas of requests that run or wait use all memory that is meant for them,
+// or those of one tenant half of it; try again later.
 var ErrSchemaMemory = errors.New("sparrow: too much memory for schemas")
 
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
@@ -24,7 +24,7 @@ var ErrRequest = engine.ErrRequest
 // beside it names the field.
 var ErrContext = engine.ErrContext
 
-// ErrStep means that the model failed on this request alone; others were not affected.
+// ErrStep means that the model failed on this request only; others were not affected.
 var ErrStep = engine.ErrStep
 
 // ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
@@ -34,10 +34,11 @@ var ErrSelfTest = engine.ErrSelfTest
 // up.
 var ErrAsleep = errors.New("sparrow: the engine is asleep")
 
-// ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
+// ErrDevice means that the device can no longer be used: everything that ran on it has failed, and no request is
+// accepted any more.
 var ErrDevice = engine.ErrDevice
 
-// ErrUndecided means that Resolve cannot tell before the model is open.
+// ErrUndecided means that Resolve cannot decide before the model is open.
 var ErrUndecided = errors.New("sparrow: nothing is decided before the model is open")
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.

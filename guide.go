@@ -82,7 +82,7 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 	return g, nil
 }
 
-// guideBytes is the memory of what a guide was compiled to.
+// guideBytes is the memory of a compiled guide.
 func guideBytes(g *engine.Guide) (n int) {
 	if g.Document != nil {
 		n = g.Document.Bytes()
@@ -93,7 +93,7 @@ func guideBytes(g *engine.Guide) (n int) {
 	return n
 }
 
-// compile compiles what a guide follows: calls that are offered or demanded, or else a document.
+// compile compiles the constraint of a guide: optional or required calls, or else a document.
 func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (err error) {
 	switch {
 	case demand || r.Format.Kind == FormatFree:

@@ -10,7 +10,7 @@ import (
 	"sparrow/weight"
 )
 
-// readAtOnce is how many bytes of weights are read when an engine opens, where their digest is not kept beside them: a
+// readAtOnce is how many bytes of weights are read when an engine opens, where their digest is not stored with them: a
 // fraction of a second. More are read while it serves.
 const readAtOnce = 256 << 20
 

@@ -10,12 +10,12 @@ type (
 	Memory = engine.Memory
 	// Stats is a snapshot of an engine. Counters only grow.
 	Stats = engine.Stats
-	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many
-	// were it.
+	// DraftCount is how many drafts at one position of their chains were compared with the target's choice, and how
+	// many equalled it.
 	DraftCount = engine.DraftCount
 	// GraphCount is how many passes ran from captured graphs.
 	GraphCount = engine.GraphCount
-	// PlanCount is how many rows one kind of segment has carried.
+	// PlanCount is how many rows ran in one kind of segment.
 	PlanCount = engine.PlanCount
 	// PlanRecord is one forward pass of the recent past.
 	PlanRecord = engine.PlanRecord
@@ -27,7 +27,7 @@ type (
 	Record = engine.Record
 	// Trace is what happened to a request.
 	Trace = engine.Trace
-	// TierStats is what the prefix cache keeps outside the device and what that gave.
+	// TierStats has the counters of pages outside the device and of their reuse.
 	TierStats = engine.TierStats
 	// Restored is what tiers gave a sequence.
 	Restored = engine.Restored

@@ -53,7 +53,7 @@ func (s *stream) otherValue() bool {
 	return s.enter(s.value.next)
 }
 
-// cutShort is wait for a state that delivers as it goes: at the end of the reply nothing is left over.
+// cutShort is wait for a state that delivers its text immediately: at the end of the reply no text is pending.
 func (s *stream) cutShort() bool {
 	if s.done {
 		s.commit()

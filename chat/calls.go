@@ -1,6 +1,6 @@
 package chat
 
-// CallSyntax is how a format writes tool calls: Begin, then for each call Open, its name, Sep, its arguments and
+// CallSyntax is the syntax of tool calls in a format: Begin, then for each call Open, its name, Sep, its arguments and
 // Close, then End.
 type CallSyntax struct {
 	Begin, Open, Sep, Close, End string
@@ -59,5 +59,5 @@ var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
 // CallSyntax is GLM's.
 func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
-// CallSyntax returns that of the markers the template or the tokenizer shows.
+// CallSyntax returns the syntax that the markers of the template or the tokenizer show.
 func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

@@ -122,8 +122,8 @@ type Request struct {
 
 	// Memo stores tools between requests; nil does not.
 	Memo *Memo
-	// Begun, where not nil, is what Render said of this request: whether the prompt ends inside reasoning. Parser then
-	// need not render it again.
+	// Begun, where not nil, is the result of Render for this request: whether the prompt ends inside reasoning. Parser
+	// then does not render it again.
 	Begun *bool
 
 	// NewCallID names the index-th call of a reply. Nil makes a random name that starts with "call_".

@@ -11,9 +11,9 @@ import (
 //
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// Calls stand between tokens of their own, with JSON arguments; results follow them directly and the model continues
-// without a marker. The template these checkpoints carry has no place for tools: they are described after the system
-// text in the way the model card gives.
+// Calls are enclosed in their own marker tokens, with JSON arguments; results follow them directly and the model
+// continues without a marker. The template of these checkpoints does not support tools: they are described after the
+// system text as the model card prescribes.
 //
 // Template argument: thinking (or enable_thinking).
 type DeepSeekV31 struct{}
@@ -100,7 +100,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// v31System writes all system messages, wherever they stand, and the tools.
+// v31System writes all system messages, wherever they are, and the tools.
 func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	var texts []string
 	for _, t := range turns {

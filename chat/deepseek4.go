@@ -80,7 +80,7 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	return e.encode()
 }
 
-// effort is the text that asks for more thinking; the default level has none.
+// effort is the instruction text for more reasoning; the default level has none.
 func (f DeepSeekV4) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {
@@ -215,7 +215,7 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	return p, nil
 }
 
-// asks reports whether a turn is one that the assistant answers.
+// asks reports whether the assistant answers a turn.
 func (e *v4Encoder) asks(i int) bool {
 	r := e.turns[i].Role
 	return r == User || r == Developer || r == System && e.systems && i > 0

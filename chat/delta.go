@@ -50,11 +50,11 @@ type CallDelta struct {
 
 // Parser reads a reply as it is generated.
 type Parser interface {
-	// Feed takes more text, cut at any byte, and returns what is certain so far. What might be the start of a marker is
-	// held back until the next call. Marked bytes were written by tokens that are not control tokens: they are no part
-	// of a marker in Request.CallTokens.
+	// Feed takes more text, cut at any byte, and returns the deltas that are certain so far. Text that may be the start
+	// of a marker is delayed until the next call. Marked bytes were written by tokens that are not control tokens: they
+	// are not part of a marker in Request.CallTokens.
 	Feed(text mark.Text) []Delta
-	// Close ends the reply and returns what was held back. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
+	// Close ends the reply and returns the delayed text. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
 	// deltas are valid anyway.
 	Close() ([]Delta, error)
 }

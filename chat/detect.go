@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Source is what a checkpoint says about its chat format.
+// Source has the facts of a checkpoint that determine its chat format.
 type Source struct {
 	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2,
 	// glm-5.3-flash, kimi-k2, kimi-k2.5 or template. Empty detects it.
@@ -17,7 +17,8 @@ type Source struct {
 	// SharedIndexer reports that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
 	SharedIndexer bool
 	// Encoder is the text of the Python file that comes with a DeepSeek-V4 release, or empty; it is never run. DSpark
-	// reports that config.json describes a DSpark head. With Name, the folder or repository, they tell releases apart.
+	// reports that config.json describes a DSpark head. Together with Name, the folder or repository, they distinguish
+	// releases.
 	Encoder string
 	DSpark  bool
 	Name    string
@@ -34,9 +35,9 @@ type Source struct {
 
 // Detect chooses the format of a checkpoint.
 //
-// A chat template wins, being what the checkpoint itself says, with one exception: DeepSeek's V3.1 template does not
-// mention tools although the model was trained on them, so the native format, which writes the same text otherwise,
-// takes its place. Without a template the model type decides.
+// A chat template of the checkpoint takes precedence, with one exception: DeepSeek's V3.1 template does not mention
+// tools although the model was trained on them, so the native format, which otherwise writes the same text, is used
+// instead. Without a template the model type decides.
 func Detect(s Source) (Format, error) {
 	family := s.Family
 	if family == "" {
@@ -122,9 +123,9 @@ func (s Source) family() string {
 	return ""
 }
 
-// isV4Preview tells the releases of April and June 2026, whose effort levels are high and max, from the later ones. The
-// encoder file is the best evidence (dspark spec, 8). Without it, a config with a DSpark head is a later release, but
-// for the repositories of June, which have DSpark in their names.
+// isV4Preview reports whether a release is one of April and June 2026, whose effort levels are high and max. The
+// encoder file is the best evidence (dspark spec, 8). Without it, a config with a DSpark head is a later release,
+// except in the repositories of June, which have DSpark in their names.
 func (s Source) isV4Preview() bool {
 	switch {
 	case strings.Contains(s.Encoder, "REASONING_EFFORT_PROMPTS"):
@@ -135,7 +136,7 @@ func (s Source) isV4Preview() bool {
 	return !s.DSpark || strings.Contains(strings.ToLower(s.Name), "dspark")
 }
 
-// isV31Template recognises DeepSeek's own template by its tokens and by what it lacks.
+// isV31Template recognises DeepSeek's own template by its tokens and by the absence of tools.
 func (s Source) isV31Template() bool {
 	for _, marker := range []string{callsBegin, callSep, outputBegin, deepseekUser, "thinking"} {
 		if !strings.Contains(s.ChatTemplate, marker) {

@@ -12,18 +12,17 @@
 //
 // # Control tokens in messages are text
 //
-// A message may spell a marker, such as <｜User｜>: somebody typed it, or a tool returned it. It must not begin a turn.
+// A message may spell a marker, such as <｜User｜>: a user typed it, or a tool returned it. It must not begin a turn.
 // [Prompt.Content] names the bytes of the prompt that come from the request: contents, reasoning, names, calls and
-// their arguments, tools, schemas, template arguments. The encoder looks for control tokens in the other bytes
-// only, and a token with a single byte in Content is not one. Roles are words of this package, special tokens are
-// the checkpoint's: neither is content. The last message is no content either when the model continues with it
-// (ContinueFinal): its markers are part of the reply that was begun. [Request.ControlTokens] turns all of this
-// off.
+// their arguments, tools, schemas, template arguments. The encoder looks for control tokens in the other bytes only,
+// and a token with a single byte in Content is not one. Roles are words of this package, special tokens are the
+// checkpoint's: neither is content. The last message is not content either when the model continues it (ContinueFinal):
+// its markers are part of the reply that was begun. [Request.ControlTokens] turns all of this off.
 //
-// Marks are beside the text ([sparrow/internal/mark]), not in it. Marks in the text would have to be characters that
-// no message holds; strip and split would cut them off, length would count them, and a template that asks whether
-// '</think>' is in a message would not find it. So the native formats write into a builder that keeps spans, and in
-// [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths see its
-// characters, and every operation that makes a string of it carries the marks over. The rendered text is the same bytes
+// Marks are stored separately from the text ([sparrow/internal/mark]). Marks in the text would have to be characters
+// that no message contains; strip and split would cut them off, length would count them, and a template that asks
+// whether '</think>' is in a message would not find it. So the native formats write into a builder that keeps spans,
+// and in [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths see
+// its characters, and every operation that makes a string from it copies the marks. The rendered text is the same bytes
 // with and without marks, and so are the token ids of a conversation that spells no marker.
 package chat

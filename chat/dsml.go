@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// dialect is what differs between the versions of DeepSeek's markup.
+// dialect has the differences between versions of DeepSeek's markup.
 type dialect struct {
 	block       string // name of the element around calls
 	gap         string // between the marker of an element and its name
@@ -122,7 +122,7 @@ func dropDevelopers(turns []turn) []turn {
 //	</｜DSML｜invoke>
 //	</｜DSML｜BLOCK>
 //
-// String values stand as they are, without any escaping; the others are JSON.
+// String values are written without any escaping; the others are JSON.
 func (d dialect) calls(b *mark.Builder, t turn) error {
 	tags := d.tags()
 	b.WriteString(tags.open + "\n")

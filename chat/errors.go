@@ -19,8 +19,8 @@ var (
 	// ErrNoFormat is returned by Detect when nothing known fits the checkpoint.
 	ErrNoFormat = errors.New("no chat format for this checkpoint")
 
-	// ErrMalformedCall is wrapped by Parser.Close when the reply held a tool call that does not follow the format. The
-	// text of it was delivered as content deltas marked Malformed, or as arguments that are not a JSON object.
+	// ErrMalformedCall is wrapped by Parser.Close when the reply contained a tool call that does not follow the format.
+	// The text of it was delivered as content deltas marked Malformed, or as arguments that are not a JSON object.
 	ErrMalformedCall = errors.New("malformed tool call")
 
 	// ErrUnfinishedCall is wrapped by Parser.Close when the reply ended inside a tool call, as it does when the token

@@ -71,7 +71,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	if f.Flash && !thinking {
-		// Its output begins inside reasoning in any case: the least effort is what there is.
+		// Its output always begins inside reasoning: the lowest effort is the minimum.
 		thinking, req.Effort = true, "low"
 	}
 	clear, err := boolKwarg(req, "clear_thinking")

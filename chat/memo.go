@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// Memo stores tools as prompts show them, so that a list that comes again, as that of an agent does with every turn,
-// is not read again. The zero value is ready to use, and nil stores nothing. It is safe for concurrent use.
+// Memo caches tools in the form in which prompts show them, so that a list that is sent again, as by an agent in every
+// turn, is not rendered again. The zero value is ready to use, and nil caches nothing. It is safe for concurrent use.
 type Memo struct {
 	mu    sync.Mutex
 	tools map[[sha256.Size]byte]*shownTool

@@ -22,8 +22,8 @@ var (
 		close: "\n```" + callEnd, end: callsEnd}
 )
 
-// v31Parser reads replies with calls between tokens, those of DeepSeek-V3.1 or others of the kind. It also accepts a
-// call without the tokens around the list.
+// v31Parser reads replies whose calls are enclosed in marker tokens, as in DeepSeek-V3.1 and similar formats. It also
+// accepts a call without the tokens around the list.
 type v31Parser struct {
 	*stream
 	m    *callMarkers

@@ -170,8 +170,8 @@ func replayedArguments(text string) (*jinja.Dict, error) {
 	return args, err
 }
 
-// WholeArguments is the text of a call's arguments as a JSON object. Where a reply ended inside them, what was begun
-// is closed; text that is not an object gives an empty one.
+// WholeArguments is the text of a call's arguments as a JSON object. Where a reply ended inside them, open strings,
+// arrays and objects are closed; text that is not an object gives an empty one.
 func WholeArguments(text string) string {
 	if _, err := parseArguments(text); err == nil && strings.TrimSpace(text) != "" {
 		return text
@@ -304,8 +304,8 @@ func checkKwargs(req Request, known ...string) error {
 	return nil
 }
 
-// thinkingMode is whether to think: the request's wish, or the template argument thinking or enable_thinking, or the
-// family's default.
+// thinkingMode reports whether to reason: by the request, else the template argument thinking or enable_thinking, else
+// the family's default.
 func thinkingMode(req Request, byDefault bool) (bool, error) {
 	if req.Thinking != nil {
 		return *req.Thinking, nil
@@ -339,7 +339,7 @@ func textKwarg(req Request, name string) (string, error) {
 	return s, nil
 }
 
-// rejectEffort is for families that cannot be told how much to think.
+// rejectEffort refuses an effort for families that do not support one.
 func rejectEffort(req Request, family string) error {
 	if req.Effort == "" {
 		return nil

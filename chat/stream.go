@@ -154,7 +154,7 @@ func (s *stream) find(markers []string) (at, which int) {
 	return at, -1
 }
 
-// startOf returns how much of a marker, short of all of it, the text ends with.
+// startOf returns the length of the longest end of the text that begins a marker, without a whole marker.
 func (s *stream) startOf(marker string) int {
 	n := min(len(marker)-1, len(s.buf))
 	for n > 0 && !strings.HasPrefix(marker, string(s.buf[len(s.buf)-n:])) {
@@ -257,7 +257,8 @@ func (s *stream) arguments(json string) {
 	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls - 1, Arguments: json}})
 }
 
-// malformed gives up on the markup: what was consumed and not delivered, and all that follows, is content.
+// malformed treats the markup as text: everything that was consumed and not delivered, and all that follows, is
+// content.
 func (s *stream) malformed(format string, args ...any) bool {
 	if s.err == nil {
 		s.err = fmt.Errorf("%w: %s", ErrMalformedCall, fmt.Sprintf(format, args...))
@@ -276,7 +277,7 @@ func (s *stream) rest() bool {
 }
 
 // wait is what a state inside a call returns when it needs more text. At the end of the reply nothing more comes: the
-// call is unfinished, and what was not delivered of it are markers and pieces of names, which are no content.
+// call is unfinished, and its undelivered rest consists of markers and pieces of names, which are not content.
 func (s *stream) wait() bool {
 	if !s.done {
 		return false
@@ -335,8 +336,8 @@ func (s *stream) contentUntil(markers ...string) int {
 	return which
 }
 
-// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is none
-// yet, or it came too late, and again is what the state returns.
+// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is no
+// marker yet, or it came too late, and the state returns again.
 func (s *stream) word(what string, markers ...string) (text string, which int, again bool) {
 	text, which = s.upTo(markers...)
 	switch {
@@ -348,7 +349,7 @@ func (s *stream) word(what string, markers ...string) (text string, which int, a
 	return text, which, true
 }
 
-// validName tells a tool or parameter name from text that only looks like markup.
+// validName reports whether text is a tool or parameter name; other text only looks like markup.
 func validName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "\"<>{}\r\n")
 }

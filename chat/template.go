@@ -16,7 +16,7 @@ import (
 // Template is the format of a checkpoint that carries a Jinja chat template.
 //
 // The template sees what Hugging Face gives it: messages, tools (none when there are none), add_generation_prompt, the
-// special tokens by name, and the request's extra arguments. A wish about thinking is passed as both thinking and
+// special tokens by name, and the request's extra arguments. The thinking setting is passed as both thinking and
 // enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text for templates that can
 // only join text.
 type Template struct {
@@ -48,7 +48,7 @@ type TemplateConfig struct {
 	Limits jinja.Limits
 }
 
-// NewTemplate compiles a chat template and finds out what it can do.
+// NewTemplate compiles a chat template and detects its features.
 func NewTemplate(c TemplateConfig) (*Template, error) {
 	tmpl, err := jinja.Compile(c.Source, c.Limits)
 	if err != nil {
@@ -174,7 +174,8 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// lastMarker returns where a marker stands last, -1 if nowhere. Content that spells it does not count.
+// lastMarker returns the offset of the last occurrence of a marker, -1 if there is none. Content that spells it does
+// not count.
 func lastMarker(t mark.Text, marker string) int {
 	s := t.String()
 	for end := len(s); ; {
@@ -186,8 +187,8 @@ func lastMarker(t mark.Text, marker string) int {
 	}
 }
 
-// checkReads refuses what the template does not mention: it would have no effect. A wish to think or not to think is
-// always taken.
+// checkReads refuses arguments that the template does not mention: they would have no effect. The thinking setting is
+// always accepted.
 func (t *Template) checkReads(req Request) error {
 	if len(offered(req)) > 0 && !t.reads["tools"] {
 		return fmt.Errorf(
@@ -216,7 +217,7 @@ func (t *Template) run(req Request, turns []turn) (mark.Text, error) {
 	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now, Input: requestBytes(req)})
 }
 
-// requestBytes is the size of what a template reads of a request.
+// requestBytes is the size of the parts of a request that a template reads.
 func requestBytes(req Request) int {
 	n := len(req.ResponseFormat)
 	for _, m := range req.Messages {

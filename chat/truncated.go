@@ -6,8 +6,8 @@ import (
 )
 
 // closeObject completes the text of a JSON object that was cut off, as the arguments of a call are when a reply ends by
-// length. What is left of a string stays; a name without a value, a number and a word at the end are dropped, because
-// they may have been cut too. ok is false when the text does not begin an object or has no end missing.
+// length. A string at the end keeps its text; a name without a value, a number and a word at the end are dropped,
+// because they may be incomplete. ok is false when the text does not begin an object or is complete.
 func closeObject(text string) (whole string, ok bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// publish refreshes what Stats shows of the scheduler and the cache. The caller holds the lock.
+// publish updates the figures of the scheduler and the cache in Stats. The caller holds the lock.
 func (l *loop) publish() {
 	s := &l.tally.stats
 	s.Running, s.Waiting, s.Preempted = l.sched.Running(), l.sched.Waiting(), l.sched.Preemptions()
@@ -17,7 +17,7 @@ func (l *loop) publish() {
 	}
 }
 
-// noteAdmitted notes when choices and jobs first ran and what the prefix cache gave them.
+// noteAdmitted records when choices and jobs first ran and how much the prefix cache gave them.
 func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -46,8 +46,8 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	}
 }
 
-// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it
-// ended: a reader who saw the last event sees counters that include it.
+// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it has
+// ended: a reader of the last event sees counters that include it.
 func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) {
 	l.tally.Lock()
 	defer l.tally.Unlock()

@@ -10,15 +10,15 @@ type backlog struct {
 	tenants map[string]queued // of each tenant
 }
 
-// queued is what waits of a tenant: sequences, and the requests they belong to.
+// queued is the waiting sequences of a tenant, and the requests they belong to.
 type queued struct{ sequences, requests int }
 
-// floodFactor bounds how many sequences wait, for all tenants together, as a multiple of what may wait.
+// floodFactor bounds how many sequences of all tenants together wait, as a multiple of the limit of one.
 const floodFactor = 4
 
-// add counts n sequences of a tenant's request, or refuses them. While there is no space for them, a tenant still has
-// its share of the queue, and another request while at most one of it waits and one of both has several choices: the
-// choices of a large request are admitted as they fit, and two of them do not refuse each other.
+// add counts n sequences of a tenant's request, or refuses them. Where the queue is full, a tenant may still use its
+// share of it, and may queue a second request while at most one waits and one of the two has several choices: the
+// choices of a large request are admitted as they fit, and two such requests do not block each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
 	parties := len(b.tenants)

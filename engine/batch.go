@@ -13,20 +13,20 @@ import (
 //
 //	formed     Scheduler.Schedule has reserved pages; its choices are admitted. Nothing else has changed.
 //	enqueued   the device has its pass.
-//	running    its items are Scheduler.Started: the next batch may be formed and enqueued behind it. Tokens that it
+//	running    its items are Scheduler.Started: the next batch may be formed and enqueued after it. Tokens that it
 //	           samples stay on the device, where the next pass reads them. Pages of sequences that end or are preempted
-//	           meanwhile are free at once: the device works in the order of passes, so that whoever gets them writes
+//	           meanwhile are free at once: the device works in the order of passes, so that their next owner writes
 //	           later.
 //	committed  its pass has ended: tokens are committed, events sent, choices ended. Rows of choices that had ended
-//	           before were computed in vain.
-//	drafting   it is committed, and the pass of the drafting layer behind it runs: the next batch is formed with drafts
+//	           before were computed for nothing.
+//	drafting   it is committed, and the pass of the drafting layer after it runs: the next batch is formed with drafts
 //	           that have no values here yet.
 //	failed     its pass was not enqueued, or has ended with an error. Nothing of it is committed.
 //	ended      nothing is left to do.
 //
 // At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
 // formed (drafts, masks, logits that are read here, records) is never running: that is the order of devices that
-// compute while the host waits, too. Where the device draws tokens, the drafting layer is enqueued after such a batch
+// compute while the host waits, too. Where the device samples tokens, the drafting layer is enqueued after such a batch
 // before it is committed (drafter.enqueue), and with one draft for each sequence it is left drafting.
 //
 // Where a pass fails, what was enqueued after it is dropped and formed again, and its own items run one by one.

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// defaultContexts is how many full contexts the cache holds, memory permitting.
+// defaultContexts is how many full contexts the cache holds where memory suffices.
 const defaultContexts = 4
 
 // cacheSize is how large a cache is.
@@ -37,13 +37,13 @@ func newSizing(s *setup) (z *sizing, err error) {
 	return z, err
 }
 
-// sizeCache sizes the cache: by what was asked for, or by what the device has free.
+// sizeCache sizes the cache: by the requested size, or by the free memory of the device.
 func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	tokens := z.cfg.CacheTokens
 	switch free := z.free; {
 	case tokens > 0:
 	case onDevice(cfg):
-		// The memory of a GPU has no other use: as much as all sequences that can run may fill.
+		// A GPU's memory is not needed for anything else: the cache is as large as all sequences that can run may fill.
 		tokens = min(z.cfg.MaxRunning*z.model.Config().MaxPositions, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg)))
 	default:
 		tokens = defaultContexts * z.model.Config().MaxPositions
@@ -66,7 +66,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	return s, nil
 }
 
-// wholePages returns how many pages hold that many tokens; who asks for 100 tokens gets no fewer.
+// wholePages returns how many pages hold that many tokens, rounded up.
 func wholePages(tokens, page int) int {
 	n := tokens / page
 	if tokens%page > 0 {
@@ -78,8 +78,8 @@ func wholePages(tokens, page int) int {
 // maxCacheBytes bounds a cache on a machine whose memory is not known; it keeps the arithmetic within an integer.
 const maxCacheBytes int64 = 1 << 46
 
-// cacheLimit is the most memory that a cache and the passes over it can have. On a GPU that is what is free beside the
-// weights, less what operations take and a sixteenth for everything else.
+// cacheLimit is the most memory that a cache and the passes over it can have. On a GPU that is what the weights leave
+// free, less the memory of operations and a sixteenth for everything else.
 func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	switch {
 	case z.total == 0:
@@ -90,8 +90,8 @@ func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	return spare(z.total, z.cfg.WeightBytes)
 }
 
-// spare returns what is left of memory beside the weights, less an eighth for everything else. Weights that do not all
-// fit are read from their files again and again, and leave half of the memory.
+// spare returns the memory that the weights leave, less an eighth for everything else. Weights that do not all fit are
+// read from their files again and again, and leave half of the memory.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)

@@ -7,8 +7,8 @@ import (
 )
 
 // Check returns the first broken rule that it finds among pages, sequences and counters. It takes time in proportion to
-// the cache and is for simulations and tests: the loop calls it, through Config.Observe, or anybody once the loop has
-// ended, when nothing may be left.
+// the cache and is for simulations and tests: the loop calls it, through Config.Observe, or any goroutine once the loop
+// has ended, when nothing may be in use.
 func (e *Engine) Check() error {
 	for _, p := range e.loop.pools {
 		if err := p.Check(); err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) Check() error {
 	return e.loop.tiers.check()
 }
 
-// openCounts is what the inbox and the tally count of the requests that have not ended.
+// openCounts are the counts of the inbox and the tally for requests that have not ended.
 type openCounts struct {
 	Requests int64
 	Records  int64 // bytes that they may record
@@ -93,7 +93,7 @@ func (e *Engine) checkCounts() error {
 	return nil
 }
 
-// check compares what the tiers count with the sequences that are scheduled.
+// check compares the counters of the tiers with the sequences that are scheduled.
 func (t *tiers) check() error {
 	if t == nil {
 		return nil

@@ -53,7 +53,7 @@ func (c *choice) scoresOnly() bool { return c.job.request.Score != nil && c.job.
 // ownerOf is the choice an item computes.
 func ownerOf(it *sched.Item) *choice { return it.Seq.Owner.(*choice) }
 
-// outcome is what one row of logits gave a choice.
+// outcome is the result of one row of logits for a choice.
 type outcome struct {
 	event  Event
 	finish Finish // empty while the choice continues
@@ -65,9 +65,9 @@ func (c *choice) needsLogits() bool {
 	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
-// draw returns how the device draws the tokens of n rows of logits, the first of which comes when ahead more tokens are
-// part of the output: nil where it takes the best, or the host samples. It is valid until the next call with the same
-// memory.
+// draw returns the sampling parameters for the tokens of n rows of logits on the device, the first of which is sampled
+// when the output has ahead more tokens: nil where the best token is taken, or the host samples. It is valid until the
+// next call with the same memory.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
 		return nil
@@ -79,8 +79,8 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns how the device draws a block of n drafts: with the random numbers of the tokens that they guess;
-// nil for the best ones. Biases, penalties and masks are applied when drafts are verified.
+// drawBlock returns the sampling parameters for a block of n drafts on the device: with the random numbers of the
+// positions that they guess; nil for the best tokens. Biases, penalties and masks are applied when drafts are verified.
 func (c *choice) drawBlock(n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -92,8 +92,8 @@ func (c *choice) drawBlock(n int) []sample.Draw {
 	return c.guesses
 }
 
-// ahead returns how many tokens the sequence will have, when the first row of logits of its last item is sampled from,
-// that the host does not know yet.
+// ahead returns how many tokens that the host does not know yet the sequence will have when the first row of logits of
+// its last item is sampled.
 func (c *choice) ahead(it *sched.Item) int {
 	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
 }
@@ -195,8 +195,8 @@ func (c *choice) addText(ev *Event) (stopped bool) {
 	return stopped
 }
 
-// flushText adds what was held back: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports
-// whether that completed a stop string. After one was found before, nothing is left.
+// flushText adds delayed text: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports
+// whether that completed a stop string. After a stop string was found, there is none.
 func (c *choice) flushText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// Clock is the time that an engine goes by, and the only way in which its goroutines wait. A simulation gives a virtual
-// one, on which hours pass in seconds and every run of a seed is the same.
+// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation has a virtual one, on which
+// hours pass in seconds and every run of a seed is the same.
 type Clock interface {
 	Now() time.Time
 	// Go runs f beside its caller.

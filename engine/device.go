@@ -66,8 +66,8 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 	}
 }
 
-// place returns where the pass in progress is, in brackets, or nothing where the model does not say. Any goroutine may
-// ask.
+// place returns where the pass in progress is, in brackets, or an empty text where the model does not report it. Any
+// goroutine may call it.
 func (s *setup) place() string {
 	if p, ok := s.model.(model.Placer); ok {
 		return " (" + p.Place() + ")"

@@ -16,13 +16,13 @@ import (
 // The batch in progress continues to write the pages of its sequences. Nothing that happens between takes pages from
 // them: sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end.
 
-// innerPasses is what runs between the operations of a batch. Where batches are not divided its passes are nil.
+// innerPasses runs batches between the operations of another batch. Where batches are not divided its passes are nil.
 type innerPasses struct {
 	passes *passes   // whose workspace is free while another pass is in progress
 	batch  batch     // memory of the batches that run there
 	at     time.Time // when the operation in progress began
-	// took is what the latest batch of sequences that decode alone took, tookBefore the one before it, most the recent
-	// ones at most.
+	// took is the time of the latest batch that only decodes, tookBefore that of the one before it, most the maximum of
+	// recent ones.
 	took, tookBefore, most time.Duration
 	// longest is the longest operation of the batch in progress, before of the one before it, usual of many.
 	longest, before, usual time.Duration
@@ -108,22 +108,22 @@ func (l *loop) runNow(b *batch) {
 	l.observe(b.between)
 }
 
-// note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine
-// does something else: most forgets them slowly.
+// note records the time of a batch that only decodes. Slow ones come in groups, when the machine does something else:
+// most decays slowly.
 func (i *innerPasses) note(took time.Duration) {
 	i.took, i.tookBefore = took, i.took
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// waitLimit returns how long sequences that decode wait until they run: what is left of the bound beside their own time
-// and the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time;
-// one batch that took very long does not count for that.
+// waitLimit returns how long decoding sequences wait until they run: the bound less their own time and less the
+// operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; a single
+// very slow batch does not count for that.
 func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
-// stall returns how long sequences that decode usually wait at most, where that is above the bound or, where they take
-// long by themselves, above half of it beside their own time. Otherwise it is 0.
+// stall returns how long decoding sequences usually wait at most, where that is above the bound or, where they are slow
+// by themselves, above half of it plus their own time. Otherwise it is 0.
 func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took

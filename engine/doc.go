@@ -4,8 +4,8 @@
 //
 // An Engine is what callers use. Its intake turns requests into jobs, its inbox holds them until the loop takes them,
 // and its tally has the counters. One goroutine runs the loop and owns the model, the cache and the scheduler; the
-// drafter, the tiers of the cache and the experts are parts of the loop. A setup is what all of them know and none
-// changes. The words for what the loop does:
+// drafter, the tiers of the cache and the experts are parts of the loop. A setup has the constants that all of them
+// read. The words for what the loop does:
 //
 //   - An iteration receives arrivals and cancellations, launches the next batch and processes the last one: hands out
 //     tokens, drafts.

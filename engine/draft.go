@@ -12,8 +12,8 @@ import (
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that its rows are in every page beside the target's, and proposes how sequences continue: a token with
-// each pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The
+// included, so that every page has its rows together with the target's, and proposes how sequences continue: a token
+// with each pass, or a block of them with one (plan.Model.Block; the forward pass has stored what its stages need). The
 // next batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples
 // from them exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and
 // under any constraint; see package spec.
@@ -44,8 +44,8 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// ahead is a draft pass that was enqueued right after a forward pass, before the host has seen what that chose: it
-// stores all rows of every item, of which those count that are kept.
+// ahead is a draft pass that was enqueued right after a forward pass, before the host has seen the tokens of that: it
+// stores all rows of every item, and only the accepted ones count.
 type ahead struct {
 	on      bool
 	pending step.Pending
@@ -144,8 +144,8 @@ func (d *drafter) leave(b *batch) bool {
 	return true
 }
 
-// see waits for the draft pass that a batch has left and gives its tokens to the items of the next batch that verify
-// them. Where it fails, its sequences continue without drafts.
+// see waits for the draft pass of a batch and gives its tokens to the items of the next batch that verify them. Where
+// it fails, its sequences continue without drafts.
 func (d *drafter) see(last *batch, items []sched.Item) error {
 	rows, err := d.wait(last)
 	last.to(stageEnded)
@@ -243,15 +243,15 @@ func (d *drafter) notePass(begun time.Time, err error, p *plan.Plan, rows int, p
 	}
 }
 
-// noteForward takes the time of a forward pass, with which those of draft passes are compared.
+// noteForward records the time of a forward pass, for comparison with draft passes.
 func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
 	if d != nil && decodesOnly(p) {
 		d.control.ForwardPass(p.Rows, took.Seconds())
 	}
 }
 
-// agree lets all requests of a batch that adapt make equally many drafts, on a device that computes beside the host:
-// the next batch is then captured and padded, and with one draft enqueued while the drafting layer runs.
+// agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device: the next
+// batch can then be captured and padded, and with one draft be enqueued while the drafting layer runs.
 func (d *drafter) agree(b *batch) {
 	d.together, d.adapting = 0, d.adapting[:0]
 	if !d.overlap {

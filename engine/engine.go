@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// Config is what New needs beside a model. Every size is set; package sparrow has the defaults.
+// Config is what New needs in addition to a model. Every size is set; package sparrow has the defaults.
 type Config struct {
 	Policy        plan.Policy
 	Draft         spec.Setting
@@ -24,7 +24,7 @@ type Config struct {
 	MaxRunning    int     // bounds the sequences in a batch
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
-	// MaxStall bounds how long prompts hold up sequences that decode; 0 means no bound.
+	// MaxStall bounds how long prompts delay decoding sequences; 0 means no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
 	NoGraphs      bool            // passes are not captured, on devices that could
@@ -53,7 +53,7 @@ type Config struct {
 	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
 	// it may call Check. nil observes nothing.
 	Observe func(between bool)
-	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
+	// Diagnose may add a known cause to the error of a pass or of sampling; nil adds nothing.
 	Diagnose func(error) error
 }
 

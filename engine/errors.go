@@ -16,7 +16,7 @@ var ErrRequest = errors.New("sparrow: bad request")
 // beside it names the field.
 var ErrContext = errors.New("sparrow: the context is too short")
 
-// ErrStep means that the model failed on this request alone; others were not affected.
+// ErrStep means that the model failed on this request only; others were not affected.
 var ErrStep = errors.New("sparrow: the model failed on this request")
 
 // RequestError is a problem of one field of a request, named as on the wire.
@@ -39,7 +39,8 @@ func (e *RequestError) Unwrap() []error {
 // ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
 var ErrSelfTest = errors.New("sparrow: the self-test failed")
 
-// ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
+// ErrDevice means that the device can no longer be used: everything that ran on it has failed, and no request is
+// accepted any more.
 var ErrDevice = errors.New("sparrow: the device failed")
 
 // diagnose adds the cause to an error, where it is known.

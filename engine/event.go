@@ -63,7 +63,7 @@ type Trace struct {
 	Drafts    []DraftCount // of all choices, by their place in the chain
 	Plans     []PlanUse
 
-	// When things happened; zero where it did not come to that.
+	// Times of events; zero where they did not happen.
 	Arrived, Admitted, First, Ended time.Time
 	Suspended                       []Period // from its last step before a preemption to the next one, of any choice
 	Compiled                        Period   // of schemas and tools

@@ -14,7 +14,7 @@ import (
 	"sparrow/sample"
 )
 
-// runner carries out passes; a step.Runner does.
+// runner runs passes; a step.Runner is one.
 type runner interface {
 	// Begin begins to enqueue a forward pass. At most one other is not waited for.
 	Begin([]step.Work) (step.Started, error)
@@ -58,7 +58,7 @@ type logits struct {
 	first  int
 }
 
-// logitRow is one row of logits: whole, or where nothing reads it whole its token, the best or the one that was drawn.
+// logitRow is one row of logits: whole, or, where it is not read whole, only its token: the best or the sampled one.
 type logitRow struct {
 	whole []float32 // [vocabulary], or nil
 	best  sample.Candidate
@@ -126,7 +126,7 @@ func (b *batch) begin(log *slog.Logger) (err error) {
 	return err
 }
 
-// complete enqueues what is left of a batch. A panic in it is returned as an error.
+// complete enqueues the remaining operations of a batch. A panic in it is returned as an error.
 func (b *batch) complete(log *slog.Logger) (err error) {
 	defer recoverTo(&err, log, "a forward pass panicked")
 	b.pending, err = b.passes.runner.End(&b.started)
@@ -205,7 +205,7 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftOf returns what the draft of an item's rows has in any case.
+// draftOf returns the fields of a draft work that do not depend on accepted tokens.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(),
@@ -242,8 +242,8 @@ func (p *passes) draftAhead(it *sched.Item, from, first int) {
 	p.drafts = append(p.drafts, w)
 }
 
-// draftNext adds the row after the latest draft of a chain to the next draft pass. The row lies where the draft's own
-// row will be; the target's hidden states replace it when the draft is accepted.
+// draftNext adds the row after the latest draft of a chain to the next draft pass. The row has the slot that the
+// draft's own row will have; the target's hidden states replace it when the draft is accepted.
 func (p *passes) draftNext(k *chain) {
 	c, q := k.c, &k.c.seq
 	n := len(q.Drafts)

@@ -8,8 +8,8 @@ import (
 	"sparrow/toolcall"
 )
 
-// Guide is what limits the text of a request's choices: the document it must be, or the tools it may call. The zero
-// value is free text.
+// Guide constrains the text of a request's choices: the document it must be, or the tools it may call. The zero value
+// is free text.
 type Guide struct {
 	Document *grammar.Grammar // nil for free text
 	// ReasoningEnd is the token before which Document does not apply; -1 when the reply begins with it.

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/unit"
 )
 
-// inbox is what callers have asked for and the loop has not done yet. The lock of the tally guards it, so that a
-// snapshot has every request either here or with the loop.
+// inbox has the requests of callers that the loop has not processed yet. The lock of the tally guards it, so that a
+// snapshot has every request either here or in the loop.
 type inbox struct {
 	tally   *tally
 	wake    chan struct{} // capacity 1; the loop looks again
@@ -112,11 +112,11 @@ func (b *inbox) leaveQueue(j *Job) {
 	b.queued.done(j.party, j.queued == 0)
 }
 
-// recordFactor bounds what all requests in flight may record, as a multiple of what one may.
+// recordFactor bounds the records of all requests in flight, as a multiple of the limit of one.
 const recordFactor = 4
 
-// admitRecords counts what a job may record, or refuses it for now: nobody knows how slowly it will be read. The caller
-// holds the lock.
+// admitRecords counts the records that a job may make, or refuses it temporarily: how slowly they will be read is
+// unknown. The caller holds the lock.
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records > 0 && b.records+j.records > most {
 		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+

@@ -17,7 +17,7 @@ type intake struct {
 	drafts *spec.Controller // nil when nothing is drafted
 }
 
-// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens
+// reservedTokens is for how many output tokens memory is allocated before a choice runs, so that appending its tokens
 // allocates nothing.
 const reservedTokens = 4096
 
@@ -169,7 +169,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
-// draftsFor returns how the choices of a request draft: as many tokens as it asks for, or as many as pay.
+// draftsFor returns the drafting mode of a request's choices: a fixed number of tokens, or as many as pay.
 func (in *intake) draftsFor(r *Request) spec.Request {
 	switch asked := r.Draft; {
 	case in.drafts == nil || asked != nil && *asked == 0:

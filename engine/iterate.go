@@ -110,8 +110,8 @@ func (l *loop) leaveRunning(b *batch) {
 	l.last = b
 }
 
-// seeDrafts takes the drafts that the last batch has left on the device. The next one, unless nil, was launched with
-// them; where they have failed it is launched again.
+// seeDrafts takes the drafts that the last batch left on the device. The next batch, unless nil, was launched with
+// them; if they failed it is launched again.
 func (l *loop) seeDrafts(last, next *batch) {
 	var items []sched.Item
 	if next != nil {
@@ -192,7 +192,8 @@ func (l *loop) commit(b *batch) {
 	}
 }
 
-// isolate runs the items of a failed batch alone. Those that have ended since, or lost their pages, are left out.
+// isolate runs the items of a failed batch one by one. Items whose choice has ended since, or that were preempted, are
+// left out.
 func (l *loop) isolate(b *batch) {
 	cause := b.err
 	b.to(stageEnded)

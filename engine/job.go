@@ -23,15 +23,15 @@ type Request struct {
 	MinTokens int
 	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
-	// IgnoreEOS goes on after an end-of-sequence token, which adds no text. A Guide's document ends there all the same.
+	// IgnoreEOS continues after an end-of-sequence token, which adds no text. A Guide's document ends there anyway.
 	IgnoreEOS bool
 	Guide     Guide
 	// Decoder makes the decoder of one choice; nil leaves events without text.
 	Decoder func() *tokenizer.Decoder
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
 	Draft *int
-	// Tenant is the name, without NUL, of who the request belongs to, for fair admission. Prompts share cached pages
-	// only under the same tenant and the same salt.
+	// Tenant is the name, without NUL, of the owner of the request, for fair admission. Prompts share cached pages only
+	// under the same tenant and the same salt.
 	Tenant, Salt string
 	// Source is where a request without a tenant comes from, such as an address: such requests take turns by it, and
 	// share cached pages all the same.
@@ -50,8 +50,8 @@ type Request struct {
 	Compiled Period
 	// Record says what is recorded of its rows; nil records nothing.
 	Record *Record
-	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
-	// selections and experts as they are given. Such a request shares no cached pages.
+	// Replay are rows that were recorded before, one position after the other: rows of these positions use the given
+	// selections and experts. Such a request shares no cached pages.
 	Replay []record.Row
 	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
 	// none.
@@ -115,7 +115,7 @@ func (j *Job) Progress() (computed, cached int) {
 	return min(j.computed, j.usage.PromptTokens), j.usage.CachedTokens
 }
 
-// Usage returns what the job cost. It is complete once the last event was read.
+// Usage returns the token counts of the job. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 
 // Trace returns what happened to the job, nil unless asked for. It is complete once the last event was read.
@@ -133,8 +133,8 @@ func (j *Job) Cancel() { j.inbox.cancel(j) }
 // backgroundParty begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
 const backgroundParty = "\x00\x00"
 
-// party returns who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no
-// NUL.
+// party returns the key by which requests take turns: the tenant, or the source of requests without one. Tenants' names
+// contain no NUL.
 func party(tenant, source string, background bool) string {
 	if background {
 		return backgroundParty + tenant
@@ -145,8 +145,8 @@ func party(tenant, source string, background bool) string {
 	return tenant
 }
 
-// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same, because
-// names of tenants hold no NUL.
+// salt separates the request's pages from those of others: different pairs of tenant and salt give different results,
+// because names of tenants contain no NUL.
 func (r *Request) salt() []byte {
 	if r.Salt == "" {
 		return []byte(r.Tenant)
@@ -154,8 +154,8 @@ func (r *Request) salt() []byte {
 	return []byte(r.Tenant + "\x00" + r.Salt)
 }
 
-// CacheSalt returns what a salt of pages is called outside: the salt of the request alone, as its sender knows it, or
-// after the tenant's name and a NUL where it has a tenant.
+// CacheSalt returns the external form of a salt of pages: the salt of the request alone, as its sender knows it, or
+// after the tenant's name and a NUL where there is a tenant.
 func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
 // complete fills in the trace of a job whose choices have all ended.
@@ -178,7 +178,7 @@ func (j *Job) complete(now time.Time) {
 	}
 }
 
-// traceDrafts notes that so many drafts were judged, of which the first were right.
+// traceDrafts records that a number of drafts were verified, of which the first ones were right.
 func (j *Job) traceDrafts(judged, right int) {
 	if j.trace == nil {
 		return

@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// movesFor is how long experts are moved at once, beside sequences that wait meanwhile; the last move may take
+	// movesFor bounds the time of moving experts between two steps, while sequences wait; the last move may take
 	// longer.
 	movesFor = 30 * time.Millisecond
-	// recentChoices is how many choices of an expert are counted in full, in the mean: what was chosen before that
-	// counts half.
+	// recentChoices is the mean number of recent choices of an expert that count in full; older ones count half.
 	recentChoices = 128
 )
 

@@ -22,7 +22,7 @@ type Need struct {
 	Tokens  int   // of the cache
 }
 
-// ownUse is memory that is left to the driver: for its queues, and for what allocations lose to alignment.
+// ownUse is memory that is left to the driver: for its queues, and for losses to alignment.
 const ownUse = 256 << 20
 
 // Total returns what has to be free.
@@ -46,8 +46,8 @@ func (n *Need) Err(where string) error {
 	return fmt.Errorf("sparrow: %w: %s; %s", kernel.ErrMemory, text, strings.Join(try, ", "))
 }
 
-// Measure finds what a model takes. The model is loaded on a device that computes nothing (kernel.Rehearser) and is not
-// used afterwards; free is what the device had before.
+// Measure finds how much memory a model takes. The model is loaded on a device that computes nothing (kernel.Rehearser)
+// and is not used afterwards; free is the free memory of the device before that.
 func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	s, err := resolve(m, c)
 	if err != nil {

@@ -42,13 +42,13 @@ type Info struct {
 	Memory        Memory
 	MovesExperts  bool     // experts come to the device between steps, as they are chosen
 	Tiers         []string // where pages of the prefix cache are kept outside the device
-	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
+	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
 	NoDrafts string
 }
 
-// Tokenizer is what clients that write prompts themselves need to know of a tokenizer.
+// Tokenizer has the facts of a tokenizer for clients that write prompts themselves.
 type Tokenizer struct {
 	Class              string // of Hugging Face's library
 	BOS, EOS, Pad, Unk string // tokens as text, empty without one

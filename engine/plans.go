@@ -6,7 +6,8 @@ import "slices"
 // hundred kilobytes.
 const maxPlanBytes = 16 << 20
 
-// planRing is the latest plans: at most that many, and at most maxPlanBytes of them, but for the latest one.
+// planRing is the latest plans: at most that many, and at most maxPlanBytes of them, except that the latest is always
+// kept.
 type planRing struct {
 	most  int
 	list  []PlanRecord

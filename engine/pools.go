@@ -36,8 +36,8 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	return list, nil
 }
 
-// onceStored tells a listener of pages that several pools may hold: they are stored with the first pool that has them
-// and removed with the last.
+// onceStored tells a listener about pages that several pools may have: they are stored with the first pool that has
+// them and removed with the last.
 type onceStored struct {
 	prefix.Listener
 	of      int                 // pools
@@ -46,7 +46,7 @@ type onceStored struct {
 	cleared int                 // times that a pool was cleared
 }
 
-// Root passes on the root of prompts without a salt, which is that of all pools.
+// Root forwards the root of prompts without a salt, which all pools share.
 func (o *onceStored) Root(h prefix.Hash) {
 	if l, ok := o.Listener.(interface{ Root(prefix.Hash) }); ok && !o.root {
 		l.Root(h)

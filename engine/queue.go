@@ -45,8 +45,7 @@ func (q *queue) take() Event {
 	q.events[q.head] = Event{}
 	q.head++
 	if q.head*2 >= len(q.events) {
-		// At least half was read: move the rest to the front, so that a reader who is always a little late does not
-		// make it grow.
+		// At least half was read: move the rest to the front, so that a slow reader does not make the buffer grow.
 		n := copy(q.events, q.events[q.head:])
 		clear(q.events[n:])
 		q.events, q.head = q.events[:n], 0

@@ -52,8 +52,8 @@ func (r *Record) span(given int) sched.Span {
 	return sched.Span{From: given - 1, To: math.MaxInt}
 }
 
-// recordPassBytes is the memory of a pass for what rows record, and as much for what they are given. Longer prompts are
-// computed in chunks of as many rows as it holds.
+// recordPassBytes is the memory of a pass for recorded rows, and again for replayed ones. Longer prompts are computed
+// in chunks of as many rows as fit.
 const recordPassBytes = 64 << 20
 
 // recordRows returns how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
@@ -66,7 +66,7 @@ func (z *sizing) recordRows() int {
 	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// limitRecords adds what passes may record and be given to their limits.
+// limitRecords adds the numbers of rows that passes may record and replay to their limits.
 func (z *sizing) limitRecords(l *step.Limits) {
 	if l.RecordRows = z.recordRows(); l.RecordRows == 0 {
 		return
@@ -75,7 +75,7 @@ func (z *sizing) limitRecords(l *step.Limits) {
 	l.Replay = plan.Replay{Selections: true, Experts: true}
 }
 
-// checkRecord refuses what cannot be recorded or replayed. A choice has at most maxTokens tokens.
+// checkRecord refuses records and replays that are not possible. A choice has at most maxTokens tokens.
 func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
 	if r.Record == nil && r.Replay == nil {
 		return nil, nil
@@ -151,8 +151,8 @@ const DefaultRecordBytes = 64 << 20
 
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
-// recordedBytes is a bound of what a request records as it is sent. K positions below n take at most K + n/128 bytes,
-// since only that many differences need a second byte (and a third for every 16384); base64 adds a third.
+// recordedBytes is an upper bound of the records of a request as they are sent. K positions below n take at most K +
+// n/128 bytes, since only that many differences need a second byte (and a third for every 16384); base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of a layer's or row's JSON beside its data
 	x := r.Record
@@ -168,7 +168,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that see no more than a selection holds say so in a word.
+			// Rows that see no more keys than a selection has are encoded as one word.
 			chosen := max(end-max(span.From, s.TopK*max(s.Layers[l].Group, 1)), 0)
 			if kept.Layers[l] && s.Selects(l) {
 				n := s.TopK + end/128 + end/16384 + 2
@@ -213,9 +213,9 @@ func replaySalt() []byte {
 	return salt
 }
 
-// keep gives the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token it
-// produced, and those of a prompt before it to the first. Where no token was sampled they have an event of their own. A
-// panic is an error of this choice alone.
+// keep attaches the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token
+// it produced, and earlier rows of a prompt to the first. Where no token was sampled they have an event of their own. A
+// panic is an error of this choice only.
 func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
 	if r == nil {

@@ -18,7 +18,7 @@ func (z *sizing) promptLogits() int {
 	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// given returns what follows the prompt in a choice before anything is generated.
+// given returns the tokens that follow the prompt in a choice before anything is generated.
 func (r *Request) given(choice int) []int32 {
 	if r.Score == nil || r.Score.Continuations == nil {
 		return nil
@@ -37,7 +37,7 @@ func (r *Request) givenTokens() int {
 	return n
 }
 
-// checkScore refuses what cannot be scored and sets the number of choices of continuations.
+// checkScore refuses scores that are not possible and sets the number of choices of continuations.
 func (in *intake) checkScore(r *Request) error {
 	if r.Score == nil {
 		return nil

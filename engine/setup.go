@@ -11,7 +11,7 @@ import (
 	"sparrow/sample"
 )
 
-// setup is how an engine runs, as far as it does not change once the engine is open.
+// setup has the constants of an engine, which do not change once it is open.
 type setup struct {
 	cfg   Config
 	info  Info

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// noteTime tells the scheduler how long a batch took, so that it can bound what prompts add, and keeps the longest
-// batch that sequences which decode had to wait for.
+// noteTime gives the scheduler the time of a batch, so that it can bound what prompts add, and keeps the longest batch
+// that decoding sequences had to wait for.
 func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	l.sched.Took(b.load, took)
 	if kept := max(l.sched.Stall(), l.inner.stall(l.cfg.MaxStall)); kept > l.stalled+l.stalled/4 {
@@ -36,7 +36,7 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	}
 }
 
-// noteWaiting tells the scheduler how long sequences that decode have waited.
+// noteWaiting gives the scheduler the time that decoding sequences have waited.
 func (l *loop) noteWaiting() {
 	switch {
 	case l.waiting.IsZero():

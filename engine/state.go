@@ -6,9 +6,9 @@ import (
 	"sparrow/internal/sched"
 )
 
-// A stateful model keeps something of a sequence beside its pages. The engine makes that state when a sequence first
-// has pages, hands it to every pass, and releases it in the one place where pages go back: at the end of a sequence,
-// however it ended, and on preemption, after which the sequence is computed again from a new state.
+// A stateful model has a state of each sequence in addition to its pages. The engine makes that state when a sequence
+// first has pages, passes it to every pass, and releases it in the one place where pages are released: at the end of a
+// sequence, however it ended, and on preemption, after which the sequence is computed again from a new state.
 
 // maxRestarts bounds how often one choice is computed again after failed batches of others: a lasting fault must end
 // the request.
@@ -44,7 +44,7 @@ func (c *choice) attachState(cached int, windows []int32) (err error) {
 	return err
 }
 
-// released gives back the state of a sequence that gave back its pages, and what was to come from tiers.
+// released releases the state of a sequence that released its pages, and its pending pages from tiers.
 func (l *loop) released(q *sched.Sequence) {
 	c := q.Owner.(*choice)
 	if c.state != nil {

@@ -41,7 +41,7 @@ type Stats struct {
 	// failed.
 	DraftsEnded, DraftsFailed int64
 
-	// Plans counts segments that ran, by what they were.
+	// Plans counts segments that ran, by their kind.
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
@@ -54,9 +54,9 @@ type Stats struct {
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
-	// Tiers is what the prefix cache keeps outside the device.
+	// Tiers has the counters of pages outside the device.
 	Tiers TierStats
-	// Experts is how experts were chosen; zero where choices are not counted.
+	// Experts has the counts of chosen experts; zero where choices are not counted.
 	Experts ExpertCount
 }
 
@@ -76,11 +76,11 @@ type GraphCount struct {
 	Bytes                               int64
 }
 
-// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were
-// it.
+// DraftCount is how many drafts at one position of their chains were compared with the target's choice, and how many
+// equalled it.
 type DraftCount struct{ Judged, Right int64 }
 
-// PlanCount is how many rows one kind of segment has carried.
+// PlanCount is how many rows ran in one kind of segment.
 type PlanCount struct {
 	Row     plan.RowKind
 	Form    plan.Form

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// tally is what the engine has counted. Its lock guards it; the loop changes it, any goroutine may read.
+// tally has the engine's counters. Its lock guards them; the loop changes them, any goroutine may read.
 type tally struct {
 	sync.Mutex
 	stats Stats
@@ -25,7 +25,7 @@ func (t *tally) add(counter *int64, n int) {
 	*counter += int64(n)
 }
 
-// notePass counts what a pass took and whether the device failed it.
+// notePass counts the time of a pass and whether the device failed it.
 func (t *tally) notePass(took time.Duration, err error) {
 	t.Lock()
 	defer t.Unlock()
@@ -56,7 +56,7 @@ func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	t.stats.Accepted += int64(right)
 }
 
-// countSegments counts what a draft pass ran; its plan is nil where it only stored rows.
+// countSegments counts the segments of a draft pass; its plan is nil where it only stored rows.
 func (t *tally) countSegments(p *plan.Plan) {
 	if p == nil {
 		return
@@ -82,7 +82,7 @@ func (s *Stats) count(seg *plan.Segment) {
 		Steps: 1, Rows: int64(seg.Rows)})
 }
 
-// noteHang says in Stats where the device hangs, or with an empty text that it does not.
+// noteHang sets the place in Stats where the device hangs, or with an empty text that it does not.
 func (t *tally) noteHang(text string) {
 	t.Lock()
 	defer t.Unlock()

@@ -16,10 +16,10 @@ import (
 	"sparrow/kernel"
 )
 
-// Pages leave the device in two ways: when the cache gives them up they go to host memory, and when they become
-// reusable a copy goes to the tiers that outlive the process. They return when a prompt begins with them: the
+// Pages leave the device in two ways: when the cache evicts them they are copied to host memory, and when they become
+// reusable a copy goes to the tiers that outlive the process. They are copied back when a prompt begins with them: the
 // sequence is admitted, and instead of being computed its pages are filled as they arrive. The loop copies between the
-// device and host memory, a bounded number of bytes between two batches; everything slower is package tier's.
+// device and host memory, a bounded number of bytes between two batches; everything slower is done by package tier.
 
 // tiers is the loop's side of the tiers. A nil *tiers has none and does nothing.
 type tiers struct {
@@ -46,7 +46,7 @@ type tiers struct {
 	stats     TierStats
 }
 
-// TierStats is what the prefix cache keeps outside the device and what that gave.
+// TierStats has the counters of pages outside the device and of their reuse.
 type TierStats struct {
 	Tiers []tier.Count // nearest first
 	// Identified reports whether every byte of the weights is known, so that pages may leave the machine.
@@ -88,8 +88,8 @@ type restore struct {
 
 const (
 	// importBytes is how much is copied to the device between two batches, or as much as takes a quarter of the time of
-	// the latest one: a millisecond over PCIe, so that others hardly notice, and pages come faster than they are
-	// computed however long batches take.
+	// the latest one: a millisecond over PCIe, so that others are hardly delayed, and pages arrive faster than they
+	// could be computed however long batches take.
 	importBytes = 64 << 20
 	// maxSeeking is for how many waiting sequences pages are fetched before they are admitted.
 	maxSeeking = 16
@@ -115,7 +115,8 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	dev := s.model.Device()
 	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights.Local, Local: s.cfg.Weights.Local,
 		PageTokens: cfg.Page, Bytes: int(s.model.PageBytes(cfg)),
-		// Rows of another device or plan differ in their last bits: a prompt must not depend on who computed it before.
+		// Rows of another device or plan differ in their last bits: a prompt must not depend on which engine computed
+		// it before.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
 	if w := s.cfg.Weights.Whole; w != nil {
 		spec.Weights, spec.Whole = *w, true
@@ -167,7 +168,7 @@ func (t *tiers) Stored(k kv.Kept) {
 	}
 }
 
-// Leaving copies a page that the device gives up.
+// Leaving copies a page that the device evicts.
 func (t *tiers) Leaving(k kv.Kept) {
 	var on []tier.Occasion
 	if i := slices.IndexFunc(t.stored, func(s kv.Kept) bool { return s.Page == k.Page }); i >= 0 {
@@ -193,7 +194,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
-		// The device reports the same at its next pass, where requests are told.
+		// The device reports the same error at its next pass, where requests get it.
 		t.log.Warn("a page could not be copied from the device", "error", err)
 		p.Drop()
 		return
@@ -309,7 +310,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	return true
 }
 
-// release ends what a choice that gives its pages back was to get from tiers.
+// release cancels the pending pages from tiers of a choice that releases its pages.
 func (t *tiers) release(c *choice) {
 	if t == nil || c.restore == nil {
 		return
@@ -360,8 +361,8 @@ func (t *tiers) advance() bool {
 	return did
 }
 
-// deadline is when a choice computes the rest of its prompt: where it has lost the time that it may lose against
-// computing all of it.
+// deadline is when a choice stops waiting and computes the rest of its prompt: when it has lost as much time, compared
+// with computing all of it, as it may lose.
 func (t *tiers) deadline(c *choice) time.Time {
 	return c.restore.begun.Add(t.wait + t.computing(c))
 }
@@ -459,7 +460,7 @@ func (t *tiers) close() {
 	}
 }
 
-// clear gives up every page of every tier, those on their way too. Sequences that are restored compute the rest.
+// clear drops every page of every tier, also those in transfer. Sequences that are being restored compute the rest.
 func (t *tiers) clear() {
 	if t == nil {
 		return
@@ -491,15 +492,15 @@ func (e *Engine) ServePages(l net.Listener) error {
 	return nil
 }
 
-// Discard makes Close give up all pages of all tiers: nothing that this engine computed is to be used again.
+// Discard makes Close drop all pages of all tiers: nothing that this engine computed is to be used again.
 func (e *Engine) Discard() {
 	e.tally.Lock()
 	defer e.tally.Unlock()
 	e.inbox.discard = true
 }
 
-// Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
-// ends.
+// Settle waits until the pages of everything that has been answered so far are stored in the tiers, or ctx or the
+// engine ends.
 func (e *Engine) Settle(ctx context.Context) {
 	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: any caller that waits continues
 }

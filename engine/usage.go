@@ -45,8 +45,8 @@ func (x *experts) count() error {
 	return nil
 }
 
-// read adds what the device has counted to the table, where the time since it last did is at least the given one, and
-// moves experts by it. An error means that the device is lost.
+// read adds the device's counts to the table, where at least the given time has passed since the last call, and moves
+// experts by it. An error means that the device is lost.
 func (x *experts) read(since time.Duration) error {
 	if x.cfg.Usage == nil || x.counted.IsZero() && x.tally.stats.Steps == 0 || x.tally.lost != nil {
 		return nil

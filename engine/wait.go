@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// waits estimates how long a new request waits, from how many requests wait and how fast they were admitted lately.
+// waits estimates how long a new request waits, from how many requests wait and how fast they were admitted recently.
 // Choices of requests that have begun do not count: they take turns with what comes later.
 type waits struct {
 	tenants  map[string]int // requests of each tenant that have not begun

@@ -15,14 +15,15 @@ type Drafts struct {
 	Places []Place `json:"places"`
 }
 
-// Place is how often the drafts at one place of their chains, those before them being right, were right.
+// Place counts the drafts at one position of their chains, where the drafts before them were right, and how many of
+// them were right.
 type Place struct {
 	Judged int64   `json:"judged"`
 	Right  int64   `json:"right"`
 	Share  float64 `json:"share"`
 }
 
-// DraftsOf counts what an engine has drafted so far; nil when nothing was.
+// DraftsOf returns the draft counters of an engine so far; nil when nothing was drafted.
 func DraftsOf(e *sparrow.Engine) *Drafts {
 	s := e.Stats()
 	if s.Verified == 0 {

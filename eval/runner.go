@@ -22,7 +22,7 @@ type About struct {
 	Kernels string `json:"kernels,omitempty"` // of an engine
 	Layout  string `json:"layout,omitempty"`  // of an engine's cache
 	URL     string `json:"url,omitempty"`     // of a server
-	// Settings are those of an engine's device that are no defaults, such as its threads.
+	// Settings are those of an engine's device that are not defaults, such as its threads.
 	Settings []string `json:"settings,omitempty"`
 }
 

@@ -31,7 +31,7 @@ type arena struct {
 	words    []uint64 // mask being built
 }
 
-// frame is an open object or array: where it stands and what it is inside. Frame 0 is the bottom.
+// frame is an open object or array: its node and the frame that encloses it. Frame 0 is the bottom.
 type frame struct {
 	node   int32
 	place  place
@@ -92,7 +92,7 @@ func (a *arena) bytes() int64 {
 	return int64(a.stateBytes() + (len(a.masks)+len(a.stateMasks))*(8*len(a.words)+128))
 }
 
-// stateBytes is what a state takes beside its readings: most of it is the table of next states.
+// stateBytes is the memory of a state other than its readings: most of it is the table of next states.
 const stateBytes = 1280
 
 func (a *arena) push(f frame) int32 {

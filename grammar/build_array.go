@@ -148,8 +148,8 @@ func (e *elements) countContains(parts []*schema) error {
 	return nil
 }
 
-// kinds fills the kinds of elements of an array with contains: what counts must satisfy the schema; what does not
-// count need not, except where too many must be avoided.
+// kinds fills the kinds of elements of an array with contains: elements that count must satisfy the schema; others need
+// not, except where too many must be avoided.
 func (c *compiler) kinds(e *elements, parts []*schema, length int) error {
 	for i := range length + 1 {
 		var kinds []int32

@@ -75,7 +75,7 @@ type nameRule struct {
 
 func (r nameRule) has(name string) bool { return !r.limited || r.dfa != nil && r.dfa.matches(name) }
 
-// allowedNames returns what propertyNames of all parts says together.
+// allowedNames returns the combined propertyNames of all parts.
 func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	var goal []*schema
 	for _, s := range parts {
@@ -147,8 +147,8 @@ func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 	return r.dfa.limit(0, r.most, &c.effort)
 }
 
-// freeNames fills what is allowed of names that no part lists. With patternProperties they fall into classes by the
-// patterns they match; each has its own values.
+// freeNames fills the values that are allowed for names that no part lists. With patternProperties they fall into
+// classes by the patterns they match; each has its own values.
 func (c *compiler) freeNames(parts []*schema, o *properties, names []string, allowed nameRule) error {
 	patterns := map[string]bool{}
 	for _, s := range parts {
@@ -300,7 +300,7 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// goalOf returns what the parts together say about one property: each by its own entry and its patterns, or by
+// goalOf returns the combined schemas of one property: of each part its own entry and its patterns, or
 // additionalProperties.
 func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema
@@ -326,7 +326,7 @@ func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	return goal, nil
 }
 
-// freeGoal returns what the parts say about names that none of them lists.
+// freeGoal returns the combined schemas of names that no part lists.
 func freeGoal(parts []*schema) []*schema {
 	var goal []*schema
 	for _, s := range parts {
@@ -369,7 +369,7 @@ func newFreeKey(names []string) *freeKey {
 	return k
 }
 
-// finish fills what depends on the depth of the children.
+// finish computes the fields that depend on the depth of the children.
 func (n *node) finish(nodes []node) {
 	o := n.props
 	if o == nil {

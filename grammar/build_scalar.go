@@ -59,7 +59,7 @@ func patternKeyOf(parts []*schema) string {
 // source is a pattern or a format of a schema.
 type source struct{ keyword, text string }
 
-// stringRule is what a list of schemas says about strings.
+// stringRule is the combined constraint of a list of schemas on strings.
 type stringRule struct {
 	least, most uint64
 	dfa         *runeDFA // nil if there is neither pattern nor format; least is part of it, most is not
@@ -155,7 +155,7 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	return nil
 }
 
-// blame gives an error the place of the keyword that made the schema necessary, so that this is what is left out.
+// blame gives an error the place of the keyword that made the schema necessary, so that this keyword is left out.
 func (s *schema) blame(e *SchemaError) error {
 	if s.origin != nil {
 		e.Pointer, e.Keyword, e.Kind = s.origin.pointer, s.origin.keyword, ErrUnsupported

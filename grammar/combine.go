@@ -39,7 +39,7 @@ type spreading struct {
 // maxSpreading bounds the combinations looked at, dead ends included.
 const maxSpreading = 100 * MaxAlternatives
 
-// spread adds to out every way to satisfy what is pending, together with what is settled.
+// spread adds to out every way to satisfy the pending schemas together with the settled ones.
 func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
 	x.c.combinations++
@@ -79,7 +79,7 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	return nil
 }
 
-// possible reports whether some type is left, and no property is required that must be absent. It looks only at what is
+// possible reports whether some type is left, and no property is required that must be absent. It checks only what is
 // certain, so that most combinations with a negation end early.
 func possible(pending []choice, settled []*schema) bool {
 	types := typeSet(allTypes)
@@ -108,7 +108,7 @@ func possible(pending []choice, settled []*schema) bool {
 	return true
 }
 
-// inner returns what a schema says about the same value by way of other schemas.
+// inner returns the schemas that apply to the same value through other schemas.
 func (c *compiler) inner(s *schema) ([]choice, error) {
 	if s.negated != nil {
 		list, err := c.negation(s)

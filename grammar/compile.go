@@ -13,8 +13,8 @@ type Options struct {
 	// Schema leaves them open, which invites small models to invent properties. Either way, what is produced
 	// satisfies the schema.
 	ClosedObjects bool
-	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise it is left out, and
-	// Grammar.Ignored names it.
+	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise it is ignored, and
+	// Grammar.Ignored lists it.
 	Strict bool
 }
 
@@ -43,7 +43,7 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 	}
 }
 
-// leaveOut makes the next attempt do without what an error is about. It reports whether there is such a thing.
+// leaveOut makes the next attempt ignore the keyword that an error is about. It reports whether there is one.
 func (c *compiler) leaveOut(err error) bool {
 	var e *SchemaError
 	if !errors.As(err, &e) {
@@ -114,7 +114,7 @@ func newGrammar(t *Tokens) *Grammar {
 	return g
 }
 
-// compiler turns goals into nodes. The same goal is the same node, which is what makes recursive schemas finite.
+// compiler turns goals into nodes. Equal goals share a node, which makes recursive schemas finite.
 type compiler struct {
 	g            *Grammar
 	options      Options
@@ -261,7 +261,7 @@ func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int
 	return c.addLeaf(kids, newLiterals(list))
 }
 
-// drop notes why an alternative is impossible; the first reason is the one that is told.
+// drop records why an alternative is impossible; the first reason is reported.
 func (c *compiler) drop(parts []*schema, keyword, reason string) {
 	if c.reason != "" {
 		return

@@ -30,7 +30,7 @@ var ErrNoToken = errors.New("grammar: no token can continue the document")
 // ErrMask is wrapped when a mask has too few words for the vocabulary.
 var ErrMask = errors.New("grammar: mask too short")
 
-// SchemaError states where in a schema the problem lies. It wraps one of the sentinels above.
+// SchemaError has the location of a problem in a schema. It wraps one of the sentinels above.
 type SchemaError struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
 	Keyword string // the keyword at fault, "" if it is the schema as a whole

@@ -14,8 +14,8 @@ func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	return t.exploreShapes(x, q)
 }
 
-// midCharacter reports whether a mode of a shaped leaf is inside a character. Few tokens go on there, and those are not
-// whole characters.
+// midCharacter reports whether a mode of a shaped leaf is inside a character. Few tokens continue there, and those are
+// not whole characters.
 func midCharacter(mode uint64) bool {
 	return mode >= utf1 && mode <= utfF4 || mode >= patternTail1 && mode <= patternTail3
 }
@@ -28,8 +28,8 @@ func (t *Tokens) exploreBytes(l leaf, q uint64) *leafMask {
 	return &x.m
 }
 
-// exploreTaken is explore for a name that may still become one of those that are taken: what any name allows, less the
-// tokens that complete a taken one.
+// exploreTaken is explore for a name that may still become one of the taken names: everything that is allowed for any
+// name, less the tokens that complete a taken one.
 func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	mode, names := unpackKey(q)
 	rest := func(name []byte) []byte { return append(name[names.depth:len(name):len(name)], '"') }
@@ -75,7 +75,7 @@ func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	return m
 }
 
-// anyName returns what a property name allows where none is taken.
+// anyName returns the tokens that are allowed for a property name where no name is taken.
 func (t *Tokens) anyName(mode uint64) *leafMask {
 	key := maskKey{familyFreeKey, mode}
 	m := t.shared.get(key)
@@ -222,7 +222,7 @@ func (x *exploration) broken(q uint64) {
 	}
 }
 
-// below walks what follows a node, whose text leads to state q, byte by byte.
+// below walks the tokens after a node, whose text leads to state q, byte by byte.
 func (x *exploration) below(node int32, q uint64) {
 	t := &x.t.trie
 	base := t.depth[node]

@@ -89,7 +89,7 @@ func (f *format) automaton() (*runeDFA, error) {
 	return &runeDFA{edges: f.dfa.edges, accept: f.dfa.accept}, nil
 }
 
-// compile makes the automaton of a format. Formats are fixed, so their work is not that of a schema.
+// compile makes the automaton of a format. Formats are fixed, so their compilation does not count as a schema's work.
 func (f *format) compile() (d *runeDFA, err error) {
 	e := &effort{left: maxEffort}
 	for _, pattern := range f.patterns {

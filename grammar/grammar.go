@@ -18,7 +18,7 @@ type Grammar struct {
 	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
 	arena *arena
 	own   *maskCache
-	// counted is how much of it counts as explored; none once it was released.
+	// counted is the size that is included in the explored total; 0 once it was released.
 	counted  int64
 	released bool
 

@@ -11,7 +11,7 @@ const maxHolds = 64
 
 var errLoop = errors.New("references that lead back to themselves")
 
-// holds reports whether a given value satisfies a schema: this is how the values of enum and const are told.
+// holds reports whether a given value satisfies a schema; the values of enum and const are filtered by it.
 func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 	if s.truth != nil {
 		return *s.truth, nil

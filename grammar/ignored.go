@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Ignored is a keyword of a schema that was left out: unknown, or known but beyond what is enforced.
+// Ignored is a keyword of a schema that is not enforced: unknown, or known but not supported.
 type Ignored struct {
 	Pointer string // JSON pointer of the schema object, "" for the root
 	Keyword string
@@ -14,7 +14,8 @@ type Ignored struct {
 	Asserts bool // documents that the keyword forbids can be written; false if it is unknown
 }
 
-// Ignored lists what the grammar does not enforce, in the order of the pointers. It is empty with Options.Strict.
+// Ignored lists the keywords that the grammar does not enforce, in the order of the pointers. It is empty with
+// Options.Strict.
 func (g *Grammar) Ignored() []Ignored { return slices.Clone(g.ignored) }
 
 // origin is a keyword at its place.
@@ -22,8 +23,8 @@ type origin struct {
 	pointer, keyword string
 }
 
-// skipped is what one compilation leaves out: what earlier attempts could not enforce, and unknown keywords as they
-// are found.
+// skipped lists the keywords that one compilation ignores: those that earlier attempts could not enforce, and unknown
+// ones as they are found.
 type skipped struct {
 	strict bool
 	at     map[origin]Ignored
@@ -43,7 +44,7 @@ func (s *skipped) has(pointer, keyword string) bool {
 	return ok && i.Asserts || s.all[keyword]
 }
 
-// below reports whether something is left out in a schema or inside it.
+// below reports whether a keyword is ignored in a schema or inside it.
 func (s *skipped) below(pointer string) bool {
 	for o, i := range s.at {
 		if i.Asserts && strings.HasPrefix(o.pointer, pointer) {
@@ -53,7 +54,7 @@ func (s *skipped) below(pointer string) bool {
 	return false
 }
 
-// note records a keyword that says nothing, or nothing known.
+// note records a keyword that has no effect or is unknown.
 func (s *skipped) note(pointer, keyword, reason string, asserts bool) {
 	o := origin{pointer, keyword}
 	if _, ok := s.at[o]; !ok {

@@ -105,7 +105,7 @@ func (k *keyword) read() (err error) {
 	return err
 }
 
-// ignore notes that the keyword says nothing here; strict schemas are refused.
+// ignore records that the keyword is not enforced here; strict schemas are refused.
 func (k *keyword) ignore(reason string) error {
 	if k.p.skip.strict {
 		return k.fail(ErrUnsupported, "%s; %s supported", reason, supportedKeywords)

@@ -13,7 +13,7 @@ var ErrLark = errors.New("grammar: the Lark grammar cannot be enforced")
 
 // LarkPattern writes a grammar in Lark's notation as a regular expression of the whole text: the rule start with all
 // rules and terminals put in its place. So rules that contain themselves are refused, and so are %ignore, templates and
-// terminals that other files define, but for those of Lark's own list that it knows.
+// terminals of other files, except the supported ones of Lark's own list.
 func LarkPattern(source string) (string, error) {
 	l := &lark{rules: map[string]string{}, done: map[string]string{}, open: map[string]bool{}}
 	if err := l.read(source); err != nil {
@@ -209,7 +209,7 @@ var (
 	larkRange = regexp.MustCompile(`^"(\\.|[^"\\])"\s*\.\.\s*"(\\.|[^"\\])"`)
 )
 
-// item reads one item, without what states how often it comes.
+// item reads one item, without its repetition.
 func (e *larkExpression) item() (string, error) {
 	rest := e.text[e.at:]
 	switch c := rest[0]; {

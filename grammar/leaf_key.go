@@ -1,14 +1,14 @@
 package grammar
 
-// freeKey accepts a property name with its quotes and colon, and at most one space after, as long as the name is none
-// of a given list. Names are written in canonical form only (see [appendString]), so that a listed name cannot slip
-// through in another spelling.
+// freeKey accepts a property name with its quotes and colon, and at most one space after, as long as the name is not
+// one of a given list. Names are written in canonical form only (see [appendString]), so that a listed name cannot be
+// accepted in another spelling.
 type freeKey struct {
 	taken [][]byte // canonical texts without quotes, sorted
 }
 
 // A state is a mode in the low byte and, above it, the taken names that the text so far begins: 18 bits for each end,
-// 20 for the depth. Once there are none the text is free and all of that is zero.
+// 20 for the depth. Once there are none, any text is allowed and these bits are zero.
 const (
 	keyColon  = 100 + iota // after the closing quote
 	keyDone                // after the colon

@@ -54,7 +54,7 @@ func unpackListed(q uint64) (mode uint64, s span, from, room int) {
 		int(q >> 35 & 0xff)
 }
 
-// startAt is the state before a name from property from on, with room for so much nesting in its value.
+// startAt is the state before a name from property from on, with that much nesting left for its value.
 func (k *listedKey) startAt(from, room int) uint64 {
 	if room >= k.props.deepest {
 		room = roomForAll

@@ -147,7 +147,7 @@ func (p *patternLeaf) takes(state int32, count uint64, r rune) bool {
 	return next >= 0 && p.fits(next, count)
 }
 
-// escapes reports whether an escape that has come to a mode can end in a character that leads on.
+// escapes reports whether an escape sequence in a given mode can end in a character that has a next state.
 func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	lo, hi := byte(0), byte(0x1f)
 	switch mode {

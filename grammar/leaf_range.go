@@ -8,10 +8,10 @@ import (
 // numberRange accepts decimal numbers without exponent between two bounds, multiples of a step if there is one.
 //
 // All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value *
-// 10^F. What can still follow a prefix is then an interval of integers for each possible number of digits, and a
-// prefix is alive if one of these intervals meets the range in a multiple of the step. Prefixes that lie wholly
-// inside the range need only their digit counts and remainder (the steady states); the few that run along a bound are
-// kept as they are (the tight states).
+// 10^F. The continuations of a prefix are then an interval of integers for each possible number of digits, and a
+// prefix is alive if one of these intervals meets the range in a multiple of the step. Prefixes that are wholly inside
+// the range need only their digit counts and remainder (the steady states); the few that equal the beginning of a bound
+// are stored in full (the tight states).
 type numberRange struct {
 	fraction int       // F; 0 for integers
 	digits   int       // most digits before the point

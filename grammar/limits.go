@@ -1,7 +1,7 @@
 package grammar
 
-// Limits on what is compiled. They keep the work of one request bounded whatever schema it brings; each is far above
-// what people write by hand.
+// Limits on compiling. They bound the work of one request whatever its schema is; each is far above what people write
+// by hand.
 const (
 	MaxSchemaBytes   = 1 << 20
 	MaxSchemaDepth   = 128     // nesting of the schema's own JSON
@@ -25,7 +25,7 @@ const (
 	maxBoundDigits    = 40  // of a bound, before or after the point
 )
 
-// Limits on what is stored. Beyond them caches start afresh; results do not change.
+// Limits on caches. Beyond them caches are emptied; results do not change.
 const (
 	maxArenaBytes  = 12 << 20 // of one grammar: some 8000 states with few readings
 	maxMaskBytes   = 20 << 20 // of the leaf masks of one vocabulary, and again of one grammar

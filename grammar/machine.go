@@ -1,7 +1,7 @@
 package grammar
 
-// place is where a frame is in its object or array: what has just been read, and an index. Together with the node
-// it decides what may follow.
+// place is the position of a frame in its object or array: what has just been read, and an index. Together with the
+// node it decides what may follow.
 type place struct {
 	phase phase
 	index int32

@@ -14,8 +14,8 @@ func (a *arena) mask(id int32, dst []uint64) bool {
 	return !set.empty()
 }
 
-// stateTokens is the tokens that several readings allow. Readings whose leaves are alike share the work: what follows
-// them is followed as one state.
+// stateTokens is the set of tokens that several readings allow. Readings whose leaves are equal share the work: their
+// continuations are followed as one state.
 func (a *arena) stateTokens(id int32) *tokenSet {
 	if set, ok := a.stateMasks[id]; ok {
 		return set
@@ -106,8 +106,8 @@ func (a *arena) walkExit(id int32, e exit) {
 	a.walk(id, e.node+1, t.end[e.node])
 }
 
-// walkShapes is walkExit for all texts of a shape. What follows is mostly punctuation, which shapes tell apart; the
-// rest is followed byte by byte.
+// walkShapes is walkExit for all texts of a shape. The continuation is mostly punctuation, which shapes distinguish;
+// the rest is followed byte by byte.
 func (a *arena) walkShapes(id, below int32) {
 	s := &a.g.tokens.shapes
 	base := int(s.depth[below])

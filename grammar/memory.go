@@ -6,25 +6,24 @@ import (
 	"sparrow/internal/footprint"
 )
 
-// Limits on what documents explore of all grammars of a vocabulary together, beside what a grammar is compiled to: its
-// arena and its masks. Beyond maxExplored a grammar that has more than minExplored starts afresh; results do not
-// change.
+// Limits on the memory of the arenas and masks of all grammars of a vocabulary together, in addition to the compiled
+// grammars. Beyond maxExplored a grammar that has more than minExplored starts empty again; results do not change.
 const (
 	maxExplored = 256 << 20
 	minExplored = 1 << 20
 )
 
-// explored is what documents have explored of all grammars of a vocabulary.
+// explored is the memory of the arenas and masks of all grammars of a vocabulary.
 type explored struct {
 	bytes atomic.Int64
 	most  int64
 }
 
-// Bytes is the memory of what the schema was compiled to. What documents explore of it has a bound of its own, over all
-// grammars of a vocabulary.
+// Bytes is the memory of the compiled schema. Arenas and masks have a bound of their own, over all grammars of a
+// vocabulary.
 func (g *Grammar) Bytes() int { return footprint.Once(g.nodes, g.leaves, g.ignored) }
 
-// Release reports that no document of the grammar continues: what was explored no longer counts. It may be called
+// Release declares that no document of the grammar continues: its arena and masks no longer count. It may be called
 // twice.
 func (g *Grammar) Release() {
 	g.mu.Lock()
@@ -33,7 +32,7 @@ func (g *Grammar) Release() {
 	g.counted, g.released = 0, true
 }
 
-// makeRoom counts what has been explored and forgets it where it is too much. The caller holds mu.
+// makeRoom counts the explored memory and frees it where it is too much. The caller holds mu.
 func (g *Grammar) makeRoom() {
 	all := &g.tokens.explored
 	if !g.released {

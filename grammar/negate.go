@@ -8,7 +8,7 @@ import (
 )
 
 // from names a keyword of the schema as the cause of schemas made for it. Schemas that were themselves made keep their
-// first cause: that is what the author wrote.
+// first cause: the keyword that the author wrote.
 func (s *schema) from(keyword string) *origin {
 	if s.origin != nil {
 		return s.origin
@@ -16,7 +16,7 @@ func (s *schema) from(keyword string) *origin {
 	return &origin{s.pointer, keyword}
 }
 
-// made is a schema that no text says, made for a keyword. key tells it from all others.
+// made is a schema that is not in the text, made for a keyword. key distinguishes it from all others.
 func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	s := newSchema(o.pointer)
 	s.origin = o
@@ -26,7 +26,7 @@ func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	return s
 }
 
-// all is a schema that states what all of a list say.
+// all is a schema that requires all of a list.
 func (c *compiler) all(o *origin, list ...*schema) *schema {
 	var key strings.Builder
 	for _, s := range list {
@@ -70,7 +70,7 @@ func (c *compiler) conditional(s *schema) choice {
 	return choice{c.all(o, first...), c.all(o, second...)}
 }
 
-// dependency is the absence of a property, or what its presence asks for.
+// dependency is the absence of a property, or the schema that its presence requires.
 func (c *compiler) dependency(s *schema, d dependent) choice {
 	o := s.from(d.keyword)
 	return choice{c.absent(o, d.name), c.present(o, d)}
@@ -373,7 +373,7 @@ func (w *violations) arrays(t *schema) {
 	}
 }
 
-// others violates what a schema says by way of other schemas.
+// others is a schema that violates the given one through other schemas.
 func (w *violations) others(t *schema) error {
 	c, o := w.c, w.o
 	not := func(s *schema) *schema { return c.negate(s, o) }
@@ -422,7 +422,7 @@ func (w *violations) others(t *schema) error {
 const maxApart = 4
 
 // apart reports whether no value satisfies both schemas, as far as that is easily seen: by type, by listed values, or
-// by a property that must be present and cannot satisfy both. False says nothing.
+// by a property that must be present and cannot satisfy both. False means that it is unknown.
 func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	if depth == 0 {
 		return false, nil
@@ -511,7 +511,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	return false, nil
 }
 
-// gather lists a schema with all that must hold beside it.
+// gather lists a schema with all schemas that must hold together with it.
 func (c *compiler) gather(s *schema, list []*schema) ([]*schema, error) {
 	if slices.ContainsFunc(list, func(o *schema) bool { return o.id == s.id }) {
 		return list, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// node is one position in a document where a value stands. Nodes form a graph: a recursive schema leads back.
+// node is one position of a value in a document. Nodes form a graph: a recursive schema has cycles.
 type node struct {
 	kind  nodeKind
 	leaf  int32   // leafNode: number of the leaf
@@ -83,7 +83,7 @@ const maxContains = 3
 // maxContained bounds the product of the bounds of contains and minItems of one array.
 const maxContained = 1 << 13
 
-// found is how many elements have counted for each contains.
+// found is how many elements have satisfied each contains.
 type found [maxContains]uint8
 
 // progress is how far an array has come, and the nesting left for its elements.
@@ -106,7 +106,7 @@ func (e *elements) at(i int) int32 {
 	return e.rest
 }
 
-// settled is the index from which all elements are alike and none is required, so that counting can stop.
+// settled is the index from which all elements have the same schema and none is required, so that counting can stop.
 func (e *elements) settled() int { return max(len(e.prefix), e.least) }
 
 // measure fills depth for all nodes: the least fixed point, from the leaves up.

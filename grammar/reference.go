@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// located is a schema somewhere in the document, with what is needed to parse it there.
+// located is a schema somewhere in the document, with the context needed to parse it.
 type located struct {
 	value   *value
 	pointer string
 	base    string // of the schema around it
 }
 
-// baseOf is the address that references in a schema are relative to. In drafts 3 to 7, an $id beside $ref counts for
-// nothing.
+// baseOf is the address that references in a schema are relative to. In drafts 3 to 7, an $id next to $ref is ignored.
 func baseOf(v *value, base string, old bool) string {
 	id, ok := v.get("$id")
 	if !ok {
@@ -135,7 +134,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 	return t, nil
 }
 
-// follow goes down a JSON pointer. missing is the part that is not there, quoted, "" if all are.
+// follow resolves a JSON pointer. missing is the part that does not exist, quoted, "" if all do.
 func (l located) follow(pointer string, old bool) (found located, missing string) {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")

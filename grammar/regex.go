@@ -138,7 +138,7 @@ func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
 	return s.builder.trimmed()
 }
 
-// What a set of threads says about the text so far.
+// The possible results of a set of threads for the text so far.
 const (
 	matchedNot = iota
 	matchedAtEnd

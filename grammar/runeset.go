@@ -44,7 +44,7 @@ func listedStrings(list []string) *runeDFA {
 	return d
 }
 
-// except accepts what d accepts and o does not. Either may be nil, which accepts nothing.
+// except accepts the texts that d accepts and o does not. Either may be nil, which accepts nothing.
 func (d *runeDFA) except(o *runeDFA, e *effort) (*runeDFA, error) {
 	if d == nil || o == nil {
 		return d, nil

@@ -38,7 +38,7 @@ type schema struct {
 	pattern, format string
 	mismatch        []string // patterns that must not match
 
-	// What follows is about the same value by way of other schemas, see compiler.inner.
+	// The following keywords apply to the same value through other schemas, see compiler.inner.
 	anyOf      [][]*schema // one of each list must hold
 	oneOf      [][]*schema // exactly one of each list
 	allOf      []*schema
@@ -66,7 +66,7 @@ type condition struct {
 	test, then, otherwise *schema
 }
 
-// dependent is what the presence of a property asks for.
+// dependent is the schema that the presence of a property requires.
 type dependent struct {
 	keyword  string
 	name     string

@@ -8,7 +8,7 @@ import (
 )
 
 // Kinds of characters. ASCII characters that are neither letter nor digit are kinds of their own, below kindLower. The
-// others are the classes that patterns tell apart: \S, the dot, \p{L}.
+// others are the classes that patterns distinguish: \S, the dot, \p{L}.
 const (
 	kindLower = utf8.RuneSelf + iota
 	kindUpper
@@ -77,7 +77,7 @@ func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 
 // shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
 // letters are one node of it. Where a leaf treats the characters of a kind alike, as most patterns and all bounded
-// strings do, one step over shapes represents thousands over tokens.
+// strings do, one step over shapes replaces thousands over tokens.
 type shapes struct {
 	trie            // labels are kinds; the tokens of a node are those of its shape
 	wide [][]uint64 // [nodes] the tokens as a mask, where they are many
@@ -220,7 +220,7 @@ func (s *shapes) nodes(i int32) []int32 { return s.node[s.from[i]:s.from[i+1]] }
 type shaped interface {
 	leaf
 	// stepKind appends the states to which the characters of a kind from kindLower on lead, each once, and reports
-	// whether there are characters that it takes and characters that it refuses. Where it cannot tell, both are true.
+	// whether there are characters that it takes and characters that it refuses. Where it cannot decide, both are true.
 	stepKind(dst []uint64, q uint64, kind byte) (states []uint64, takes, refuses bool)
 }
 
@@ -284,7 +284,7 @@ func (l *textLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, 
 	return l.pattern.stepKind(dst, q, kind)
 }
 
-// kindStep is where the characters of a kind lead from a state.
+// kindStep is the states that the characters of a kind lead to from a state.
 type kindStep struct {
 	known          bool
 	takes, refuses bool

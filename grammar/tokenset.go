@@ -52,8 +52,8 @@ type maskKey struct {
 	class  uint64
 }
 
-// leafMask is what a leaf state allows: the tokens it can take whole, and the places in the trie where the leaf can
-// end inside a token, so that what follows must take the rest.
+// leafMask is the set of tokens that a leaf state allows: those it can take whole, and the places in the trie where the
+// leaf can end inside a token, so that what follows must take the rest.
 type leafMask struct {
 	whole *tokenSet
 	exits []exit

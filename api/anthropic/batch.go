@@ -86,8 +86,8 @@ var batchFields = wire.Fields[BatchRequest]{
 	}},
 }
 
-// DecodeBatch reads the body of POST /v1/messages/batches. What is in params is checked when the request runs: a bad
-// one fails alone.
+// DecodeBatch reads the body of POST /v1/messages/batches. The params of an item are checked when it runs: a bad one
+// fails only its own item.
 func DecodeBatch(d *wire.Decoder, body []byte) (*BatchRequest, *wire.Error) {
 	return wire.Decode(d, body, batchFields, func(b *BatchRequest, p *wire.Problems) {
 		if len(b.Requests) == 0 {

@@ -95,7 +95,7 @@ func (r *Request) checkTools(p *wire.Problems) {
 	}
 }
 
-// refuseHosted is for a choice that demands a tool that was left out.
+// refuseHosted refuses a tool choice that requires a hosted tool, since these are left out.
 func refuseHosted(p *wire.Problems, param, kinds string) {
 	p.AddNew(wire.CodeUnsupportedValue, param, "%s is demanded, and only a provider can run it: it is not offered to "+
 		"the model; choose auto, or a tool with an input_schema", kinds)
@@ -112,7 +112,7 @@ func (r *Request) checkMessages(p *wire.Problems) {
 	}
 }
 
-// check looks at one message; calls are the ids of all calls so far.
+// check checks one message; calls are the ids of all calls so far.
 func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 	allowed := []string{BlockText}
 	switch m.Role {

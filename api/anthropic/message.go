@@ -63,11 +63,11 @@ type blockReader struct {
 	sealed         string // thinking that the signature holds
 }
 
-// blockFields are those of the blocks of a message.
+// blockFields are the fields of a message's content blocks.
 var blockFields = wire.Join(plainFields, wire.Fields[blockReader]{"content": {Read: readResult}})
 
-// plainFields are those of blocks that have no blocks inside. There are also the members of blocks that are refused,
-// so that the error names their type.
+// plainFields are the fields of blocks without inner blocks. Fields of refused types are included, so that the error
+// names the type.
 var plainFields = wire.Fields[blockReader]{
 	"type":        wire.TextField(func(b *blockReader) *string { return &b.Type }),
 	"text":        {Read: func(c *wire.Reader, b *blockReader) { wire.SetPointer(&b.text, c.Str) }},
@@ -100,7 +100,7 @@ var plainFields = wire.Fields[blockReader]{
 
 var skipped = wire.Field[blockReader]{Refused: true, Read: func(c *wire.Reader, _ *blockReader) { c.Skip() }}
 
-// readIsError: the models have no mark for a failed call, its text says so.
+// readIsError ignores is_error: the models have no marker for a failed call, and its text says so.
 func readIsError(c *wire.Reader, _ *blockReader) {
 	if yes, ok := c.Boolean(); ok && yes {
 		c.Note()

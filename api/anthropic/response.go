@@ -40,7 +40,7 @@ type Usage struct {
 	OutputTokensDetails OutputTokensDetails `json:"output_tokens_details"`
 }
 
-// OutputTokensDetails states what output tokens were.
+// OutputTokensDetails has counts of kinds of output tokens.
 type OutputTokensDetails struct {
 	ThinkingTokens int `json:"thinking_tokens"`
 }
@@ -55,7 +55,8 @@ func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// unsigned is where Anthropic signs its thinking. Blocks are taken back whatever their signature.
+// unsigned is the signature of our thinking blocks, where Anthropic has one of its own. Blocks that clients send back
+// are accepted with any signature.
 const unsigned = "unsigned"
 
 // signature of a block of thinking: the thinking itself where the block leaves it out, so that it can be taken back.
@@ -110,7 +111,7 @@ type ErrorFields struct {
 	Message string `json:"message"`
 }
 
-// NewErrorBody is an error as it goes over the wire.
+// NewErrorBody is the JSON body of an error.
 func NewErrorBody(e *wire.Error, requestID string) ErrorBody {
 	return ErrorBody{Type: "error", Error: ErrorFields{Type: errorType(e.Status()), Message: e.Message},
 		RequestID: requestID}
@@ -138,7 +139,7 @@ func errorType(status int) string {
 	return "invalid_request_error"
 }
 
-// ModelList answers GET /v1/models where a client of Anthropic's asks.
+// ModelList answers GET /v1/models to clients of Anthropic's interface.
 type ModelList struct {
 	Data    []Model `json:"data"`
 	HasMore bool    `json:"has_more"`

@@ -50,7 +50,7 @@ func AppendBlockStop(dst []byte, i int, b Block) []byte {
 	return end(appendIndex(open(dst, "content_block_stop"), i))
 }
 
-// AppendStop writes why a message ended, what it cost, and the last event.
+// AppendStop writes the stop reason and usage of a message, and the last event.
 func AppendStop(dst []byte, r *Response) ([]byte, error) {
 	delta, err := wire.Marshal(struct {
 		StopReason   *string `json:"stop_reason"`
@@ -67,7 +67,7 @@ func AppendStop(dst []byte, r *Response) ([]byte, error) {
 	return end(open(out, "message_stop")), nil
 }
 
-// AppendPing writes an event that says nothing, so that proxies do not take a long prefill for a broken connection.
+// AppendPing writes an event without content, so that proxies do not close the connection during a long prefill.
 func AppendPing(dst []byte) []byte { return end(open(dst, "ping")) }
 
 // AppendError writes an error in the middle of a stream, where the status has long been sent.
@@ -90,7 +90,7 @@ func appendIndex(dst []byte, i int) []byte {
 	return strconv.AppendInt(append(dst, `,"index":`...), int64(i), 10)
 }
 
-// appendValue writes the last member of an event and ends it; on an error it returns what was there before.
+// appendValue writes the last member of an event and ends it; on an error it returns dst unchanged.
 func appendValue(dst, before []byte, name string, v any) ([]byte, error) {
 	text, err := wire.Marshal(v)
 	if err != nil {

@@ -6,5 +6,5 @@
 // Ollama's shape. The package knows no engine type, reads no clock and does no I/O.
 //
 // Bodies are read by package wire: fields without effect, such as keep_alive, are named in [wire.Decoder.Ignored]. What
-// would change the answer and cannot be honoured is refused: images, templates, other ways of sampling.
+// would change the answer and cannot be honoured is refused: images, templates, other samplers.
 package ollama

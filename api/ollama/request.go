@@ -80,7 +80,7 @@ var showFields = wire.Fields[ShowRequest]{
 	"verbose": wire.IgnoreAs[ShowRequest](jsonscan.Bool),
 }
 
-// commonFields are those of both ways to generate.
+// commonFields are the fields of both endpoints that generate.
 var commonFields = wire.Fields[Request]{
 	"model":  wire.TextField(func(r *Request) *string { return &r.Model }),
 	"stream": wire.OptionalBool(func(r *Request) **bool { return &r.Stream }),
@@ -175,7 +175,7 @@ func refuseText(why string) func(*wire.Reader, *Request) {
 	}
 }
 
-// readContext lets an empty list pass: it is what no earlier answer left.
+// readContext accepts an empty list, which means that there is no earlier answer.
 func readContext(c *wire.Reader, _ *Request) {
 	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
 		c.Problem(wire.CodeUnsupportedParam, "not supported; send the conversation to /api/chat")
@@ -202,7 +202,7 @@ func readFormat(c *wire.Reader, r *Request) {
 	}
 }
 
-// readThink takes a boolean, or a word for how much to think.
+// readThink takes a boolean, or a word for the amount of reasoning.
 func readThink(c *wire.Reader, r *Request) {
 	switch c.Shape() {
 	case jsonscan.Bool:

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Version is the version of Ollama whose interface this is. Clients compare it with what they need.
+// Version is the version of Ollama's interface that is implemented. Clients compare it with the one they need.
 const Version = "0.12.6"
 
 // Chunk answers POST /api/chat and POST /api/generate, whole or as one line of a stream. The last has a reason and
@@ -104,7 +104,7 @@ type ErrorBody struct {
 	Error string `json:"error"`
 }
 
-// NewErrorBody is an error as it goes over the wire.
+// NewErrorBody is the JSON body of an error.
 func NewErrorBody(e *wire.Error) ErrorBody { return ErrorBody{e.Message} }
 
 // Tags answers GET /api/tags, and GET /api/ps, whose models have more members.

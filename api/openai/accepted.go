@@ -43,7 +43,8 @@ var ignoredInside = []fieldNote{
 	{"stream_options.include_obfuscation", "chunks are not padded"},
 }
 
-// fixed are accepted with the one value that describes what happens anyway; text is that value as JSON.
+// fixed are fields that are accepted with one value only, which describes what the server does in any case; text is
+// that value as JSON.
 var fixed = []struct {
 	fieldNote
 	text string

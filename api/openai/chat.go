@@ -67,7 +67,7 @@ func generationPrompt(add *bool, continueFinal bool) bool {
 	return *add
 }
 
-// thinkingSwitch is one of the ways to ask for reasoning.
+// thinkingSwitch is one of the fields that turn reasoning on or off.
 type thinkingSwitch struct {
 	param string
 	on    bool
@@ -90,7 +90,7 @@ func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 	return list
 }
 
-// thinkingKwargs are the names under which chat templates know the switch: DeepSeek's and GLM's.
+// thinkingKwargs are the names of that switch in chat templates: DeepSeek's and GLM's.
 var thinkingKwargs = []string{"thinking", "enable_thinking"}
 
 // ThinkingMode reports whether the request asks for reasoning or for none, by whichever of its switches is used:

@@ -139,7 +139,7 @@ func checkMessages(p *wire.Problems, messages []Message) {
 	}
 }
 
-// check looks at one message; calls are the ids of all tool calls so far.
+// check checks one message; calls are the ids of all tool calls so far.
 func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleTool:

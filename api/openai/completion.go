@@ -76,7 +76,7 @@ var completionFields = wire.Join(
 	},
 )
 
-// readSuffix lets the empty suffix pass: it asks for nothing.
+// readSuffix accepts the empty suffix, which has no effect.
 func readSuffix(c *wire.Reader, _ *completionReader) {
 	if s, ok := c.Str(); ok && s != "" {
 		c.Problem(wire.CodeUnsupportedParam,

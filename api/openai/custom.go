@@ -8,7 +8,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// customMember is the one argument under which the model gives the input of a custom tool: it knows functions only.
+// customMember is the name of the one argument that holds the input of a custom tool, because the models know only
+// functions.
 const customMember = "input"
 
 // CustomArguments is the input of a custom tool as the arguments of a function.

@@ -40,7 +40,7 @@ type ErrorFields struct {
 	Code    *string `json:"code"`
 }
 
-// NewErrorBody is an error as it goes over the wire.
+// NewErrorBody is the JSON body of an error.
 func NewErrorBody(e *wire.Error) ErrorBody {
 	fields := ErrorFields{Message: e.Message, Type: errorType(e.Status())}
 	if e.Param != "" {

@@ -90,7 +90,7 @@ func readChoices(c *wire.Reader) []string {
 	return wire.ReadList(c, MaxFormatChoices, "strings", c.Str)
 }
 
-// checkText reports a format of type regex or choice without what it needs.
+// checkText reports a format of type regex or choice whose pattern or choices are missing.
 func (f *ResponseFormat) checkText(p *wire.Problems, at string) {
 	if f.Type == FormatRegex && f.Regex == "" {
 		p.AddNew(wire.CodeMissing, cmp.Or(f.Param, at+".regex"), "required with type %s", FormatRegex)

@@ -70,7 +70,7 @@ const Impossible Logprob = -9999
 // MarshalJSON writes a finite number.
 func (l Logprob) MarshalJSON() ([]byte, error) { return appendLogprob(nil, l), nil }
 
-// finite maps what JSON cannot hold, and everything below Impossible, to Impossible.
+// finite replaces numbers that JSON cannot represent, and those below Impossible, by Impossible.
 func (l Logprob) finite() float64 {
 	if v := float64(l); v >= float64(Impossible) && !math.IsInf(v, 1) {
 		return v

@@ -171,7 +171,7 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 	return nil
 }
 
-// refuseHosted is for a choice that demands a tool that was left out.
+// refuseHosted refuses a tool choice that requires a hosted tool, since these are left out.
 func refuseHosted(c *wire.Reader, kind string) {
 	c.Problem(wire.CodeUnsupportedValue,
 		"%s is demanded, and only a provider can run it: it is not offered to the model; choose auto, or a tool of "+

@@ -49,7 +49,8 @@ type Options struct {
 	// RoutedExperts is SGLang's: the answer has the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
-	// PromptLogprobs is vLLM's: [0, 20] alternatives beside each token of the prompt; nil means none at all.
+	// PromptLogprobs is vLLM's: the number, [0, 20], of alternatives for each token of the prompt; nil means no log
+	// probabilities.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
 	// CacheSalt keeps prefix reuse among requests with the same salt.
@@ -82,7 +83,7 @@ type StreamOptions struct {
 	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
 }
 
-// Extension is what a request may ask of this server and of no other.
+// Extension has the request fields that only this server knows.
 type Extension struct {
 	// Trace asks for the plans used, the prefix match and the time per stage in the response's own sparrow object.
 	Trace bool `json:"trace,omitempty"`
@@ -91,7 +92,7 @@ type Extension struct {
 	// Selections asks for the keys that rows attended to, and Experts for the experts that computed them.
 	Selections *Selections `json:"selections,omitempty"`
 	Experts    bool        `json:"experts,omitempty"`
-	// Replay are rows that were recorded before: they take what they chose then.
+	// Replay are rows that were recorded before: the request repeats their choices.
 	Replay *record.Rows `json:"replay,omitempty"`
 }
 
@@ -174,7 +175,7 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
 }
 
-// transferFields reads KVTransfer. Sidecars send null for what they do not know, and give back what they got.
+// transferFields reads KVTransfer. Sidecars send null for unknown values, and send back what they received.
 var transferFields = wire.Fields[KVTransfer]{
 	"do_remote_decode":  wire.BoolField(func(k *KVTransfer) *bool { return &k.RemoteDecode }),
 	"do_remote_prefill": wire.BoolField(func(k *KVTransfer) *bool { return &k.RemotePrefill }),

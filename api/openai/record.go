@@ -17,8 +17,8 @@ type Selections struct {
 	Scores bool
 }
 
-// RecordedTokens says of which tokens rows are recorded: the answer's, those of the prompt too, or from one position to
-// another.
+// RecordedTokens selects the tokens whose rows are recorded: those of the answer, also those of the prompt, or a range
+// of positions.
 type RecordedTokens struct {
 	All   bool
 	Range *record.Range
@@ -129,7 +129,7 @@ var recordedFields = wire.Fields[record.Rows]{
 		r.Rows = wire.ReadList(c, c.Size(), "rows", filled(c, rowFields, "layers or experts",
 			func(r *record.Row) bool { return len(r.Layers) > 0 || len(r.Experts) > 0 }))
 	}},
-	// What an answer says beside its rows; they are chosen anew.
+	// Fields of an answer other than its rows are ignored: they are generated anew.
 	"not_computed": {Read: func(c *wire.Reader, r *record.Rows) {
 		for _, x := range wire.ReadList(c, c.Size(), "ranges", func() (*record.Range, bool) {
 			x := readRange(c)
@@ -202,7 +202,7 @@ func bytesField[T any](of func(*T) *[]byte) wire.Field[T] {
 	}}
 }
 
-// some is a list, nil where it is empty: on the way back it is left out.
+// some returns a list, or nil for an empty one, which is then omitted in JSON.
 func some[V any](list []V) []V {
 	if len(list) == 0 {
 		return nil

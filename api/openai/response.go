@@ -64,7 +64,7 @@ type ChatChoice struct {
 	Rollout
 }
 
-// Rollout is what trainers read of a choice, in vLLM's fields, when asked for; never in a stream.
+// Rollout has the fields of a choice that trainers read, under vLLM's names, when requested; never in a stream.
 type Rollout struct {
 	TokenIDs []int32 `json:"token_ids,omitempty"`
 	// RoutedExperts is an array file of NumPy in base64: [tokens-1, layers, chosen], of the prompt and the answer.
@@ -72,7 +72,7 @@ type Rollout struct {
 	Array         string `json:"-"` // the same as SGLang has it
 }
 
-// SGLExt is what SGLang adds to an answer: int32 in base64, in the same order.
+// SGLExt has the fields that SGLang adds to an answer: int32 in base64, in the same order.
 type SGLExt struct {
 	RoutedExperts string `json:"routed_experts"`
 }
@@ -128,8 +128,8 @@ type PromptTokensDetails struct {
 	CachedTokens int `json:"cached_tokens"` // not computed again: their prefix was in the cache
 }
 
-// CompletionTokensDetails states what completion tokens were. Rejected drafts cost time, not tokens: they are not part
-// of completion_tokens.
+// CompletionTokensDetails has counts of kinds of completion tokens. Rejected drafts cost time, not tokens: they are not
+// part of completion_tokens.
 type CompletionTokensDetails struct {
 	ReasoningTokens          int `json:"reasoning_tokens"`
 	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted and verified

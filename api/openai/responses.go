@@ -8,7 +8,7 @@ import (
 // ObjectResponse is the object name of a response.
 const ObjectResponse = "response"
 
-// Response answers POST /v1/responses. It repeats what was asked, as clients expect.
+// Response answers POST /v1/responses. It repeats the fields of the request, as clients expect.
 type Response struct {
 	ID                string             `json:"id"`
 	Object            string             `json:"object"` // ObjectResponse
@@ -54,7 +54,7 @@ type IncompleteDetails struct {
 // IncompleteTokens is the reason for reaching max_output_tokens or the end of the context.
 const IncompleteTokens = "max_output_tokens"
 
-// ReasoningEcho repeats what was asked of reasoning; there are no summaries.
+// ReasoningEcho repeats the reasoning fields of the request; there are no summaries.
 type ReasoningEcho struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
@@ -93,7 +93,7 @@ type InputTokensDetails struct {
 	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: nothing is charged for it
 }
 
-// OutputTokensDetails states what output tokens were.
+// OutputTokensDetails has counts of kinds of output tokens.
 type OutputTokensDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }

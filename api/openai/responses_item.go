@@ -237,7 +237,7 @@ var textPartFields = wire.Fields[partReader]{
 	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
 	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
 
-	// What a replayed part says beside its text, and the members of parts whose type is refused.
+	// Fields of a replayed part other than its text, and fields of parts whose type is refused.
 	"annotations":             {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
 	"logprobs":                {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
 	"parsed":                  wire.IgnoreAny[partReader](),

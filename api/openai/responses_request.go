@@ -95,8 +95,7 @@ func (r *ResponsesRequest) WantsEncrypted() bool { return slices.Contains(r.Incl
 // Stored reports whether the response is kept for later requests.
 func (r *ResponsesRequest) Stored() bool { return r.Store == nil || *r.Store }
 
-// AsChat is the request as a chat completion over a whole conversation, which is what came before and the input. The
-// instructions come first.
+// AsChat is the request as a chat completion: the instructions, the stored conversation, then the input.
 func (r *ResponsesRequest) AsChat(conversation []Item) *ChatRequest {
 	c := &ChatRequest{
 		Options: r.Options, MaxCompletionTokens: r.MaxOutputTokens, Logprobs: r.WantsLogprobs(),
@@ -214,7 +213,7 @@ var reasoningFields = wire.Fields[Reasoning]{
 	"context":          wire.IgnoreAny[Reasoning](),
 }
 
-// readBackground lets false pass: it is what happens.
+// readBackground accepts false, which is the only behaviour.
 func readBackground(c *wire.Reader, _ *ResponsesRequest) {
 	if on, ok := c.Boolean(); ok && on {
 		c.Problem(wire.CodeUnsupportedValue, "true is not supported: an answer is computed while its client waits; "+

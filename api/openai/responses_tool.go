@@ -69,8 +69,8 @@ func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseToo
 	})
 }
 
-// toolList is all tools of a request and of the items of its conversation, those of namespaces among the others. places
-// are where they stand. Tools that come later in the conversation are shown there.
+// toolList is all tools of a request and of the items of its conversation, including the tools inside namespaces.
+// places are their paths in the request. Tools that appear later in the conversation are shown to the model there.
 func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string) {
 	add := func(tools []ResponseTool, at string, deferred bool) {
 		more, where := flatten(tools, at)
@@ -93,7 +93,7 @@ func late(items []Item, i int) bool {
 	return slices.ContainsFunc(items[:i], func(it Item) bool { return it.Type != ItemTools })
 }
 
-// flatten lists the tools of namespaces among the others; at is where the list stands.
+// flatten replaces namespaces in a list by their tools; at is the path of the list.
 func flatten(tools []ResponseTool, at string) (list []Tool, places []string) {
 	add := func(t *ResponseTool, namespace, at string) {
 		list = append(list, Tool{Type: t.Type, Namespace: namespace, Format: t.Format, Function: Function{Name: t.Name,

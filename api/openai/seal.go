@@ -17,7 +17,7 @@ func Seal(text string) string {
 	return sealed + base64.RawURLEncoding.EncodeToString(append(sum, text...))
 }
 
-// Unseal gives the reasoning of a sealed text; ok is false for what [Seal] did not write.
+// Unseal decodes a sealed text to its reasoning; ok is false for text that [Seal] did not write.
 func Unseal(text string) (reasoning string, ok bool) {
 	code, ok := strings.CutPrefix(text, sealed)
 	if !ok {

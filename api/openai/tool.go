@@ -43,10 +43,10 @@ type Tool struct {
 	Deferred bool `json:"-"`
 }
 
-// Name returns what the model calls the tool: with its namespace before it.
+// Name returns the name of the tool as the model sees it: with its namespace before it.
 func (t *Tool) Name() string { return FlatName(t.Namespace, t.Function.Name) }
 
-// FlatName is the name of a tool of a namespace as the model knows it.
+// FlatName is the name that the model sees for a tool of a namespace.
 func FlatName(namespace, name string) string {
 	switch {
 	case namespace == "":
@@ -108,7 +108,7 @@ type Function struct {
 	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
 }
 
-// ToolFormat is what the input of a custom tool follows.
+// ToolFormat is the format that the input of a custom tool must have.
 type ToolFormat struct {
 	Type       string `json:"type"`             // text or grammar
 	Syntax     string `json:"syntax,omitempty"` // of a grammar
@@ -154,8 +154,8 @@ func (f *ToolFormat) check(p *wire.Problems, at string) {
 	}
 }
 
-// brokenPattern is what no notation of regular expressions accepts. Constructs that only some have, such as lookahead
-// and backreferences, are not broken: they cannot be enforced, which the response's header says.
+// brokenPattern reports a pattern that is invalid in every regular-expression syntax. Constructs of some syntaxes, such
+// as lookahead and backreferences, are not broken: they cannot be enforced, and the response's header says so.
 func brokenPattern(pattern string) error {
 	var e *syntax.Error
 	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
@@ -242,8 +242,8 @@ func CheckTools(p *wire.Problems, tools []Tool) bool {
 	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
 }
 
-// checkToolList checks tools; place is where in the request a tool stands, and field where its name is below that.
-// It is false where there are too many tools to look at.
+// checkToolList checks tools; place is the path of a tool in the request, and field that of its name below it. It
+// returns false where there are too many tools.
 func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i int) string) bool {
 	if !wire.WantAtMost(p, "tools", len(tools), MaxTools, "tools") {
 		return false

@@ -101,7 +101,7 @@ func readIDs(c *wire.Reader, most int) []int32 {
 	})
 }
 
-// Decode reads the body of POST /generate. model is what a request without one is for.
+// Decode reads the body of POST /generate. model is the default where a request names none.
 func Decode(model string) func(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
 	return func(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
 		r, bad := wire.Decode(d, body, fields, func(r *Request, p *wire.Problems) {

@@ -46,7 +46,7 @@ def llama(ids, name="llama"):
     body = {"prompt": ids, "n_predict": 48, "temperature": 0, "n_probs": 3, "return_tokens": True,
             "cache_prompt": False}
     reply = post(name, "/completion", body)
-    # Tokens that end inside a character have no entry: they are told apart by the ids of those that have one.
+    # Tokens that end inside a character have no entry: the ids of the others show which are missing.
     tokens, entries = reply["tokens"], iter(reply["completion_probabilities"])
     top, entry = [], next(entries, None)
     for token in tokens:

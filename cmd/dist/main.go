@@ -147,7 +147,7 @@ type source struct {
 	time    time.Time
 }
 
-// readSource asks git. Everything in an archive has the time of the commit.
+// readSource reads version and time from git. Everything in an archive has the time of the commit.
 func readSource() (*source, error) {
 	seconds, err1 := command(nil, "git", "log", "-1", "--format=%ct")
 	version, err2 := command(nil, "git", "describe", "--tags", "--always", "--abbrev=12", "--dirty=-changes")

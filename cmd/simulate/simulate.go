@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// simulateFlags is everything that the program can be told.
+// simulateFlags are all flags of the program.
 type simulateFlags struct {
 	config fleet.Config
 	policy string

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noArguments is for commands that take flags alone, some beside commands of their own.
+// noArguments is for commands that take only flags, some of which also have subcommands.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -67,8 +67,8 @@ var wanted = map[string]string{
 	"float64Slice": "numbers separated by commas",
 }
 
-// flagError tells of a value that cannot be read in terms of what the flag takes, not of the function that failed to
-// read it, and of a flag that does not exist with the one that was probably meant.
+// flagError describes a value that cannot be parsed in terms of what the flag takes, not of the function that failed,
+// and an unknown flag by the one that was probably meant.
 func flagError(c *cobra.Command, err error) error {
 	if none := (*pflag.NotExistError)(nil); errors.As(err, &none) {
 		name := none.GetSpecifiedName()

@@ -14,8 +14,8 @@ import (
 // errInterrupted ends a run whose answer was stopped by the user.
 var errInterrupted = errors.New("interrupted")
 
-// interrupted says of a command that its user stopped what else would read as a canceled context; errors joined to
-// that stay as they are.
+// interrupted replaces a cancelled context by the message that the user stopped the command; errors joined to it are
+// kept.
 func interrupted(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -62,7 +62,7 @@ func (a *asker) withDocument(question string) string {
 	return "Text:\n" + a.document + "\n\nQuestion: " + question
 }
 
-// ask streams one answer and returns what was said, also when it was cut short by an error.
+// ask streams one answer and returns its text, also when an error cut it short.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
 	reading := a.watchPrefill(r)
 	s, err := a.engine.Stream(ctx, r)
@@ -79,7 +79,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 	}
 	p := &printer{out: a.out, reasoning: a.out, dim: a.terminal}
 	if !a.terminal {
-		// A pipe gets the answer alone. Reasoning can still be watched beside it.
+		// A pipe gets only the answer. Reasoning is printed to standard error.
 		p.reasoning, p.dim = a.side, isTerminal(a.side)
 	}
 	reading.start()
@@ -120,7 +120,7 @@ func (a *asker) conclude(last sparrow.Event) error {
 	return nil
 }
 
-// limit states what an answer of full length met.
+// limit explains why an answer reached its full length.
 func (a *asker) limit(u *sparrow.Usage) string {
 	switch most := a.request.MaxTokens; {
 	case most == 0 || u == nil || u.CompletionTokens < most:

@@ -61,7 +61,7 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 	return errors.Join(err, failed)
 }
 
-// cpuBackends are the backends that run on cores, without the reference, which only defines what is right.
+// cpuBackends are the backends for CPUs, without the reference.
 func cpuBackends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, b := range registry().Backends() {

@@ -285,7 +285,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	return r.PrintKernels(cmd.OutOrStdout())
 }
 
-// source opens the model that is measured, or describes one that is drawn.
+// source opens the model that is measured, or describes one with random weights.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
 		folder, err := modelFolder(benchModelFlag, dir)
@@ -301,8 +301,8 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	return s, err
 }
 
-// drawn is a model of a shape whose weights are drawn on the device. nextN is the number of its drafting layers; nil is
-// the shape's own.
+// drawn is a model of a shape with random weights, made on the device. nextN is the number of its drafting layers; nil
+// is the shape's own.
 func drawn(shape string, seed uint64, nextN *int) (*family.Source, error) {
 	file, text, err := readShape(shape)
 	if err != nil {

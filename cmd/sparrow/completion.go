@@ -74,7 +74,7 @@ func completeFlag(c *cobra.Command, name string, values []string) {
 			directive = cobra.ShellCompDirectiveDefault
 		}
 	}
-	// Fails only when the flag has completions already, and those know better.
+	// This fails only when the flag has completions already, and those are better.
 	_ = c.RegisterFlagCompletionFunc(name,
 		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			var fits []string

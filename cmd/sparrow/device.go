@@ -52,7 +52,7 @@ func (d *deviceFlags) settings(i sparrow.Info) []string {
 	return append(out, d.arithmetic(i)...)
 }
 
-// arithmetic returns those of them that change its bits.
+// arithmetic returns the settings that change the device's bits.
 func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 	if i.Memory.Device > 0 || !d.precise {
 		return nil
@@ -60,7 +60,7 @@ func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
 	return []string{"--precise"}
 }
 
-// addKernels adds --kernels alone, for a command that takes the rest of a device as it is.
+// addKernels adds only --kernels, for a command with defaults for the other device settings.
 func addKernels(f *pflag.FlagSet, kernels *string) {
 	f.StringVar(kernels, "kernels", sparrow.AutoKernels,
 		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cuda-portable (any "+
@@ -139,7 +139,7 @@ func parseGPUs(text string) ([]int, error) {
 	return list, nil
 }
 
-// division reads --attention of that many ranks; several is an example of flags that ask for more than one.
+// division reads --attention of that many ranks; several is an example of flags for more than one rank.
 func division(attention string, ranks int, several string) (plan.Division, error) {
 	d, err := plan.ParseDivision(attention)
 	switch {
@@ -152,7 +152,7 @@ func division(attention string, ranks int, several string) (plan.Division, error
 	return d, nil
 }
 
-// warnings prints what is worth knowing and stops nothing, a line each.
+// warnings prints warnings, one line each.
 func warnings(cmd *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }
 }

@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// draft puts a message together from lines. A line that ends with a backslash continues in the next one; """ begins a
-// text of several lines and ends it; what is pasted belongs together.
+// draft assembles a message from lines. A line that ends with a backslash continues in the next one; """ begins and
+// ends a text of several lines; pasted lines belong together.
 type draft struct {
 	lines  []string
 	quoted bool // between """

@@ -23,7 +23,7 @@ type line struct {
 
 // lineReader reads lines that a person types. One goroutine reads at a time.
 type lineReader interface {
-	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or what went wrong.
+	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or that of reading.
 	read(prompt string) (line, error)
 	// close gives the terminal back as it was, also while read waits.
 	close()
@@ -126,7 +126,7 @@ func (e *editor) close() {
 	e.saved = nil
 }
 
-// keys passes on what is typed and stores whether Ctrl-C was, which the editor reports as the end of input.
+// keys forwards typed bytes and records whether Ctrl-C was among them, which the editor reports as the end of input.
 type keys struct {
 	io.Reader
 	io.Writer
@@ -139,13 +139,13 @@ func (k *keys) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// past is what was typed, oldest first: the editor's history.
+// past is the typed lines, oldest first: the editor's history.
 type past struct{ lines []string }
 
 // keptLines bounds the history.
 const keptLines = 500
 
-// Add stores a line that says something else than the one before.
+// Add stores a line unless it equals the one before.
 func (p *past) Add(entry string) {
 	if entry == "" || len(p.lines) > 0 && p.lines[len(p.lines)-1] == entry {
 		return

@@ -21,8 +21,8 @@ import (
 	"sparrow/internal/unit"
 )
 
-// engineFlags are the flags that state what to run and with how much of the machine, shared by every command that opens
-// a model.
+// engineFlags are the flags for the model and for the part of the machine that it uses, shared by every command that
+// opens a model.
 type engineFlags struct {
 	policyFlags
 	deviceFlags
@@ -283,7 +283,7 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	return e, err
 }
 
-// warnOfUnused warns of flags without effect on the device that was chosen. They are no errors: the same command may
+// warnOfUnused warns of flags without effect on the device that was chosen. They are not errors: the same command may
 // run where there is a GPU and where there is none.
 func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	if i.Memory.Device > 0 {
@@ -297,8 +297,8 @@ func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	f.warnOfWorkers(cmd)
 }
 
-// wireName returns what the model in dir is called on the wire; empty lets its folder decide. The folder of a model
-// that was given by its name on a hub is called after a commit, so the name itself is taken.
+// wireName returns the model's name in the API; empty lets its folder decide. The folder of a model that was given by
+// its hub name is called after a commit, so the hub name itself is taken.
 func (f *engineFlags) wireName(dir string) string {
 	if f.name != "" || dir == f.model {
 		return f.name

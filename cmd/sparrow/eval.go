@@ -178,8 +178,8 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// placed refuses flags that would be without effect: those of an engine where a server answers, and the other way
-// round.
+// placed refuses flags that would have no effect: those of an engine where a server answers, and those of a server
+// where an engine does.
 func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	if f.url != "" {
 		return f.refuse(given)
@@ -337,7 +337,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	return runs, nil
 }
 
-// ask runs the tasks as often as --repeat says, with a bar on standard error.
+// ask runs the tasks --repeat times, with a bar on standard error.
 func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) ([]*eval.Report, error) {
 	bar := newProgress(cmd.ErrOrStderr(), label)
 	defer bar.end()

@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/kv/event"
 )
 
-// eventFlags are what a server tells routers, and what they may ask of it.
+// eventFlags configure the events that a server publishes to routers, and replays.
 type eventFlags struct {
 	endpoint, replay, id string
 	objectives           []string

@@ -57,8 +57,8 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	return h, n, nil
 }
 
-// place lets the device be opened with a choice of homes for experts, where they may be in host memory: what it leaves
-// for them follows from the largest batch after the longest context.
+// place lets the device be opened with a placement of experts, where they may be in host memory: the memory that it
+// leaves for them follows from the largest batch at the longest context.
 func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
 	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()

@@ -132,7 +132,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
-// answer resolves and plans what the flags describe.
+// answer resolves and plans the question that the flags describe.
 func (f *explainFlags) answer() (*explain.Answer, error) {
 	m, err := f.facts()
 	if err != nil {
@@ -225,8 +225,8 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	return m, nil
 }
 
-// loads states what serving would say of the weights of --model on the hardware, where they are there: a GGUF file may
-// hold types that kernels for GPUs do not read.
+// loads reports what serving would say about the weights of --model on the hardware, where they exist: a GGUF file may
+// have types that kernels for GPUs do not read.
 func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	if f.model == "" || hw == plan.CPU {
 		return nil
@@ -250,7 +250,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	return nil
 }
 
-// ask adds the wishes to a question, in the policy of the catalogue that it is about.
+// ask adds the user's settings to a question, in the policy of its catalogue.
 func (f *explainFlags) ask(q *explain.Ask) error {
 	p, err := f.policy()
 	if err != nil {
@@ -300,8 +300,8 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	return nil
 }
 
-// speculation returns what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a
-// flag nothing is drafted, and auto shows the longest chain that the model drafts, if it drafts at all.
+// speculation returns the drafting settings of --draft, or of --draft-tokens and --draft-branches. Explain runs
+// nothing, so without a flag nothing is drafted, and auto shows the longest chain that the model can draft, if any.
 func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	s, err := f.drafts()
 	switch {

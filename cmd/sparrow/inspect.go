@@ -118,7 +118,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 // printable is an answer: printed for people, or written as JSON.
 type printable interface{ Print(io.Writer) error }
 
-// checkTensors loads the model on the reference kernels, which refuse no type, to find what its files lack.
+// checkTensors loads the model on the reference kernels, which accept every type, to find missing tensors.
 func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
 	dev, err := registry().Open("ref", kernel.Options{})
 	if err != nil {
@@ -213,7 +213,7 @@ func released(given, file string, text []byte) (src *family.Source, sizesAs stri
 	return src, "", err
 }
 
-// shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.
+// shapeHint suggests the released shape that was probably meant, or lists all, where nothing has a given name.
 func shapeHint(given string) string {
 	if _, err := os.Stat(given); err == nil || family.IsGGUF(given) {
 		return ""

@@ -138,7 +138,7 @@ func (f *listenFlags) scheme() string {
 	return "http"
 }
 
-// listenTCP opens the port, or states what to do when it cannot.
+// listenTCP opens the port, or returns an error that says what to do.
 func listenTCP(ctx context.Context, host string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -161,8 +161,8 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 // maxSocketPath is the longest path of a socket that Linux takes; other systems take a little less.
 const maxSocketPath = 107
 
-// listenUnix opens a socket in the file system. One that a server left behind when it was killed is removed; one that
-// still answers, and anything else of that name, is not.
+// listenUnix opens a socket in the file system. A socket that a killed server left behind is removed; one that still
+// answers, and any other file of that name, is not.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, and sockets have at most %d", path, len(path),

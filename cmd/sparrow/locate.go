@@ -147,7 +147,7 @@ func shapeAsModel(flag, given string) string {
 	return hint
 }
 
-// withoutModel tells of the model that needs no folder, where the flag may be left out.
+// withoutModel mentions the built-in model, which needs no folder, where the flag may be omitted.
 func withoutModel(flag string) string {
 	if flag != modelFlag {
 		return ""

@@ -12,11 +12,11 @@ import (
 	"sparrow/server"
 )
 
-// Memory for requests when --request-memory says nothing: a quarter of what is available once the model is open,
+// The budget for requests when --request-memory is not set: a quarter of the available memory once the model is open,
 // within these bounds.
 const leastRequestMemory = 64 << 20
 
-// requestMemory is the budget for requests: as asked for, or by what the machine or its control group has left.
+// requestMemory is the budget for requests: as set, or by the memory that the machine or its control group has left.
 func requestMemory(asked string) (int64, error) {
 	if asked != "" {
 		n, err := parseBytes(asked)
@@ -35,7 +35,7 @@ func requestMemory(asked string) (int64, error) {
 	return min(max(left/4, leastRequestMemory), server.DefaultRequestMemory), nil
 }
 
-// memorySum is the most memory that a server takes, beside files that are mapped.
+// memorySum is the most memory that a server takes, in addition to mapped files.
 type memorySum struct {
 	model    int64 // cache, states, arena and packed weights, where they are in the machine's memory
 	program  int64 // everything else that is in use before the first request
@@ -45,7 +45,7 @@ type memorySum struct {
 	tiers    int64 // of the prefix cache, outside the heap
 }
 
-// sumMemory adds up what an open model takes and what requests may.
+// sumMemory adds the memory of an open model and that of requests.
 func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 	debug.FreeOSMemory() // what loading left
 	var m runtime.MemStats
@@ -76,7 +76,7 @@ func (s *memorySum) bound() {
 	}
 }
 
-// String states what the sum consists of, and whether the process may have as much.
+// String lists the parts of the sum, and whether the process may use that much.
 func (s *memorySum) String() string {
 	tiers := ""
 	if s.tiers > 0 {

@@ -19,7 +19,7 @@ type refusal struct {
 // setting is a flag the user gave, or the change of one that is tried.
 type setting struct{ name, value string }
 
-// fixed flags state what is asked about; a suggestion keeps them as long as it can.
+// fixed flags define the question; a suggestion keeps them as long as possible.
 var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
 // given lists the flags the user set, in the order they are defined.
@@ -33,9 +33,9 @@ func given(s *pflag.FlagSet) []setting {
 	return out
 }
 
-// nearest finds, by trying, the command closest to the given one that is answered: with the flags the refusal names,
-// else with as few flags left out as possible, else on another catalogue or hardware. It is empty where only another
-// batch would help.
+// nearest finds, by trying, the command closest to the given one that works: with the flags that the refusal names,
+// else with as few flags removed as possible, else with another catalogue or hardware. It is empty where only another
+// batch would work.
 func nearest(asked []setting, e *plan.Error) string {
 	for _, c := range candidates(asked, e) {
 		if answered(c) {

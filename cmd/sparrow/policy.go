@@ -35,7 +35,7 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 // addDraft adds --draft, for the commands that generate or plan drafts.
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
-// draftHelp is the same for every command; explain adds what it does without the flag.
+// draftHelp is the same for every command; explain adds its behaviour without the flag.
 const draftHelp = "tokens drafted with the checkpoint's drafting layers and verified together; answers stay the " +
 	"same: auto (as many as pay; the default where text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
 	"head), or off"

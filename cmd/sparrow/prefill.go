@@ -7,8 +7,8 @@ import (
 	"sparrow"
 )
 
-// prefill draws how much of a prompt is computed until the answer begins. The engine serves nobody else, so its
-// counters are those of the one request.
+// prefill shows how much of a prompt is computed until the answer begins. The engine has no other requests, so its
+// counters are those of this one.
 type prefill struct {
 	stats func() sparrow.Stats
 	bar   *progress

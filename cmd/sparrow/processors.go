@@ -2,14 +2,14 @@ package main
 
 import "runtime"
 
-// fewWorkers is how many workers may compute for another processor to pay. With 16 of them decode steps took longer
-// with one (docs/benchmarks/record-cpu.md).
+// fewWorkers is the largest number of workers for which one more processor helps. With 16 workers decode steps took
+// longer with one more (docs/benchmarks/record-cpu.md).
 const fewWorkers = 4
 
-// spareProcessor lets one goroutine more run than there are workers that compute, and returns what undoes that.
-// Otherwise workers have all of Go's processors in a step, and nothing looks at the network but a timer, every 10 ms:
-// requests are read and answers are sent that much later. With one more the operating system divides the cores between
-// workers and connections at once. A number in the environment stays.
+// spareProcessor lets one more goroutine run than there are workers, and returns a function that undoes it. Otherwise
+// workers have all of Go's processors in a step, and the network is polled only by a timer, every 10 ms: requests are
+// read and answers are sent that much later. With one more the operating system divides the cores between workers and
+// connections at once. A number in the environment stays.
 func (f *engineFlags) spareProcessor() (undo func()) {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() || n > fewWorkers || f.workers > 0 && f.workers < n {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Patience: work that ends sooner shows no bar, and a bar is drawn no more often than it can be read.
+// Shorter work shows no bar, and a bar is redrawn no more often than it can be read.
 const (
 	progressAfter = 300 * time.Millisecond
 	progressEvery = 100 * time.Millisecond

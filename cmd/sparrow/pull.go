@@ -65,7 +65,7 @@ func oneName(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// pullReport is what there is to download, and whether this machine has the room.
+// pullReport is what there is to download, and whether this machine has space for it.
 type pullReport struct {
 	Model    string     `json:"model"`
 	Revision string     `json:"revision"`
@@ -178,7 +178,7 @@ func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Loc
 	return r
 }
 
-// describeGGUF tells what a server lists of GGUF files, whose metadata nothing has read yet.
+// describeGGUF describes the GGUF files that a server lists, without their metadata.
 func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 	if d.Architecture != "" {
 		if err := llamacpp.CheckArchitecture(d.Architecture); err != nil {
@@ -212,7 +212,8 @@ func verdict(weights, gpus, host int64) string {
 	return "does not fit"
 }
 
-// listQuants prints the GGUF models of a repository. Unless that was all to be done, it asks for one of them.
+// listQuants prints the GGUF models of a repository. Unless listing was all that was requested, it returns an error
+// that asks for one of them.
 func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	if f.asJSON {
@@ -241,8 +242,8 @@ func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 		r.Model, r.Quants[0].Name)
 }
 
-// announce prints what is about to happen and refuses what cannot be of use: a model that sparrow cannot run, or one
-// that the file system cannot hold.
+// announce prints what will happen and refuses models that sparrow cannot run and models that do not fit the file
+// system.
 func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	var err error
@@ -323,7 +324,7 @@ type pullMeter struct {
 	said time.Time // when the last line was written
 }
 
-// pullEvery is how often a line is written where there is no terminal.
+// pullEvery is the interval of progress lines where there is no terminal.
 const pullEvery = 30 * time.Second
 
 func (m *pullMeter) set(done, total int64) {

@@ -14,8 +14,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// removed is a flag that plans of this engine do not have: what a wish for it fails with, and what there is instead.
-// 'explain --catalog public' takes it, where it is about other engines.
+// removed is a flag that this engine's plans do not have: the error of a command that uses it, and what to use instead.
+// 'explain --catalog public' accepts it, where it is about other engines.
 type removed struct {
 	flag, instead string
 	code          plan.Code
@@ -88,7 +88,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel is not usable, on AMD"))
 }
 
-// none refuses such a flag in a question about this engine.
+// none refuses a removed flag in a question about this engine.
 func (f *otherFlags) none() error {
 	for _, r := range removedFlags {
 		if g := f.set.Lookup(r.flag); g.Changed {

@@ -121,7 +121,7 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 	return prompt, false, nil
 }
 
-// asker reads the files the flags name and prepares what all questions have in common.
+// asker reads the files that flags name and prepares what all questions have in common.
 func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 	if err := counted(count{"max-tokens", f.maxTokens, 0}); err != nil {
 		return nil, err

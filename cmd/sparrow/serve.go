@@ -109,7 +109,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
-	// A log collector that ends takes the pipe behind standard error with it. Lines are lost then, requests are not.
+	// A log collector that ends closes the pipe of standard error. Log lines are lost then, requests are not.
 	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
@@ -220,7 +220,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
 }
 
-// newLog makes the logger that --log-level and --log-json ask for, with the level it starts at.
+// newLog makes the logger for --log-level and --log-json, with its initial level.
 func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar, error) {
 	level := &slog.LevelVar{}
 	if err := level.UnmarshalText([]byte(text)); err != nil {
@@ -272,7 +272,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 	return err
 }
 
-// address writes where the server listens. It returns the URL for a client on this machine, and what curl needs to
+// address prints where the server listens. It returns the URL for a client on this machine, and curl's arguments to
 // reach it.
 func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys) (url, curl string, err error) {
 	if at.Network() == "unix" {

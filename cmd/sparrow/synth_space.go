@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/unit"
 )
 
-// announce states what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours
-// and harms others on it.
+// announce prints what will be written, and refuses more than the file system can hold: filling a disk takes hours and
+// harms other users.
 func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
 	at := nearestFolder(dir)
 	free, known := freeBytes(at)

@@ -49,8 +49,7 @@ Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before, all behind
 Ctrl-C: drops the line, stops an answer; typed twice it leaves
 `
 
-// run talks until the user leaves or input ends. The program's own reaction to Ctrl-C, ending ctx, is left aside:
-// here it has another meaning.
+// run talks until the user leaves or input ends. Ctrl-C, which otherwise ends ctx, stops an answer here.
 func (t *talk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -123,8 +122,8 @@ type reading struct {
 	err  error
 }
 
-// next reads beside the conversation, so that a signal is noticed while nothing is typed. A read cannot be interrupted:
-// it continues until a line or the end of input comes, or the program ends.
+// next reads in a goroutine, so that a signal is noticed while nothing is typed. A read cannot be interrupted: it
+// continues until a line or the end of input comes, or the program ends.
 func (t *talk) next() <-chan reading {
 	if t.pending == nil {
 		out := make(chan reading, 1)
@@ -162,7 +161,7 @@ func (t *talk) message(ctx context.Context, text string, command bool) (stopped 
 	return false, nil
 }
 
-// command carries out a line that begins with a slash.
+// command runs a line that begins with a slash.
 func (t *talk) command(name, argument string) {
 	switch name {
 	case "/help":

@@ -10,8 +10,8 @@ import (
 	"sparrow/plan/explain"
 )
 
-// printTrace writes what happened to a request: how much of the prompt was known, where the time went, which plans
-// ran and why.
+// printTrace prints what happened to a request: how much of the prompt was cached, where the time went, which plans ran
+// and why.
 func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	t, u := last.TraceLog, last.Usage
 	fmt.Fprintf(w, "\nprefix   %v\n", t.Match)
@@ -40,8 +40,8 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	}
 }
 
-// choice is one way to run rows, with how often the plans of a request took it. Chunks of a prompt differ in length
-// and so in their plans, but hardly in what was decided; a reader wants the decision once.
+// choice is one way to run rows, with how often the plans of a request used it. Chunks of a prompt differ in length and
+// so in their plans, but hardly in their decisions; a reader wants each decision once.
 type choice struct {
 	what  string // kernel, layout and conversions in words
 	why   string // one line for each reason

@@ -16,13 +16,13 @@ import (
 	"sparrow/server"
 )
 
-// transferFlags state what a server does where prompts are computed by one server and continued by another.
+// transferFlags configure servers of which one computes prompts and another continues them.
 type transferFlags struct {
 	role, listenAt, host string
 	from                 []string
 }
 
-// prefillHostCache is the host memory for pages that others pull, where --host-cache says nothing.
+// prefillHostCache is the host memory for pages that other servers read, where --host-cache is not set.
 const prefillHostCache = "2G"
 
 func (f *transferFlags) add(s *pflag.FlagSet) {
@@ -74,7 +74,7 @@ func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Tran
 	return o, fmt.Errorf("--role %s: supported are prefill and decode; without it a server does both itself", f.role)
 }
 
-// announce states what the server's part is, where it has one.
+// announce prints the server's role, where it has one.
 func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	switch o.Role {
 	case server.RolePrefill:

@@ -135,7 +135,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 	return verify.Run(dir, m, o)
 }
 
-// reference returns what a device with activations of bf16, or ranks of such devices, are judged by.
+// reference returns the device that a device with bf16 activations, or ranks of such devices, is compared with.
 func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.Policy) (*verify.Reference, error) {
 	if one, ok := dev.(kernel.Device); ok {
 		return verify.NewReference(src, one)

@@ -45,8 +45,8 @@ func (d *deviceFlags) workersText(i sparrow.Info) string {
 	return fmt.Sprintf("%d: %s", n, why)
 }
 
-// processorsGiven reports whether the environment sets the number of Go's processors. Go ignores values that are no
-// positive number.
+// processorsGiven reports whether the environment sets the number of Go's processors. Go ignores values that are not
+// positive numbers.
 func processorsGiven() bool {
 	n, err := strconv.Atoi(os.Getenv("GOMAXPROCS"))
 	return err == nil && n > 0

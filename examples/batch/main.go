@@ -18,7 +18,7 @@ import (
 	"sparrow/sample"
 )
 
-// schema is what every answer follows: tokens that would leave it are not sampled.
+// schema is the schema of every answer: tokens that would violate it are not sampled.
 const schema = `{"type": "object", "additionalProperties": false, "required": ["name", "age", "city"],
 	"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city": {"type": "string"}}}`
 

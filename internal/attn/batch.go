@@ -17,8 +17,8 @@ type Batch struct {
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
-	// Draws holds, for each request of the batch, how the token of each of its rows of logits is drawn; nil takes the
-	// best ones. It is read where the plan draws.
+	// Draws holds, for each request of the batch, the sampling parameters of each of its rows of logits; nil takes the
+	// best tokens. It is read where the plan samples.
 	Draws [][]sample.Draw
 }
 
@@ -67,8 +67,8 @@ func (b *Batch) Rows(visit func(Row) error) error {
 	return nil
 }
 
-// CheckPages refuses page tables that leave a cache of that many pages: what kernels would read there is not this
-// sequence's, or not memory of the cache.
+// CheckPages refuses page tables with pages outside a cache of that many pages: kernels would read memory of another
+// sequence, or outside the cache.
 func (b *Batch) CheckPages(pages int) error {
 	for r := range min(len(b.Tables), len(b.Batch.Requests)) {
 		end := b.Batch.FirstPosition(b.Config, r) + b.Batch.Rows(b.Config, r)

@@ -21,7 +21,7 @@ type Indexer struct {
 	Block   int           // keys of a candidate block; 0 where selections have one level
 }
 
-// Queries are what indexer queries are prepared from: one matrix times the latents, one times the hidden rows.
+// Queries are the inputs of indexer queries: one matrix times the latents, one times the hidden rows.
 type Queries struct {
 	Q       kernel.Tensor // activation [n, heads*128]
 	Weights kernel.Tensor // f32 [n, heads]

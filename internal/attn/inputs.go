@@ -59,7 +59,7 @@ func (b Block) FillLogits(in *Batch) error {
 	})
 }
 
-// FillBlocks lists how the tokens of blocks are drawn: all rows of a request have logits, and those of the first place
+// FillBlocks lists the sampling parameters of blocks: all rows of a request have logits, and those of the first place
 // of all blocks come first.
 func (b Block) FillBlocks(in *Batch) error {
 	draws, n := b.Array(plan.Draws), len(in.Batch.Requests)
@@ -104,8 +104,8 @@ func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (
 	return nil
 }
 
-// FillSampling lists the rows of logits that return whole, where not all of them do, and how the tokens of the
-// others are drawn.
+// FillSampling lists the rows of logits that are returned whole, where not all of them are, and the sampling parameters
+// of the others.
 func (b Block) FillSampling(in *Batch) error {
 	whole, draws, at, n := b.Array(plan.WholeRows), b.Array(plan.Draws), 0, 0
 	clear(draws) // the best tokens

@@ -2,7 +2,7 @@ package attn
 
 import "sparrow/kernel"
 
-// Tap is where one layer's selection goes beside attention, and what replaces it. What is not given is not done.
+// Tap records one layer's selection and replaces it. Parts that are not given are skipped.
 type Tap struct {
 	Rows     kernel.Tensor // i32 [R, 1]: rows that are recorded
 	Selected kernel.Tensor // i32 [R, K]: takes their selections
@@ -12,15 +12,15 @@ type Tap struct {
 	Given    kernel.Tensor // i32 [P, K]: what they select
 }
 
-// Replace puts given selections in the places of chosen ones, selected [T, K]. It may be repeated.
+// Replace overwrites chosen selections, selected [T, K], with given ones. It may be repeated.
 func (t *Tap) Replace(list *kernel.Builder, selected kernel.Tensor) {
 	if t.Given.Given() {
 		list.Add(kernel.PutArgs{Out: selected, X: t.Given, Rows: t.Places})
 	}
 }
 
-// Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has those of its rows, and
-// all of them record all.
+// Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has its own rows, and all
+// ranks record all rows.
 func (t *Tap) Record(list *kernel.Builder, selected, scores kernel.Tensor, bounds []int) {
 	t.record(list, bounds, [2]kernel.Tensor{t.Selected, selected}, [2]kernel.Tensor{t.Scores, scores})
 }

@@ -1,5 +1,6 @@
-// Package background runs work of a request that may take long, such as compiling a schema, next to threads that serve
-// everybody. A function flows in, and runs on a thread of its own that the system schedules after the others.
+// Package background runs work of a request that may take long, such as compiling a schema, on a thread that does not
+// slow down those that serve other requests. A function flows in, and runs on a thread of its own that the system
+// schedules after the others.
 package background
 
 import "runtime"

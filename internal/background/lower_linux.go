@@ -2,7 +2,7 @@ package background
 
 import "syscall"
 
-// niceness is how far after others the thread comes: it has about a tenth of their share.
+// niceness is the nice value of the thread: it gets about a tenth of the share of others.
 const niceness = 10
 
 // lower lowers the priority of the calling thread; on Linux a priority is that of a thread. Where that is forbidden the

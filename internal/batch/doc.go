@@ -3,7 +3,7 @@
 //
 // In flow the lines of a file, out flow lines of results. What a line means, and how its result is written, is the
 // [Runner]'s: the store knows that a line is a JSON object with a custom_id. Every object belongs to a tenant and is
-// unknown to others.
+// not visible to others.
 //
 // Results are appended to a journal as they come, one write for each, with the number of their line. A process that is
 // killed leaves at most the beginning of one entry, which is cut off when the folder is opened again: a line is run

@@ -5,7 +5,7 @@ import "errors"
 // ErrFolder is wrapped by every error about the folder itself.
 var ErrFolder = errors.New("batch: folder")
 
-// ErrFull means that the budget of the folder has no room for what was sent.
+// ErrFull means that the budget of the folder has no space for an upload.
 var ErrFull = errors.New("batch: the folder is full")
 
 // ErrUnknown means that a tenant has no file or batch of that id.

@@ -206,7 +206,7 @@ func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, mo
 		limit)
 }
 
-// Cancel ends a batch: lines that run are given up, results that are there stay.
+// Cancel ends a batch: running lines are cancelled, existing results stay.
 func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

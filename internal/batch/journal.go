@@ -41,8 +41,8 @@ var classLetters = func() (all []byte) {
 	return all
 }()
 
-// recoverJournal calls seen with every entry, cuts off what a killed process wrote of another, and opens the journal to
-// append to it.
+// recoverJournal calls seen with every entry, cuts off an incomplete entry of a killed process, and opens the journal
+// to append to it.
 func recoverJournal(path string, seen func(line int, class Class) error) (f *os.File, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -94,7 +94,7 @@ func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool,
 	}
 }
 
-// results reads a journal without what is before its results.
+// results reads the results of a journal, without its header.
 type results struct {
 	file *os.File
 	from *bufio.Reader

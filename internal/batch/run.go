@@ -50,7 +50,7 @@ func (s *Store) Start(r Runner) {
 	})
 }
 
-// Stop gives up the lines that run, which the next process runs again, and closes the folder.
+// Stop cancels running lines, which the next process runs again, and closes the folder.
 func (s *Store) Stop() error {
 	s.mu.Lock()
 	s.stopped = true
@@ -131,7 +131,7 @@ func (s *Store) wake(j *job, after time.Duration) {
 	j.late.Reset(after)
 }
 
-// Wake looks for work again: the time may have come for it, or for the end of a batch, whose lines are given up.
+// Wake looks for work again: a batch may be due, or have expired, in which case its lines are cancelled.
 func (s *Store) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *Store) Wake() {
 	s.change.Broadcast()
 }
 
-// fail gives up a batch whose files cannot be read or written; a restart takes it up again.
+// fail abandons a batch whose files cannot be read or written; a restart continues it.
 func (s *Store) fail(j *job, err error) {
 	j.broken = err
 	s.o.Log.Error("a batch cannot go on; it is taken up again after a restart", "batch", j.ID, "error", err)
@@ -240,7 +240,7 @@ func (s *Store) record(j *job, n int, r Result) error {
 	return nil
 }
 
-// end gives up what is left of a batch and closes it.
+// end cancels the rest of a batch and closes it.
 func (s *Store) end(j *job, r Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,10 +60,10 @@ type Store struct {
 	alarm   *time.Timer // when the next batch expires
 }
 
-// The share of the budget that uploads may fill: results of what was accepted have the rest.
+// The share of the budget that uploads may fill: the rest is for results of accepted batches.
 const uploadPart, uploadOf = 7, 8
 
-// Open takes a folder, which is made where there is none, and what an earlier process has left in it.
+// Open opens a folder, which is created where it does not exist, with the contents that an earlier process left.
 func Open(o Options) (*Store, error) {
 	o.Budget, o.Keep = cmp.Or(o.Budget, DefaultBudget), cmp.Or(o.Keep, DefaultKeep)
 	o.Lines, o.Line, o.Workers = cmp.Or(o.Lines, DefaultLines), cmp.Or(o.Line, DefaultLine), cmp.Or(o.Workers, 1)
@@ -113,12 +113,12 @@ func (s *Store) claim() error {
 func (s *Store) data(id string) string { return filepath.Join(s.o.Dir, id+".data") }
 func (s *Store) meta(id string) string { return filepath.Join(s.o.Dir, id+".json") }
 
-// saveMeta writes what is known of an object, whole or not at all.
+// saveMeta writes the metadata of an object atomically.
 func (s *Store) saveMeta(id string, v any) error {
 	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// prefixes of ids, which state what an object is.
+// prefixes of ids, which show the kind of an object.
 const (
 	filePrefix  = "file-"
 	batchPrefix = "batch_"
@@ -126,7 +126,7 @@ const (
 	MessagePrefix = "msgbatch_"
 )
 
-// load reads the folder. What belongs to nothing is what an upload that did not end has left.
+// load reads the folder. Files that belong to no object are removed: they are left from uploads that did not end.
 func (s *Store) load() error {
 	entries, err := os.ReadDir(s.o.Dir)
 	if err != nil {

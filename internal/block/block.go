@@ -153,8 +153,8 @@ func decodeQ8_0(dst []float32, src []byte) {
 	}
 }
 
-// decodeQ2K: 16 bytes of scale and minimum (4 bits each) for 16 values, 64 bytes of 2-bit values, d, dmin. A byte of
-// values holds four of them that are 32 apart.
+// decodeQ2K: 16 bytes of scale and minimum (4 bits each) for 16 values, 64 bytes of 2-bit values, d, dmin. A byte has
+// four values whose positions differ by 32.
 func decodeQ2K(dst []float32, src []byte) {
 	scales, values := src[:16], src[16:80]
 	d, low := half(src[80:]), half(src[82:])

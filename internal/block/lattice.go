@@ -7,8 +7,8 @@ import (
 )
 
 // Formats of one to three bits. Values are points of a lattice: an index into a grid represents eight values, or four,
-// and signs are beside it. A grid element times a scale of a few bits is a whole number, so that every format has the
-// integer form of [Whole].
+// and signs are stored separately. A grid element times a scale of a few bits is a whole number, so that every format
+// has the integer form of [Whole].
 
 // octet is a point of eight values, quad one of four: the first value in the lowest byte.
 type (
@@ -16,7 +16,7 @@ type (
 	quad  = uint32
 )
 
-// The grids. A grid of IQ1 holds eight times its value: what is added to each value is an eighth.
+// The grids. A grid of IQ1 has eight times its value, because an eighth is added to each value.
 var (
 	octetsIQ2XXS = octets(gridIQ2XXS, [4]int8{8, 25, 43})
 	octetsIQ2XS  = octets(gridIQ2XS, [4]int8{8, 25, 43})
@@ -273,8 +273,9 @@ func (w *Whole) ones() {
 	}
 }
 
-// readTQ1: 48 bytes and 4 bytes of digits of base three, the highest first, then d. The first 32 bytes hold values that
-// are 32 apart, the next 16 such that are 16 apart, the last four such that are four apart, one less each.
+// readTQ1: 48 bytes and 4 bytes of digits of base three, the highest first, then d. The values of one of the first 32
+// bytes have positions that differ by 32, those of the next 16 bytes by 16, those of the last four by four; a digit is
+// the value plus one.
 func readTQ1(w *Whole, src []byte) {
 	w.D = half(src[52:])
 	w.ones()
@@ -291,7 +292,7 @@ func readTQ1(w *Whole, src []byte) {
 	digits(240, src[48:52], 4)
 }
 
-// readTQ2: 64 bytes of four values of 2 bits that are 32 apart, then d.
+// readTQ2: 64 bytes of four values of 2 bits whose positions differ by 32, then d.
 func readTQ2(w *Whole, src []byte) {
 	w.D = half(src[64:])
 	w.ones()

@@ -75,7 +75,7 @@ func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 	return scales, leasts
 }
 
-// affineSumsGo rounds with the first scales and sums what the fits need.
+// affineSumsGo rounds with the first scales and computes the sums for the fits.
 func affineSumsGo(a *lanes) {
 	a.wq, a.wqq, a.wqx = [8]float32{}, [8]float32{}, [8]float32{}
 	for i := range a.x {
@@ -132,7 +132,8 @@ func (a *lanes) symmetric(x []float32) (scales [8]float32) {
 	return scales
 }
 
-// symmetricSumsGo rounds the first 16 values with the first scales and sums what the fits need. weights are squares.
+// symmetricSumsGo rounds the first 16 values with the first scales and computes the sums for the fits. weights are
+// squares.
 func symmetricSumsGo(a *lanes) {
 	a.wqq, a.wqx = [8]float32{}, [8]float32{}
 	for i := range 16 {

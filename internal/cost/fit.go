@@ -1,6 +1,6 @@
 package cost
 
-// Features are what a Fit multiplies with its weights, such as 1, rows and keys; those that are not used are 0.
+// Features are the inputs of a Fit, such as 1, rows and keys; unused ones are 0.
 type Features [4]float64
 
 // Fit is a linear model of time whose weights are not negative: least squares of relative errors, in which older
@@ -18,7 +18,7 @@ func NewFit(keep float64, guess Features) Fit {
 	return Fit{guess: guess, keep: keep, weight: Features{1, 1, 1, 1}}
 }
 
-// pull is what the previous weights count, relative to a measurement.
+// pull is the weight of the previous coefficients, relative to a measurement.
 const pull = 1e-3
 
 // Predict is the time of features in seconds.

@@ -12,9 +12,9 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Figures are what a machine that is not in the table is measured for at start (package probe): rates that placements
-// of experts compare. Experts that the CPU computes have other bits than those that the device does, so the figures are
-// kept in a file: a server that starts again, and replicas that are given the file, place experts alike.
+// Figures are measured at start on a machine that is not in the table (package probe): rates that placements of experts
+// compare. Experts have other bits on the CPU than on the device, so the figures are kept in a file: a server that
+// starts again, and replicas that get the file, place experts in the same way.
 type Figures struct {
 	Bus Bus  `json:"bus"`
 	CPU Host `json:"cpu"`
@@ -27,7 +27,7 @@ type keptFile struct {
 	Figures
 }
 
-// keptVersion changes with the fields of Figures and with what they mean.
+// keptVersion changes with the fields of Figures and with their meaning.
 const keptVersion = 1
 
 // KeptPath is the file for a machine's figures in the user's cache folder.

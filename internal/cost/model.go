@@ -1,6 +1,6 @@
 package cost
 
-// Rows are rows of one kind. A row takes the longer the more tokens it may see.
+// Rows are rows of one kind. A row takes longer the more tokens it may see.
 type Rows struct {
 	N    float64
 	Seen float64 // sum over rows of the tokens that each may see, in thousands
@@ -14,7 +14,7 @@ func (r *Rows) Add(n, cached int) {
 
 func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
 
-// Work is what a batch computes, as far as its time depends on it.
+// Work has the properties of a batch that its time depends on.
 type Work struct {
 	Decode    Rows // sequences that decode, drafts included
 	Near, Far Rows // prompts before and after the dense threshold
@@ -30,9 +30,9 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 // Prompts returns how many rows belong to prompts.
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
-// Model predicts the seconds of a batch from batches that were observed. What decodes take and what prompts add, near
-// and far, are fits of their own: thousands of batches without prompts do not make it forget what prompts take, nor
-// short prompts what long ones take.
+// Model predicts the seconds of a batch from batches that were observed. The time of decodes, and what near and far
+// prompt rows add, are separate fits: thousands of batches without prompts do not make it forget the time of prompts,
+// nor short prompts that of long ones.
 type Model struct {
 	decode, near, far Fit
 	prompts           int     // batches with prompts that were observed
@@ -42,7 +42,7 @@ type Model struct {
 }
 
 // NewModel is a model that begins with guesses, in seconds: of a batch, a row, and a thousand tokens that a row sees.
-// They are above what small models take. Where a model takes more, the first batches correct them.
+// They are above the times of small models. Where a model takes longer, the first batches correct them.
 func NewModel() Model {
 	return Model{
 		decode: NewFit(0.98, Features{1e-3, 1e-3, 1e-4}),
@@ -57,7 +57,7 @@ func (m *Model) Predict(w *Work) float64 {
 	return m.Decoding(w) + added(&m.near, &w.Near) + added(&m.far, &w.Far)
 }
 
-// Decoding is the time of a batch's decodes alone.
+// Decoding is the time of a batch's decodes only.
 func (m *Model) Decoding(w *Work) float64 { return m.decode.Predict(w.Decode.features()) }
 
 // added is the time that prompts add to a batch.
@@ -71,7 +71,7 @@ func added(f *Fit, r *Rows) float64 {
 // Prompts is the number of batches with prompts that were observed.
 func (m *Model) Prompts() int { return m.prompts }
 
-// Late returns what nearly all batches with prompts take at most, relative to the prediction.
+// Late returns the time that nearly all batches with prompts stay below, relative to the prediction.
 func (m *Model) Late() float64 { return m.late }
 
 // Predictions hold for batches of about as many rows of prompts as were observed: at most beyond times as many. Such a
@@ -83,8 +83,8 @@ func (m *Model) Trusts(w *Work, least float64) bool {
 	return w.Near.N <= max(beyond*m.nearRows, least) && w.Far.N <= max(beyond*m.farRows, least)
 }
 
-// Outlier bounds what one measurement may say, as a multiple of what was predicted: the machine may have done something
-// else. A change that lasts is learned from a few measurements.
+// Outlier bounds the influence of one measurement, as a multiple of the prediction: the machine may have done something
+// else. A lasting change is learned from a few measurements.
 const Outlier = 3
 
 // Observe takes the measured seconds of a batch.
@@ -104,7 +104,7 @@ func (m *Model) Observe(w *Work, seconds float64) {
 		m.note(ratio)
 	}
 	if w.Decode.N > 0 && m.Decoding(w) > seconds {
-		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
+		// The decodes alone were predicted to take longer than the whole batch: there was no batch without prompts yet.
 		m.decode.Observe(w.Decode.features(), seconds, seconds)
 	}
 	m.nearRows, m.farRows = max(w.Near.N, m.nearRows*(1-fade)), max(w.Far.N, m.farRows*(1-fade))
@@ -119,8 +119,8 @@ func (m *Model) Observe(w *Work, seconds float64) {
 	}
 }
 
-// knownDecoding is Decoding as far as it was observed: what is only guessed is left to the prompts, so that they are
-// rather thought too slow than too fast.
+// knownDecoding is Decoding as far as it was observed: guessed parts are counted as time of the prompts, so that their
+// prediction is rather too slow than too fast.
 func (m *Model) knownDecoding(w *Work) float64 {
 	if m.most == 0 {
 		return 0
@@ -134,7 +134,7 @@ func (m *Model) knownDecoding(w *Work) float64 {
 
 // late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a
 // tenth with each of those, and down by so little with the others that these cancel. A single delay moves it as much as
-// any other late batch: no margin is wide enough for what the machine does once in a hundred batches.
+// any other late batch: no margin covers delays that occur once in a hundred batches.
 const (
 	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
 	lateShare, lateStep            = 0.03, 0.1

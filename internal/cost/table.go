@@ -90,8 +90,8 @@ type GPU struct {
 	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
 	// row's, and of a prompt's row.
 	V4First, V4Row, V4Prompt float64
-	// Launches of a layer of DeepSeek-V4, counted, and what each takes beside the stages: so that a step of one row
-	// takes what was measured ("DeepSeek-V4-Flash at full size").
+	// Launches of a layer of DeepSeek-V4, counted, and the time of each in addition to the stages: chosen so that a
+	// step of one row takes the measured time ("DeepSeek-V4-Flash at full size").
 	V4Launches, V4Launch float64
 	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
 	Keys, ScoreOps float64
@@ -146,7 +146,7 @@ const (
 
 func (f Format) String() string { return [...]string{"bf16", "e4m3", "e2m1"}[f] }
 
-// Host is the CPU beside a GPU, with the memory that experts are stored in.
+// Host is the CPU of a GPU's host, with the memory that experts are stored in.
 type Host struct {
 	Name        string
 	Cores       int
@@ -156,14 +156,14 @@ type Host struct {
 	// Shares of that rate which products of one row and of 16 rows reach ("Many cores"), by format.
 	One, Sixteen [3]float64
 	Dispatch     float64 // of an operation on all workers
-	// Experts beside a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits: e2m1
-	// of one row at 54 GB/s after 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were not
-	// measured so. Estimates of steps take these; placements compare the rates of products alone.
+	// Experts on the host of a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits:
+	// e2m1 of one row at 54 GB/s after 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were
+	// not measured like this. Estimates of steps use these figures; placements compare only the rates of products.
 	Inside, Wait float64
 }
 
 // xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks/record-cpu.md, "Many cores" and
-// "Few rows"). Its memory is what was asked for.
+// "Few rows"). Its memory is the given size.
 func xeon16() Host {
 	return Host{
 		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
@@ -172,7 +172,7 @@ func xeon16() Host {
 	}
 }
 
-// Rate returns what the cores read of weights of a format for that many rows. More than 16 rows are bound by
+// Rate returns how fast the cores read weights of a format for that many rows. More than 16 rows are bound by
 // arithmetic: their time grows with their number.
 func (h *Host) Rate(f Format, rows float64) float64 {
 	share := h.One[f]

@@ -1,5 +1,5 @@
-// Package device opens what a model runs on: a device, a group of ranks, a GPU beside a host that has some experts. It
-// says before anything is loaded whether the model can run there and fits.
+// Package device opens what a model runs on: a device, a group of ranks, a GPU whose host has some experts. It says
+// before anything is loaded whether the model can run there and fits.
 package device
 
 import (
@@ -31,8 +31,8 @@ type Request struct {
 	Kernels string
 	Source  *family.Source
 	Policy  plan.Policy
-	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
-	// is free.
+	// Fits refuses a device with too little memory, before weights are loaded; nil compares only the weights with the
+	// free memory.
 	Fits func(kernel.Device, kernel.Member) error
 	// Of is the rank that the device is for; the zero value is a device that runs alone.
 	Of kernel.Member
@@ -43,9 +43,9 @@ type Request struct {
 	Warn func(text string)
 }
 
-// Open opens the device that a model is to run on. An implementation that was named is refused where it cannot
-// run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
-// there is no GPU, else with a warning. Experts that need a GPU make that an error.
+// Open opens the device that a model is to run on. An implementation that was named is refused where it cannot run the
+// model. AutoKernels takes the first GPU backend that can, and the CPU where none can: silently where there is no GPU,
+// else with a warning. Experts that need a GPU make that an error.
 func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 	if q.Kernels != "" && q.Kernels != AutoKernels {
 		return q.open(r, q.Kernels)
@@ -100,12 +100,11 @@ func Registry() *kernel.Registry {
 	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
 }
 
-// maxDrawn is the most bytes of weights that are drawn in the machine's memory: more take many minutes to draw and to
-// run.
+// maxDrawn is the most bytes of random weights in host memory: more take many minutes to make and to run.
 const maxDrawn = 8 << 30
 
-// checkDrawn refuses weights that are drawn in the machine's memory and are too large for it. Others are read from
-// mapped files, or drawn by the device in memory of its own. free is the memory that is left, 0 where it is not known.
+// checkDrawn refuses random weights in host memory that are too large for it. Others are read from mapped files, or
+// made by the device in its own memory. free is the free memory, 0 where it is not known.
 func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 	if _, ok := dev.(kernel.Drawer); ok || !src.Weights.Drawn() {
 		return nil
@@ -176,8 +175,9 @@ func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 	return n, err
 }
 
-// CheckWeights states what Open would say of the weights of a model on hardware that need not be there: why the kernels
-// of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
+// CheckWeights returns the error that Open would return for the weights of a model on hardware that need not exist: why
+// the kernels of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with
+// the memory.
 func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
 	if !hw.CUDA() { // a CPU loads every type that a file may hold
 		return nil
@@ -191,7 +191,7 @@ func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error
 	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
 }
 
-// trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
+// trial is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
 type trial struct {
 	of     kernel.Member
 	placed family.Placed
@@ -223,7 +223,7 @@ func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Mod
 	return look(m, free)
 }
 
-// silent is the collective operations of a rank that is tried alone: they do nothing.
+// silent is the collective operations of a rank that is tested alone: they do nothing.
 type silent struct{}
 
 func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }

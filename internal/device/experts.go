@@ -24,8 +24,8 @@ const (
 	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
 	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and those that rows choose most recently come to the device between steps. The
-	// arithmetic that a row sees then changes over time.
+	// ExpertsAuto is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// arithmetic of a row then changes over time.
 	ExpertsAuto ExpertHomes = "auto"
 )
 
@@ -43,19 +43,19 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 	return "", fmt.Errorf("experts %q: supported are device, split, host and auto", s)
 }
 
-// SplitCache is the cache of a GPU in tokens where experts take what is left of its memory and no size was given: 32
+// SplitCache is the cache of a GPU in tokens where experts fill the rest of its memory and no size was given: 32
 // sequences of 8192 tokens.
 const SplitCache = 32 * 8192
 
-// SplitRows is how many rows of a decode step experts in host memory are divided for between CPU and bus, where that
-// many sequences may run.
+// SplitRows is the number of rows of a decode step for which experts in host memory are divided between CPU and bus,
+// where that many sequences may run.
 const SplitRows = 32
 
 // spareMemory is left free on a GPU that experts would otherwise fill, or a part of its memory where it is small: the
 // driver takes memory in pieces of 2 MiB, which costs DeepSeek-V4-Flash 300 MiB, and some for graphs and queues.
 const spareMemory = 1 << 30
 
-// ExpertRequest is what the homes of experts are chosen from.
+// ExpertRequest has the inputs of the placement of experts.
 type ExpertRequest struct {
 	Homes   ExpertHomes
 	Memory  int64         // of the device, the most that is used; 0 is all that is free
@@ -67,7 +67,8 @@ type ExpertRequest struct {
 	Drafts  bool          // drafting layers run
 	// Deterministic gives each expert in host memory one method for decodes and prompts.
 	Deterministic bool
-	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
+	// Measure finds the memory of a model that was loaded on a device without memory; free is the free memory of the
+	// device.
 	Measure func(m model.Model, free int64) (*engine.Need, error)
 }
 
@@ -112,8 +113,9 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	return p, nil
 }
 
-// hostWorkers returns how many threads compute experts beside a GPU where none were asked for, or as many as cores: one
-// core is left to the thread that waits for the GPU without sleeping. Workers that it holds up hold up all others.
+// hostWorkers returns how many threads compute experts on the host of a GPU, where the number was not given or is that
+// of all cores: one core is left to the thread that waits for the GPU without sleeping. A worker that shares its core
+// with it would delay all others.
 func hostWorkers(asked int) int {
 	cores := runtime.GOMAXPROCS(0)
 	if asked > 0 && asked < cores {
@@ -162,8 +164,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// Buffers that fetched experts come to, and the scratch memory of both ways, are known once there are any: what
-	// they take is given up by experts, one more each time, until all of it fits.
+	// The buffers of fetched experts, and the scratch memory of both methods, are known once there are such experts:
+	// the number of experts on the device is reduced, one more each time, until everything fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			advice := ""

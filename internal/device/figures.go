@@ -15,9 +15,9 @@ import (
 	"sparrow/kernel"
 )
 
-// FiguresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table
-// where both are in it, else those that are kept of this machine, else measured now and kept. source states where they
-// come from; it is empty for a machine of the table.
+// FiguresOf are the rates of a GPU and of its host's CPU, by which methods of experts are chosen: those of the table
+// where both are in it, else those that were saved for this machine, else they are measured now and saved. source
+// states where they come from; it is empty for a machine of the table.
 func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	on = cost.H200()
 	on.CPU.Cores = workers
@@ -45,7 +45,7 @@ func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on co
 	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where)
 }
 
-// MachineName returns what figures are kept for.
+// MachineName returns the key that figures are saved under.
 func MachineName(dev, cores kernel.Device, workers int) string {
 	return fmt.Sprintf("%s, %d cores of %s (%s)", dev.Hardware().Model, workers, computer.Here().CPU, cores.Name())
 }
@@ -62,8 +62,8 @@ func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures
 	return f, errors.Join(err, cores.Close())
 }
 
-// Identity returns what pages in tiers are known by: the weights, and the experts that the CPU computes, whose
-// arithmetic is another one. Where experts move it is that alone.
+// Identity returns the identity of pages in tiers: the weights, and the experts that the CPU computes, whose arithmetic
+// differs. Where experts move it is that of the weights alone.
 func (p *PlacedExperts) Identity(weights tier.Fingerprint) tier.Fingerprint {
 	if p == nil {
 		return weights

@@ -1,5 +1,5 @@
-// Package footprint counts the memory that a value keeps alive, so that a cache with a bound in bytes can be held to
-// it whatever its entries are. Values flow in, numbers of bytes flow out; nothing is changed or kept.
+// Package footprint counts the memory that a value keeps alive, so that a cache with a bound in bytes can keep to it
+// whatever its entries are. Values flow in, numbers of bytes flow out; nothing is changed or kept.
 package footprint
 
 import "reflect"
@@ -18,7 +18,7 @@ func Once(values ...any) (n int) {
 	return n
 }
 
-// counter counts; seen is what was counted, nil where that does not matter.
+// counter counts; seen is the set of counted addresses, nil where duplicates do not matter.
 type counter struct{ seen map[uintptr]bool }
 
 func (c counter) of(v any) int {
@@ -29,7 +29,7 @@ func (c counter) of(v any) int {
 	return int(r.Type().Size()) + c.behind(r)
 }
 
-// known reports whether what is at an address was counted before.
+// known reports whether the value at an address was counted before.
 func (c counter) known(at uintptr) bool {
 	if c.seen == nil {
 		return false
@@ -39,7 +39,7 @@ func (c counter) known(at uintptr) bool {
 	return was
 }
 
-// behind counts what a value refers to, without the value's own bytes.
+// behind counts the memory that a value refers to, without the value's own bytes.
 func (c counter) behind(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -101,7 +101,7 @@ func (c counter) mapped(v reflect.Value) int {
 // plain reports whether values of a kind refer to nothing.
 func plain(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
-// allocated returns what an allocation of n bytes takes: size classes are up to an eighth apart, and small ones 16
+// allocated returns the size of an allocation of n bytes: size classes are up to an eighth apart, and small ones 16
 // bytes.
 func allocated(n int) int {
 	if n == 0 {

@@ -78,8 +78,8 @@ func expand(path, home string) string {
 	return path
 }
 
-// Find is the folder of a model in the cache, or the first of its GGUF files. It opens nothing but the index of the
-// weights, which states what belongs to the model.
+// Find is the folder of a model in the cache, or the first of its GGUF files. It opens only the index of the weights,
+// which lists the files of the model.
 func (c Cache) Find(n Name) (at string, err error) {
 	commit, err := c.commit(n)
 	if err != nil {
@@ -151,7 +151,7 @@ func presentFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// missingFiles lists what a snapshot with these files lacks to be opened.
+// missingFiles lists the files that are missing to open a snapshot with these files.
 func missingFiles(dir string, names []string) ([]string, error) {
 	files, err := weight.Files(dir, names, func(name string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(dir, name))
@@ -212,7 +212,7 @@ func (c Cache) link(n Name, commit string, f File) error {
 	return nil
 }
 
-// temporaryName is a name beside path that nothing else uses.
+// temporaryName is an unused name in the folder of path.
 func temporaryName(path string) string { return fmt.Sprintf("%s.%016x.new", path, rand.Uint64()) }
 
 // writeRef notes which commit a branch or a tag was at.

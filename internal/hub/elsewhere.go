@@ -17,8 +17,8 @@ type Local struct {
 }
 
 // Elsewhere looks for a model in the folders of other engines, which the environment may name: llama.cpp's cache, LM
-// Studio's models, and what Ollama has pulled from Hugging Face. With a quant it lists what that name means there,
-// else all. Folders that cannot be read hold nothing.
+// Studio's models, and what Ollama has pulled from Hugging Face. With a quant it lists the files of that name, else
+// all. Folders that cannot be read are skipped.
 func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) {
 	for _, f := range otherFolders(getenv, home) {
 		found = append(found, f.look(f, n)...)
@@ -26,7 +26,7 @@ func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) 
 	return found
 }
 
-// folder is where another engine keeps models, and how one is found there.
+// folder is a folder of another engine's models, with a function that finds one there.
 type folder struct {
 	engine, root string
 	look         func(folder, Name) []Local

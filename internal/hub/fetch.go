@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// mismatches is how often contents may have the wrong hash before the server is not asked again.
+// mismatches is how often contents may have the wrong hash before the download fails.
 const mismatches = 2
 
 // fileURL returns where a file of a commit is.
@@ -121,7 +121,7 @@ type transfer struct {
 	etag string // of the response that bytes came from, in this process
 }
 
-// run leaves a file with exactly the listed contents, or what a later run continues.
+// run downloads a file until it has exactly the listed contents; a partial file is continued by a later run.
 func (t *transfer) run(ctx context.Context, path string, known []byte) (err error) {
 	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -154,7 +154,7 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 	return nil
 }
 
-// resume hashes what an earlier run left. A file that is longer than listed begins anew.
+// resume hashes the part that an earlier run left. A file that is longer than listed begins anew.
 func (t *transfer) resume(known []byte) error {
 	if known != nil {
 		if err := t.restart(); err != nil {
@@ -216,7 +216,7 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	resp, err := t.p.send(watched, t.p.fileURL(t.d.Name, t.d.Commit, t.f), header)
 	if status := (*statusError)(nil); errors.As(err, &status) &&
 		status.status == http.StatusRequestedRangeNotSatisfiable && t.done > 0 {
-		// The server's file is shorter than what is here: something is wrong with one of them.
+		// The server's file is shorter than the local part: one of them is wrong.
 		return false, errors.Join(&again{err: fmt.Errorf("%w: %w", ErrServer, err)}, t.restart())
 	}
 	if err != nil {
@@ -234,7 +234,7 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	return t.done > before, err
 }
 
-// accept compares the header of a response with what is here: contents continue it, or begin anew.
+// accept compares the header of a response with the local part: contents continue it, or begin anew.
 func (t *transfer) accept(resp *http.Response) error {
 	etag := resp.Header.Get("ETag")
 	changed := t.etag != "" && etag != t.etag
@@ -257,7 +257,7 @@ func (t *transfer) accept(resp *http.Response) error {
 	return nil
 }
 
-// copy writes what arrives, to the listed size and no further.
+// copy writes the received bytes, up to the listed size.
 func (t *transfer) copy(r io.Reader) error {
 	buf := make([]byte, 256<<10)
 	for {

@@ -47,7 +47,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again is a failure after which the request may be repeated. after is what the server asked for, or 0.
+// again is a failure after which the request may be repeated. after is the delay that the server asked for, or 0.
 type again struct {
 	err   error
 	after time.Duration
@@ -147,7 +147,7 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// checkEndpoint refuses what is no server, and a token that would travel readable.
+// checkEndpoint refuses an address that is not a server, and a token that would be sent unencrypted.
 func checkEndpoint(text, token string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
@@ -163,7 +163,7 @@ func checkEndpoint(text, token string) (*url.URL, error) {
 	return u, nil
 }
 
-// send asks for a URL. The caller closes the body of a response; an error has none.
+// send requests a URL. The caller closes the body of a response; an error has none.
 func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 	case errors.Is(err, ErrServer):
 		return nil, err
 	case unknownHost(err):
-		// Repeating helps only where the name server fails for a moment, which it then says.
+		// Repeating helps only where the name server fails temporarily, which it reports.
 		return nil, fmt.Errorf("%w: %w; check the network, or name a mirror in HF_ENDPOINT", ErrUnavailable,
 			withoutQuery(err))
 	case err != nil:
@@ -214,7 +214,7 @@ func withoutQuery(err error) error {
 	return fmt.Errorf("%s: %w", at, u.Err)
 }
 
-// drop reads what is left of a short body, so that its connection can be used again.
+// drop reads the rest of a short body, so that its connection can be reused.
 func drop(resp *http.Response) error {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // an error would only cost the connection
 	return resp.Body.Close()

@@ -37,14 +37,14 @@ var textFiles = []string{configName, "generation_config.json", "tokenizer.json",
 // quantName is the file in which releases by modelopt name the format of their weights; it is read before a download.
 const quantName = "hf_quant_config.json"
 
-// isEncoder reports whether a file is the Python text by which a release writes prompts. It is kept as text: names in
-// it tell releases apart. Nothing runs it.
+// isEncoder reports whether a file is the Python text by which a release writes prompts. It is read as text, because
+// names in it distinguish releases, and never run.
 func isEncoder(name string) bool {
 	rest, ok := strings.CutPrefix(name, "encoding/")
 	return ok && strings.HasSuffix(rest, ".py") && !strings.Contains(rest, "/")
 }
 
-// listing is what the server knows about a model at a revision.
+// listing is the server's list of a model's files at a revision.
 type listing struct {
 	commit       string
 	files        map[string]File
@@ -93,7 +93,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 		if s.LFS != nil {
 			f.Size, f.Hash = s.LFS.Size, s.LFS.SHA256
 		}
-		// A name that leads elsewhere is never accidental, so nothing of such a list is trusted.
+		// A path that leads outside the folder is never accidental, so the whole list is refused.
 		if !safePath(f.Path) {
 			return nil, fmt.Errorf("%w: %s lists a file named %.200q, which leads out of the model's folder", ErrServer,
 				n, f.Path)
@@ -191,7 +191,7 @@ func (l *listing) file(n Name, name string) (File, error) {
 	return f, nil
 }
 
-// otherFormats tells of weights in formats that are not read.
+// otherFormats describes weights in formats that are not read.
 func otherFormats(names []string) string {
 	has := func(suffix string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })

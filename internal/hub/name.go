@@ -65,7 +65,7 @@ func (n Name) isCommit() bool { return commitForm.MatchString(n.Revision) }
 // folder is the name of the model's folder in a cache.
 func (n Name) folder() string { return "models--" + strings.ReplaceAll(n.Repo, "/", "--") }
 
-// safePath reports whether a path that somebody else chose stays below the folder it is joined to, on every system.
+// safePath reports whether a path from the server stays below the folder it is joined to, on every system.
 func safePath(path string) bool {
 	if path == "" || !filepath.IsLocal(path) || strings.ContainsAny(path, `\:`) {
 		return false

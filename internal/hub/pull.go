@@ -28,9 +28,9 @@ type Options struct {
 	Token    string // sent to the endpoint and to nobody else; empty for none
 	Jobs     int    // files at a time; 0 is DefaultJobs
 	Version  string // of this program, in the User-Agent
-	// Progress is called as bytes arrive, never by two goroutines at once; done counts what was there before.
+	// Progress is called as bytes arrive, never by two goroutines at once; done includes bytes that existed before.
 	Progress func(done, total int64)
-	// Notice is told what a person should know while a download continues, never by two goroutines at once.
+	// Notice is called with messages for the user while a download continues, never by two goroutines at once.
 	Notice func(text string)
 }
 
@@ -77,7 +77,7 @@ type Download struct {
 	Name   Name
 	Commit string
 	Files  []File
-	// Bytes is the size of all files, Missing what has to be downloaded of it.
+	// Bytes is the size of all files, Missing the part of it that has to be downloaded.
 	Bytes, Missing int64
 	// Config is the text of config.json, Quant that of hf_quant_config.json; nil without it.
 	Config, Quant []byte
@@ -86,7 +86,7 @@ type Download struct {
 	// Quants are the GGUF models of the repository where none was named, else the one; nil for safetensors. Without a
 	// choice there are no Files.
 	Quants []Quant
-	// Architecture is that of the GGUF files, where the server knows it.
+	// Architecture is that of the GGUF files, where the server reports it.
 	Architecture string
 	// texts are contents that were read already, by hash.
 	texts map[string][]byte
@@ -101,8 +101,8 @@ func (p *Puller) Dir(d *Download) string {
 	return dir
 }
 
-// Plan asks the server what a model consists of, picks the files that the engine reads and compares them with the
-// cache. It writes nothing.
+// Plan asks the server for the files of a model, picks those that the engine reads and compares them with the cache. It
+// writes nothing.
 func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	l, err := p.list(ctx, n)
 	if err != nil {
@@ -132,8 +132,8 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	return d, nil
 }
 
-// Pull downloads what is missing, several files at a time, and returns the model's folder or GGUF file. What arrived
-// before a failure stays, and a later call continues there. The first failure ends the others.
+// Pull downloads what is missing, several files at a time, and returns the model's folder or GGUF file. Bytes that
+// arrived before a failure are kept, and a later call continues there. The first failure ends the others.
 func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
 	p.meter.start(d.Bytes)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -169,7 +169,7 @@ feed:
 	return p.Dir(d), nil
 }
 
-// explain turns a status into what a person can do about it.
+// explain turns a status into advice for the user.
 func (p *Puller) explain(n Name, err error) error {
 	var s *statusError
 	if !errors.As(err, &s) {

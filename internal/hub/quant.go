@@ -14,7 +14,7 @@ import (
 
 // Quant is one GGUF model of a repository, which holds the same model in several sizes: one file, or all its splits.
 type Quant struct {
-	// Name is what is after the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
+	// Name is the text after the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
 	Name  string   `json:"name"`
 	Bytes int64    `json:"bytes"`
 	Files []string `json:"files"` // paths in the repository, in the order of the splits
@@ -24,11 +24,12 @@ type Quant struct {
 }
 
 var (
-	// quantEnd is the part of a file's name that tells its types: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
+	// quantEnd is the part of a file's name that names its types: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
 	quantEnd = regexp.MustCompile(`(?i)(?:^|[-.])((?:UD-)?(?:I?Q|TQ)[0-9]+(?:_[0-9A-Z]+)*|` +
 		`BF16|F16|F32|(?:MX|NV)FP4(?:_[0-9A-Z]+)*)$`)
 	partForm = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.gguf$`)
-	// notModels are GGUF files beside a model: encoders of pictures, statistics of activations and draft heads.
+	// notModels are GGUF files in the same folder that are not models: encoders of pictures, statistics of activations
+	// and draft heads.
 	notModels = regexp.MustCompile(`(?i)mmproj|imatrix|^(mtp|dspark|eagle3|dflash)-|-mtp-`)
 )
 
@@ -65,7 +66,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	return list
 }
 
-// quantLabel is the part of a path that tells its types, or the file's whole name without extension.
+// quantLabel is the part of a path that names its types, or the file's whole name without extension.
 func quantLabel(stem string) string {
 	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
 		if m := quantEnd.FindStringSubmatch(part); m != nil {

@@ -156,14 +156,14 @@ type (
 	continueStmt struct{ node }
 )
 
-// target is what a set statement writes to: a variable, or an attribute of a namespace.
+// target is the destination of a set statement: a variable, or an attribute of a namespace.
 type target struct {
 	at   pos
 	name string
 	attr string
 }
 
-// targets are what a value is assigned to: one target, or several that its items go to.
+// targets are the destinations of a value: one target, or several for its items.
 type targets struct {
 	list   []target
 	unpack bool

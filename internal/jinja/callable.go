@@ -50,10 +50,10 @@ func isAbsent(v Value) bool {
 	return ok
 }
 
-// given is whether an argument was passed and is not none.
+// given reports whether an argument was passed and is not none.
 func given(v Value) bool { return v != nil && !isAbsent(v) }
 
-// flag is whether an argument was passed and is true.
+// flag reports whether an argument was passed and is true.
 func flag(v Value) bool { return given(v) && truth(v) }
 
 // orElse is an argument, or another value where it was not passed.

@@ -10,8 +10,8 @@
 // Text of the request can be marked ([Mark]). Templates see no difference; the rendered text states which of its bytes
 // were marked, through every filter, method and operator that a template sends them.
 //
-// Values are immutable, as in the sandbox of Hugging Face: lists have no append, mappings no update. What a loop
-// collects goes into a namespace.
+// Values are immutable, as in the sandbox of Hugging Face: lists have no append, mappings no update. Loops collect
+// values in a namespace.
 //
 // Not supported, and rejected by name: template inheritance, imports, includes, recursive loops and the do statement.
 package jinja

@@ -58,7 +58,7 @@ func limitf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
 }
 
-// failure is what an evaluation that cannot continue panics with; rescue turns it into an error where the evaluation
+// failure is the panic value of an evaluation that cannot continue; rescue turns it into an error where the evaluation
 // began. An expression is evaluated deep inside others, and nothing in between can handle its failure.
 type failure struct{ err error }
 
@@ -66,7 +66,7 @@ func runtimef(format string, args ...any) failure {
 	return failure{fmt.Errorf("%w: %s", ErrRuntime, fmt.Sprintf(format, args...))}
 }
 
-// rescue stores the failure that ended an evaluation; other panics go on. It is deferred.
+// rescue stores the failure that ended an evaluation; other panics continue. It is deferred.
 func rescue(err *error) {
 	switch r := recover().(type) {
 	case nil:

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxFieldWidth bounds the width and precision a format may ask for.
+// maxFieldWidth bounds the width and precision in a format.
 const maxFieldWidth = 1000
 
 // percentFormat is Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.

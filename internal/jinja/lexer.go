@@ -149,8 +149,8 @@ func (l *lexer) trimIndent(text string) string {
 	return text
 }
 
-// closeTag consumes what belongs to a block or comment end that started at l.at and ends before after: all following
-// space for "-", one newline otherwise, nothing for "+".
+// closeTag consumes the white space after a block or comment end that started at l.at and ends before after: all
+// following space for "-", one newline otherwise, nothing for "+".
 func (l *lexer) closeTag(sign byte, after int) {
 	l.at = after
 	switch sign {

@@ -7,7 +7,7 @@ import (
 )
 
 // Strings that hold text of the request are *mark.Text values. Templates see no difference: such a string compares,
-// counts and cuts as its characters do. Operations that make a string of strings keep the mark of every character;
+// counts and cuts as its characters do. Operations that make a string from strings keep the mark of every character;
 // operations that rewrite characters by their neighbours (title, lower, ...) mark the whole result when any of it was.
 
 // Mark marks all text in a value as the request's: strings, items, keys and values. Lists and mappings are copied.
@@ -58,7 +58,7 @@ func asString(v Value) (string, bool) {
 	return t.String(), ok
 }
 
-// unmarked is a string without its marks; other values as they are.
+// unmarked is a string without its marks; other values are returned unchanged.
 func unmarked(v Value) Value {
 	if t, ok := v.(*mark.Text); ok {
 		return t.String()

@@ -118,7 +118,7 @@ func (p *parser) concat() expr {
 	return &concatExpr{node{at}, parts}
 }
 
-// unary parses a sign, an operand and what follows it. A sign binds tighter than filters: -1|abs is (-1)|abs.
+// unary parses a sign, an operand and its postfix parts. A sign binds tighter than filters: -1|abs is (-1)|abs.
 func (p *parser) unary(withFilter bool) expr {
 	p.enter()
 	defer p.leave()

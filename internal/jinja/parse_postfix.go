@@ -21,7 +21,7 @@ func (p *parser) postfix(e expr) expr {
 	}
 }
 
-// attribute parses what follows a dot: a name, or an integer that is an index.
+// attribute parses the part after a dot: a name, or an integer that is an index.
 func (p *parser) attribute(e expr, at pos) expr {
 	switch t := p.next(); t.kind {
 	case tokName:

@@ -230,7 +230,7 @@ func (p *parser) forStatement(n node) stmt {
 	return s
 }
 
-// targets takes "a", "a, b" or "(a, b)"; each may be an attribute of a namespace where attrs says so.
+// targets takes "a", "a, b" or "(a, b)"; each may be an attribute of a namespace where attrs is set.
 func (p *parser) targets(attrs bool) targets {
 	var ts targets
 	paren := p.skipOp("(")

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Limits bound what one template may use. A zero field takes the value of DefaultLimits.
+// Limits bound the resources of one template. A zero field takes the value of DefaultLimits.
 type Limits struct {
 	Steps  int // expressions evaluated, statements run and loop rounds
 	Depth  int // nested evaluations, macro calls included
@@ -34,7 +34,7 @@ type Options struct {
 	Vars map[string]Value
 	// Now is the clock after strftime_now; without one the function fails.
 	Now func() time.Time
-	// Input is the size of the values in bytes: what a template may use grows with it ([Limits.For]).
+	// Input is the size of the values in bytes: the limits of a template grow with it ([Limits.For]).
 	Input int
 }
 
@@ -70,8 +70,8 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// What a rendering may use for each byte of its input, and before the first. A template that goes over every character
-// of a message several times stays far below; one that loops for its own sake ends within a fraction of a second.
+// The limits of a rendering for each byte of its input, and before the first. A template that reads every character of
+// a message several times stays far below; one that loops without end is stopped within a fraction of a second.
 const (
 	baseSteps, stepsPerByte   = 2_000_000, 8
 	baseMemory, memoryPerByte = 32 << 20, 64

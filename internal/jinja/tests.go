@@ -49,7 +49,7 @@ func (in *interp) test(name string, v Value, args []Value) bool {
 	return t(in, v, args)
 }
 
-// inCase is whether a value is a string that has letters, all of them as change leaves them.
+// inCase reports whether a value is a string that has letters, all of which change leaves unchanged.
 func inCase(v Value, change func(string) string) bool {
 	s, ok := asString(v)
 	return ok && s == change(s) && strings.ToUpper(s) != strings.ToLower(s)

@@ -14,7 +14,7 @@ import (
 // itself, or hostile JSON, is deeper.
 const maxDataDepth = 200
 
-// maxPrinted bounds the printed form of one list or mapping, for the same reason; what follows is left out.
+// maxPrinted bounds the printed form of one list or mapping, for the same reason; the rest is left out.
 const maxPrinted = 4 << 20
 
 // str is Python's str().

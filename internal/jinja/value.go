@@ -41,7 +41,7 @@ type Dict struct {
 	index map[Value]int // normalised key to place
 }
 
-// Undefined is what a missing name gives. It prints as nothing and is false, but cannot be looked into.
+// Undefined is the value of a missing name. It prints as nothing and is false, but has no attributes.
 type Undefined struct {
 	what string // description for error messages, such as "'tools'"
 }
@@ -79,7 +79,7 @@ func dictKey(v Value) (key Value, ok bool) {
 		if !v.Tuple {
 			return nil, false
 		}
-		// A tuple is found by a text that only equal tuples share. The type below keeps it apart from strings.
+		// A tuple has a key that only equal tuples share. The type below distinguishes it from strings.
 		var text strings.Builder
 		for _, item := range v.Items {
 			if inner, isList := item.(*List); isList && inner.Tuple {

@@ -109,7 +109,7 @@ func (s *Scanner) Kind() (Kind, error) {
 	return None, s.Expected("a value")
 }
 
-// Next skips white space and returns the next byte, or 0 at the end. A zero byte is no JSON either.
+// Next skips white space and returns the next byte, or 0 at the end. A zero byte is not JSON either.
 func (s *Scanner) Next() byte {
 	for s.Pos < len(s.Text) {
 		switch c := s.Text[s.Pos]; c {

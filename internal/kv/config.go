@@ -18,8 +18,8 @@ type Match = prefix.Match
 type Config struct {
 	// Pages is the number of pages of cache memory, numbered from 0.
 	Pages int
-	// FirstPage is the first page handed out. Pages below it are left to others: rows of padding land in page 0 where
-	// FirstPage is 1.
+	// FirstPage is the first page of the pool. Pages below it have another use: padding rows are written to page 0
+	// where FirstPage is 1.
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
@@ -27,25 +27,25 @@ type Config struct {
 	Window Window
 	// Reuse keeps full pages for later prompts with the same beginning.
 	Reuse bool
-	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
+	// Main and Index name the byte layouts of main rows and indexer keys. They are part of a page's hash.
 	Main, Index string
-	// Identity names whatever else the bytes of a page depend on, where pages leave the process: model, weights and
-	// arithmetic. It is part of what a page is known by.
+	// Identity names everything else that the bytes of a page depend on, where pages leave the process: model, weights
+	// and arithmetic. It is part of a page's hash.
 	Identity string
-	// Listener, when set, is called when pages become or cease to be reusable. Where it has a method Root(prefix.Hash),
-	// that is told the root of prompts without a salt first.
+	// Listener, when set, is called when pages become or cease to be reusable. If it has a method Root(prefix.Hash),
+	// that is called first, with the root of prompts without a salt.
 	Listener prefix.Listener
-	// Keeper, when set, is told of pages whose rows can be kept elsewhere.
+	// Keeper, when set, is called for pages whose rows can be copied elsewhere.
 	Keeper Keeper
 }
 
 // Keeper copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
 // pool.
 type Keeper interface {
-	// Stored: a page became reusable. Its rows stay as they are until Leaving is called for it.
+	// Stored: a page became reusable. Its rows do not change until Leaving is called for it.
 	Stored(Kept)
-	// Leaving: the rows of a reusable page, or its window rows, are overwritten by what is enqueued next. What is not
-	// copied before that is lost. Where the pool has window pages, pages that have lost theirs already are not
+	// Leaving: the rows of a reusable page, or its window rows, are overwritten by the next enqueued pass. Rows that
+	// are not copied before that are lost. Where the pool has window pages, pages that have lost theirs already are not
 	// reported again.
 	Leaving(Kept)
 }
@@ -89,7 +89,7 @@ func (c Config) Validate() error {
 	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
 }
 
-// Tag is what exported pages must be labelled with: rows of one layout read as another are garbage.
+// Tag is the label of exported pages: rows of one layout must not be read as another.
 type Tag struct {
 	Main, Index string
 	PageTokens  int

@@ -12,7 +12,7 @@
 // so.
 //
 // A sequence's life: Open finds the stored beginning of the prompt, Reserve makes room for rows about to be written,
-// Commit states which of them are accepted, Truncate gives room back, Close ends it. Preempting a request is Close;
+// Commit states which of them are accepted, Truncate releases room, Close ends it. Preempting a request is Close;
 // resuming it is Open with all its tokens. Every page is in one of three states:
 //
 //	free     no rows worth keeping
@@ -20,11 +20,11 @@
 //	cached   in no page table, but holds a full page of committed tokens that a later prompt may begin with
 //
 // A page becomes reusable when its last row is committed, never before: rejected draft rows are never visible. Full
-// pages are never written again. Two sequences that compute the same page at the same time keep their own, because
-// rows computed in different batches may differ in their bits and the rows of a running sequence must not change; one
-// of the pages answers lookups, and when it falls out of use another one that is still in use replaces it. When pages
-// run out, cached ones are given up, the one unused longest first; when none is left, Reserve fails with ErrFull,
-// changes nothing, and states how many pages are missing. The scheduler then chooses which sequence to preempt.
+// pages are never written again. Two sequences that compute the same page at the same time keep their own, because rows
+// computed in different batches may differ in their bits and the rows of a running sequence must not change; one of the
+// pages answers lookups, and when it is released another one that is still in use replaces it. When pages run out,
+// cached ones are evicted, the least recently used first; when none is left, Reserve fails with ErrFull, changes
+// nothing, and states how many pages are missing. The scheduler then chooses which sequence to preempt.
 //
 // One goroutine uses a Pool and its sequences at a time; there are no locks. After warm-up, calls for a decoding
 // sequence allocate nothing.

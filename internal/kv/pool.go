@@ -24,7 +24,7 @@ type Pool struct {
 	told   teller // the index's listener
 }
 
-// teller adds what the index does not know to its events: the salt of the sequence that stores a page.
+// teller adds the salt of the storing sequence to the events of the index, which does not know it.
 type teller struct {
 	prefix.Listener
 	salt []byte
@@ -72,8 +72,8 @@ func (p *Pool) Tag() Tag {
 
 // OpenOptions state how a prompt may use the cache.
 type OpenOptions struct {
-	// Salt separates tenants: pages are shared only between sequences with the same salt, and no reason a lookup gives
-	// tells anything about pages under another one. Empty is the space everybody without a salt shares.
+	// Salt separates tenants: pages are shared only between sequences with the same salt, and the reasons of lookups
+	// reveal nothing about pages under another one. Empty is the space shared by all requests without a salt.
 	Salt []byte
 	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their
 	// logits. 0 means 1: without the last token's row there is nothing to sample from.
@@ -102,7 +102,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	return Sequence{q: q, generation: q.generation}, m, nil
 }
 
-// Peek states what Open would match, and changes nothing.
+// Peek returns what Open would match, without changing anything.
 func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -112,8 +112,7 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
-// Chain is the hashes of the full pages of a prompt that need not be computed: what pages of it are known by outside
-// the pool.
+// Chain is the hashes of the full pages of a prompt that need not be computed: the keys of its pages outside the pool.
 func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	root, err := p.root(o)
 	if err != nil || !p.cfg.Reuse {
@@ -145,7 +144,7 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 // Available returns how many pages Reserve could get: free ones and cached ones.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
-// Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
+// Reset drops every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
 // reused.
 func (p *Pool) Reset() {
 	p.free = p.index.Clear(p.free)
@@ -179,7 +178,7 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 	if p.win == nil {
 		return m
 	}
-	// A prompt can continue only where the rows its next token sees are still there: after the longest such beginning.
+	// A prompt can continue only where the rows its next token sees are still stored: after the longest such prefix.
 	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
 		m.Pages--
 		m.Tokens -= p.cfg.PageTokens
@@ -226,7 +225,7 @@ type saltMemory struct {
 	bytes  int
 }
 
-// maxSaltBytes bounds the memory of the salts that are stored; saltBytes is that of one beside its own bytes.
+// maxSaltBytes bounds the memory of stored salts; saltBytes is the overhead of each.
 const (
 	maxSaltBytes = 1 << 20
 	saltBytes    = 160
@@ -245,7 +244,7 @@ func (s *saltMemory) note(root prefix.Hash, salt []byte) {
 	s.bytes += n
 }
 
-// leaving tells the keeper that a page, or its window page, is about to be given up.
+// leaving tells the keeper that a page, or its window page, is about to be evicted.
 func (p *Pool) leaving(page Page, window int32) {
 	if p.cfg.Keeper == nil {
 		return

@@ -89,9 +89,9 @@ func (s Sequence) Commit(tokens []int32) error {
 	return nil
 }
 
-// Truncate gives back the pages of rows from the n-th token on: reserved ones that were not committed. Committed
-// tokens it can take back only from the page being filled, since full pages are never written again, and only while
-// the window rows the shorter sequence sees are there; below that it returns ErrArgument and nothing has changed.
+// Truncate releases the pages of rows from the n-th token on: reserved ones that were not committed. Committed tokens
+// can be removed only from the page being filled, since full pages are never written again, and only while the window
+// rows the shorter sequence sees are stored; below that it returns ErrArgument and nothing has changed.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {

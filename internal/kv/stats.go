@@ -2,7 +2,7 @@ package kv
 
 import "sparrow/internal/kv/prefix"
 
-// Stats is the state of a pool and what happened in it so far.
+// Stats is the state of a pool and its counters so far.
 type Stats struct {
 	// Pages = Free + Cached + Used; reserved pages are not counted.
 	Pages, Free, Cached, Used int
@@ -12,11 +12,11 @@ type Stats struct {
 	Lookups, PromptTokens, ReusedTokens int64
 	// Stops counts lookups by the reason they stopped.
 	Stops [prefix.Stops]int64
-	// Evictions counts cached pages given up to make room.
+	// Evictions counts cached pages evicted to make room.
 	Evictions int64
-	// Windows = WindowsFree + WindowsIdle + those in use; idle ones belong to cached rows and are given up when needed.
+	// Windows = WindowsFree + WindowsIdle + those in use; idle ones belong to cached rows and are evicted when needed.
 	Windows, WindowsFree, WindowsIdle int
-	// WindowEvictions counts idle window pages given up to make room.
+	// WindowEvictions counts idle window pages evicted to make room.
 	WindowEvictions int64
 }
 

@@ -3,8 +3,7 @@ package kv
 import "fmt"
 
 // Window describes the memory of rows that later tokens stop seeing. A page of such rows is a window page. Every page
-// that a sequence's window still reaches has one, and gives it up when the window has moved on; the page itself
-// stays.
+// that a sequence's window still reaches has one, and releases it when the window has moved on; the page itself stays.
 type Window struct {
 	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows live as
 	// long as their page.
@@ -13,9 +12,9 @@ type Window struct {
 	Tokens int
 	// First is the number of the first window page: those before it are another pool's.
 	First int
-	// Spacing, where it is not 0, reports that a window page holds a snapshot as large as the rows of many pages: what
-	// a sequence leaves behind is given up before anything else, but for one in that many pages, since the next one
-	// serves any caller that continues the sequence. What a sequence ends with is kept like any other.
+	// Spacing, where it is not 0, reports that a window page holds a snapshot as large as the rows of many pages:
+	// snapshots inside a sequence are evicted first, except one in that many pages, since a later one serves requests
+	// that continue the sequence. The last snapshot of a sequence is kept like any other.
 	Spacing int
 }
 
@@ -34,9 +33,9 @@ type Load struct {
 // One in keptShare pages keeps its window rows while unused, so that prompts can continue after it.
 const keptShare = 8
 
-// SizeWindow decides how many window pages a pool has: what running sequences hold at most, what a step writes before
-// it releases any, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs
-// alone never enough.
+// SizeWindow decides how many window pages a pool has: the most that running sequences use, the pages that a step
+// writes before it releases any, and a share for reuse. More than one for each page is never useful, fewer than a
+// single sequence needs never enough.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window, Spacing: l.Spacing}
 	each := w.PerSequence(l.PageTokens)
@@ -151,7 +150,7 @@ func (w *windows) unpin(page Page, stored bool) {
 	}
 }
 
-// first moves an idle window page to the oldest end: it is the first to be given up.
+// first moves an idle window page to the oldest end: it is evicted first.
 func (w *windows) first(page Page) {
 	x := w.of[page]
 	if x == none || w.pins[page] > 0 {
@@ -179,7 +178,7 @@ func (w *windows) drop(page Page) {
 	w.free = append(w.free, x)
 }
 
-// reaches tells whether a sequence whose first n tokens are in these pages finds the window rows that its next token
+// reaches reports whether a sequence whose first n tokens are in these pages finds the window rows that its next token
 // sees.
 func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	for i := c.Window.first(n, c.PageTokens); i*c.PageTokens < n; i++ {

@@ -1,5 +1,5 @@
-// Package machine describes the machine of a benchmark in a few fields that are printed beside its figures. It only
-// reads what the system reports.
+// Package machine describes the machine of a benchmark in a few fields that are printed with its figures. It only reads
+// what the system reports.
 package machine
 
 import (
@@ -17,7 +17,7 @@ type Machine struct {
 	Memory int64  `json:"memory_bytes,omitempty"`
 	System string `json:"system"`
 	Go     string `json:"go"`
-	// Load is how many programs wanted a core on average over the last minute: figures taken beside others are low.
+	// Load is the mean number of programs that wanted a core over the last minute: other load makes figures lower.
 	Load float64 `json:"load,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package mark is text that knows which of its bytes were written by somebody else.
+// Package mark is text with marks on the bytes that come from a request.
 //
 // In flow pieces of text, marked or not; out flows their concatenation with the spans of the marked bytes. Marks are
 // beside the text, never in it: no character is reserved, and the text is the same with and without them.
@@ -112,5 +112,5 @@ func (b *Builder) span(m Span) {
 	b.spans = append(b.spans, m)
 }
 
-// Text returns what was written. Nothing may be written afterwards.
+// Text returns the written text. Nothing may be written afterwards.
 func (b *Builder) Text() Text { return Text{b.b.String(), b.spans} }

@@ -70,7 +70,7 @@ type Head struct {
 	out    *Outputs
 }
 
-// HeadShape is what the memory of a head depends on beside its plan.
+// HeadShape has the facts, other than the plan, that the memory of a head depends on.
 type HeadShape struct {
 	Activation kernel.DType
 	Width      int // of a wanted row
@@ -96,8 +96,8 @@ func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or draws one,
-// where rows do not return whole.
+// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or samples
+// one, where rows are not returned whole.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	h.Multiply(list, x, w)
 	if !h.out.Best.Values.Given() {
@@ -125,7 +125,7 @@ func (h *Head) Rows() kernel.Tensor { return h.rows }
 // Of is the logits of wanted rows from to end, f32 [n, vocabulary].
 func (h *Head) Of(from, end int) kernel.Tensor { return h.logits.Slice(from, end) }
 
-// Choose finds the best token of wanted rows from to end, or draws one, and returns them, i32 [n, 1].
+// Choose finds the best token of wanted rows from to end, or samples one, and returns them, i32 [n, 1].
 func (h *Head) Choose(list *kernel.Builder, from, end int) kernel.Tensor {
 	best, logits := h.out.Best, h.Of(from, end)
 	ids := best.IDs.Slice(from, end)

@@ -9,8 +9,7 @@ import (
 	"sparrow/record"
 )
 
-// Choices is where choices of a pass go beside what uses them, and what rows take instead of choosing. It does nothing
-// in a pass that neither records nor replays.
+// Choices records and replaces the choices of a pass. It does nothing in a pass that neither records nor replays.
 type Choices struct {
 	out *Outputs
 	// What is given, in the input block.
@@ -24,7 +23,7 @@ type Choices struct {
 	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
 }
 
-// NewChoices finds what is recorded in the outputs of a pass, and what is given in its inputs.
+// NewChoices finds the tensors of records in the outputs of a pass, and those of replays in its inputs.
 func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choices {
 	if p.Replayed == 0 {
 		return Choices{out: out}
@@ -64,8 +63,7 @@ func (g *Choices) Tap(i int) attn.Tap {
 	return t
 }
 
-// ExpertTap is where one layer's choice of experts goes beside the experts, and what replaces it. What is not given is
-// not done.
+// ExpertTap records one layer's choice of experts and replaces it. Parts that are not given are skipped.
 type ExpertTap struct {
 	Rows             kernel.Tensor // i32 [R, 1]: rows that are recorded
 	Experts, Weights kernel.Tensor // i32 and f32 [R, k]: take their experts
@@ -90,7 +88,7 @@ func (t *ExpertTap) Pass(list *kernel.Builder, experts, weights kernel.Tensor) {
 	}
 }
 
-// ExpertTap returns where layer i's choice of experts goes.
+// ExpertTap returns the tap of layer i's choice of experts.
 func (g *Choices) ExpertTap(i int) ExpertTap {
 	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed, Counts: g.tally.layer(i), Seen: g.seen}
 	if r := g.out.Recorded; i < len(r) {
@@ -109,7 +107,7 @@ func (g *Choices) KeepHidden(list *kernel.Builder, i int, rows kernel.Tensor) {
 	}
 }
 
-// FillChoices lists the rows that are recorded, request after request, and writes what replayed rows are given.
+// FillChoices lists the recorded rows, request after request, and writes the choices of replayed rows.
 func (in *Input) FillChoices(block attn.Block) error {
 	if err := block.FillRecorded(in.Batch.Batch); err != nil {
 		return err

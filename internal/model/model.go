@@ -20,20 +20,20 @@ type Model interface {
 	Facts() plan.Model
 	// Device returns where the model runs: a device, or several ranks.
 	Device() kernel.Machine
-	// Allocate makes the cache: page pools in the resolved layouts, in place of what was there. Page contents are zero.
+	// Allocate makes the cache: page pools in the resolved layouts, instead of existing ones. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
-	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at
-	// most that many rows.
+	// Bind takes from an arena the tensors that outlive a pass: hidden states that a drafting pass continues. Passes
+	// have at most that many rows.
 	Bind(a *kernel.Arena, rows int) Workspace
 }
 
 // Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
 // between the operations of one, over pages and states that this one does not write.
 type Workspace interface {
-	// Arrange lays out the tensors of a plan's pass on the workspace's arena, after what Bind took. Their places
-	// depend on the plan alone.
+	// Arrange lays out the tensors of a plan's pass on the workspace's arena, after those of Bind. Their places depend
+	// only on the plan.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
 }
 
@@ -49,8 +49,8 @@ type Pass interface {
 	// Program is the operations of the pass. It is made when it is first asked for, and again where memory that
 	// outlives passes, such as the cache, has moved since.
 	Program() (kernel.Program, error)
-	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read what it
-	// leaves on the device. An error reports that it was not, or not all of it.
+	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read its results
+	// on the device. An error means that it was not enqueued, or only in part.
 	Ended(error)
 }
 
@@ -61,8 +61,8 @@ type Outputs struct {
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
 	Best   Best          // of every row of logits; not given where all rows return whole, but in a block
-	// Confidence is what a drafter of blocks says of each of its tokens: the logit of its acceptance, given those
-	// before it, f32 [L, 1]. Given in passes of plan.PassBlock.
+	// Confidence is the confidence of a drafter of blocks in each of its tokens: the logit of its acceptance, given
+	// those before it, f32 [L, 1]. Given in passes of plan.PassBlock.
 	Confidence kernel.Tensor
 	// Recorded are the recorded rows of each layer, where the plan records any.
 	Recorded []Recorded
@@ -70,7 +70,8 @@ type Outputs struct {
 	Rows kernel.Tensor
 }
 
-// Recorded is what a pass records of one layer. What it does not record, or the layer does not choose, is not given.
+// Recorded is the record of one layer of a pass. Parts that the pass does not record, or the layer does not choose, are
+// not given.
 type Recorded struct {
 	Hidden   kernel.Tensor // [R, width]: residual rows after the layer
 	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
@@ -80,8 +81,8 @@ type Recorded struct {
 	Weights  kernel.Tensor // f32 [R, k]: theirs
 }
 
-// Best is the best logit of each row f32 [L, 1], its token i32 [L, 1] or the one that was drawn, and the logarithm of
-// the sum of the row's exponentials, f32 [L, 1].
+// Best is the best logit of each row f32 [L, 1], its token i32 [L, 1] or the sampled one, and the logarithm of the sum
+// of the row's exponentials, f32 [L, 1].
 type Best struct{ Values, IDs, LogSum kernel.Tensor }
 
 // Input is one batch of a pass.
@@ -90,8 +91,8 @@ type Input struct {
 	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
 	// its rows: the row of position t is made of the target's hidden state at t and of token t+1.
 	Tokens [][]int32
-	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which
-	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
+	// Hidden has, in a drafting pass, for each request the row of the hidden state of each of its rows: in the pass
+	// before, of the target or, in a chain, of the drafting layer itself.
 	Hidden [][]int32
 	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
 	// its pages and negative where no row of the pass attends. A nil table means that they have the numbers of the
@@ -102,7 +103,7 @@ type Input struct {
 	// Before holds, for each request of the batch, the tokens before its new ones: at least as many as the model
 	// stores (Remembering), or all of them. Other models ignore it.
 	Before [][]int32
-	// Replays holds, for each request of the batch, what its rows are given instead of choosing; nil for nothing.
+	// Replays has, for each request of the batch, the choices of its replayed rows; nil for none.
 	Replays []*record.Replay
 }
 
@@ -113,16 +114,16 @@ type Input struct {
 // them when the configuration verifies more than one row per request. Plans of plan.PassDraft and plan.PassChain run
 // it; a plan without logits only stores rows and indexer keys.
 //
-// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. What they remember of a token,
-// a key for each stage, every pass of the target stores with its own window keys. Wanted rows of such a pass are in the
-// order of their place in the block: first the first of every request.
+// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. Every pass of the target stores
+// what they need of a token, a key for each stage, with its own window keys. Wanted rows of such a pass are in the
+// order of their place in the block: the first rows of all requests come first.
 type Drafter interface {
 	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
 }
 
-// Remembering is a model whose rows depend on tokens before their own by themselves, not only by what they left in the
-// cache, such as rows of n-gram tables.
+// Remembering is a model whose rows depend directly on tokens before their own, not only through the cache, such as
+// rows of n-gram tables.
 type Remembering interface {
 	// Remembers returns how many tokens before its own a row depends on.
 	Remembers() int
@@ -136,7 +137,7 @@ type SelfTester interface {
 
 // Placer is a model that states where its passes are.
 type Placer interface {
-	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
+	// Place is the current operation of the pass in progress. It may be called from any goroutine.
 	Place() string
 }
 

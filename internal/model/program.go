@@ -8,8 +8,8 @@ type Compiled struct {
 	memory  int
 }
 
-// Program returns what build made, or makes now: memory is a number that grows where the memory has moved that the
-// program uses and that outlives passes.
+// Program returns the program that build made, or builds it: memory is a number that increases whenever memory that the
+// program uses, and that outlives passes, has moved.
 func (c *Compiled) Program(memory int, build func() (kernel.Program, error)) (kernel.Program, error) {
 	if c.program == nil || c.memory != memory {
 		program, err := build()

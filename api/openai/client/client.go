@@ -23,7 +23,7 @@ const (
 	maxMessageBytes = 4 << 10 // of an answer other than 200
 )
 
-// ErrAddress means that an address is not that of an HTTP server.
+// ErrAddress means that an address is not a valid URL of an HTTP server.
 var ErrAddress = errors.New("not an http or https address")
 
 // ErrNoModel means that a server lists no model.

@@ -174,7 +174,7 @@ type rawRows struct{ kernel.Tensor }
 func (r rawRows) values() kernel.Tensor { return r.Columns(0, r.Cols/2) }
 func (r rawRows) gates() kernel.Tensor  { return r.Columns(r.Cols/2, r.Cols) }
 
-// projected is what attention of a layer reads and writes, all rows of the pass.
+// projected has the tensors that attention of a layer reads and writes, with all rows of the pass.
 type projected struct {
 	q   kernel.Tensor // [T, heads*dim], rotated
 	qr  kernel.Tensor // [T, q_lora]
@@ -342,8 +342,8 @@ func (s *Pass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out: of several
-// ranks each that of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; each of
+// several ranks writes that of its heads, or of its rows. Its selection goes through tap.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
 	s.tap = tap
 	if s.own.Rows > 0 {
@@ -356,7 +356,7 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 }
 
 // attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that closes a group sees the new entry.
+// row attends: a query that completes a group sees the new entry.
 func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
@@ -393,8 +393,8 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 	return append(to, kernel.Projection{Out: r.values(), W: c.Values}, kernel.Projection{Out: r.gates(), W: c.Gates})
 }
 
-// choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in
-// the sequence; keys lie where their groups' entries lie.
+// choose fills a launch's part of the selection by the plan's indexer path. Groups are selected, numbered within the
+// sequence; keys have the slots of their groups' entries.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
 	s.index.Select(s.list, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,

@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// Context stores what a drafting stage stores of the pass's tokens (dspark spec, 3.2): an entry for each, made of u
-// [T, hidden] by the stage's own projection, in the stage's pool of window entries. Rows of drafts that turn out wrong
-// are stored again when their position is computed again, as window entries of layers are.
+// Context stores what a drafting stage needs of the pass's tokens (dspark spec, 3.2): an entry for each, computed from
+// u [T, hidden] by the stage's own projection, in the stage's pool of window entries. Rows of rejected drafts are
+// overwritten when their position is computed again, like window entries of layers.
 func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -89,8 +89,8 @@ type BlockBatch struct {
 	Pages   int       // window pages of the cache
 }
 
-// Prepare lays out what the rows attend to, and calls visit with the number of each row, its request and its place in
-// the block.
+// Prepare lists the entries that the rows attend to, and calls visit with the number of each row, its request and its
+// place in the block.
 func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, request, place int) error) error {
 	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols

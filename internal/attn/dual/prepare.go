@@ -189,7 +189,7 @@ func (f *filler) windowPlace(r, p int) int32 {
 	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists what one launch reads: indices of the window and of the heavy stream for every row and, where it
+// launch lists the inputs of one launch: indices of the window and of the heavy stream for every row and, where it
 // gathers a workspace or keys, their slots.
 func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(g, l)
@@ -219,8 +219,8 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// indices writes a row's window and heavy indices: slots of the pools, or for a workspace what was gathered for the
-// row's request, counted from the start of its part.
+// indices writes a row's window and heavy indices: slots of the pools, or, for a workspace, indices into the rows
+// gathered for the row's request, from the start of its part.
 func (f *filler) indices(r int, flat bool) {
 	q, p, n := int(f.request[r]), int(f.position[r]), int(f.windowLen[r])
 	window := f.window[r*f.windowWidth : (r+1)*f.windowWidth]

@@ -9,9 +9,10 @@ import (
 	"sparrow/plan"
 )
 
-// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4): a window of each layer's own beside entries of one or two tokens,
-// which a few layers make and all later ones read, up to the next that makes some. Fewer layers still select; the
-// others use the latest selection. One layer keeps the best blocks of entries, inside which later ones select.
+// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4): each layer has a window of its own, and there are entries of one
+// or two tokens, which a few layers make and all later ones read, up to the next that makes some. Fewer layers still
+// select; the others use the latest selection. One layer keeps the best blocks of entries, inside which later ones
+// select.
 
 // SharedLayer is what a layer reads of others.
 type SharedLayer struct {
@@ -134,8 +135,8 @@ func (s *SharedPass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out: of several
-// ranks each that of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; each of
+// several ranks writes that of its heads, or of its rows. Its selection goes through tap.
 func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	if s.own.Rows > 0 {
 		s.attendOwn(layer, w, s.rows(out), s.rows(x), tap)
@@ -148,7 +149,7 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 }
 
 // attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that closes a pair sees its entry.
+// row attends: a query that completes a pair sees its entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {

@@ -242,7 +242,7 @@ func (s *State) Truncate(n int) error {
 	return nil
 }
 
-// holds reports whether the rings have what a sequence of n tokens needs.
+// holds reports whether the rings have the rows that a sequence of n tokens needs.
 func (s *State) holds(n int) error {
 	for _, w := range s.of.layers {
 		if w.Ratio == 0 {

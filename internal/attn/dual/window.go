@@ -109,7 +109,7 @@ type WindowRow struct {
 	Last    bool
 }
 
-// Prepare chooses the rows, lays out what they attend to, and calls visit for each.
+// Prepare chooses the rows, lists the entries that they attend to, and calls visit for each.
 func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, visit func(WindowRow) error) error {
 	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols

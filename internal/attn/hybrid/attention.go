@@ -2,7 +2,8 @@
 // which every token changes, and a convolution over four tokens before it. The others attend to latent rows without
 // rotation, which an indexer selects by pooled keys: one for each four tokens.
 //
-// Nothing here reads a position number: order is in the states, in the pools, and in what a row sees.
+// No code here reads a position number: the order of tokens is given by the states, by the pools, and by the keys that
+// a row sees.
 package hybrid
 
 import (

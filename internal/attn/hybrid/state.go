@@ -7,16 +7,16 @@ import (
 	"sparrow/layout"
 )
 
-// A sequence's state is, for each linear layer, what its tokens have left behind and the last rows that the convolution
-// reads, and for each layer that selects a ring of raw rows: index keys and gates of tokens whose pool has not closed,
-// row p mod ring for position p. A state is where its sequence is and nowhere before: it cannot be truncated, but for
-// all of it. Rows that are verified are held back: their inputs are kept, and those that are accepted change the state
-// in the next pass, so that it can go back to where they began.
+// A sequence's state is, for each linear layer, the recurrent state of its tokens and the last rows that the
+// convolution reads, and for each layer that selects a ring of raw rows: index keys and gates of tokens whose pool is
+// not complete, row p mod ring for position p. A state belongs to the current length of its sequence: it cannot be
+// truncated, except to nothing. Verified rows are held back: their inputs are stored, and those that are accepted
+// change the state in the next pass, so that it can return to its value before them.
 
 // ringRows is the number of raw rows kept. A pool needs the three before its last.
 const ringRows = 4 * Pool
 
-// LinearState is what linear layers keep of sequences, or of snapshots of them, one after the other.
+// LinearState has the states of linear layers, of sequences or of snapshots, one after the other.
 type LinearState struct {
 	Conv  kernel.Tensor // f32 [n*3, 3*width]
 	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] of every head
@@ -95,7 +95,7 @@ func (s *States) Hold(rows int) error {
 	return err
 }
 
-// newHeld takes the memory of rows that are held back in that many slots.
+// newHeld allocates memory of held-back rows in that many slots.
 func (s *States) newHeld(slots int) ([]LinearState, error) {
 	out := make([]LinearState, len(s.kind))
 	for i, linear := range s.kind {
@@ -116,7 +116,7 @@ func (s *States) newHeld(slots int) ([]LinearState, error) {
 	return out, nil
 }
 
-// heldRows are the rows that are held back of a layer.
+// heldRows are the held-back rows of a layer.
 func (s *States) heldRows(layer int) LinearState {
 	if s.back == nil {
 		return LinearState{}
@@ -124,7 +124,7 @@ func (s *States) heldRows(layer int) LinearState {
 	return s.back[layer]
 }
 
-// HeldBytes is the memory of a row of a linear layer that is held back.
+// HeldBytes is the memory of a held-back row of a linear layer.
 func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
 
 // Moved counts how often the memory has changed its place.
@@ -191,7 +191,7 @@ func (s *States) Held() int { return s.slots - len(s.free) }
 // Slots is the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve allocates slots for that many sequences and keeps those of the present ones.
+// Reserve allocates slots for that many sequences and keeps the present ones.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil
@@ -222,7 +222,7 @@ func (s *States) Reserve(slots int) error {
 	return nil
 }
 
-// grow makes larger memory, with what the present has.
+// grow allocates larger memory with the present contents.
 func (s *States) grow(linear []LinearState, rings []kernel.Tensor, slots int) (err error) {
 	for i, is := range s.kind {
 		if !is {
@@ -244,7 +244,7 @@ func (s *States) grow(linear []LinearState, rings []kernel.Tensor, slots int) (e
 	return nil
 }
 
-// copyHeld copies rows that are held back to larger memory.
+// copyHeld copies held-back rows to larger memory.
 func (s *States) copyHeld(to []LinearState) error {
 	for i := range s.back {
 		for _, t := range [2][2]kernel.Tensor{{to[i].Conv, s.back[i].Conv}, {to[i].Delta, s.back[i].Delta}} {
@@ -268,7 +268,7 @@ func freeAll(mem kernel.Memory, linear []LinearState, rings []kernel.Tensor) {
 	}
 }
 
-// Of checks that a state belongs to these and was not released.
+// Of checks that a state belongs to these states and was not released.
 func (s *States) Of(st any, sequence int) (*State, error) {
 	x, ok := st.(*State)
 	switch {
@@ -333,8 +333,8 @@ func (s *State) Truncate(n int) error {
 // Begin records that a pass is about to change the state.
 func (s *State) Begin() { s.lost = true }
 
-// Advance makes n more tokens part of the sequence: the pass that has them was enqueued. What was held back before it
-// has changed the state; these rows have, too, unless they are held back.
+// Advance makes n more tokens part of the sequence: their pass was enqueued. Rows that were held back before it have
+// changed the state; these rows have, too, unless they are held back.
 func (s *State) Advance(n int, held bool) {
 	if s.base = s.len; !held {
 		s.base += n

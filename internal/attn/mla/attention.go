@@ -263,8 +263,8 @@ func (p *Pass) Begin() {
 	p.list.Add(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several
-// ranks each that of its heads, or of its rows. Its selection goes through tap.
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h; each of several
+// ranks adds that of its heads, or of its rows. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.list.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {

@@ -63,13 +63,13 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	return nil
 }
 
-// slot returns where position p of request r lies.
+// slot returns the slot of position p of request r.
 func (f *filler) slot(r, p int) int32 {
 	n := f.batch.PageTokens
 	return f.batch.Tables[r][p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists what one launch gathers or converts.
+// launch lists the rows or pages that one launch gathers or converts.
 func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(s, l)
 	if l.Gather.Count > 0 {

@@ -35,7 +35,7 @@ func (p *Pass) rotate(l *launch) kernel.Tensor {
 	return q
 }
 
-// keys adds the products that indexer keys and latent rows are made of. The order is that of Weights.Join.
+// keys adds the products for indexer keys and latent rows. The order is that of Weights.Join.
 func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	if w.Index != nil {
 		to = append(to, kernel.Projection{Out: p.key, W: w.Index.K})
@@ -58,7 +58,7 @@ func (p *Pass) view(w *Weights) {
 	p.kv = p.first.Columns(at, at+p.params.Dims.Row())
 }
 
-// Join tells a device which of a layer's matrices multiply the same rows. A matrix whose rows end inside a block of
+// Join lists for a device which of a layer's matrices multiply the same rows. A matrix whose rows end inside a block of
 // scales comes last.
 func (w *Weights) Join(j kernel.Joiner) error {
 	if w.QA == nil {

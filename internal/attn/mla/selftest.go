@@ -14,11 +14,11 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest computes the attention of one layer both ways, with its own weights, over made-up keys and queries. Rows
-// that see K-1 and K keys keep all of them, so sparse attention must equal dense attention; rows that see K+1 and 2K
-// keys must select what a stable sort of their scores selects, and sparse attention must equal dense attention over
-// that selection alone. Without an indexer, attention over whole pages must equal dense attention. What it needs of
-// memory is freed at its end.
+// SelfTest computes the attention of one layer in both forms, with its own weights, over synthetic keys and queries.
+// Rows that see K-1 and K keys keep all of them, so sparse attention must equal dense attention; rows that see K+1 and
+// 2K keys must select what a stable sort of their scores selects, and sparse attention must equal dense attention over
+// that selection. Without an indexer, attention over whole pages must equal dense attention. Its memory is freed at its
+// end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
 	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(),
 		split: cfg.SplitKeys.Keys(), seed: 1}
@@ -260,7 +260,7 @@ func (t *selfTest) choose() {
 	t.list.Add(kernel.SelectArgs{Out: t.selected, Scores: t.scores, Lens: t.seen})
 }
 
-// checkSelections compares the selections with a stable sort of the scores and returns what the sort selects.
+// checkSelections compares the selections with a stable sort of the scores and returns the selection of the sort.
 func (t *selfTest) checkSelections() ([][]int32, error) {
 	k := t.k
 	scores, got := make([]float32, t.scores.Rows*t.scores.Cols), make([]int32, len(t.lens)*k)
@@ -318,7 +318,7 @@ func (t *selfTest) checkSelections() ([][]int32, error) {
 const softest = 4
 
 // attendSparse attends to the selections in latent space. It returns the scale of the scores, which is the model's own
-// or what keeps them small.
+// or one that keeps them small.
 func (t *selfTest) attendSparse() (scale float32, err error) {
 	p, d := &t.params, t.params.Dims
 	t.list.At("self-test", -1)

@@ -56,7 +56,7 @@ func packedCases() []Case {
 	return list
 }
 
-// packedSet is a weight of which the host knows what its bytes repeat.
+// packedSet is a weight whose bytes repeat a pattern that the host knows.
 type packedSet struct {
 	packing
 	cuda.PackedProduct

@@ -36,7 +36,7 @@ func productShapes() []productShape {
 		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads})
 }
 
-// productCases are the products of a layer, and what quantises their inputs.
+// productCases are the products of a layer, and the quantisation of their inputs.
 func productCases() []Case {
 	var list []Case
 	for _, s := range productShapes() {
@@ -53,7 +53,7 @@ func productCases() []Case {
 	return list
 }
 
-// product is one set of a product: rows of a batch lie side by side, as heads do.
+// product is one set of a product: rows of a batch are adjacent, like heads.
 type product struct {
 	cuda.Product
 	call cuda.ProductCall
@@ -107,8 +107,7 @@ func productCase(s productShape, rows int, suffix string) Case {
 	}
 }
 
-// productPattern is how many elements of an operand are random; the rest repeats them, never at the same place of a
-// row.
+// productPattern is how many elements of an operand are random; the rest repeats them, each time at another column.
 const productPattern = 1<<19 + 641
 
 // operand is device memory of n random elements.

@@ -48,7 +48,7 @@ func normCase(rows, columns int) Case {
 		}}
 }
 
-// lastRow compares the last row of bf16 values with what the host expects.
+// lastRow compares the last row of bf16 values with the expected one.
 func (r *reader) lastRow(p cuda.Ptr, rows, columns int, want func(int) float64) error {
 	for i, v := range r.bf16s(p.Add(2*int64(columns)*int64(rows-1)), columns) {
 		if g, w := float64(v), want(i); !(math.Abs(g-w) <= max(math.Abs(w), 1e-3)/200) {
@@ -94,7 +94,7 @@ func routeCase(rows, experts int) Case {
 		}}
 }
 
-// sampleCase draws from rows of the same logits, each with a random number of its own.
+// sampleCase samples from rows of the same logits, each with a random number of its own.
 func sampleCase(rows, topK int, topP float64) Case {
 	return Case{Case: titled("sample", "%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
 		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {

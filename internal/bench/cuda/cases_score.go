@@ -87,8 +87,7 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-// pagedCase scores rows of each request, together of them at once: all of them natively, fewer in groups, one alone
-// split.
+// pagedCase scores rows of each request, a number of them at once: all natively, several in groups, one for split.
 func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each
@@ -155,7 +154,7 @@ func overlapping(launch func(*cuda.Stream) error) func(*cuda.Stream) error {
 	}
 }
 
-// topKKind is what a selection writes and over which scores.
+// topKKind is the output of a selection and the kind of its scores.
 type topKKind string
 
 const (

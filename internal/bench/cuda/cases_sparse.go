@@ -47,7 +47,7 @@ type sparse struct {
 	streams [2]sparseStream
 }
 
-// sparseStream is a pool and the host's copy of what rows select of it.
+// sparseStream is a pool and the host's copy of the rows that are selected from it.
 type sparseStream struct {
 	pool    cuda.PoolView
 	indices []int32

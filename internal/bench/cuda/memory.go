@@ -90,7 +90,7 @@ func (h *holder) free() error {
 	return errors.Join(errs...)
 }
 
-// ready waits for the copies and returns what failed.
+// ready waits for the copies and returns their error.
 func (h *holder) ready() error {
 	if h.err == nil {
 		h.err = h.rig.Stream.Sync()
@@ -98,7 +98,7 @@ func (h *holder) ready() error {
 	return h.err
 }
 
-// reader copies device memory to the host. It keeps the first error; what is read after it is zero.
+// reader copies device memory to the host. It keeps the first error; later reads return zeros.
 type reader struct {
 	stream *cuda.Stream
 	err    error
@@ -134,7 +134,7 @@ func (r *reader) bf16s(p cuda.Ptr, n int) []float32 {
 	return v
 }
 
-// same compares an output with what the host expects.
+// same compares an output with the expected one.
 func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	got := r.bytes(p, len(want))
 	for i := range got {
@@ -145,7 +145,7 @@ func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	return nil
 }
 
-// random are n values that draw gives for normal numbers.
+// random are n random values, made by draw from normal numbers.
 func random[T any](h *holder, n int, draw func(float64) T) []T {
 	v := make([]T, n)
 	for i := range v {

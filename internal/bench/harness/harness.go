@@ -1,7 +1,7 @@
 // Package harness is what the benches of kernels share on every device.
 //
-// In flow cases, each an operation at a shape, and the times that a device's own timer took of them; out flow the cases
-// that a user asked for, the run over them, and medians with their spread.
+// In flow cases, each an operation at a shape, and their times by the device's own timer; out flow the selected cases,
+// the run over them, and medians with their spread.
 package harness
 
 import (
@@ -54,7 +54,7 @@ func Match[C Named](cases []C, only []string) ([]C, error) {
 	return out, nil
 }
 
-// Progress is told how many of the cases are done and which one begins.
+// Progress is called with the number of finished cases and the next one.
 type Progress func(done, total int, what string)
 
 // Each runs cases one after the other, until ctx ends. What failed is joined in the error; the other cases still run.

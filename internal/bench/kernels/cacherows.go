@@ -34,8 +34,8 @@ func storeRows(r *Rig, k layout.Kind) *Op {
 	}).reads(kv)
 }
 
-// sameRows decodes the pages of two pools that are alike and compares: 1/8 is the coarsest step between neighbouring
-// e4m3 numbers.
+// sameRows decodes the pages of two pools of one layout and compares them: 1/8 is the coarsest step between
+// neighbouring e4m3 numbers.
 func sameRows(like kernel.Pool, got, want kernel.Tensor, tokens int) error {
 	l, err := layout.MainOf(like.Layout)
 	if err != nil {

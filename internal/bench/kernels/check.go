@@ -32,7 +32,7 @@ func poison(ts ...kernel.Tensor) func() {
 	}
 }
 
-// zero fills a float32 tensor with zeros, for operations that add to what is there.
+// zero fills a float32 tensor with zeros, for operations that add to their output.
 func zero(t kernel.Tensor) func() { return func() { clear(host.F32(t)) } }
 
 // reads sets the bytes of one run to those of a tensor.

@@ -34,7 +34,7 @@ func groupCases() []Case {
 	return out
 }
 
-// like is a type whose random bytes are those of the packing.
+// like is a type with the same distribution of random bytes.
 func (p packing) like() kernel.DType {
 	if p.data == kernel.U4x2 {
 		return kernel.E2M1x2

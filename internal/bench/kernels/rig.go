@@ -124,8 +124,8 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 // of them is 448.
 const codeSize = 448 / 4.1
 
-// code is such a code. One in ten thousand is zero or subnormal, and kernels may take more time for these than for
-// others.
+// code is a random e4m3 code. One in ten thousand is zero or subnormal, and kernels may take more time for these than
+// for others.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }
@@ -201,7 +201,7 @@ func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	}
 }
 
-// distinct is how many different pages a cache is made of; the others are copies, elsewhere in memory.
+// distinct is how many different pages a cache consists of; the others are copies at other addresses.
 const distinct = 8
 
 // mainPool is a cache of random latent rows.

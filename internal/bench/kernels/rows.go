@@ -90,7 +90,7 @@ func copyRows(r *Rig) *Op {
 	return op
 }
 
-// sampleRows draws a token for each of a batch of decodes over the vocabulary of V3.2.
+// sampleRows samples a token for each of a batch of decodes over the vocabulary of V3.2.
 func sampleRows(r *Rig) *Op {
 	const rows, vocabulary = 16, 129280
 	var words [rows * sample.DrawWords]int32
@@ -112,7 +112,7 @@ func sampleRows(r *Rig) *Op {
 		}).reads(logits)
 }
 
-// accept compares a draft of each sequence with what the target chose, half of them right, and writes the words of the
+// accept compares a draft of each sequence with the target's choice, half of them right, and writes the words of the
 // next pass that depend on it.
 func accept(r *Rig) *Op {
 	const sequences, words = 128, 8
@@ -158,7 +158,7 @@ func route(r *Rig) *Op {
 		KeepGroups: 4, Normalize: true, Scale: 2.5}, routed).reads(logits)
 }
 
-// tally adds to what is there, so a check begins with zeros.
+// tally adds to its output, so a check begins with zeros.
 func tally(r *Rig) *Op {
 	const experts, topk = 256, 8
 	counts, ids := r.empty(kernel.I32, 1, experts), r.ints(rowTokens, topk, r.order(experts))

@@ -12,7 +12,7 @@ import (
 // outs are the outputs of an operation by the names of their fields, and how far each may be from the reference.
 type outs map[string]float64
 
-// rowwise is an operation whose rows do not depend on each other. The reference computes some of them alone.
+// rowwise is an operation whose rows do not depend on each other. The reference computes some of the rows one by one.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
 // rowwiseAfter is rowwise with preparations: before, where there is one, is called with the arguments of every run and
@@ -58,7 +58,7 @@ func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.D
 	}
 }
 
-// turns are the sets of rows of a tensor that runs take in turn, so that they are not found in a CPU cache.
+// turns are sets of rows of a tensor that runs read one after the other, so that they are not found in a CPU cache.
 type turns struct {
 	sets []kernel.Tensor
 	next int

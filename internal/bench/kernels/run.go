@@ -43,15 +43,15 @@ func (c Case) Names() harness.Case {
 type Op struct {
 	// Run computes the whole shape once.
 	Run func(kernel.Device) error
-	// Check compares what Run left in the outputs with the reference.
+	// Check compares the outputs of Run with the reference.
 	Check func(ref kernel.Device) error
 	// Poison overwrites the outputs, so that stale results are detected.
 	Poison func()
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
-	// Turn, when given, returns the parts of Memory that runs and plain reads take in turn, so that no part is in a CPU
-	// cache.
+	// Turn, when given, returns the parts of Memory that runs and plain reads use one after the other, so that no part
+	// is in a CPU cache.
 	Turn func() []byte
 }
 

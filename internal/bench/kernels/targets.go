@@ -55,7 +55,7 @@ func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	return nil
 }
 
-// target adds a row: what was got from results, and whether that is enough. Where one of the results is nil the row
+// target adds a row: the value reached in results, and whether that is enough. Where one of the results is nil the row
 // states what is missing, or is left out of a run of some cases.
 func (j *judge) target(what, wanted, missing string, results []*Result, got func() (string, bool)) {
 	v := Verdict{What: what, Wanted: wanted, Got: missing, Met: NotMeasured}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Beside is what streams that ran beside the load saw. A gap is the time between two events with tokens of a stream.
+// Beside has the measurements of streams that ran during the load. A gap is the time between two events with tokens of
+// a stream.
 type Beside struct {
 	Streams int   `json:"streams"`
 	Alone   Times `json:"alone_ms"`  // gaps before the load began
@@ -22,7 +23,7 @@ type Beside struct {
 	LongestStep float64 `json:"longest_step_ms,omitempty"`
 }
 
-// What streams beside the load are: their prompts, and how long they run before it.
+// Prompts of the streams during the load, and how long they run before it.
 const (
 	besidePrompt = 32
 	besideOutput = 4096 // a stream that has ended begins again
@@ -47,7 +48,7 @@ type gap struct {
 	ended time.Time
 }
 
-// startBeside starts the streams, waits until all of them run, and then lets them run for a while alone.
+// startBeside starts the streams, waits until all of them run, and then lets them run for a while without the load.
 func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	key := r.o.StreamKey
 	if key == "" {

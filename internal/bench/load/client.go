@@ -204,7 +204,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: it broke off", errStream)
 }
 
-// take records one event with its arrival time. Tokens are counted by the usage in every event, where a server tells
+// take records one event with its arrival time. Tokens are counted by the usage in every event, where a server reports
 // it: a token may have no text, and a piece of text several tokens, between which the time is then divided evenly.
 // Where it does not, every piece of text counts as a token, and so does the event that ends a choice without text.
 func (o *outcome) take(ev *event, at time.Duration) {

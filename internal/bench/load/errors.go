@@ -8,7 +8,7 @@ var ErrOptions = errors.New("load options")
 // ErrRemote means that an address is not on this machine and Options.AllowRemote is off.
 var ErrRemote = errors.New("the address is not on this machine")
 
-// ErrQueued means that streams beside the load do not all run at once.
+// ErrQueued means that the streams during the load do not all run at once.
 var ErrQueued = errors.New("streams wait in the server's queue")
 
 // ErrServer means that the server did not report its models, so that nothing was measured.

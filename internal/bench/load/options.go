@@ -30,23 +30,23 @@ type Options struct {
 	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
 	// ones are answered.
 	Rate float64
-	// Concurrency is how many requests are kept in flight: the next one leaves when one is answered.
+	// Concurrency is how many requests are in flight: the next one is sent when one is answered.
 	Concurrency int
-	// Duration ends the sending after that time; what is in flight is still answered. 0 means no bound.
+	// Duration ends the sending after that time; requests in flight are still answered. 0 means no bound.
 	Duration time.Duration
 	// Timeout bounds one request; 0 means no bound.
 	Timeout time.Duration
 
 	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
 	Prompt, Output Lengths
-	// Streams is how many streams of short prompts run beside the load from its beginning to its end. The report has
+	// Streams is how many streams of short prompts run during the load, from its beginning to its end. The report has
 	// the gaps between their tokens, before the load and during it.
 	Streams int
 	// StreamChoices is how many choices each of these streams has; 0 means one. StreamKey is their bearer key; empty is
 	// Key.
 	StreamChoices int
 	StreamKey     string
-	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at
+	// SharedPrefix is the number of common first tokens of the prompts of a group; Groups is the number of groups, at
 	// least 1.
 	SharedPrefix, Groups int
 	// StopAtEOS lets an answer end at the end-of-sequence token. Without it every answer has its full length (the

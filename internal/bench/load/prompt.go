@@ -21,7 +21,7 @@ type task struct {
 	choices int // 0 means one
 }
 
-// prompter draws the prompts of a run. The i-th task depends on the seed and i alone.
+// prompter makes the random prompts of a run. The i-th task depends only on the seed and i.
 type prompter struct {
 	o        *Options
 	ids      []int32
@@ -49,8 +49,8 @@ func (p *prompter) task(i int) task {
 	return task{index: i, prompt: p.draw(r, prefix, n), output: out}
 }
 
-// conversation draws the turns of the i-th conversation: what the user says, and how long each answer is. The first one
-// begins with the words that the conversations of a group have in common.
+// conversation makes the random turns of the i-th conversation: the user's messages, and the length of each answer. The
+// first one begins with the common words of its group.
 func (p *prompter) conversation(i int) (said []string, output []int) {
 	r := rand.New(rand.NewPCG(p.o.Seed, uint64(i)))
 	for turn := range p.o.Turns.draw(r) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Report is what a run measured. Times are in milliseconds, and only answered requests count in them.
+// Report has the measurements of a run. Times are in milliseconds, and only answered requests count in them.
 type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
@@ -49,7 +49,7 @@ type Report struct {
 	Goals   string  `json:"goals,omitempty"`
 	Good    int     `json:"good,omitempty"`
 	Goodput float64 `json:"goodput,omitempty"`
-	// Beside is about the streams that ran beside the load; nil without any.
+	// Beside is about the streams during the load; nil without any.
 	Beside *Beside `json:"beside,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"sparrow/sample"
 )
 
-// Accepting is the speed of decoding of several sequences with drafts, of which a given share counts as right, beside
-// that without drafts.
+// Accepting is the speed of decoding several sequences with drafts, of which a given share counts as right, and without
+// drafts.
 type Accepting struct {
 	Context  int     `json:"context"` // tokens of every prompt
 	Batch    int     `json:"batch"`   // sequences
@@ -66,7 +66,7 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded is what several sequences decoded from when the last of them had begun until the first had ended.
+// decoded is the tokens of several sequences between the start of the last and the end of the first.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time

@@ -24,13 +24,13 @@ var wanted = map[string]map[int]float64{
 	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
 }
 
-// wantedQuantised are those of files in block formats, which both engines read as they are.
+// wantedQuantised are targets for files in block formats, which both engines read without conversion.
 var wantedQuantised = map[string]map[int]float64{
 	"prefill": {0: 8, 4096: 18},
 	"decode":  {0: 1.5, 4096: 3, 8192: 5},
 }
 
-// llamaTest is what is read of one result of llama-bench, printed with -o jsonl.
+// llamaTest has the fields that are read from one result of llama-bench, printed with -o jsonl.
 type llamaTest struct {
 	Prompt   int     `json:"n_prompt"`
 	Generate int     `json:"n_gen"`

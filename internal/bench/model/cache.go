@@ -44,8 +44,8 @@ func (b *bench) cacheBytes(context, batch int) int64 {
 	return cacheBytes(b.model, &b.cfg, context, b.new(batch), batch)
 }
 
-// CacheBytes is the memory of the largest cell or prompt that the options ask for, on a model and with its
-// configuration, where contexts, batches and prompts are given.
+// CacheBytes is the memory of the largest cell or prompt of the options, on a model and with its configuration, where
+// contexts, batches and prompts are given.
 func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
 	most := int64(0)
 	for _, context := range o.Contexts {

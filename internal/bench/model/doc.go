@@ -3,5 +3,5 @@
 //
 // A loaded checkpoint and a device flow in, a report flows out. Deep contexts are not computed token by token: the
 // cache is filled with random rows of plausible size, and a complete decode step or prefill chunk at that depth is
-// measured. Times are of steps alone: no sampling, no scheduling, no text.
+// measured. Times are those of steps, without sampling, scheduling and text.
 package model

@@ -9,7 +9,7 @@ import (
 	"sparrow"
 )
 
-// Drafting is the speed of decoding with drafts beside that without, one sequence at a time.
+// Drafting is the speed of decoding with and without drafts, one sequence at a time.
 type Drafting struct {
 	Setting  string  `json:"setting"`
 	Answers  int     `json:"answers"`          // to which both were timed

@@ -50,7 +50,8 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 	case layout.FP8Row576: // its scale is 1
 		return part(kernel.E4M3, 0, tokens, layout.RawRowBytes, layout.RawRowBytes, 0, 1)
 	case layout.V4Row584:
-		// Pages are whole rows of 576 bytes: all of them are drawn as data, then those of scales over the last.
+		// Pages are whole rows of 576 bytes: all of them are filled as data, then the scales are written over the last
+		// ones.
 		rows, size := p.Pages()*p.Mem.Cols/layout.V4DataBytes, layout.V4DataBytes
 		if err := codes(0, rows, layout.V4NopeDim, size); err != nil {
 			return err

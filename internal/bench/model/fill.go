@@ -13,12 +13,12 @@ import (
 // filled is a model whose cache can be written from outside: the pools of every layer.
 type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is how many different pages of rows a pool is made of; the others are copies elsewhere in memory. What
-// attention costs depends on the addresses of rows, not on their values.
+// distinct is how many different pages of rows a pool consists of; the others are copies at other addresses. The time
+// of attention depends on the addresses of rows, not on their values.
 const distinct = 32
 
-// fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change
-// what selection costs; layers hold the same keys in another order of pages.
+// fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change the
+// time of selection; layers have the same keys in another order of pages.
 func fill(ctx context.Context, dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var keys [][]byte
@@ -111,7 +111,7 @@ func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, e
 	return pages, nil
 }
 
-// uniform draws numbers of mean 0 and variance 1, which is what norms leave: four from each random word.
+// uniform makes numbers of mean 0 and variance 1, as after a norm: four from each random word.
 func uniform(v []float32, rng *rand.Rand) {
 	scale := float32(math.Sqrt(12)) / 65536
 	for i := 0; i < len(v); i += 4 {

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/device/offload"
 )
 
-// HostShare is what the CPU computes of experts in a step, in the mean of all steps.
+// HostShare is the part of experts that the CPU computes in a step, in the mean of all steps.
 type HostShare struct {
 	Experts float64 `json:"experts"`  // of all layers, each that some row chose counted once
 	MB      float64 `json:"mb"`       // of their weights
@@ -14,7 +14,7 @@ type HostShare struct {
 	GBs     float64 `json:"gb_per_s"` // of weights in that time
 }
 
-// hostWork returns what the CPU has computed so far of experts in host memory.
+// hostWork returns the counters of experts that the CPU has computed so far.
 func (b *bench) hostWork() offload.Work {
 	if b.o.Experts.Host == nil {
 		return offload.Work{}

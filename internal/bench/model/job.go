@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// job is a step that is run again and again: its works and, where the model keeps states, one for each of them as it
-// is before the step.
+// job is a step that is run repeatedly: its works and, where the model has states, one for each of them as before the
+// step.
 type job struct {
 	works  []step.Work
 	before []model.State
@@ -34,7 +34,7 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 }
 
 // behind makes the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
-// those of another sequence; the tokens after them are, in chunks that passes hold.
+// those of another sequence; the tokens after them are computed, in chunks that fit a pass.
 func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
 	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows

@@ -17,7 +17,7 @@ type operations struct {
 
 type operation struct{ name, shape string }
 
-// product states what the operation that runs multiplies by.
+// product describes the weight of the running operation.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
 // next ends the operation that runs and begins another; "" is none.
@@ -49,7 +49,7 @@ func (o *operations) reset() {
 	clear(o.by)
 }
 
-// mean returns what each operation takes in one of that many steps, those that take longest first.
+// mean returns the time of each operation in one of that many steps, the longest first.
 func (o *operations) mean(steps int) []Kernel {
 	var out []Kernel
 	for _, k := range o.by {

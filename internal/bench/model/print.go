@@ -202,8 +202,7 @@ func (r *Report) traced() bool {
 	return slices.ContainsFunc(r.Prompts, func(p Prompt) bool { return p.Time != nil && p.Time.Launches > 0 })
 }
 
-// PrintKernels writes what each kernel, or on a CPU each operation, takes in every phase, those that take longest
-// first.
+// PrintKernels prints the time of each kernel, or on a CPU of each operation, in every phase, the longest first.
 func (r *Report) PrintKernels(w io.Writer) error {
 	one := func(name string, p *Phase) error {
 		if p == nil || len(p.Kernels) == 0 {

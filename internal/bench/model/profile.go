@@ -14,8 +14,8 @@ import (
 	"sparrow/plan"
 )
 
-// profile traces the steps of a phase on a device that times its launches, and notes what each stage and each kernel
-// takes. The second of two rounds counts.
+// profile traces the steps of a phase on a device that times its launches, and records the time of each stage and each
+// kernel. The second of two rounds counts.
 func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) {
 	t, ok := b.watch.Device.(kernel.Tracer)
 	if !ok {
@@ -102,7 +102,7 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 	return gaps[len(gaps)/2], spans[len(spans)/2], nil
 }
 
-// prompt times a whole prompt from an empty cache, in chunks. Of the last chunk alone a token is chosen.
+// prompt times a whole prompt from an empty cache, in chunks. A token is chosen only after the last chunk.
 func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	tokens, chunks := b.tokens(p.Length), (p.Length+b.o.Chunk-1)/b.o.Chunk
 	var state model.State // of a model that keeps one: empty before the first chunk

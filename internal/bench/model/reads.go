@@ -12,7 +12,7 @@ import (
 )
 
 // Reads compares the weights that products of a decode step read with plain reads of weights by as many threads, timed
-// in turn with the steps.
+// alternately with the steps.
 type Reads struct {
 	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
 	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
@@ -32,7 +32,7 @@ func (r *Reads) line(c *Cell) string {
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
 }
 
-// counter knows the sizes of what a host device has prepared and counts what products read.
+// counter knows the sizes of the weights that a host device has prepared and counts the bytes that products read.
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean
@@ -48,7 +48,7 @@ func newCounter() *counter {
 }
 
 // readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
-// weight are read in turn: before the same part is read again, steps have read all weights.
+// weight are read one after the other: before the same part is read again, steps have read all weights.
 const readPart, readParts = 32 << 20, 4
 
 // size is the bytes of a weight. The memory of the largest is kept for plain reads.
@@ -131,7 +131,7 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 	return x, err
 }
 
-// readsOf times plain reads in turn with decode steps. Models whose weights caches may hold are left out.
+// readsOf times plain reads alternately with decode steps. Models whose weights fit into caches are left out.
 func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
 	c := b.watch.reads
 	if c == nil || len(c.largest) < 2*readParts*readPart {

@@ -77,7 +77,7 @@ type Cell struct {
 	Verify  *Phase `json:"verify,omitempty"` // of all its drafts
 }
 
-// Flat is the best decode step of one sequence at two depths, taken in turn, without the indexer's scan.
+// Flat is the best decode step of one sequence at two depths, measured alternately, without the indexer's scan.
 type Flat struct {
 	Shallow   int     `json:"shallow"` // tokens in the cache
 	Deep      int     `json:"deep"`
@@ -101,7 +101,7 @@ func (v Verdict) word() string {
 	return "not met"
 }
 
-// Load is how long the weights took to load, or to be drawn.
+// Load is how long the weights took to load, or to be generated.
 type Load struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`

@@ -33,7 +33,7 @@ type Options struct {
 	Prompts []int
 	Policy  plan.Policy
 	// Ranks are further devices that share the model with the first one (docs/ranks.md), and Attention is how. The
-	// stages of the first are timed. By requests the sequences of a step are given to ranks in turn.
+	// stages of the first are timed. By requests, the sequences of a step are assigned to ranks round-robin.
 	Ranks     []kernel.Device
 	Attention plan.Division
 	Threads   int  // of all devices, for the report
@@ -120,7 +120,7 @@ type bench struct {
 	group  *group.Group // nil for a single device
 }
 
-// Title returns what reports call a model: its folder or file, without those above.
+// Title returns the name of a model in reports: its folder or file, without the path.
 func Title(src *family.Source) string { return filepath.Base(src.Name) }
 
 // Run loads the model on the device and measures every cell. Cells that cannot be measured state why.
@@ -375,7 +375,7 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	out := make([]step.Work, batch)
 	for i := range out {
 		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
-		// The best token alone leaves a GPU, as when it is chosen greedily.
+		// Only the best token is copied from a GPU, as with greedy sampling.
 		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
 			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 		if kind == plan.ModeVerify {
@@ -484,7 +484,7 @@ func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	return s
 }
 
-// flat decodes one sequence at the two depths in turn, so that whatever else the machine does disturbs both alike.
+// flat decodes one sequence at the two depths alternately, so that other load of the machine disturbs both equally.
 func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 	if r.cell(flatDeep, 1) == nil || r.cell(flatShallow, 1) == nil {
 		return nil, nil
@@ -535,7 +535,7 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 	return took, shares(b.watch.take(), took), err
 }
 
-// pauses collects garbage while the smallest measured cell decodes and prefills in turn.
+// pauses collects garbage while the smallest measured cell decodes and prefills alternately.
 func (b *bench) pauses(ctx context.Context, cells []Cell) (*pause.Pause, error) {
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
 	if i < 0 {

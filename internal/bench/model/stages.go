@@ -72,7 +72,7 @@ func (d *stopwatch) take() [stageCount]time.Duration {
 	return s
 }
 
-// Do carries out one operation on the clock of its stage.
+// Do runs one operation on the clock of its stage.
 func (d *stopwatch) Do(op kernel.Op) error {
 	s := d.stageOf(op)
 	if d.tracer != nil {

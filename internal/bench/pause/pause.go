@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Pause is what the garbage collector did to a program whose workers were all in kernels.
+// Pause has the effects of the garbage collector on a program whose workers were all in kernels.
 type Pause struct {
 	// Worst is the upper end of the interval of the runtime's histogram in which the longest stop fell, from the wish
 	// to stop to the restart, in milliseconds.

@@ -103,7 +103,7 @@ round256:
 // func amxLoop(rounds int, t *tileData)
 //
 // The assembler has no names for tile instructions. Accumulators are tmm0 to tmm3, each used twice a round; a product
-// takes 16 cycles and its result 52, so four in turn keep the unit busy.
+// takes 16 cycles and its result 52, so four accumulators, one after the other, keep the unit busy.
 TEXT ·amxLoop(SB), NOSPLIT, $0-16
 	MOVQ rounds+0(FP), CX
 	MOVQ t+8(FP), SI

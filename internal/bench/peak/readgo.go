@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// sink keeps what plain Go read from being thrown away by the compiler.
+// sink keeps the compiler from removing the reads in plain Go.
 var sink atomic.Uint64
 
 // readGo reads the whole words of p.

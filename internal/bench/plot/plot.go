@@ -121,7 +121,7 @@ func (c *Chart) axis(of func(Point) float64, base float64) axis {
 	return a
 }
 
-// place maps a value to the picture; what is outside or is not a number sits at the lower edge.
+// place maps a value to the picture; values outside the range or NaN are put at the lower edge.
 func (a axis) place(v, from, to float64) float64 {
 	if !(v > a.low) {
 		return from

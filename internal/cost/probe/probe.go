@@ -1,5 +1,5 @@
-// Package probe measures a machine that package cost has no figures of: what its CPU reads for products of few and of
-// many rows, and what its bus copies. That takes less than a second.
+// Package probe measures a machine that package cost has no figures of: how fast its CPU reads weights for products of
+// few and of many rows, and how fast its bus copies. That takes less than a second.
 package probe
 
 import (

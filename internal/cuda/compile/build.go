@@ -127,7 +127,7 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	return im, nil
 }
 
-// version is the line of PTX that says which drivers can compile it.
+// version is the PTX directive that decides which drivers can compile it.
 var version = regexp.MustCompile(`(?m)^\.version .*$`)
 
 // forOldDrivers names the version of PTX that the text needs. The compiler writes its own, which is that of its driver;

@@ -56,7 +56,7 @@ func Widen(v []uint16) []float32 {
 	return out
 }
 
-// MainRow is the 576 values of a main-cache row: the latent as it is, and the key rotated and rounded to bf16.
+// MainRow is the 576 values of a main-cache row: the unchanged latent, and the key rotated and rounded to bf16.
 func MainRow(latent, key []uint16, angles []float32) []float32 {
 	row := append(Widen(latent), Widen(key)...)
 	rope := row[len(latent):]
@@ -67,7 +67,7 @@ func MainRow(latent, key []uint16, angles []float32) []float32 {
 	return row
 }
 
-// Recipe is how an indexer vector of 128 values is prepared.
+// Recipe is the preparation of an indexer vector of 128 values.
 type Recipe struct {
 	RopeAt      int // first rotated dimension: 0 or 64
 	Interleaved bool

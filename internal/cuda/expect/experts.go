@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Quantised returns what is left of a row after it was quantised per 128 columns.
+// Quantised returns the values of a row after it was quantised per 128 columns.
 func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	out, codes := make([]float32, len(v)), make([]byte, 128)
 	for from := 0; from < len(v); from += 128 {
@@ -36,8 +36,8 @@ func Dot(a []float64, b []float32) (sum float64) {
 	return sum
 }
 
-// SortPairs is the pairs row*top+choice ordered by expert, those of an expert as they come; ids outside [0, experts)
-// are left out.
+// SortPairs is the pairs row*top+choice ordered by expert, those of one expert in their original order; ids outside [0,
+// experts) are left out.
 func SortPairs(ids []int32, experts int32) []int32 {
 	var order []int32
 	for p, id := range ids {
@@ -49,7 +49,7 @@ func SortPairs(ids []int32, experts int32) []int32 {
 	return order
 }
 
-// PackedAt returns where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
+// PackedAt returns the offset of byte b of row r in a packed tile: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
 // A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 16 rows, codes and then scales.

@@ -1,7 +1,7 @@
 // Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
 //
 // In flows a name, out flow the bytes of a cubin (or of PTX, for devices without one) and its entry in the manifest.
-// The files beside this one are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
+// The other files of this folder are written by the kernel build tool (go run ./cmd/kernelc) and must not be edited.
 package image
 
 import (

@@ -46,7 +46,7 @@ func NameOf(source string) string {
 var include = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
 
 // Files lists a translation unit and everything it includes, directly or not, each once, in the order of first
-// inclusion. A name is looked up beside the including file, then under the root.
+// inclusion. A name is looked up in the folder of the including file, then under the root.
 func Files(root fs.FS, source string) ([]File, error) {
 	var list []File
 	seen := map[string]bool{}
@@ -105,8 +105,8 @@ const (
 	PTXVersion   = "8.3"        // of embedded PTX: drivers for CUDA 12.3 and newer compile it
 )
 
-// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions of that
-// architecture alone, code under sm80 is the portable tier's, code under smxx is shared by all.
+// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only that
+// architecture has, code under sm80 is the portable tier's, code under smxx is shared by all.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):

@@ -25,8 +25,8 @@ func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	return list
 }
 
-// member is a rank's kernel.Collective. Ranks meet, each does its share of the work in the memory of all, and they meet
-// again: what each of them posted is not read after that.
+// member is a rank's kernel.Collective. Ranks wait for each other, each does its share of the work in the memory of
+// all, and they wait again: after that the posted tensors are not read any more.
 type member struct {
 	*meeting
 	rank int

@@ -3,8 +3,8 @@
 //
 // Devices flow in; out flow a kernel.Machine whose memory is that of all ranks at the same places, a function that runs
 // work on all ranks at once, and for each rank the kernel.Collective of its queue. Rows go from one rank's memory to
-// another's directly: copied by the threads of devices that compute on the host, which meet for that, or by the devices
-// themselves (kernel.Peer).
+// another's directly: copied by the threads of devices that compute on the host, which wait for each other, or by the
+// devices themselves (kernel.Peer).
 package group
 
 import (
@@ -31,12 +31,12 @@ type Options struct {
 	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0
 	// is forever.
 	Timeout time.Duration
-	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
-	// differ: for tests and verify.
+	// Compare makes Read read from all ranks, and compares the results of passes too; bytes that differ are an error:
+	// for tests and verify.
 	Compare bool
 }
 
-// Group is several ranks. One goroutine uses it at a time, but for the operations of ranks inside Do.
+// Group is several ranks. One goroutine uses it at a time, except for the operations of ranks inside Do.
 type Group struct {
 	ranks   []*rank
 	opts    Options
@@ -44,9 +44,9 @@ type Group struct {
 	ending  watch    // of ranks that have not returned from what Do runs
 	done    chan int // a rank has returned from what Do runs
 	back    []bool   // ranks that have
-	// peers are of devices that exchange rows by themselves; nil where ranks meet on the host.
+	// peers are set for devices that exchange rows by themselves; nil where ranks synchronise on the host.
 	peers []kernel.Collective
-	// around, while it is set, runs what Do runs on a rank.
+	// around, while it is set, wraps the functions that Do runs on a rank.
 	around func(rank int, f func() error) error
 	timer  *time.Timer
 	lost   error // why the group can no longer be used
@@ -111,8 +111,7 @@ func Supports(dev kernel.Device) error {
 	return nil
 }
 
-// Machine is the group as those see it that start passes. Where ranks have queues of their own, it captures and
-// reserves.
+// Machine is the group for callers that start passes. Where ranks have queues of their own, it captures and reserves.
 func (g *Group) Machine() kernel.Machine {
 	if g.peers != nil {
 		return queued{g}
@@ -159,10 +158,10 @@ func (g *Group) Member(rank int) kernel.Member {
 }
 
 // Do calls f on the thread of every rank and waits for all of them. Where every rank fails by itself, as with arguments
-// that are wrong everywhere, it returns the first error and the group can be used on. Where one fails alone, others
+// that are wrong everywhere, it returns the first error and the group can still be used. Where one fails alone, others
 // have been left in the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later
-// one. A rank that keeps the others waiting, in a collective operation or at the end, is given up when it has stayed at
-// one operation for the time-out.
+// one. A rank that keeps the others waiting, in a collective operation or at the end, counts as lost when it has stayed
+// at one operation for the time-out.
 func (g *Group) Do(f func(rank int) error) error {
 	if g.lost != nil {
 		return g.lost
@@ -205,7 +204,7 @@ func (g *Group) Do(f func(rank int) error) error {
 	return g.outcome()
 }
 
-// outcome is what a call of all ranks has come to.
+// outcome is the state of a call on all ranks.
 func (g *Group) outcome() error {
 	first, own := g.own()
 	missed := g.meeting.err()
@@ -251,7 +250,7 @@ func (g *Group) Name() string { return fmt.Sprintf("%d x %s", len(g.ranks), g.ra
 // Activation returns that of the ranks.
 func (g *Group) Activation() kernel.DType { return g.ranks[0].dev.Activation() }
 
-// Hardware returns that of one rank: what plans of its part of the model are built from.
+// Hardware returns that of one rank, from which plans of its part of the model are built.
 func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
 
 // closeWait is how long Close waits for ranks that are in the middle of an operation.

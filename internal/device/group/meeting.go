@@ -27,7 +27,7 @@ type meeting struct {
 	missed  error  // why no meeting takes place any more
 }
 
-// seat is what a meeting knows of a rank. Its tensors are read by others between two meetings.
+// seat is the state of a rank at a barrier. Its tensors are read by others between two barriers.
 type seat struct {
 	here  bool
 	left  bool
@@ -37,7 +37,7 @@ type seat struct {
 	watch watch // of those that it waits for
 }
 
-// call is the collective operation that a rank has come to.
+// call is the collective operation that a rank has reached.
 type call struct {
 	op  string
 	x   kernel.Tensor
@@ -46,7 +46,7 @@ type call struct {
 
 func (c *call) text() string { return fmt.Sprintf("%s of %v", c.op, c.x) }
 
-// alike reports whether two ranks have come to the same operation.
+// alike reports whether two ranks have reached the same operation.
 func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
@@ -118,7 +118,7 @@ func (m *meeting) absent() error {
 	return nil
 }
 
-// meet ends a meeting that all ranks have come to. The caller holds mu.
+// meet completes a barrier that all ranks have reached. The caller holds mu.
 func (m *meeting) meet() error {
 	for i := range m.seats {
 		if a, b := &m.seats[0].at, &m.seats[i].at; !a.alike(b) {
@@ -131,7 +131,7 @@ func (m *meeting) meet() error {
 	return nil
 }
 
-// clear empties the seats and wakes who waits in them. The caller holds mu.
+// clear resets the states of all ranks and wakes those that wait. The caller holds mu.
 func (m *meeting) clear() {
 	m.arrived = 0
 	for i := range m.seats {
@@ -182,7 +182,7 @@ func (m *meeting) missing(here func(rank int) bool) string {
 	return fmt.Sprintf("%s %s of %d", word, strings.Join(list, ", "), len(m.seats))
 }
 
-// leave notes that a rank has failed and comes to no meeting: who waits for it stops waiting.
+// leave records that a rank has failed and will not reach the barrier: ranks that wait for it stop waiting.
 func (m *meeting) leave(rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

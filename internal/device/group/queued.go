@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// queued is a group of devices with queues of their own: what a pass enqueues on all of them can be captured, rank by
-// rank, and enqueued again on all of them.
+// queued is a group of devices with queues of their own: the operations of a pass can be captured, rank by rank, and
+// enqueued again on all of them.
 type queued struct{ *Group }
 
 var (
@@ -24,7 +24,7 @@ func (g queued) through(pass func() error, around func(rank int, f func() error)
 	return pass()
 }
 
-// Capture records what a pass enqueues on each rank.
+// Capture captures a pass on each rank.
 func (g queued) Capture(pass func() error) (kernel.Graph, error) {
 	all := &graphs{group: g.Group, list: make([]kernel.Graph, len(g.ranks))}
 	all.launch = func(rank int) error { return all.list[rank].Launch() }
@@ -53,7 +53,7 @@ func (g queued) Reserve(pass func() error) error {
 	})
 }
 
-// Reserved returns that of the rank that has the most.
+// Reserved returns the largest of all ranks.
 func (g queued) Reserved() (most int64) {
 	for _, r := range g.ranks {
 		if d, ok := r.dev.(kernel.Reserver); ok {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// watch tells ranks that are slow from ranks that hang: one that stays at an operation for the time-out, while the
+// watch distinguishes slow ranks from hanging ones: a rank that stays at an operation for the time-out, while the
 // process reads no pages of files, hangs.
 type watch struct {
 	beats   []*atomic.Uint64 // operations of each rank

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Accept compares drafts with what the target chose. It only moves words, so every CPU device does it this way.
+// Accept compares drafts with the target's choices. It only copies words, so every CPU device uses it.
 func Accept(a kernel.AcceptArgs) error {
 	if err := a.Check(); err != nil {
 		return err

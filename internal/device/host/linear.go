@@ -15,19 +15,19 @@ type Span struct {
 	Hold  bool    // these rows are held back
 }
 
-// SpanAt is sequence i. The rows lie one after the other: Sequences.Rows is an array of the input block.
+// SpanAt is sequence i. Its rows are consecutive: Sequences.Rows is an array of the input block.
 func SpanAt(s *kernel.Sequences, i int) Span {
 	w := RowI32(s.Spans, i)
 	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0, Held: int(w[4]),
 		Hold: w[5] != 0}
 }
 
-// HeldRow is a row that was held back of the sequence in a slot, of that many slots.
+// HeldRow is a held-back row of the sequence in a slot, of that many slots.
 func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
 	return RowF32(held, slot*(held.Rows/slots)+i)
 }
 
-// CheckSequences refuses rows outside a pass of that many, slots, snapshots and held rows that are not there.
+// CheckSequences refuses rows outside a pass of that many, and slots, snapshots and held-back rows that do not exist.
 func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held kernel.Tensor) error {
 	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
 		return fmt.Errorf("%w: %s: rows %d words apart, want 1", kernel.ErrArgument, op, s.Rows.Stride)

@@ -47,7 +47,7 @@ func CheckPackSpace(weights int64) error {
 		float64(weights)/gib, float64(free)/gib)
 }
 
-// rows copies the rows of a tensor, without what is between them: columns of a matrix that belong to others.
+// rows copies the rows of a tensor, without the memory between them, which may be columns of another matrix.
 func (p *packer) rows(t kernel.Tensor) []byte {
 	if p.nodes != nil {
 		return p.divided(t)

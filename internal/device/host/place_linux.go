@@ -36,7 +36,7 @@ func interleave(whole []byte) {
 		uintptr(unsafe.Pointer(&mask)), 65, 0)
 }
 
-// policyInterleave is the memory policy that takes pages from each node in turn.
+// policyInterleave is the memory policy that takes pages from the nodes round-robin.
 const policyInterleave = 3
 
 // Placement describes in one line how large buffers are placed.
@@ -55,7 +55,7 @@ func Placement() string {
 	return pages + ", one memory node"
 }
 
-// nodes is the number of memory nodes, as far as it is known and they are numbered from 0.
+// nodes is the number of memory nodes, where it is known and they are numbered from 0.
 var nodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/online")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"sparrow/sample"
 )
 
-// Sampler draws tokens in host memory. It keeps its scratch memory from call to call.
+// Sampler samples tokens in host memory. It keeps its scratch memory from call to call.
 type Sampler struct{ scratch *sample.Scratch }
 
 // Sample draws row after row.

@@ -7,14 +7,14 @@ import (
 	"sparrow/kernel"
 )
 
-// Matrix is a weight prepared in host memory, as it is stored: in place or as a copy.
+// Matrix is a weight prepared in host memory, in its stored form: in place or as a copy.
 type Matrix struct {
 	kernel.Weight
 	role   kernel.Role
 	Folded bool // e2m1 that the reference multiplies as a GPU does: as e4m3 with quantised rows
 }
 
-// Role returns what the matrix was prepared for.
+// Role returns the role that the matrix was prepared for.
 func (m *Matrix) Role() kernel.Role { return m.role }
 
 // Experts are prepared matrices of a layer's experts.
@@ -75,8 +75,7 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	return &Experts{Gate: all(w.Gate), Up: all(w.Up), Down: all(w.Down)}, nil
 }
 
-// Replace puts an expert, the only one of w, in the place of expert i: packed weights into the memory of those that it
-// replaces.
+// Replace replaces expert i by the only expert of w: packed weights are copied into the memory of the replaced ones.
 func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 	if err := w.Check(); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 	return nil
 }
 
-// alike reports whether two tensors have one type and shape.
+// alike reports whether two tensors have the same type and shape.
 func alike(a, b kernel.Tensor) bool {
 	return a.Given() == b.Given() && (!a.Given() || a.DType == b.DType && a.Rows == b.Rows && a.Cols == b.Cols)
 }

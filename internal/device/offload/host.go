@@ -1,8 +1,8 @@
-// Package offload computes experts that are in host memory, beside a device that has the others.
+// Package offload computes experts that are in host memory, for a device that has the others.
 //
 // Weights of experts flow in; out flow, for each layer, the kernel.HostExperts that a device is given when it prepares
 // the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
-// and its results go back by row and choice. Which experts are computed here is fixed when a model is loaded.
+// and its results are returned by row and choice. Which experts are computed here is fixed when a model is loaded.
 package offload
 
 import (
@@ -25,10 +25,10 @@ const Timeout = time.Minute
 type Options struct {
 	// Timeout is how long a device waits for an answer.
 	Timeout time.Duration
-	// Awake keeps the workers from sleeping while a pass is enqueued: a device beside them waits for each exchange, and
-	// all cores but one are theirs.
+	// Awake keeps the workers from sleeping while a pass is enqueued: the device waits for each exchange, and the
+	// workers have all cores but one.
 	Awake bool
-	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of what is free.
+	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of the free memory.
 	Memory int64
 }
 
@@ -107,10 +107,10 @@ func (h *Host) Rehearse() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h
 // Used is the size of the experts in host memory, in bytes.
 func (h *Host) Used() int64 { return h.used }
 
-// Memory returns how many bytes of experts the host may hold; 0 where the system does not report what is free.
+// Memory returns how many bytes of experts the host may hold; 0 where the system does not report its free memory.
 func (h *Host) Memory() int64 { return h.opts.Memory }
 
-// Fits states what is missing where experts of that many bytes are more than the host may hold.
+// Fits returns an error with what is missing where experts of that many bytes are more than the host may hold.
 func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
 		return nil
@@ -120,8 +120,8 @@ func (h *Host) Fits(bytes int64) error {
 		unit.Bytes(bytes-h.opts.Memory))
 }
 
-// Prepare keeps the experts of a layer whose method is Computed, and is what the device computes with. The layer's
-// number is for messages.
+// Prepare keeps the experts of a layer whose method is Computed, and returns what the device needs to run them. The
+// layer's number is for messages.
 func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, error) {
 	own := w.Methods.Where(kernel.Computed)
 	if len(own) == 0 {
@@ -218,7 +218,7 @@ func (l *layer) Swap(in, out int) error {
 	return nil
 }
 
-// Serve answers what a device posts, on a goroutine of its own.
+// Serve answers the requests of a device, on a goroutine of its own.
 func (l *layer) Serve(box *kernel.Mailbox) error {
 	h := l.host
 	if h.counts {

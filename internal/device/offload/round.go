@@ -28,7 +28,7 @@ func some(ids []int32) bool {
 	return false
 }
 
-// narrow rounds the results of choices that have an expert of the host to bf16, as a device rounds those of its own.
+// narrow rounds the results of experts of the host to bf16, as a device rounds those of its own.
 func narrow(to, from kernel.Tensor, ids []int32) {
 	for pair, e := range ids {
 		if e < 0 {

@@ -6,10 +6,10 @@
 // latest of them, and hands them to subscribers over TCP, in vLLM's format: three frames of ZeroMQ's protocol (topic,
 // sequence number, MessagePack). See docs/cluster.md for the fields.
 //
-// Nothing that a subscriber does reaches the cache. The queue keeps only changes that matter: a page that was stored
-// and given up before a batch took it leaves no trace, so it never holds more than a few changes for each page. Each
-// subscriber has a bounded queue of its own; what does not fit is dropped and counted, and the gap in the numbers tells
-// the subscriber to ask for a replay. A replay from before the latest batches, and a subscriber that joins, get the
-// whole state instead: AllBlocksCleared, then every page. Numbers begin at the time of the start, in microseconds, so
-// that those of a server that starts again are higher than before, and readers see a gap rather than old news.
+// Subscribers cannot affect the cache. The queue keeps only changes that matter: a page that was stored and evicted
+// before a batch was formed does not appear, so it never holds more than a few changes for each page. Each subscriber
+// has a bounded queue of its own; what does not fit is dropped and counted, and the subscriber sees the gap in the
+// numbers and asks for a replay. A replay from before the latest batches, and a subscriber that joins, get the whole
+// state instead: AllBlocksCleared, then every page. Numbers begin at the time of the start, in microseconds, so that
+// those of a server that starts again are higher than before, and readers see a gap rather than repeated numbers.
 package event

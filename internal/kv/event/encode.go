@@ -64,7 +64,7 @@ func (e *encoder) flush() {
 	}
 }
 
-// maxEncoded is how much memory is kept for the next batch.
+// maxEncoded is how much memory is kept for encoding the next batch.
 const maxEncoded = 1 << 20
 
 // batch ends the batch and gives its bytes, or nil where nothing happened. The encoder is empty again.
@@ -84,7 +84,7 @@ func (e *encoder) batch(now time.Time) []byte {
 }
 
 // appendStored writes pages that follow each other. extra_keys has one entry for each page, as vLLM has it: the salt
-// belongs to the first page of a prompt. cache_salt tells it of every event, for readers that join in the middle.
+// belongs to the first page of a prompt. cache_salt has it in every event, for readers that join later.
 func appendStored(b []byte, m Medium, run []*page) []byte {
 	first := run[0]
 	fields := byte(9)

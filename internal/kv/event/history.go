@@ -1,6 +1,6 @@
 package event
 
-// frame is a numbered batch. Its bytes are shared by everybody who gets it.
+// frame is a numbered batch. Its bytes are shared by all receivers.
 type frame struct {
 	seq     uint64
 	payload []byte

@@ -22,7 +22,7 @@ const (
 	maxFrameRead  = 4096             // bytes of a frame that a peer sends: a topic, or a number
 )
 
-// peer is a connection: of a subscriber, or of somebody who asks for replays.
+// peer is a connection: of a subscriber, or of a client that asks for replays.
 type peer struct {
 	conn  net.Conn
 	queue chan frame
@@ -131,7 +131,7 @@ func (s *peer) filter(topic []byte, m [][]byte) (joined bool) {
 	return !before && s.wants(topic)
 }
 
-// number is the batch's, as it goes over the wire.
+// number is the batch's number in its wire format.
 func (f frame) number() []byte { return binary.BigEndian.AppendUint64(nil, f.seq) }
 
 // replayAsk is a request for every batch from a number on.

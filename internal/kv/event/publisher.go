@@ -21,15 +21,15 @@ var ErrEndpoint = errors.New("kv/event: endpoint")
 type Config struct {
 	// Endpoint is where subscribers connect, such as tcp://*:5557.
 	Endpoint string
-	// Replay is where they ask for what they missed; empty is the port after Endpoint's.
+	// Replay is the address where subscribers request missed batches; empty is the port after Endpoint's.
 	Replay string
-	// Salt is what readers know a page's salt by; nil tells salts as they are.
+	// Salt returns the published form of a page's salt; nil publishes salts unchanged.
 	Salt func([]byte) string
 	// Log receives a line for each peer that is refused; nil is silent.
 	Log *slog.Logger
 }
 
-// Stats counts what was published. Counters only grow.
+// Stats has counters of published events. Counters only grow.
 type Stats struct {
 	Subscribers int
 	Sequence    uint64 // the latest number
@@ -176,7 +176,7 @@ func (p *Publisher) publish() {
 	known, kept := newState(), history{}
 	var out encoder
 	var list []change
-	// Readers of a server that ran here before forget what it had.
+	// Readers of an earlier server at this address forget its pages.
 	seq := uint64(p.now().UnixMicro())
 	out.cleared()
 	p.send(&kept, seq, out.batch(p.now()))
@@ -233,7 +233,7 @@ func (p *Publisher) accept(l net.Listener, serve func(*peer)) {
 			case <-p.stop:
 				return
 			default:
-				// Such as too many open files: those who are connected go on.
+				// An error such as too many open files does not affect existing connections.
 				p.log.Warn("no connection for cache events", "error", err)
 				time.Sleep(100 * time.Millisecond)
 				continue

@@ -59,8 +59,8 @@ type place struct {
 	id     uint64
 }
 
-// reduce drops every page that was stored and removed again. What is left is at most two changes for each page that
-// was there before or is there now: the cache bounds both.
+// reduce drops every page that was stored and removed again. At most two changes are left for each page that existed
+// before or exists now: the cache bounds both.
 func reduce(list []change) []change {
 	at := map[place]int{} // of the latest stored
 	for i := range list {
@@ -97,7 +97,7 @@ func (l listener) Removed(h prefix.Hash) {
 	l.queue.add(change{kind: removed, medium: l.medium, page: page{id: shortHash(&h)}})
 }
 
-// Root tells the root of prompts without a salt.
+// Root publishes the root of prompts without a salt.
 func (l listener) Root(h prefix.Hash) {
 	l.queue.add(change{kind: rooted, medium: l.medium, page: page{root: shortHash(&h)}})
 }

@@ -1,16 +1,16 @@
 package event
 
-// state is what a reader of every batch knows: the pages of each tier, in the order they were stored. A page's parent
-// is stored before it, so the order is one that readers can follow.
+// state is the state of a reader of every batch: the pages of each tier, in the order they were stored. A page's parent
+// is stored before it, so that readers can replay the order.
 type state struct {
 	tiers [mediums]pages
-	// roots are the salts by root that pages of the device came with. Tiers after it tell the root of a page alone:
-	// one whose salt is not known, because nothing has used it since the start, is left out.
+	// roots are the salts by root, from pages of the device. Events of tiers after it have only the root of a page:
+	// pages whose salt is unknown, because nothing has used it since the start, are left out.
 	roots     map[uint64]string
 	rootBytes int
 }
 
-// maxRootBytes bounds the memory of the salts that are stored; rootBytes is that of one beside its own bytes.
+// maxRootBytes bounds the memory of stored salts; rootBytes is the overhead of each.
 const (
 	maxRootBytes = 8 << 20
 	rootBytes    = 96
@@ -31,7 +31,7 @@ func newState() *state {
 	return s
 }
 
-// apply notes changes and appends what readers are to be told to out.
+// apply applies changes and appends the events for readers to out.
 func (s *state) apply(list []change, out *encoder) {
 	for i := range list {
 		c := &list[i]

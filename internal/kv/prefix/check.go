@@ -17,7 +17,7 @@ func (ix *Index) Check() error {
 	return nil
 }
 
-// checker is the scratch of one Check. Walks run in order: a later one relies on what earlier ones found in order.
+// checker is the scratch of one Check. Checks run in order: a later one relies on the results of earlier ones.
 type checker struct {
 	*Index
 	live []bool // [nodes] not in the list of unused nodes
@@ -164,7 +164,7 @@ func (c *checker) idleList() error {
 	return nil
 }
 
-// memory: the table of evicted hashes holds what was stored.
+// memory: the table of evicted hashes has what was stored.
 func (c *checker) memory() error {
 	g := &c.ghosts
 	found := make([]bool, len(g.keys))

@@ -4,23 +4,23 @@
 // hold the beginning of a prompt, how far they reach, and why the search stopped there. The package also keeps unused
 // pages in order of last use, and evicts them one by one, oldest first.
 //
-// A page is known by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The chain starts
-// at a root that covers the layout of the cache and the tenant's salt, so equal hashes mean equal positions, equal
-// tokens before, equal layout and equal tenant. SHA-256 because a tenant must not be able to craft a page that
+// A page is identified by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The chain
+// starts at a root that covers the layout of the cache and the tenant's salt, so equal hashes mean equal positions,
+// equal tokens before, equal layout and equal tenant. SHA-256 because a tenant must not be able to craft a page that
 // answers for another tenant's, and because hashes leave the process in events, where a per-process hash would mean
 // nothing. It costs about 0.3 us for a page of 64 tokens, and a lookup mostly avoids it by comparing tokens with the
-// page stored last. Every hit compares the tokens and the parent too: a collision of page hashes loses a hit, it
-// never serves a wrong page.
+// page stored last. Every hit compares the tokens and the parent too: a collision of page hashes loses a hit, it never
+// serves a wrong page.
 //
 // Entries form a tree and these three rules hold between calls; Check tests them:
 //
 //   - An entry's parent is stored as long as the entry is.
 //   - Two pages may hold the same content, computed by two sequences at the same time. One of them answers lookups;
-//     the others are listed behind it, and the next one replaces it when it is no longer used. A page in use replaces
+//     the others are listed after it, and the next one replaces it when it is no longer used. A page in use replaces
 //     an idle one at once. So an entry is idle only when no sequence holds any page of its content, and then its
 //     children are idle too.
 //   - A sequence that ends releases its last page first. So a child is always idle for longer than its parent, and
-//     giving up the oldest idle entry never cuts a branch.
+//     evicting the oldest idle entry never cuts a branch.
 //
 // The package holds page numbers only and never touches cache memory. One goroutine uses an Index at a time.
 package prefix

@@ -17,7 +17,7 @@ type Stored struct {
 	Hash Hash
 	// Parent identifies the page before it; it is Root for the first page of a prompt.
 	Parent Hash
-	// Root tells layout and salt apart: pages under different roots never answer for one another.
+	// Root identifies layout and salt: pages under different roots never match for one another.
 	Root Hash
 	// Salt is the salt of Root, where the caller of Add knows it; valid during the call.
 	Salt []byte

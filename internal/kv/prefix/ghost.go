@@ -1,7 +1,7 @@
 package prefix
 
-// ghosts holds the hashes of the pages evicted last, so that a lookup can tell "evicted" from "never stored". The
-// newest hash replaces the oldest.
+// ghosts holds the hashes of the pages evicted last, so that a lookup can distinguish "evicted" from "never stored".
+// The newest hash replaces the oldest.
 type ghosts struct {
 	table
 	count int // slots filled
@@ -10,7 +10,7 @@ type ghosts struct {
 
 func newGhosts(slots int) ghosts { return ghosts{table: newTable(slots)} }
 
-// remember notes that the page of this hash was given up.
+// remember records that the page of this hash was evicted.
 func (g *ghosts) remember(h *Hash) {
 	if g.find(h) != none {
 		return

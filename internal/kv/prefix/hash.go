@@ -13,7 +13,7 @@ type Hash [sha256.Size]byte
 // String is the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// domain keeps root hashes apart from page hashes and from other uses of SHA-256; the number changes with the rule.
+// domain separates root hashes from page hashes and from other uses of SHA-256; the number changes with the rule.
 const domain = "sparrow/kv/prefix/1"
 
 // hasher computes chained hashes in one reused buffer.

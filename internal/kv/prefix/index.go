@@ -11,7 +11,8 @@ type Config struct {
 	Pages int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Identity names what cached rows depend on beside tokens, such as the byte layouts. It is hashed into every root.
+	// Identity names what cached rows depend on in addition to tokens, such as the byte layouts. It is hashed into
+	// every root.
 	Identity string
 	// Listener, when set, is called at every change.
 	Listener Listener
@@ -64,7 +65,7 @@ func New(c Config) (*Index, error) {
 	return ix, nil
 }
 
-// Outcome states what became of a page handed to Add.
+// Outcome is the result of Add for a page.
 type Outcome uint8
 
 const (
@@ -141,8 +142,8 @@ func (ix *Index) Hold(page Page) {
 	}
 }
 
-// Drop reports that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is
-// free. Of the pages of a prompt the last must be dropped first.
+// Drop reports that no sequence uses a page any more, and returns whether the index keeps it. A page it does not keep
+// is free. Of the pages of a prompt the last must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
 	if n == none {
@@ -179,7 +180,7 @@ func (ix *Index) Entry(page Page) (Stored, bool) {
 	return s, true
 }
 
-// Evict gives up the page that has been idle longest. It returns false when no page is idle.
+// Evict evicts the page that has been idle longest. It returns false when no page is idle.
 func (ix *Index) Evict() (Page, bool) {
 	n := ix.idle.oldest
 	if n == none {
@@ -209,7 +210,7 @@ func (ix *Index) Clear(freed []Page) []Page {
 	return freed
 }
 
-// Idle is the number of pages Evict could give up.
+// Idle is the number of pages Evict could evict.
 func (ix *Index) Idle() int { return ix.idle.count }
 
 // Has tells whether a page belongs to an entry.
@@ -221,14 +222,14 @@ func (ix *Index) IsIdle(page Page) bool {
 	return n != none && ix.nodes[n].idle
 }
 
-// Follows tells whether a stored page's entry hangs directly under that of parent, or under root where parent is None.
+// Follows reports whether a stored page's entry is a child of that of parent, or of root where parent is None.
 func (ix *Index) Follows(root Hash, parent, page Page) bool {
 	n := ix.pages[page].node
 	up, ok := ix.parent(&root, parent)
 	return n != none && ok && up != none && ix.nodes[n].parent == up
 }
 
-// same tells whether entry n is the page of these tokens after node up.
+// same reports whether entry n is the page of these tokens after node up.
 func (ix *Index) same(n, up int32, tokens []int32) bool {
 	e := &ix.nodes[n]
 	return e.page != None && e.parent == up && equal(ix.tokensOf(e.page), tokens)

@@ -54,8 +54,8 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 	return none
 }
 
-// why states what kept a page of tokens after node up from matching, and after how many of its tokens. n is the entry
-// of its hash h, none where there is no such entry.
+// why returns why a page of tokens after node up did not match, and after how many of its tokens. n is the entry of its
+// hash h, none where there is no such entry.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {
 		return StopCollision, 0
@@ -78,7 +78,7 @@ func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	return StopDifferent, longest
 }
 
-// common returns how many tokens two pages begin with alike.
+// common returns the number of equal first tokens of two pages.
 func common(a, b []int32) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -88,7 +88,7 @@ func common(a, b []int32) int {
 	return len(a)
 }
 
-// equal tells whether two pages hold the same tokens. Arrays are compared as memory, several times faster than
+// equal reports whether two pages have the same tokens. Arrays are compared as memory, several times faster than
 // element by element.
 func equal(a, b []int32) bool {
 	const chunk = 16

@@ -9,13 +9,13 @@ type Stop uint8
 const (
 	// StopOff: prefix reuse is switched off.
 	StopOff Stop = iota
-	// StopWhole: every full page of the prompt matched; what is left does not fill a page.
+	// StopWhole: every full page of the prompt matched; the rest does not fill a page.
 	StopWhole
 	// StopCompute: the next page holds tokens that must be computed, at least the last one.
 	StopCompute
 	// StopDifferent: a stored prompt continues differently; Match.At is the first different token.
 	StopDifferent
-	// StopEvicted: the next page was stored and has been given up since.
+	// StopEvicted: the next page was stored and has been evicted since.
 	StopEvicted
 	// StopUnknown: nothing is stored after the matched pages, nor was in recent memory.
 	StopUnknown

@@ -3,7 +3,7 @@ package prefix
 import "hash/maphash"
 
 // table finds slots by hash: chained buckets in arrays of fixed size, so that neither adding nor removing allocates.
-// Buckets are chosen with a seed drawn per table: prompts crafted to share bits of their hashes still spread.
+// Buckets are chosen with a random seed per table: prompts crafted to share bits of their hashes still spread.
 type table struct {
 	seed  maphash.Seed
 	heads []int32 // [buckets, a power of two] first slot of each bucket

@@ -18,7 +18,7 @@ func (ix *Index) newNode(h *Hash, parent int32) int32 {
 	return n
 }
 
-// freeNode removes a node without pages and children, and its parent where that is a root left without children.
+// freeNode removes a node without pages and children, and its parent where that is a root without other children.
 func (ix *Index) freeNode(n int32) {
 	e := &ix.nodes[n]
 	parent := e.parent

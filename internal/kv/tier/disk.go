@@ -22,20 +22,20 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Names below the folder of a disk cache. Whatever has another name is left alone.
+// Names below the folder of a disk cache. Files with other names are not touched.
 const (
 	pageSuffix      = ".page"
 	unfinishedStart = "unfinished-"
 )
 
-// diskQueue is how many pages wait for the disk; what comes then is not kept.
+// diskQueue is how many pages wait for the disk; further ones are not stored.
 const diskQueue = 64
 
 // disk keeps pages as files, one for each, named by their hashes. A file is written under another name and renamed, and
 // carries a checksum: one that a crash cut off is recognised and removed, so nothing waits for the disk to confirm.
 //
 // A file system may hang in any call. After openDisk one goroutine makes and removes files, others read them, and none
-// of them holds mu meanwhile: who only asks what there is never waits.
+// of them holds mu during a call: lookups never wait.
 type disk struct {
 	dir   string
 	most  int64 // bytes
@@ -66,7 +66,7 @@ type disk struct {
 	count   Count
 }
 
-// openDisk opens the folder of a disk cache, which it makes where there is none, and removes what is of no use in it.
+// openDisk opens the folder of a disk cache, creates it where it does not exist, and removes useless files in it.
 func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.Logger) (*disk, error) {
 	if bytes < int64(spec.Size()) {
 		return nil, fmt.Errorf("tier: a disk cache of %d bytes holds no page, which takes %d; allow more "+
@@ -169,8 +169,8 @@ func hashOf(name string) (k prefix.Hash, ok bool) {
 
 func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
 
-// add notes a page whose file is complete, and gives up those used longest ago that there is no room for. The caller
-// holds mu, or nobody else has the tier yet.
+// add records a page whose file is complete, and drops the least recently used pages that exceed the budget. The caller
+// holds mu, or is the only user of the tier.
 func (d *disk) add(p prefix.Stored) {
 	if d.pages[p.Hash] != nil {
 		return
@@ -183,7 +183,7 @@ func (d *disk) add(p prefix.Stored) {
 	}
 }
 
-// remove gives a page up; its file goes soon. The caller holds mu.
+// remove drops a page; its file is deleted soon. The caller holds mu.
 func (d *disk) remove(k prefix.Hash) {
 	e := d.pages[k]
 	if e == nil {
@@ -251,7 +251,7 @@ func (d *disk) Put(p *Page) {
 	}
 }
 
-// write writes queued pages and removes files until the tier closes, and what was queued by then.
+// write writes queued pages and removes files until the tier closes, and then writes what was still queued.
 func (d *disk) write() {
 	defer close(d.stopped)
 	for open := true; open; {
@@ -268,7 +268,7 @@ func (d *disk) write() {
 	}
 }
 
-// sweep removes the files of pages that were dropped, but for those that were stored again since.
+// sweep removes the files of pages that were dropped, except those that were stored again since.
 func (d *disk) sweep() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -338,7 +338,7 @@ func (d *disk) file(p *Page) (err error) {
 	return os.Rename(f.Name(), d.path(p.Hash))
 }
 
-// Load reads files one after the other. A page that has none yet is handed over as it is.
+// Load reads files one after the other. A page that is not written yet is returned from memory.
 func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	for ; n < len(keys); n++ {
@@ -380,7 +380,7 @@ func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.C
 	return n, ""
 }
 
-// lose gives up a page that cannot be read. The caller holds mu.
+// lose drops a page that cannot be read. The caller holds mu.
 func (d *disk) lose(k prefix.Hash, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		d.count.Failed++ // somebody removed the file
@@ -416,7 +416,8 @@ const closeShare = 5
 // errHangs is why a page does not come: a file system does not answer.
 var errHangs = errors.New("tier: the file system does not answer")
 
-// mostReads is how many files are read at a time. Each keeps a thread for as long as the file system does not answer.
+// mostReads is how many files are read at a time. Each read blocks a thread for as long as the file system does not
+// answer.
 const mostReads = 16
 
 // readSoon fills a page from its file. Where the file system does not answer in time, or ctx ends, it returns errHangs,
@@ -519,8 +520,8 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes what is queued and waits for reads that nothing waits for, unless the disk does not answer, and gives
-// the folder up; its files stay. Nothing is read from the tier any more.
+// Close writes queued pages and waits for abandoned reads, unless the disk does not answer, and releases the folder;
+// its files stay. Nothing is read from the tier any more.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()
@@ -543,5 +544,5 @@ func (d *disk) Close() error {
 	return d.lock.Close()
 }
 
-// noMemory is why a page that is there does not come: no host memory was left for it in time.
+// noMemory is the reason why a stored page is not returned: there was no host memory for it in time.
 const noMemory = "no memory to load into"

@@ -32,7 +32,7 @@ type Fetch struct {
 // Fetch begins to bring pages back. wake is called, from another goroutine, when Next has something new to say.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
-// FetchFrom is Fetch that asks another engine, at this host and port, for what is not held here.
+// FetchFrom is Fetch that asks another engine, at this host and port, for pages that no local tier has.
 func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }
@@ -137,7 +137,7 @@ func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	return p, tier, false
 }
 
-// Why says, once the fetch has ended, what each tier said about the page that did not come; empty where all came.
+// Why returns, once the fetch has ended, the reason of each tier for the page that did not come; empty where all came.
 func (f *Fetch) Why() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -26,7 +26,7 @@ func newHost(pages int, l prefix.Listener) *host {
 
 func (h *host) Name() string { return "host" }
 
-// Wants takes pages that the device gives up and that are not here yet.
+// Wants reports whether a page that the device evicts is to be stored, because it is not here yet.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
 	return (o == Leaving || h.early) && h.most > 0 && !h.touch(k)
 }
@@ -63,7 +63,7 @@ func (h *host) Put(p *Page) {
 	h.hears.Stored(p.Stored)
 }
 
-// shed gives up the page that was used longest ago, and reports whether there was one.
+// shed drops the least recently used page, and reports whether there was one.
 func (h *host) shed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

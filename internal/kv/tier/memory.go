@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// Allocator takes memory that pages are copied to and from, and gives it back: page-locked memory of a GPU. It is used
-// in Open and Close alone.
+// Allocator allocates and frees memory that pages are copied to and from: page-locked memory of a GPU. It is used only
+// in Open and Close.
 type Allocator interface {
 	Take(bytes int) ([]byte, error)
 	Free([]byte) error
@@ -23,7 +23,7 @@ type plain struct{}
 func (plain) Take(bytes int) ([]byte, error) { return mmap.Memory(bytes) }
 func (plain) Free(b []byte) error            { return mmap.FreeMemory(b) }
 
-// Page is one page in host memory. Those who keep it count references; its memory goes back with the last one.
+// Page is one page in host memory. Its owners count references; its memory is released with the last one.
 type Page struct {
 	prefix.Stored        // its tokens are its own
 	Data          []byte // rows, then those of its window page
@@ -46,7 +46,7 @@ func (p *Page) Drop() {
 	}
 }
 
-// slabBytes is how much memory is taken at a time.
+// slabBytes is how much memory is allocated at a time.
 const slabBytes = 32 << 20
 
 // memory hands out room for pages. It grows up to a number of pages and is given back as a whole.
@@ -116,14 +116,14 @@ func (m *memory) give(data []byte) {
 	m.used--
 }
 
-// inUse returns how many pages are held by anybody.
+// inUse returns how many pages are in use.
 func (m *memory) inUse() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// close gives all memory back, unless somebody still uses a page.
+// close frees all memory, unless a page is still in use.
 func (m *memory) close() (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

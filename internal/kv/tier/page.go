@@ -21,11 +21,11 @@ type Fingerprint [sha256.Size]byte
 // Weights are the names of the weights that an engine computes pages with. Reading all of them takes long, so that the
 // digest may become known while the engine runs.
 type Weights struct {
-	// Sampled covers names, shapes and some bytes of tensors. The hash of every page covers it, on every machine alike.
+	// Sampled covers names, shapes and some bytes of tensors. It is part of the hash of every page, on every machine.
 	Sampled Fingerprint
 	// Local is Sampled with the sizes and times of the files: enough for this machine, where an edit changes the time.
 	Local Fingerprint
-	// Whole covers every byte; nil while that is not known. Pages leave the machine under this name alone.
+	// Whole covers every byte; nil while that is not known. Pages leave the machine only under this name.
 	Whole *Fingerprint
 	// Read finds Whole, where that is nil, and may take long; nil never finds it.
 	Read func(context.Context) (Fingerprint, error)
@@ -127,8 +127,8 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// CheckHeader returns what a header says about its page, or why the page is of no use here. size is that of the whole
-// page. It does not read the rows: CheckRows does.
+// CheckHeader returns the fields of a header, or why the page cannot be used here. size is that of the whole page. It
+// does not read the rows: CheckRows does.
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {

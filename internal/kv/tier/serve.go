@@ -18,9 +18,9 @@ const (
 	pullWrite = 30 * time.Second
 )
 
-// Serve hands pages of host memory to others, who ask for them as they ask a store, until the listener or the stack is
-// closed. Until all weights are known it holds none for them. Any caller that can connect can read pages of prompts
-// whose tokens he knows.
+// Serve returns pages of host memory to other engines, which ask for them with the protocol of a store, until the
+// listener or the stack is closed. Until all weights are known it holds none for them. Any caller that can connect can
+// read pages of prompts whose tokens it knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}

@@ -28,8 +28,8 @@ type Options struct {
 	Pull bool
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
 	Wait time.Duration
-	// OnHost and OnDisk, where set, are told which pages are in host memory and in files, by any goroutine, one at a
-	// time. They must not wait. Pages of a store belong to all who share it.
+	// OnHost and OnDisk, where set, are called with the pages that are in host memory and in files, by any goroutine,
+	// one at a time. They must not wait. Pages of a store belong to all servers that share it.
 	OnHost, OnDisk prefix.Listener
 }
 
@@ -67,8 +67,8 @@ type Stack struct {
 	peers   map[string]*store           // by address
 }
 
-// Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
-// needed; from a given one all memory is taken now.
+// Open opens the tiers of the options. Without an allocator pages are in ordinary memory, allocated as needed; with one
+// all memory is allocated now.
 func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (s *Stack) Identify(weights Fingerprint) {
 	s.whole.Store(&spec)
 }
 
-// IdentifyBy calls Identify with what read returns, which may take long.
+// IdentifyBy calls Identify with the result of read, which may take long.
 func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 	s.wait.Go(func() {
 		weights, err := read(s.ctx)
@@ -182,7 +182,7 @@ func (s *Stack) Has(k prefix.Hash) bool {
 	return false
 }
 
-// Missed counts that no tier holds a page, and says so.
+// Missed counts that no tier has a page, and returns the reason.
 func (s *Stack) Missed() string {
 	why := make([]string, len(s.tiers))
 	for i, t := range s.tiers {
@@ -213,7 +213,7 @@ func (s *Stack) Clear() {
 	}
 }
 
-// Counts returns what each tier holds and did, nearest first.
+// Counts returns the pages and counters of each tier, nearest first.
 func (s *Stack) Counts() []Count {
 	out := make([]Count, len(s.tiers))
 	for i, t := range s.tiers {
@@ -228,7 +228,7 @@ func (s *Stack) Counts() []Count {
 // Bytes is the most host memory that pages take.
 func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
 
-// PeerCount returns what other engines gave, all of them together.
+// PeerCount returns the counters of pages from other engines, all of them together.
 func (s *Stack) PeerCount() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,14 +22,14 @@ const (
 	storeKnown = 1 << 16           // pages stored as being in the store
 	// storeTokens is from how many tokens on a store is asked: fewer are computed before it answers.
 	storeTokens = 256
-	// A store that failed is left alone for storePause, twice as long each time that it fails again.
+	// A store that failed is not used for storePause, twice as long after each further failure.
 	storePause, storePauseMost = time.Second, 30 * time.Second
 	// writeTime bounds the time in which a page is written.
 	writeTime = 10 * time.Second
 )
 
-// store keeps pages in a store that several servers share and that speaks RESP. Pages are written after, by one
-// goroutine; they are read on connections of the fetches.
+// store keeps pages in a store that several servers share, by the protocol RESP. Pages are written in the background,
+// by one goroutine; they are read on connections of the fetches.
 type store struct {
 	at   resp.Address
 	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
@@ -179,10 +179,10 @@ const notKnown = "not asked until all weights are read"
 // keyOf is the key of a page in a store: pages of other weights have other keys.
 func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 
-// keys returns what the keys of all pages begin with.
+// keys returns the common prefix of the keys of all pages.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
-// Load asks for pages some ahead of the one that it reads.
+// Load requests pages some ahead of the one that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	spec := s.spec()
@@ -204,7 +204,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 		var kept bool
 		l = loading{store: s, spec: spec, keys: keys}
 		why, kept, err = l.tryConnection(ctx, again, room, deliver)
-		// A connection that was kept may have been closed meanwhile: that says nothing about the store.
+		// A kept connection may have been closed in the meantime: that is not a failure of the store.
 		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
 			break
 		}
@@ -299,7 +299,7 @@ func (l *loading) run(ctx context.Context, room func(context.Context) *Page, del
 	return "", nil
 }
 
-// ask sends the commands for pages until that many are on their way.
+// ask sends the commands for pages until that many are pending.
 func (l *loading) ask(ahead int) error {
 	var b []byte
 	for l.asked < len(l.keys) && l.asked-l.read < ahead {
@@ -476,7 +476,7 @@ func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	return err == nil, err
 }
 
-// Clear forgets what is there. The pages stay for others: those of other weights have other keys.
+// Clear forgets which pages are stored. The pages stay for others: those of other weights have other keys.
 func (s *store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -489,7 +489,7 @@ func (s *store) Count() Count {
 	return s.count
 }
 
-// Close ends writing at once: what is not written yet is lost.
+// Close ends writing at once: pages that are not written yet are lost.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.stop()

@@ -61,7 +61,7 @@ func (silent) Stored(prefix.Stored) {}
 func (silent) Removed(prefix.Hash)  {}
 func (silent) Cleared()             {}
 
-// listener is a listener, or one that hears nothing.
+// listener is a listener, or one that does nothing.
 func listener(l prefix.Listener) prefix.Listener {
 	if l == nil {
 		return silent{}

@@ -9,7 +9,7 @@ import (
 	"sparrow/weight"
 )
 
-// rawGroup is the format of modules that compressed-tensors treats alike.
+// rawGroup is the format of a group of modules of compressed-tensors.
 type rawGroup struct {
 	Packing string `json:"format"`
 	Weights struct {
@@ -25,8 +25,8 @@ type rawGroup struct {
 var compressedFormats = []string{"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
 	"nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized"}
 
-// compressed is the formats of compressed-tensors. Which module has which is told by its tensors: targets and ignore
-// are patterns in several languages, over names that the tensors need not have.
+// compressed has the formats of compressed-tensors. The tensors of a module show which it has: targets and ignore are
+// patterns in several languages, over names that the tensors need not have.
 func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	for field, text := range map[string]json.RawMessage{"sparsity_config": q.Sparsity,
 		"transform_config": q.Transform} {
@@ -78,7 +78,7 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 	return out, nil
 }
 
-// harmlessConfig reports whether a part of the configuration asks for nothing.
+// harmlessConfig reports whether a part of the configuration has no effect.
 func harmlessConfig(text json.RawMessage) bool {
 	var fields map[string]any
 	if len(text) == 0 || json.Unmarshal(text, &fields) != nil || len(fields) == 0 {

@@ -22,7 +22,7 @@ const (
 	KimiK25     Family = "kimi_k25"
 	GLM4MoeLite Family = "glm4_moe_lite"
 
-	// Linear attention beside sparse attention over pooled index keys: GLM-5.3-Flash.
+	// Linear attention in some layers, sparse attention over pooled index keys in others: GLM-5.3-Flash.
 	GLM5Next Family = "glm5_next"
 )
 
@@ -53,7 +53,7 @@ type Config struct {
 	FP8          bool          // matrices are FP8 blocks; DSA alone, as is the next
 	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
 
-	// Losses is what does not run although the checkpoint has it, and what is ignored: a sentence each.
+	// Losses are the parts of the checkpoint that do not run or are ignored: a sentence each.
 	Losses []string
 
 	BOS   *int

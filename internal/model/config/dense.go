@@ -23,10 +23,10 @@ func (b *builder) noIndexer(f Family) {
 	}
 }
 
-// textPrefix is how the names of the text network's tensors begin in checkpoints that have a vision tower beside it.
+// textPrefix is the prefix of the text network's tensor names in checkpoints that also have a vision tower.
 const textPrefix = "language_model."
 
-// TextPrefix returns what the names of tensors begin with that other families have without it; empty for nothing.
+// TextPrefix returns a prefix of tensor names that other families do not have; it may be empty.
 func (c *Config) TextPrefix() string {
 	if c.Family == KimiK25 {
 		return textPrefix

@@ -2,6 +2,6 @@
 //
 // Both spellings flow in: the older one (rope_theta and rope_scaling at the top level) and the one transformers 5
 // writes (rope_parameters, layer lists). Out flows a Description, *DSA or *V4, in which every optional field has its
-// value; what callers need of any model is its Config. Nothing else in the project reads config.json. Every problem
-// of a file is reported at once.
+// value; its Config has what callers need of any model. Nothing else in the project reads config.json. Every problem of
+// a file is reported at once.
 package config

@@ -84,8 +84,8 @@ func (c *V4) DraftBlock() int {
 	return c.DSpark.Block
 }
 
-// mostBlock bounds the tokens of a block, as many as are verified together beside the token before them; released
-// heads have 5.
+// mostBlock bounds the tokens of a block, which are verified together with the token before them; released heads have
+// 5.
 const mostBlock = 7
 
 // DraftTensors reports whether a tensor belongs to the DSpark head: mtp.K. of its stages and the parts that only its

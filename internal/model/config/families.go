@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// relative is an architecture that is not run: in what it differs from those that are, and the checkpoint to take
+// relative is an architecture that is not supported: how it differs from the supported ones, and the checkpoint to take
 // instead.
 type relative struct{ why, nearest string }
 
@@ -70,8 +70,8 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 	return "the nearest checkpoint that runs is " + name
 }
 
-// familyOf finds the family by model_type, or by that of text_config where the network of text is described there and
-// the whole has a name that is not known. It refuses what this build cannot run.
+// familyOf finds the family by model_type, or by that of text_config where that describes the text network and the name
+// of the whole is unknown. It refuses families that this build cannot run.
 func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	kind, known := word(fields["model_type"])
 	if other, ok := otherNames[kind]; ok {

@@ -9,7 +9,7 @@ import (
 	"sparrow/weight"
 )
 
-// Format is how a checkpoint stores its matrices, by the name that people know it by.
+// Format is how a checkpoint stores its matrices, by its common name.
 type Format string
 
 // The formats that other packages ask for.
@@ -73,7 +73,7 @@ type stored struct {
 }
 
 // format finds how weights are stored, from config.json and hf_quant_config.json. A format whose weights are not read
-// is an error that names it, and the field and the value that say so. Which matrices have it is told by their tensors.
+// is an error that names it, and the field and the value that say so. The tensors show which matrices have it.
 func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 	q, at, err := r.quantization(fields)
 	if err != nil {
@@ -93,8 +93,8 @@ func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 	return out, nil
 }
 
-// quantization reads what describes the format, and where it stands. What modelopt's own file adds to config.json is
-// joined with it.
+// quantization reads the fields that describe the format, and their path. Fields of modelopt's own file are added to
+// those of config.json.
 func (r Release) quantization(fields map[string]json.RawMessage) (q rawQuantization, at string, err error) {
 	at = "quantization_config"
 	text := fields[at]
@@ -143,7 +143,7 @@ func expertsAreFP4(fields map[string]json.RawMessage) bool {
 // refusal makes errors for a format whose weights are not read.
 type refusal func(field, value, name string) error
 
-// read finds the format of a quantization_config; at is where it stands.
+// read finds the format of a quantization_config; at is its path.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {
 		return fmt.Errorf("%s.%s is %s: weights in %s: %w; supported are %s", at, field, value, name, ErrFormat,
@@ -201,7 +201,7 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	return out, nil
 }
 
-// fp8OnGPUs is said of FP8 whose scales are not those of blocks of 128 x 128.
+// fp8OnGPUs is the notice for FP8 whose scales do not belong to blocks of 128 x 128.
 const fp8OnGPUs = "full speed of prompts on GPUs: FP8 with other scales than for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 

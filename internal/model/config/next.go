@@ -3,8 +3,8 @@ package config
 import "reflect"
 
 // Next describes a model of the family glm5_next, GLM-5.3-Flash (glm53flash spec, 1): layers of linear attention (KDA)
-// beside layers of latent attention without rotation, whose indexer scores pooled keys. Its Indexer belongs to the
-// latter; TopK counts tokens.
+// and layers of latent attention without rotation, whose indexer scores pooled keys. Its Indexer belongs to the latter;
+// TopK counts tokens.
 type Next struct {
 	Config
 	Attention Attention // without a rotated part

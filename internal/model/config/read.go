@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// rawModel holds the fields that config.json spells alike for every family. A nil pointer means an absent field.
+// rawModel holds the fields that config.json spells the same for every family. A nil pointer means an absent field.
 type rawModel struct {
 	ModelType     string   `json:"model_type"`
 	Vocab         *int     `json:"vocab_size"`

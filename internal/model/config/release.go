@@ -22,7 +22,7 @@ type Release struct {
 	Tensors  []string // names of tensors, as the index lists them; nil where they are not known
 }
 
-// QuantFile is the file beside config.json in which modelopt names the format of the weights.
+// QuantFile is the file next to config.json in which modelopt names the format of the weights.
 const QuantFile = "hf_quant_config.json"
 
 // OlderFile is the same of older releases by GPTQ.
@@ -63,7 +63,7 @@ func Describe(file string, data []byte) (Description, error) {
 }
 
 // Describe is the one verdict on a checkpoint: its description with what is lost ([Config.Losses]), or an error that
-// states what was found, what is supported and what to do. Inspecting, downloading, explaining and serving ask it.
+// states what was found, what is supported and what to do. Inspecting, downloading, explaining and serving all use it.
 func (r Release) Describe() (Description, error) {
 	fields, family, err := r.open()
 	if err != nil {
@@ -125,7 +125,7 @@ func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	return fields, family, nil
 }
 
-// tensors compares the names of an index with what config.json says of the drafting head.
+// tensors compares the names of an index with the drafting head in config.json.
 func (b *builder) tensors(d Description, names []string) {
 	v4, ok := d.(*V4)
 	if !ok || names == nil {

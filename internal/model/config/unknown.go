@@ -26,13 +26,13 @@ var unrelated = []string{"_name_or_path", "add_cross_attention", "chunk_size_fee
 	"use_bfloat16", "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_end_token_id",
 	"vision_start_token_id"}
 
-// arithmetic are how names of fields begin that describe the network. An unknown one may change its arithmetic.
+// arithmetic are the beginnings of field names that describe the network. An unknown one may change its arithmetic.
 var arithmetic = []string{"attn_", "attention_", "compress", "dspark_", "engram", "hc_", "hyper_", "index", "kda_",
 	"kv_", "linear_", "mla_", "moe_", "n_", "ngram", "norm_", "num_", "o_", "oe_", "q_", "qk_", "rms_", "rope",
 	"router", "routed_", "scoring_", "sliding_", "swiglu", "topk_", "v_head", "zero_expert"}
 
-// unknownFields refuses fields that are not read and whose names are those of the network's arithmetic; other unknown
-// fields are noted as ignored.
+// unknownFields refuses unknown fields whose names begin like those of the network's arithmetic; other unknown fields
+// are reported as ignored.
 func (b *builder) unknownFields(d Description) {
 	var read []reflect.Type
 	switch d.(type) {

@@ -49,7 +49,7 @@ func (c *V41) Within(i int) bool {
 	return c.IndexSource(i) == i && i > c.Candidates.Source && c.EntrySource(i) == c.EntrySource(c.Candidates.Source)
 }
 
-// rawV41 is what a V4.1 config.json has beside the fields of V4.
+// rawV41 has the fields of a V4.1 config.json that V4 does not have.
 type rawV41 struct {
 	EntrySources    []int `json:"kv_source_layer_ids"`
 	IndexSources    []int `json:"index_source_layer_ids"`

@@ -87,7 +87,7 @@ const (
 	mostRounds  = 1 << 10
 )
 
-// fixed checks what every released model has in common and the code relies on.
+// fixed checks the values that all released models have and the code relies on.
 func (b *v4Builder) fixed(c *V4) {
 	r := &b.in
 	if act := or(r.Act, "silu"); act != "silu" {

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Facts are the properties that the planner reads: those of a rank where there are several.
+// Facts are the properties that the planner reads: those of one rank where there are several.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {

@@ -125,7 +125,7 @@ func (m *Model) CountExperts() (err error) {
 // ReadExperts adds what was counted since the call before.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
-// Place is the operation that the pass in progress has come to.
+// Place is the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
 // Device returns where the model runs.

@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// pass is what the target's pass and the drafting pass have in common. The feed-forward blocks and the head run when
+// pass has the common parts of the target's pass and the drafting pass. The feed-forward blocks and the head run when
 // attention is done, so all of them share memory.
 type pass struct {
 	m    *Model

@@ -72,7 +72,7 @@ func PlainMap(vocab, keys int) []int32 {
 	return out
 }
 
-// normalise returns what texts of one key have in common.
+// normalise returns the common form of the texts of one key.
 func normalise(text string) string {
 	var b strings.Builder
 	space := false // the last rune was a blank of a run

@@ -85,7 +85,7 @@ func (s *dsaStep) whole(units float64) {
 	}
 }
 
-// block adds the feed-forward block of layer l, and what is left.
+// block adds the feed-forward block of layer l, and the remaining operations.
 func (s *dsaStep) block(l int, h float64) {
 	c := s.c
 	if c.FFN.Dense[l] {
@@ -120,7 +120,7 @@ func (p *parts) indexFormula() string {
 		"prompts; selections: %.0f us, scores / %.1f TB/s", p.x.Keys/1e6, p.x.ScoreOps/1e6, p.x.Pick, p.x.Scores/1e6)
 }
 
-// dsaRest returns what a GPU with some heads holds of the weights beside experts, FP8 but for the vocabulary, the
+// dsaRest returns the bytes of weights other than experts on a GPU with some heads: FP8, except the vocabulary, the
 // router and the indexer's small parts.
 func dsaRest(c *config.DSA, heads, ranks float64) float64 {
 	a, f, h := c.Attention, c.FFN, float64(c.Hidden)

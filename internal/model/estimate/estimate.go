@@ -26,7 +26,7 @@ type Stage struct {
 type Estimate struct {
 	GPUs int `json:"gpus"`
 	Rows int `json:"rows"`
-	// Attention is how GPUs share it where that is not by heads: stages are then those of the slowest.
+	// Attention is how GPUs divide attention where that is not by heads: stages are then those of the slowest.
 	Attention   plan.Division `json:"attention,omitempty"`
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
@@ -55,13 +55,13 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	return out, nil
 }
 
-// weightBytes returns what each GPU with that many heads holds.
+// weightBytes returns the bytes of weights on each GPU with that many heads.
 func weightBytes(d config.Description, heads, gpus int) int64 {
 	e := expertsOf(d)
 	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)
 }
 
-// enough names the smallest number of GPUs that hold the weights in so much memory each.
+// enough returns the smallest number of GPUs with that much memory each that hold the weights.
 func enough(d config.Description, m plan.Model, room int64) string {
 	how := m.Division
 	if m.Ranks > 1 && !m.ByRequests() {
@@ -75,8 +75,8 @@ func enough(d config.Description, m plan.Model, room int64) string {
 	return ""
 }
 
-// estimate adds up the stages of a step: where ranks share attention by requests those of the slowest, which the others
-// wait for in every layer.
+// estimate adds up the stages of a step: where ranks divide attention by requests those of the slowest, which the
+// others wait for in every layer.
 func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *Estimate {
 	if !cfg.Model.ByRequests() {
 		return stages(d, newParts(d, cfg, b, m, s, 0), m)

@@ -44,7 +44,7 @@ const (
 	driverBytes = 256 << 20
 	spareBytes  = 1 << 30 // left free where experts would fill a GPU
 	hostBytes   = 4 << 30 // left to the system and to the process
-	// ringExperts is how many experts the buffers hold that fetched ones come to: twice 8 and 16.
+	// ringExperts is how many experts the buffers for fetched experts hold: twice 8 and 16.
 	ringExperts = 32
 )
 
@@ -62,7 +62,7 @@ type Speed struct {
 	Step   *Estimate `json:"step"`
 }
 
-// Fit is where a model goes on a machine, and how fast it is expected to be. It is an estimate: nothing was run.
+// Fit is the placement of a model on a machine, and its expected speed. It is an estimate: nothing was run.
 type Fit struct {
 	Model   string            `json:"model"`
 	Machine string            `json:"machine"`
@@ -74,7 +74,7 @@ type Fit struct {
 	Speeds  []Speed           `json:"speeds"`
 }
 
-// Fit answers a question, or states what is missing.
+// Fit answers a question, or returns an error with what is missing.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
 	if q.Usage != nil && m.GPUs > 1 {
@@ -159,7 +159,7 @@ func (q *Question) Fit() (*Fit, error) {
 	return f, nil
 }
 
-// missing adds to a refusal what takes the memory of the device.
+// missing adds the parts of the device's memory to a refusal.
 func (q *Question) missing(err error, parts []Part, memory int64) error {
 	if !errors.Is(err, placement.ErrNoRoom) {
 		return err
@@ -196,7 +196,7 @@ func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
 	add(fmt.Sprintf("a prompt of %d tokens in one step", Chunk), Chunk, plan.ExtendRequest(Chunk, 0))
 }
 
-// restBytes returns what each GPU holds of the weights beside experts, with that many heads.
+// restBytes returns the bytes of weights other than experts on each GPU, with that many heads.
 func restBytes(d config.Description, heads, gpus int) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -227,8 +227,8 @@ func cacheBytes(d config.Description) int64 {
 	return 0
 }
 
-// rowBytes is the memory of a step for each row of a prompt, about: residual rows, and what attention of a layer works
-// with for that many heads.
+// rowBytes is the approximate memory of a step for each row of a prompt: residual rows, and the tensors of a layer's
+// attention for that many heads.
 func rowBytes(d config.Description, of int) float64 {
 	heads := float64(of)
 	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }

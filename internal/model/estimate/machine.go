@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Machine is GPUs of one kind and the host that they are in; without GPUs it is the host alone, whose memory is 0 where
-// it was not stated.
+// Machine is GPUs of one kind and their host; without GPUs it is only the host, whose memory is 0 where it was not
+// stated.
 type Machine struct {
 	GPUs int
 	cost.Machine
@@ -89,14 +89,14 @@ func (m *Machine) set(key, value string) error {
 	return err
 }
 
-// figures are those that are amounts, and what they change.
+// figures are the settings that are amounts, and what they change.
 var figures = map[string]func(m *Machine, n float64){
 	"host":   func(m *Machine, n float64) { m.CPU.MemoryBytes = int64(n * gib) },
 	"memory": func(m *Machine, n float64) { m.GPU.MemoryBytes = int64(n * gib) },
 	"bus":    func(m *Machine, n float64) { m.Bus.Rate = n / 1e6 },
 	"stream": func(m *Machine, n float64) { m.CPU.Stream = n / 1e6 },
 	"read": func(m *Machine, n float64) {
-		// What is bound by memory is as much slower or faster; products of many rows stay as they are.
+		// Times that are bound by memory change in proportion; products of many rows do not change.
 		was := m.GPU.Weights
 		m.GPU.Weights = n / 1e6
 		for _, rate := range []*float64{&m.GPU.Experts, &m.GPU.Keys, &m.GPU.Scores} {

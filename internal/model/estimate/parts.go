@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// parts is an estimate in progress: the batch, and what stages of every family share.
+// parts is an estimate in progress: the batch, and the stages that every family shares.
 type parts struct {
 	on    *cost.Machine
 	x     *cost.GPU // of it
@@ -24,7 +24,7 @@ type parts struct {
 	split  *split // experts in two memories; nil where all are on the device
 
 	rows, logits float64
-	// Of the rank's own attention: all rows where heads are divided.
+	// The rank's own attention: all rows where heads are divided.
 	own              float64
 	decodes, keys    float64 // rows that decode, and the keys that they see
 	sparse, pairs    float64 // rows of prompts that select, and the keys that they see
@@ -158,8 +158,8 @@ func (p *parts) productFormula() string {
 		p.x.BF16/1e6)
 }
 
-// exchange adds an exchange of some bytes on each GPU that receives every byte that many times, but for the GPU's own:
-// twice in an all-reduce, once in a gather.
+// exchange adds an exchange of some bytes on each GPU, in which every byte of the other GPUs is received that many
+// times: twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
 		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("an exchange: %.0f us + (N-1)/N "+
@@ -235,7 +235,7 @@ func (p *parts) mixture(l int) {
 	}
 }
 
-// releasedFormat returns what the experts of a family are released in.
+// releasedFormat returns the format of the experts in releases of a family.
 func releasedFormat(d config.Description) cost.Format {
 	if _, ok := d.(*config.V4); ok {
 		return cost.E2M1

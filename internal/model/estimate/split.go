@@ -39,8 +39,8 @@ func (p *parts) over(layer int, methods ...placement.Method) (count, read, used 
 	return count * s.ranks, read * s.ranks, used * s.ranks
 }
 
-// onHost adds the time that experts of a layer in host memory take longer than what the device computes beside them.
-// Experts of prompts that are fetched come beside the layer before: see stream.
+// onHost adds the time by which experts of a layer in host memory exceed the work of the device in the meantime.
+// Fetched experts of prompts are copied during the layer before: see stream.
 func (p *parts) onHost(l int, beside float64) {
 	s := p.split
 	here := uses{beside: beside}
@@ -80,8 +80,8 @@ func (p *parts) stream(l int, layer float64) {
 }
 
 // uses are the experts of a layer in host memory in a step: how many the CPU computes, the probability that one of them
-// is chosen, the time before it begins and that of each; the same of those that are fetched; and what the device
-// computes meanwhile.
+// is chosen, the time before it begins and that of each; the same for fetched ones; and the work of the device in the
+// meantime.
 type uses struct {
 	computed, chosen, start, each float64
 	fetched, wanted, copy         float64

@@ -65,7 +65,7 @@ func (s *v4Step) indexer(lora, h float64) {
 	s.add("indexer", s.pairs/4*2*float64(i.Heads*i.Dim)/x.ScoreOps+s.pairs/4*4/x.Scores, "")
 }
 
-// attention adds attention over the window and what a row sees of the compressed stream.
+// attention adds attention over the window and over the visible part of the compressed stream.
 func (s *v4Step) attention(ratio int) {
 	x := s.x
 	share := func(rows, keys float64) float64 { // of the measured case, for the rows' mean number of keys
@@ -89,7 +89,7 @@ func (s *v4Step) attention(ratio int) {
 	s.add("attention", s.sparse*x.V4Prompt*share(s.sparse, s.pairs), formula)
 }
 
-// v4Rest returns what a GPU with some heads holds of the weights beside experts: FP8, but bf16 for the vocabulary,
+// v4Rest returns the bytes of weights other than experts on a GPU with some heads: FP8, but bf16 for the vocabulary,
 // routers, compressors and sites.
 func v4Rest(c *config.V4, heads, ranks float64) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer

@@ -46,8 +46,7 @@ func IsGGUF(path string) bool {
 	return strings.EqualFold(filepath.Ext(path), gguf.Extension) || gguf.Begins(path)
 }
 
-// NameOf returns what a model in a folder or a GGUF file is called: all parts of a split file have the name of the
-// whole.
+// NameOf returns the name of a model in a folder or a GGUF file: all parts of a split file have the name of the whole.
 func NameOf(path string) string {
 	name := filepath.Base(filepath.Clean(path))
 	if strings.EqualFold(filepath.Ext(name), gguf.Extension) {
@@ -209,7 +208,7 @@ func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name
 	return shard.New(g, parts)
 }
 
-// LoadPart places the shards of one of several ranks on a device, its experts where p says.
+// LoadPart places the shards of one of several ranks on a device, with its experts at the places that p has.
 func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model,
 	error) {
 	if err := p.Placement.Check(s.ExpertLayers()); err != nil {

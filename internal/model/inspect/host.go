@@ -15,7 +15,7 @@ import (
 	"sparrow/plan"
 )
 
-// Host is where the memory of a machine without a GPU goes, for one sequence of estimate.Tokens tokens.
+// Host is how the memory of a machine without a GPU is divided, for one sequence of estimate.Tokens tokens.
 type Host struct {
 	Model   string          `json:"model"`
 	Machine string          `json:"machine"`

@@ -32,7 +32,7 @@ type Summary struct {
 	Format     string `json:"format"` // of the matrices, as the release names it
 	// NoWeights reports that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
-	// SizesAs is the type of weights, fp8 or bf16, that tensors and bytes are of where those of Format are not known.
+	// SizesAs is the type of weights, fp8 or bf16, of the listed tensors and bytes where those of Format are not known.
 	SizesAs string `json:"sizes_as,omitempty"`
 
 	Layers       int `json:"layers"`
@@ -57,11 +57,11 @@ type Summary struct {
 
 	// Drafts describes the drafting layers of a kind that has a name; empty for NextN and without any.
 	Drafts string `json:"drafts,omitempty"`
-	// Losses is what does not run although the checkpoint has it, and what is ignored.
+	// Losses are the parts of the checkpoint that do not run or are ignored.
 	Losses []string `json:"losses,omitempty"`
 	// Slow is the types whose products are slow on this machine's CPU, and why.
 	Slow []string `json:"slow,omitempty"`
-	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
+	// Problems are the tensors that loading refuses: missing ones, and those of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 
 	activeBytes int64 // of the tensors, or of the part of them, that one token reads
@@ -95,19 +95,19 @@ type CacheSize struct {
 	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none
 	// that is run.
 	DraftedTokenBytes int64 `json:"drafted_token_bytes,omitempty"`
-	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states
-	// (DeepSeek-V4).
+	// SequenceBytes is the memory of every running sequence in addition to its tokens, over all layers: windows and
+	// states (DeepSeek-V4).
 	SequenceBytes int64 `json:"sequence_bytes,omitempty"`
 	Fits          []Fit `json:"fits"`
 }
 
-// Fit is how many tokens of cache, of one sequence, fit beside the weights.
+// Fit is how many tokens of cache, of one sequence, fit together with the weights.
 type Fit struct {
 	GiB    float64 `json:"gib"`
 	Tokens int64   `json:"tokens"` // 0 when the weights alone do not fit
 }
 
-// Of describes a checkpoint; memories, in GiB, are what to fit it into.
+// Of describes a checkpoint; memories, in GiB, are the sizes to fit it into.
 func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
@@ -241,7 +241,7 @@ func (s *Summary) count(src *family.Source) {
 	})
 }
 
-// visionTower is how the tensors of a vision tower begin that is not run.
+// visionTower is the prefix of the tensors of a vision tower, which is not run.
 const visionTower = "model.visual."
 
 // layerOf is the number in layers.N., with or without model. or model.language_model. before it, or -1.
@@ -283,7 +283,7 @@ func (s *Summary) cache(memories []float64) {
 	}
 }
 
-// fit adds a layout with what fits beside the weights.
+// fit adds a layout with the tokens that fit together with the weights.
 func (s *Summary) fit(c CacheSize, memories []float64) {
 	for _, m := range memories {
 		free := int64(m*gib) - s.TotalBytes

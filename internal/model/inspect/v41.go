@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// Tables is the n-gram tables of a model: what they take, and what a token reads of them.
+// Tables is the n-gram tables of a model: their size, and how much of them a token reads.
 type Tables struct {
 	Tables     int   `json:"tables"`
 	Rows       int64 `json:"rows"`

@@ -1,9 +1,9 @@
 // Package llamacpp reads and writes GGUF models as llama.cpp's converter lays them out.
 //
-// Reading turns a file into what a checkpoint folder holds: config.json, tokenizer.json, tokenizer_config.json, and
-// tensors under the names of the original checkpoint. Everything above reads these as it reads a folder, so there is
-// one set of checks. Tensors stay views of the mapped file; only the up-projection of latent rows, which GGUF files
-// store in two parts, is put together in memory. Writing is the way back, with weights in a chosen mix of formats.
+// Reading turns a file into the contents of a checkpoint folder: config.json, tokenizer.json, tokenizer_config.json,
+// and tensors under the names of the original checkpoint. Everything above reads these as it reads a folder, so there
+// is one set of checks. Tensors stay views of the mapped file; only the up-projection of latent rows, which GGUF files
+// store in two parts, is assembled in memory. Writing does the reverse, with weights in a chosen mix of formats.
 package llamacpp
 
 import (
@@ -23,7 +23,7 @@ import (
 var ErrUnsupported = errors.New("unsupported GGUF model")
 
 // architectures are the model types of the architectures that llama.cpp's converter writes. All models with MLA and no
-// indexer have one name, which denseFamily tells apart.
+// indexer have one name; denseFamily distinguishes them.
 var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa",
 	"deepseek4": "deepseek_v4", denseArchitecture: "deepseek_v3"}
 
@@ -57,8 +57,8 @@ func CheckArchitecture(arch string) error {
 		strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
 
-// denseFamily tells the models apart that have the name deepseek2, by the pattern of the tokenizer: what they compute
-// is in other keys, what differs is how chats are written.
+// denseFamily distinguishes the models of the name deepseek2 by the pattern of the tokenizer: their networks are
+// described by other keys, and only their chat formats differ.
 func denseFamily(meta gguf.Metadata) string {
 	switch pre, _ := meta.Text("tokenizer.ggml.pre"); pre {
 	case "kimi-k2":
@@ -69,7 +69,7 @@ func denseFamily(meta gguf.Metadata) string {
 	return string(config.DeepseekV3)
 }
 
-// shape is what the names and sizes of tensors depend on.
+// shape has the sizes that the names and sizes of tensors depend on.
 type shape struct {
 	names   *names
 	experts int
@@ -77,7 +77,7 @@ type shape struct {
 	heads, nope, v, latent int
 }
 
-// reader takes values of one architecture from the metadata and notes what is missing.
+// reader takes values of one architecture from the metadata and collects missing ones.
 type reader struct {
 	meta     gguf.Metadata
 	arch     string
@@ -123,8 +123,8 @@ func (r *reader) floatOr(name string, absent float64) float64 {
 	return r.float(name)
 }
 
-// readConfig is config.json of the model, and the sizes that its tensors have.
-// side is a draft head beside it, or nil.
+// readConfig is config.json of the model, and the sizes of its tensors. side is the draft head in a file next to it, or
+// nil.
 func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape, error) {
 	arch, ok := meta.Text("general.architecture")
 	if err := CheckArchitecture(arch); !ok || err != nil {
@@ -167,7 +167,7 @@ func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape,
 	return text, s, err
 }
 
-// dsaConfig adds what config.json of DeepSeek-V3.2 and GLM-5 has.
+// dsaConfig adds the fields of config.json of DeepSeek-V3.2 and GLM-5.
 func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	nextN := r.optional("nextn_predict_layers", 0)
 	layers := r.count("block_count") - nextN

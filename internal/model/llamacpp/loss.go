@@ -14,7 +14,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Report is what the types of a written file cost, by class of matrices and type.
+// Report is the bytes and the error of the types of a written file, by class of matrices and type.
 type Report []Loss
 
 // Loss is one line of it.
@@ -35,7 +35,7 @@ func (r Report) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// losses adds up what parts of tensors lose; several goroutines add to it.
+// losses adds the errors of parts of tensors; several goroutines add to it.
 type losses struct {
 	mu    sync.Mutex
 	lines map[[2]string]*sums

@@ -21,7 +21,7 @@ func (p *pairs) add(key string, v any) {
 func (p *pairs) count(key string, n int)      { p.add(key, uint32(n)) }
 func (p *pairs) number(key string, v float64) { p.add(key, float32(v)) }
 
-// yarn adds what both families say of the stretched rotation.
+// yarn adds the fields of the scaled rotation that both families have.
 func (p *pairs) yarn(y *config.Yarn) {
 	p.add("rope.scaling.type", "yarn")
 	p.number("rope.scaling.factor", y.Factor)

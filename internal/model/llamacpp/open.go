@@ -17,7 +17,7 @@ type Folder struct {
 	Weights         *weight.Checkpoint
 }
 
-// Open maps a file, or all splits of one, and beside a file of DeepSeek-V4 its DSpark head (sidecar.go).
+// Open maps a file, or all splits of one, and with a file of DeepSeek-V4 its DSpark head (sidecar.go).
 func Open(path string) (_ *Folder, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// A DSpark draft head of DeepSeek-V4 comes in a GGUF file of its own, beside the model's (dspark spec, 10). Two
+// A DSpark draft head of DeepSeek-V4 comes in a GGUF file of its own, next to the model's (dspark spec, 10). Two
 // dialects are read: llama.cpp's (dflash) and that of ds4 (deepseek4-dspark). The metadata of a head describes itself
-// alone, so that its tensors follow the sizes of the model; what does not fit is refused when the model is loaded.
+// alone, so that its tensors follow the sizes of the model; other shapes are refused when the model is loaded.
 
 // sidecar is a draft head beside a model.
 type sidecar struct {
@@ -191,8 +191,7 @@ func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	return s.confident(out, width), nil
 }
 
-// confident adds a confidence head that says nothing where the file has dropped it: drafts are then cut by how many
-// were right.
+// confident adds a constant confidence head where the file has none: drafts are then cut by how many were right.
 func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	name := fmt.Sprintf("mtp.%d.confidence_head.proj.weight", s.stages-1)
 	for i := range list {
@@ -207,7 +206,7 @@ func (s *sidecar) confident(list []weight.Tensor, width int) []weight.Tensor {
 	return append(list, weight.Tensor{Name: name, DType: weight.BF16, Shape: []int{1, n}, Data: make([]byte, 2*n)})
 }
 
-// translate is what a tensor of the file is in a checkpoint. Embedding and head are the model's.
+// translate is the checkpoint's form of a tensor of the file. Embedding and head are the model's.
 func (s *sidecar) translate(t *gguf.Tensor, of *shape, known map[string]string) ([]weight.Tensor, error) {
 	plain := strings.TrimSuffix(t.Name, ".weight")
 	if name, ok := known[plain]; ok {

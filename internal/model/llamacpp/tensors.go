@@ -12,7 +12,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// names are the tensors of a family: what they are called in the file, and in the original checkpoint.
+// names are the tensors of a family: their names in the file, and in the original checkpoint.
 type names struct {
 	outside map[string]string // that belong to no layer
 	inLayer map[string]string // of a layer, that keep their shape
@@ -105,7 +105,7 @@ func renamed(f *gguf.File, s *shape) ([]weight.Tensor, error) {
 	return out, nil
 }
 
-// translate returns what a tensor of the file is in the original checkpoint: one tensor, one for each expert, or none
+// translate returns the original checkpoint's form of a tensor of the file: one tensor, one for each expert, or none
 // yet.
 func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error) {
 	if name, ok := s.names.outside[t.Name]; ok {

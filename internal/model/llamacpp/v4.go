@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// v4Names are the tensors of DeepSeek-V4 under their official names. The format has no place for the drafting block
-// beside the model: llama.cpp's converter writes it as a file of its own.
+// v4Names are the tensors of DeepSeek-V4 under their official names. The format cannot hold the drafting block together
+// with the model: llama.cpp's converter writes it as a file of its own.
 var v4Names = &names{
 	prefix: "layers.%d.", experts: "ffn.experts.",
 	outside: map[string]string{
@@ -49,7 +49,7 @@ var v4Names = &names{
 // rootGate is how the format numbers routing by the root of softplus.
 const rootGate = 4
 
-// v4Config adds what config.json of DeepSeek-V4 has, in the official spelling. A drafting block is not looked for.
+// v4Config adds the fields of config.json of DeepSeek-V4, in the official spelling. A drafting block is ignored.
 func (r *reader) v4Config(c map[string]any, s *shape) {
 	s.experts = r.count("expert_count")
 	for field, key := range map[string]string{

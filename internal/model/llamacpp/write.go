@@ -28,9 +28,9 @@ type Model struct {
 	ChatTemplate    string // instead of the one in tokenizer_config.json
 }
 
-// Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format has no place for it.
-// The digest of the file is kept beside it. onTensor, when not nil, is called before each tensor with its number, the
-// number of all tensors and its name. The report is what the types cost, by class.
+// Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format does not support it.
+// The digest of the file is stored next to it. onTensor, when not nil, is called before each tensor with its number,
+// the number of all tensors and its name. The report has bytes and errors by class and type.
 func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) (Report,
 	error) {
 	pairs, err := m.metadata(mix)

@@ -159,7 +159,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 // Window returns how many tokens back a sequence needs a snapshot.
 func (m *Model) Window() int { return hybrid.Window }
 
-// SnapshotSpacing keeps one snapshot in 8192 tokens of what sequences leave behind.
+// SnapshotSpacing keeps one snapshot in 8192 tokens inside sequences.
 func (m *Model) SnapshotSpacing() int { return 8192 / max(m.pageTokens, 256) }
 
 // WindowBytes is the memory of a snapshot over all layers.

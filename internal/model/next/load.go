@@ -20,13 +20,13 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// site is where a sublayer reads and writes the residual streams.
+// site is the parameters with which a sublayer reads and writes the residual streams.
 type site struct {
 	fn          kernel.Matrix // [2n+n*n, n*hidden]
 	base, scale kernel.Tensor
 }
 
-// prefixes are how the names of the text network's tensors begin: beside a vision tower, and alone.
+// prefixes are the prefixes of the text network's tensor names: with a vision tower, and without.
 var prefixes = [2]string{"model.language_model.", "model."}
 
 // prefixOf returns that of a checkpoint.

@@ -1,4 +1,4 @@
-// Package next runs GLM-5.3-Flash (glm5_next): layers of linear attention with a state per sequence beside layers of
+// Package next runs GLM-5.3-Flash (glm5_next): layers of linear attention with a state per sequence and layers of
 // sparse attention over pooled index keys, with residual streams mixed by hyper-connections.
 //
 // Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
@@ -120,7 +120,7 @@ func (m *Model) CountExperts() (err error) {
 // ReadExperts adds what was counted since the call before.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
-// Place is the operation that the pass in progress has come to.
+// Place is the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
 // Device returns where the model runs.

@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head
+// pass has the common parts of the target's pass and the drafting pass. Attention, feed-forward blocks and the head
 // follow each other and share memory.
 type pass struct {
 	m    *Model

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// State is what the model keeps of one sequence beside its pages.
+// State is the model's state of one sequence, in addition to its pages.
 type State struct{ *hybrid.State }
 
 // Clone copies the state for a fork.

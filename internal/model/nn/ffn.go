@@ -150,7 +150,7 @@ func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt 
 	m.run(list, s, h, x, prompt, tap, list.First())
 }
 
-// Write is Run over what h holds: of models with shared experts, whose output is written first.
+// Write is Run that overwrites h, for models with shared experts, whose output is written first.
 func (m *MoE) Write(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, false)
 }

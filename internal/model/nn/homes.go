@@ -12,10 +12,10 @@ type Homes struct {
 	layers map[int]kernel.Experts
 }
 
-// Homes returns those of all layers that were loaded, on the device that they were loaded for.
+// Homes returns the homes of all loaded layers, on the device that they were loaded for.
 func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
 
-// SwapExperts makes an expert of host memory resident in the place of another of its layer, which takes its methods.
+// SwapExperts makes an expert of host memory resident instead of another of its layer, which takes its methods.
 func (h Homes) SwapExperts(layer, in, out int) error {
 	x, ok := h.layers[layer]
 	if !ok {

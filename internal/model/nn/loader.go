@@ -100,8 +100,7 @@ func (l *Loader) addProblem(format string, args ...any) {
 	l.problems = append(l.problems, fmt.Sprintf(format, args...))
 }
 
-// fail notes an error of the device. A device that refuses a type of weights says the same of hundreds of them, which
-// is noted once.
+// fail records an error of the device. The same refusal of a weight type for many tensors is recorded once.
 func (l *Loader) fail(err error) {
 	if err != nil && !l.failed[err.Error()] {
 		l.failed[err.Error()] = true
@@ -246,8 +245,8 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	return w
 }
 
-// values are a tensor's values as a matrix: the checkpoint's bytes, or random values that the device draws by itself
-// where it can.
+// values are a tensor's values as a matrix: the checkpoint's bytes, or random values that the device generates where it
+// can.
 func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
@@ -285,7 +284,7 @@ func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// draws reports whether the device draws random values.
+// draws reports whether the device generates random values.
 func (l *Loader) draws() bool {
 	_, ok := l.dev.(kernel.Drawer)
 	return ok
@@ -395,7 +394,7 @@ func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	return got
 }
 
-// scales are block scales: those of groups of a row as the checkpoint stores them, others, which are few, as float32.
+// scales are block scales: those of groups of a row in the checkpoint's type, others, which are few, as float32.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	t := m.Scale
 	rows, cols := t.Shape[0], t.Shape[1]
@@ -460,7 +459,7 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Join reports whether the device multiplies by joined matrices, and lets tell state which belong together.
+// Join reports whether the device multiplies by joined matrices, and calls tell to declare which belong together.
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {
@@ -469,8 +468,8 @@ func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	return ok
 }
 
-// Finish reports every missing, misshapen and superfluous tensor as a TensorError. What many checkpoints hold beside
-// the weights of their text network is skipped (Skipped).
+// Finish reports every missing, misshapen and superfluous tensor as a TensorError. Known tensors other than those of
+// the text network are skipped (Skipped).
 func (l *Loader) Finish() error {
 	if d, ok := l.dev.(kernel.BulkLoader); ok {
 		l.fail(d.EndLoad())

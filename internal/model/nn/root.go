@@ -55,7 +55,7 @@ func (e *RootExperts) Arrange(a *kernel.Arena, activation kernel.DType, rows int
 		ids: a.Take(kernel.I32, rows, e.shape.TopK), weights: a.Take(kernel.F32, rows, e.shape.TopK)}
 }
 
-// Tap is where a choice of experts goes beside the experts, and what replaces it.
+// Tap records the choice of experts and replaces it.
 type Tap interface {
 	Pass(list *kernel.Builder, experts, weights kernel.Tensor)
 }

@@ -43,7 +43,7 @@ func (l *Loader) MatrixRows(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.rows(name, out, in), kernel.Projected)
 }
 
-// MatrixColumns loads a rank's columns of a weight [out, in]: what it multiplies is a part of a sum over ranks.
+// MatrixColumns loads a rank's columns of a weight [out, in]: its product is a part of a sum over ranks.
 func (l *Loader) MatrixColumns(name string, out, in int) kernel.Matrix {
 	w := l.Weight(name, out, in)
 	return l.prepare(l.cut(name, "columns", w, in, kernel.Weight.PaddedColumns), kernel.Projected)

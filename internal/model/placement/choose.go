@@ -15,7 +15,7 @@ import (
 // ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
 var ErrNoRoom = errors.New("the experts do not fit")
 
-// Ask is what a placement is chosen from: sizes, memories, measured costs and use.
+// Ask has the inputs of a placement: sizes, memories, measured costs and use.
 type Ask struct {
 	Layers []int // experts of each layer, drafting layers last; 0 for none
 	Unused int   // layers at the end that no pass runs: drafting layers while nothing is drafted
@@ -48,13 +48,13 @@ type Choice struct {
 	HostBytes   int64   `json:"host_bytes"`
 	Decode      Method  `json:"-"` // of experts in host memory
 	Prefill     Method  `json:"-"`
-	// Beside is the share of experts in host memory that are fetched for decodes beside those that the CPU computes.
+	// Beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others.
 	Beside  float64  `json:"beside,omitempty"`
 	Reasons []string `json:"reasons"`
 }
 
 // Choose gives every expert a home and a method: those that are chosen most stay on the device, as many as fit, and the
-// others are in host memory. It depends on what is asked alone: equal questions get equal answers.
+// others are in host memory. It depends only on its inputs: equal inputs give equal results.
 func Choose(a Ask) (*Choice, error) {
 	all := a.order()
 	fit := int(min(max(a.Device, 0)/max(a.Bytes, 1), int64(len(all))))
@@ -150,11 +150,11 @@ func (a *Ask) refuse(all, fit int, need int64) error {
 		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
 }
 
-// Times are what one use of an expert in host memory takes by each method, in microseconds.
+// Times are the times of one use of an expert in host memory by each method, in microseconds.
 type Times struct{ Computed, Fetched float64 }
 
-// TimesOf are the times for a number of rows. Streams of prompts copy experts beside computation and wait for nothing
-// but their bytes.
+// TimesOf are the times for a number of rows. Streams of prompts copy experts during computation and wait only for
+// their bytes.
 func (a *Ask) TimesOf(rows float64, streamed bool) Times {
 	t := Times{Computed: float64(a.Bytes)/a.CPU.Rate(a.Format, rows) + a.CPU.Dispatch,
 		Fetched: float64(a.Bytes) / a.Bus.Rate}
@@ -181,8 +181,8 @@ func (t Times) of(m Method) float64 {
 	return t.Computed
 }
 
-// fewRows is up to how many rows of a decode a layer mostly has one expert in host memory or none: there is nothing to
-// divide.
+// fewRows is the largest number of decode rows for which a layer mostly has one expert in host memory or none: there is
+// nothing to divide.
 const fewRows = 4
 
 // beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that

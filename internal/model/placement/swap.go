@@ -13,15 +13,15 @@ type Swap struct {
 	Gain           uint64 // choices of In beyond those of Out
 }
 
-// An expert takes the place of another when it was chosen that much more often: less is chance, and would move them to
-// and fro. With 64 choices of each, the spread is 8.
+// An expert replaces another when it was chosen that much more often: smaller differences are chance, and would move
+// them back and forth. With 64 choices of each, the spread is 8.
 const (
 	swapRatio = 1.5
 	swapMore  = 16
 )
 
 // Swaps are the exchanges that bring experts to the device that are chosen more often than some that are there, those
-// with the largest gain first. Experts that are resident in one phase alone stay where they are.
+// with the largest gain first. Experts that are resident in only one phase are not moved.
 func (p *Placement) Swaps(u *usage.Table) []Swap {
 	var out []Swap
 	for l, counts := range u.Counts {

@@ -1,7 +1,7 @@
 // Package shard makes one model of its parts on several ranks.
 //
 // Models of the same checkpoint flow in, each loaded with the shards of one rank; out flows a model.Model whose passes
-// run on all ranks at once. Who uses it sees one model with one cache: all ranks hold the same pages, states and rows.
+// run on all ranks at once. Its users see one model with one cache: all ranks hold the same pages, states and rows.
 package shard
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sparrow/plan"
 )
 
-// part is what a rank's model has, in every family.
+// part is the interface of a rank's model, in every family.
 type part interface {
 	model.Model
 	model.Drafter
@@ -298,7 +298,7 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// localise is a batch with the page numbers that ranks know. A page of another rank becomes one that no rank has, which
+// localise is a batch with the page numbers of its rank. A page of another rank gets a number that no rank has, which
 // the models refuse.
 func (p *pass) localise(in *model.Input) *model.Input {
 	l := &p.local
@@ -310,7 +310,7 @@ func (p *pass) localise(in *model.Input) *model.Input {
 	return &l.input
 }
 
-// input is a batch as a rank sees it: with the states that the rank keeps.
+// input is a batch for one rank: with the states of that rank.
 func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	states := to.States[:0]
 	*to = *in
@@ -351,7 +351,7 @@ func (p *pass) Run(from, to int) error {
 }
 
 // compare refuses results that differ between ranks. Selections are not among them: those of rows in the dense form are
-// whatever the memory held.
+// not defined.
 func (p *pass) compare() error {
 	list := []kernel.Tensor{p.outputs.Logits, p.outputs.Best.Values, p.outputs.Best.IDs, p.outputs.Best.LogSum}
 	for _, r := range p.outputs.Recorded {
@@ -365,7 +365,7 @@ func (p *pass) compare() error {
 	return nil
 }
 
-// Ended lets later passes read what this one leaves on the ranks.
+// Ended lets later passes read the results of this one on the ranks.
 func (p *pass) Ended(err error) {
 	for _, x := range p.parts {
 		x.Ended(err)

@@ -52,7 +52,7 @@ func (m *windowed) Restore(n int, windows []int32) (model.State, error) {
 }
 
 // local numbers the window pages of a sequence as its rank does. The states of other ranks are made of pages with the
-// same numbers and never read: they keep the slots of all states alike on all ranks.
+// same numbers and never read: they keep the slots of all states equal on all ranks.
 func (m *windowed) local(windows []int32) []int32 {
 	out := make([]int32, len(windows))
 	for i, w := range windows {

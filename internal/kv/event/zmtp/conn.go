@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// ErrProtocol is wrapped by every error about what a peer sent.
+// ErrProtocol is wrapped by every error about a peer's data.
 var ErrProtocol = errors.New("zmtp")
 
 // Bounds of what a peer may send.
@@ -198,7 +198,7 @@ func (c *Conn) Read() ([][]byte, error) {
 	}
 }
 
-// pong answers a heartbeat: 2 bytes of time to live, then a context of at most 16 bytes that goes back.
+// pong answers a heartbeat: 2 bytes of time to live, then a context of at most 16 bytes that is returned.
 func (c *Conn) pong(ping []byte) error {
 	if len(ping) < 2 || len(ping) > 2+16 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(ping))

@@ -63,7 +63,7 @@ type Conn struct {
 	net net.Conn
 }
 
-// Dial connects, says who asks and chooses the database.
+// Dial connects, authenticates and chooses the database.
 func Dial(ctx context.Context, a Address) (*Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", a.Host)
@@ -88,7 +88,7 @@ func Dial(ctx context.Context, a Address) (*Conn, error) {
 	return conn, nil
 }
 
-// greet sends what comes before the first command.
+// greet sends the commands that come before the first one of the caller.
 func (c *Conn) greet(a Address) error {
 	var hello [][]string
 	switch {

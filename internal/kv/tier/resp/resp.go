@@ -69,7 +69,7 @@ type Reader struct {
 // NewReader reads RESP from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// Reply reads the next reply. What is left of a bulk string before it is skipped.
+// Reply reads the next reply. The rest of a bulk string before it is skipped.
 func (r *Reader) Reply() (Reply, error) {
 	if err := r.end(); err != nil {
 		return Reply{}, err
@@ -116,7 +116,7 @@ func (r *Reader) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// end skips what is left of a bulk string, and the end of its line.
+// end skips the rest of a bulk string, and the end of its line.
 func (r *Reader) end() error {
 	if !r.open {
 		return nil
@@ -222,8 +222,8 @@ func cut(err error) error {
 	return err
 }
 
-// AppendCommand appends a command, whose last argument may be announced alone: its size bytes and the end of their line
-// follow.
+// AppendCommand appends a command, of whose last argument only the length may be included: its size bytes and the end
+// of their line follow.
 func AppendCommand(to []byte, size int64, args ...string) []byte {
 	n := len(args)
 	if size >= 0 {
@@ -239,7 +239,7 @@ func AppendCommand(to []byte, size int64, args ...string) []byte {
 	return to
 }
 
-// AppendBulk announces a string of n bytes; below 0 it is no value.
+// AppendBulk announces a string of n bytes; below 0 it is a null value.
 func AppendBulk(to []byte, n int64) []byte {
 	return append(strconv.AppendInt(append(to, '$'), n, 10), "\r\n"...)
 }
