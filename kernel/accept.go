@@ -1,19 +1,19 @@
 package kernel
 
 // AcceptArgs writes words that depend on how many drafts of a sequence are right: Out[place] becomes the word for that
-// number. Draft i of a sequence is right where all before it are and the token that the target chose in its place,
+// number. Draft i of a sequence is right if all before it are and the token that the target chose at its position,
 // Tokens[first+i], is in the draft's range.
 type AcceptArgs struct {
 	Out    Tensor // i32 [1, n]
 	Tokens Tensor // i32 [T, 1]
 	// Drafts is i32 [S, 1+2*D], contiguous: of each sequence first, then the least and the greatest token of each of D
-	// drafts; a least token above the greatest reports that there is no such draft, or that it is wrong in any case.
+	// drafts; a least token above the greatest means that there is no such draft, or that it is wrong in any case.
 	Drafts Tensor
 	// Words is i32 [W, 3+D], contiguous: a place, its sequence, and the word for 0 to D right drafts.
 	Words Tensor
 }
 
-// Accepter compares drafts with what the target chose, and continues with what follows from it.
+// Accepter compares drafts with the target's choices, and writes the words that depend on the result.
 type Accepter interface{ Accept(AcceptArgs) error }
 
 // Name is the operation's.

@@ -40,7 +40,7 @@ func (a *Arena) High() int64 { return a.high }
 // Fits reports whether all tensors taken so far are inside the arena.
 func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
 
-// Take returns a contiguous tensor. Its contents are whatever the memory held before.
+// Take returns a contiguous tensor. Its contents are undefined.
 func (a *Arena) Take(d DType, rows, cols int) Tensor {
 	t := Tensor{Buf: a.buf, Off: a.at, DType: d, Rows: rows, Cols: cols, Stride: cols}
 	n := int64(rows) * int64(cols) * int64(d.Size())
@@ -52,19 +52,19 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 // Buffer is the memory of the arena.
 func (a *Arena) Buffer() Buffer { return a.buf }
 
-// Over is an arena in the state of this one over another buffer of its size: what is taken from it has the places that
-// it would have here.
+// Over is an arena in the state of this one over another buffer of its size: tensors taken from it have the places that
+// they would have here.
 func (a *Arena) Over(b Buffer) *Arena {
 	c := *a
 	c.buf = b
 	return &c
 }
 
-// Follow continues where an arena that Over returned has come to.
+// Follow continues at the current place of an arena that Over returned.
 func (a *Arena) Follow(b *Arena) { a.at, a.high = b.at, max(a.high, b.high) }
 
-// Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken
-// after the Reset.
+// Mark is the current place, to which Reset returns: tensors taken after the mark share memory with those taken after
+// the Reset.
 func (a *Arena) Mark() int64 { return a.at }
 
 // Reset frees the tensors taken since a mark.

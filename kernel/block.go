@@ -2,7 +2,7 @@ package kernel
 
 // BlockMaxArgs finds the largest score of every block of Size neighbouring keys: the first level of a selection of
 // DeepSeek-V4.1 (v41 spec, 2.4). The block that holds the newest key is always kept: its value is +Inf. Rows with
-// Lens[r] <= SkipUpTo, which were not scored, are left as they are.
+// Lens[r] <= SkipUpTo, which were not scored, are not written.
 type BlockMaxArgs struct {
 	Out      Tensor // f32 [R, at least the most blocks]
 	Scores   Tensor // f32 [R, at least the largest length]

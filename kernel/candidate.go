@@ -1,8 +1,8 @@
 package kernel
 
-// CandidateArgs reduces rows of logits to what sampling needs: Values[r] are the n largest logits of row r, largest
-// first, the lower id first on a tie, IDs[r] their tokens, and LogSum[r] = log of the sum of exp(Logits[r]). NaN is
-// never among the largest, and makes LogSum NaN.
+// CandidateArgs reduces rows of logits to the candidates for sampling: Values[r] are the n largest logits of row r,
+// largest first, the lower id first on a tie, IDs[r] their tokens, and LogSum[r] = log of the sum of exp(Logits[r]).
+// NaN is never among the largest, and makes LogSum NaN.
 type CandidateArgs struct {
 	Values Tensor // f32 [R, n], n at most MaxCandidates and the vocabulary
 	IDs    Tensor // i32 [R, n]

@@ -61,7 +61,7 @@ func (c *checker) float(name string, t Tensor, rows, cols int) {
 	c.shape(name, t, rows, cols)
 }
 
-// movable checks a tensor whose rows come from or go to rows of a type: i32 as it is, or floats.
+// movable checks a tensor whose rows are copied from or to rows of a type: i32, or floats.
 func (c *checker) movable(name string, t Tensor, from DType, rows, cols int) {
 	if from == I32 {
 		c.tensor(name, t, I32, rows, cols)

@@ -11,7 +11,7 @@ import (
 // MaxRanks is the most ranks that share a model: as many as a machine has GPUs or memory nodes.
 const MaxRanks = 64
 
-// Member is the place of one device among the ranks that run a model together. The zero value is a device that runs
+// Member is the index of one device among the ranks that run a model together. The zero value is a device that runs
 // alone.
 type Member struct {
 	Rank  int
@@ -20,7 +20,7 @@ type Member struct {
 	// Requests reports that attention is divided by requests: each rank has all heads, and the pages of some sequences.
 	// Otherwise it is divided by heads, and each rank has all pages.
 	Requests bool
-	// Beats counts the rank's operations, so that others can tell whether it continues; nil where it is alone.
+	// Beats counts the rank's operations, so that others can see whether it continues; nil for a single device.
 	Beats *atomic.Uint64
 }
 
@@ -63,7 +63,7 @@ func (p Part) Local(i, n int) (int, bool) {
 // Valid reports whether i is one of all things, of which n are here.
 func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 
-// check refuses a part that does not lie among all.
+// check refuses a part that is not within all.
 func (p Part) check(c *checker, n int) {
 	if p != (Part{}) && (p.First < 0 || p.First+n > p.Of) {
 		c.fail("%d from number %d on, of %d", n, p.First, p.Of)
@@ -186,8 +186,8 @@ func (a ShareArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// Rows is rows [from, to) of a weight that other ranks have the rest of. Unlike those of Slice they may begin inside a
-// block of scales.
+// Rows is rows [from, to) of a weight whose other rows are on other ranks. Unlike those of Slice they may begin inside
+// a block of scales.
 func (w Weight) Rows(from, to int) (Weight, error) {
 	if err := within("rows", from, to, w.Out()); err != nil {
 		return Weight{}, err

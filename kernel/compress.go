@@ -80,7 +80,7 @@ func (a PutArgs) Check() error {
 	return c.err
 }
 
-// EntryStoreArgs writes V4 entries, window rows and compressed ones alike: RMSNorm, rotation of the last 64 values
+// EntryStoreArgs writes V4 entries, both window rows and compressed ones: RMSNorm, rotation of the last 64 values
 // (interleaved), encoding. A slot below zero writes nothing.
 type EntryStoreArgs struct {
 	Rows   Tensor // activation [n, 512]: neither normalised nor rotated
@@ -112,7 +112,7 @@ func (a EntryStoreArgs) Check() error {
 
 // KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved),
 // optional Hadamard rotation, quantisation by the layout with scales that are not rounded to powers of two. A slot
-// below zero writes nothing. Keys that are finished are stored as they are: Norm and Angles are not given.
+// below zero writes nothing. Finished keys are stored unchanged: Norm and Angles are not given.
 type KeyStoreArgs struct {
 	Keys     Tensor // activation [n, 128]
 	Norm     Tensor // f32 [1, 128]; optional

@@ -7,12 +7,12 @@ import (
 	"sparrow/plan"
 )
 
-// Stateful is a model that keeps a state of every sequence beside its pages, such as the open groups of a compressor.
-// The state is an input of every step of the sequence, nil for requests that are padding; a step that succeeds advances
-// it. A step that fails leaves it unchanged, or invalid: then the next step returns an error, and the caller must call
-// Truncate(0) and compute the whole sequence again.
+// Stateful is a model that keeps a state of every sequence in addition to its pages, such as the open groups of a
+// compressor. The state is an input of every step of the sequence, nil for requests that are padding; a step that
+// succeeds advances it. A step that fails leaves it unchanged, or invalid: then the next step returns an error, and the
+// caller must call Truncate(0) and compute the whole sequence again.
 type Stateful interface {
-	// Reserve takes the memory of that many states at once: as long as no more are held, NewState takes none.
+	// Reserve allocates the memory of that many states at once: as long as no more exist, NewState allocates none.
 	Reserve(states int) error
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)
@@ -20,7 +20,7 @@ type Stateful interface {
 	Commit(in *Input)
 }
 
-// State is what a Stateful model keeps of one sequence. The goroutine that uses the model uses its states.
+// State is a Stateful model's state of one sequence. The goroutine that uses the model uses its states.
 type State interface {
 	// Len is the number of tokens that the state covers: the next step of the sequence must begin there.
 	Len() int
@@ -58,7 +58,7 @@ type Snapshotted interface {
 	SnapshotSpacing() int
 }
 
-// StatesOf appends the states of a batch's sequences to list. find gives that of a sequence, checked, and the zero
+// StatesOf appends the states of a batch's sequences to list. find returns that of a sequence, checked, and the zero
 // value for padding. Every sequence must have a state of its own.
 func StatesOf[S comparable](list []S, in *Input, find func(given State, sequence int) (S, error)) ([]S, error) {
 	if len(in.States) != len(in.Tokens) {

@@ -54,7 +54,7 @@ func hadamardFour(p, q, r, s []float32) {
 }
 
 // Hadamard128 rotates one indexer vector of 128 values in place: input rounded to bf16, float32 butterflies, times
-// 128^-1/2, result rounded to bf16. Applied to query and key alike it leaves their dot product unchanged up to bf16
+// 128^-1/2, result rounded to bf16. Applied to both query and key it leaves their dot product unchanged up to bf16
 // rounding and spreads outliers before FP8. It panics when the length of v is not 128.
 func Hadamard128(v []float32) {
 	if len(v) != 128 {

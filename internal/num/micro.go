@@ -99,8 +99,8 @@ func DequantE2M1(dst []float32, src []byte, e byte) {
 	}
 }
 
-// RoundE2M1 rounds values, group by group, to what QuantE2M1 keeps of them. A group has at most 128 values, an even
-// number.
+// RoundE2M1 rounds values, group by group, to those that QuantE2M1 can represent. A group has at most 128 values, an
+// even number.
 func RoundE2M1(v []float32, group int) {
 	var packed [64]byte
 	for ; len(v) >= group; v = v[group:] {

@@ -33,8 +33,8 @@ func (m ScaleMode) String() string {
 }
 
 // CeilPow2 is 2^ceil(log2 y) for y > 0, from the bits of y, because an approximate log2 is off by one at exact powers.
-// The exponent is held in float32's normal range: zero and subnormals give 2^-126, everything above 2^127, infinity and
-// NaN included, gives 2^127. The sign of y is ignored.
+// The exponent is clamped to float32's normal range: zero and subnormals give 2^-126, everything above 2^127, infinity
+// and NaN included, gives 2^127. The sign of y is ignored.
 func CeilPow2(y float32) float32 {
 	b := math.Float32bits(y) & absMask32
 	e := min(max((b+0x7FFFFF)>>23, 1), 254)

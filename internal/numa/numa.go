@@ -14,13 +14,13 @@ import (
 // ErrUnsupported is returned where the system does not report memory nodes.
 var ErrUnsupported = errors.New("memory nodes are known on Linux only")
 
-// Node is a memory node and the processors beside it that the process may use.
+// Node is a memory node and those of its processors that the process may use.
 type Node struct {
 	ID   int
 	CPUs []int
 }
 
-// System is what the operating system does for the calling thread.
+// System has the operations of the operating system on the calling thread.
 type System interface {
 	// Bind lets it run on these processors only.
 	Bind(cpus []int) error
@@ -37,7 +37,7 @@ type Machine struct {
 }
 
 // Several is the machine that the process runs on, or nil where it has one memory node: say is then called with a line
-// that says so.
+// about that.
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()
 	if err != nil {
@@ -111,7 +111,7 @@ func parseList(list string) ([]int, error) {
 	return out, nil
 }
 
-// Layout is workers divided among nodes: those of a node follow each other, as many as its share of the processors.
+// Layout assigns workers to nodes: those of a node are consecutive, as many as its share of the processors.
 type Layout struct {
 	*Machine
 	workers int

@@ -1,5 +1,5 @@
-// Package pinned installs programs of others from package registries, once, into folders that are named after what they
-// hold.
+// Package pinned installs third-party programs from package registries, once, into folders that are named after their
+// contents.
 package pinned
 
 import (
@@ -95,7 +95,7 @@ func Folder(home, name string, contents ...[]byte) string {
 	return filepath.Join(home, fmt.Sprintf("%s-%x", name, sum.Sum(nil)[:6]))
 }
 
-// Once installs into a folder unless that was done before. What an earlier attempt left is removed.
+// Once installs into a folder unless that was done before. Remains of an earlier attempt are removed.
 func Once(dir string, install func() error) error {
 	mark := filepath.Join(dir, complete)
 	if _, err := os.Stat(mark); err == nil {
@@ -113,7 +113,8 @@ func Once(dir string, install func() error) error {
 	return os.WriteFile(mark, nil, 0o644)
 }
 
-// Output runs a program and gives what it printed. An error tells the first line of it that says so, else the last.
+// Output runs a program and returns its output. An error has the first line of it that mentions an error, else the
+// last.
 func Output(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second

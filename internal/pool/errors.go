@@ -14,8 +14,7 @@ var (
 	ErrClosed = errors.New("pool: closed")
 )
 
-// PanicError is what Run returns when a task panicked. The other items of that
-// run may or may not have been done.
+// PanicError is the error of Run when a task panicked. The other items of that run may or may not have been done.
 type PanicError struct {
 	Item   int    // the item whose Do panicked
 	Worker int    // the worker that ran it

@@ -41,7 +41,7 @@ func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 	}
 }
 
-// spin polls ready up to the limit and reports what it said last.
+// spin polls ready up to the limit and returns its last result.
 func (p *parker) spin(ready, idle func() bool, at *spinLimit) bool {
 	begin := at.now()
 	last, yielded, end := begin, begin, begin+at.limit(begin)

@@ -2,5 +2,5 @@
 
 package pool
 
-// pause tells the processor that this is a loop that polls: the other thread of the core runs faster meanwhile.
+// pause is the processor's hint for a polling loop: the other thread of the core runs faster in the meantime.
 func pause()

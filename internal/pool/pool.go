@@ -1,7 +1,6 @@
-// Package pool runs the items of one task on a fixed set of workers: a
-// parallel for-loop with a low cost of starting and ending. A count and a
-// [Task] flow in; Run returns when every item is done. It is independent of
-// what the items compute, keeps no queue and starts no goroutine per run.
+// Package pool runs the items of one task on a fixed set of workers: a parallel for-loop with a low cost of starting
+// and ending. A count and a [Task] flow in; Run returns when every item is done. It does not depend on the items, keeps
+// no queue and starts no goroutine per run.
 package pool
 
 import (
@@ -58,13 +57,13 @@ type Pool struct {
 	limit atomic.Int32 // workers that take part
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the shares of the run with items that nothing has claimed, in groups. A worker without items of its own
-	// reads it instead of a line of every other worker.
+	// left is the number of shares of the run with unclaimed items, in groups. A worker without items of its own reads
+	// it instead of a cache line of every other worker.
 	left [leftGroups]leftCount
 }
 
-// leftGroups is the counters of shares with items. A single one is written by all workers in turn: a run of two items
-// for each of 16 workers took 5.4 microseconds with it, and 3.8 with four.
+// leftGroups is the number of counters of shares with items. A single one is written by all workers: a run of two items
+// for each of 16 workers took 5.4 microseconds with one, and 3.8 with four.
 const leftGroups = 4
 
 // leftCount fills two cache lines, because processors fetch lines in pairs.
@@ -115,7 +114,7 @@ func (p *Pool) SetLimit(n int) {
 // Limit is the number of workers that take part in runs.
 func (p *Pool) Limit() int { return int(p.limit.Load()) }
 
-// Share is the items of a run of so many that a worker takes first: n of them from first on.
+// Share returns the items that a worker takes first in a run of that many: n of them from first on.
 func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.Limit()) }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
@@ -289,8 +288,8 @@ func (p *Pool) leave(m *member) {
 	p.owner.wake()
 }
 
-// work runs the items of a worker's share and then those that are left of others, until none are left. A worker beyond
-// the limit that came before it was set has no share and helps the others.
+// work runs the items of a worker's share and then unclaimed ones of others, until there are none. A worker beyond the
+// limit that arrived before the limit was set has no share and helps the others.
 func (p *Pool) work(w int, run uint64) {
 	limit := p.Limit()
 	for i := range limit {
@@ -308,7 +307,7 @@ func (p *Pool) work(w int, run uint64) {
 	}
 }
 
-// allClaimed reports whether no item of the run is left to claim.
+// allClaimed reports whether all items of the run are claimed.
 func (p *Pool) allClaimed() bool {
 	for i := range p.left {
 		if p.left[i].Load() > 0 {

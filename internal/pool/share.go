@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// member is what one worker writes in a run. It fills two cache lines, because processors fetch lines in pairs.
+// member has the fields that one worker writes in a run. It fills two cache lines, because processors fetch lines in
+// pairs.
 type member struct {
 	memberState
 	_ [128 - unsafe.Sizeof(memberState{})]byte
@@ -26,8 +27,9 @@ const (
 	resetRuns = 1 << 20
 )
 
-// share is the items of a worker: those of all workers follow each other and differ by one at most. A worker has the
-// same share of every run with as many items, so it reads the same memory again. One beyond their number has none.
+// share is the items of a worker: those of all workers are consecutive and their numbers differ by at most one. A
+// worker has the same share of every run with as many items, so it reads the same memory again. A worker beyond the
+// number of items has none.
 func share(items, worker, workers int) (first, n int) {
 	if worker >= workers {
 		return items, 0
@@ -40,8 +42,8 @@ func share(items, worker, workers int) (first, n int) {
 	return first, n
 }
 
-// claim takes some of the items that are left of worker v's share: half of them, so that adjacent items, which read
-// adjacent memory, stay together and others can take the rest.
+// claim takes half of the unclaimed items of worker v's share, so that adjacent items, which read adjacent memory, stay
+// together and others can take the rest.
 func (p *Pool) claim(v int, run uint64) (first, n int) {
 	m := &p.members[v]
 	start, size := share(p.items, v, p.Limit())

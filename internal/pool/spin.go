@@ -11,11 +11,11 @@ import (
 // pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
 // waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
 // processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it. Such
-// contention is detected as lost time, as often within contentionTime as there are other workers, and shortens
-// spinning for as long. Single delays of many workers are no contention: on a machine with 16 processors of its own
-// there are some every 100 ms, and workers that parked after each of them made decode steps take half as long again.
+// contention is detected as lost time, as often within contentionTime as there are other workers, and shortens spinning
+// for as long. Single delays of many workers are not contention: on a machine with 16 processors of its own there are
+// some every 100 ms, and workers that parked after each of them made decode steps take half as long again.
 //
-// Delays of a virtual machine whose host runs others are no contention either: the system here has not switched to
+// Delays of a virtual machine whose host runs others are not contention either: the system here has not switched to
 // another thread, and parking would not bring the processor back, but each wake would take its 60 microseconds too.
 type spinLimit struct {
 	start     time.Time

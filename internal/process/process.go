@@ -1,5 +1,5 @@
-// Package process runs programs in processes of their own: servers of this tree, and what others make. Each writes to a
-// log, and its owner ends it.
+// Package process runs programs in processes of their own: servers of this tree, and third-party programs. Each writes
+// to a log, and its owner ends it.
 package process
 
 import (
@@ -39,12 +39,12 @@ type Process struct {
 	err   error         // how, then
 }
 
-// Start runs the program. What it prints goes to NAME.log.
+// Start runs the program. Its output goes to NAME.log.
 func (p Program) Start(name string, args ...string) (*Process, error) {
 	return p.start(name, func(log io.Writer) io.Writer { return log }, args)
 }
 
-// start is Start; through gives the writer for what is printed to standard output.
+// start is Start; through returns the writer for standard output.
 func (p Program) start(name string, through func(log io.Writer) io.Writer, args []string) (*Process, error) {
 	log, err := os.Create(filepath.Join(p.Logs, name+".log"))
 	if err != nil {

@@ -57,7 +57,7 @@ func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Serv
 	return nil, err
 }
 
-// addressReader passes on what a server prints and looks for the line that states where it listens.
+// addressReader forwards a server's output and looks for the line with its address.
 type addressReader struct {
 	log     io.Writer
 	address chan<- string

@@ -70,14 +70,13 @@ func (f *forming) addDrafts(budget int) int {
 	return used
 }
 
-// releaseDraftPages takes back the pages that sequences of a rank hold for drafts alone and reports whether that freed
-// any.
+// releaseDraftPages takes the pages of a rank that sequences have only for drafts, and reports whether that freed any.
 func (o *roster) releaseDraftPages(rank int) bool {
 	pool := o.pools[rank]
 	before := pool.Available() + pool.WindowsAvailable()
 	for _, q := range o.running {
 		if q.rank == rank && q.decoding() {
-			// The page of the next token stays. Truncate cannot fail: nothing that is committed goes.
+			// The page of the next token stays. Truncate cannot fail: no committed token is removed.
 			if err := q.cache.Truncate(q.end() + 1); err != nil {
 				panic("sched: " + err.Error())
 			}

@@ -2,7 +2,7 @@ package sched
 
 import "slices"
 
-// before reports whether a sequence is admitted, or its prompt computed, before another. Those of the background come
+// before reports whether a sequence is admitted, or its prompt computed, before another. Background sequences come
 // last. Among tenants the one with the fewest prompts in the batch that is formed comes first, then the one that was
 // served least; inside a tenant the highest priority, then flows like tenants; inside a flow requests take turns: the
 // first sequences of all of them in order of arrival, then the second ones.
@@ -52,10 +52,10 @@ func (o *roster) makeRoom() {
 	}
 }
 
-// swap suspends a sequence for one of its own tenant that waits and has more right to run, promises its place to that
-// one, and reports whether it did. Other tenants keep what they have: that one of them comes first does not keep the
-// others from dividing what is theirs. Unless admission is blocked, that concerns tenants alone that have as many
-// running as they may.
+// swap suspends a sequence for a waiting one of its own tenant that has more right to run, promises its place to that
+// one, and reports whether it did. Other tenants keep their places: even if one of them comes first, the others may
+// divide their own share. Unless admission is blocked, that applies only to tenants that have as many running as they
+// may.
 func (o *roster) swap(blocked bool) bool {
 	o.heads = o.heads[:0]
 	for _, q := range o.waiting {
@@ -75,8 +75,8 @@ func (o *roster) swap(blocked bool) bool {
 			!q.waitsForPlace() && o.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
-		// Where q would still lack pages, somebody else would get the place, and what was computed is lost without
-		// effect.
+		// If q would still lack pages, another sequence would get the place, and the computed pages would be lost for
+		// nothing.
 		if victim := o.excessInside(q); victim != nil && o.findPages(q, victim) {
 			o.suspend(victim)
 			o.promised = append(o.promised, q)
@@ -88,8 +88,8 @@ func (o *roster) swap(blocked bool) bool {
 
 // excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the
 // request with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of
-// the same tenant. nil where that would leave its owner with less than the one that waits then has. A party always
-// keeps its oldest sequence: it continues, whoever comes, but for those of a higher priority of the same tenant.
+// the same tenant. nil where its owner would then have less than the waiting one. A party always keeps its oldest
+// sequence: it continues, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
 		return victim
@@ -135,7 +135,7 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequen
 			continue
 		}
 		victim := o.youngestOf(worst, level, rank)
-		// One that comes before q in the queue would be admitted again in its place.
+		// A sequence that comes before q in the queue would be admitted again in its place.
 		if victim != nil && !o.before(victim, q) && most-has(victim) >= o.holds(own, level, has)+need {
 			return victim
 		}
@@ -164,7 +164,7 @@ func (o *roster) lowest(q *Sequence) (lower *Sequence) {
 	return lower
 }
 
-// holds sums what the running sequences of a party have.
+// holds sums the places and pages of a party's running sequences.
 func (o *roster) holds(p *party, level func(*Sequence) *party, has func(*Sequence) int) (n int) {
 	for _, r := range o.running {
 		if level(r) == p {

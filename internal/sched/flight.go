@@ -1,18 +1,18 @@
 package sched
 
-// A caller may form the next batch while the device still computes the one before: it says with Started that an item's
-// pass was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is
-// dropped, and the sequence is where it was. A sequence that is preempted or removed meanwhile gives its pages back at
-// once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
+// A caller may form the next batch while the device still computes the one before: it calls Started when an item's pass
+// was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is dropped,
+// and the sequence is restored. A sequence that is preempted or removed in the meantime releases its pages at once,
+// since the device writes them in the order of its passes; it is not admitted again before its items have ended.
 
-// flight is what a sequence has in passes that have not ended.
+// flight is the part of a sequence in passes that have not ended.
 type flight struct {
 	items   int // started and neither done nor dropped, also while the sequence waits
 	tokens  int // of these, after those in the cache
 	unknown int // tokens after Sequence.Tokens that they sample
 }
 
-// started is what Started did to an item's sequence, for Done and Drop.
+// started is the effect of Started on an item's sequence, for Done and Drop.
 type started struct {
 	yes     bool
 	samples bool // the item samples a token that the next item of its sequence may contain
@@ -31,7 +31,7 @@ func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens
 // needs returns how many pages reserve would take.
 func (q *Sequence) needs(n int) int { return q.cache.Needs(q.flight.tokens + n) }
 
-// Started reports that the pass of an item without drafts was enqueued: the next batch may contain what follows.
+// Started reports that the pass of an item without drafts was enqueued: the next batch may contain the tokens after it.
 // samples reports that the token after an item's last is sampled on the device and may be computed before its value is
 // known here.
 func (s *Scheduler) Started(it *Item, samples bool) {

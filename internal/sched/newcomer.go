@@ -6,14 +6,14 @@ import (
 	"sparrow/internal/cost"
 )
 
-// A tenant's first sequence does not wait after the work of others. Where its prompt alone takes no longer than their
-// decodes, or a quarter of their batch with prompts, it is computed in a batch apart, and its first token comes in half
-// the time or less; they continue in the batch after it. So they are held up by what one short prompt takes, never
+// A tenant's first sequence does not wait for the work of others. Where its prompt alone takes no longer than their
+// decodes, or a quarter of their batch with prompts, it is computed in a batch of its own, and its first token comes in
+// half the time or less; the others continue in the batch after it. So they are delayed by one short prompt, never
 // twice in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the
 // first sequence of each of its flows.
 
-// addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of them alone is
-// worth it, and reports whether there are any.
+// addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of only these is
+// worthwhile, and reports whether there are any.
 func (f *forming) addNewcomers() bool {
 	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
 	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
@@ -38,8 +38,8 @@ func (f *forming) addNewcomers() bool {
 	return f.load.apart
 }
 
-// nextNewcomer is the newcomer that is added next, or nil: the one that comes first, or where that one does not come
-// apart, since its prompt is long, the first short one.
+// nextNewcomer is the newcomer that is added next, or nil: the first one, or, where its prompt is too long for a batch
+// of its own, the first short one.
 func (f *forming) nextNewcomer(others *cost.Work) *Sequence {
 	o := f.roster
 	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.newcomer(q) }
@@ -61,7 +61,7 @@ func (o *roster) newcomer(q *Sequence) bool {
 	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0
 }
 
-// othersWork is about what the batch would compute without newcomers: decodes, and prompts that run or wait.
+// othersWork is about the work of the batch without newcomers: decodes, and prompts that run or wait.
 func (f *forming) othersWork() (w cost.Work) {
 	limits := &f.roster.limits
 	prompts, budget := 0, limits.BatchTokens

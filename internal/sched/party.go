@@ -1,6 +1,6 @@
 package sched
 
-// A party is who sequences belong to: a tenant, a flow of a tenant, or one request of a flow. While others of the same
+// A party is an owner of sequences: a tenant, a flow of a tenant, or one request of a flow. While others of the same
 // parent wait, none keeps more than they have.
 type party struct {
 	parent  *party
@@ -14,7 +14,7 @@ type party struct {
 	members map[any]*party
 }
 
-// member finds or makes the party of a key. A new one begins with what the least served of the others has had: time
+// member finds or makes the party of a key. A new one begins with the service of the least served of the others: time
 // without requests earns nothing.
 func (p *party) member(key any) *party {
 	if m := p.members[key]; m != nil {

@@ -6,8 +6,8 @@ import "fmt"
 // filled by the caller, one after the other, instead of being computed. It is part of no batch until the caller ends
 // that; others continue. It can be preempted and removed like any other.
 
-// OnAdmit sets a function that is called with every sequence that is admitted, once what the pool holds of it is known
-// (Match). It reports whether the sequence is restored first.
+// OnAdmit sets a function that is called with every admitted sequence, once its cached prefix is known (Match). It
+// reports whether the sequence is restored first.
 func (s *Scheduler) OnAdmit(f func(*Sequence) bool) { s.roster.onAdmit = f }
 
 // Restoring reports whether any sequence is being restored.
@@ -20,8 +20,8 @@ func (s *Scheduler) Restoring() bool {
 	return false
 }
 
-// RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are
-// none. An error means that there is no page for it now.
+// RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are no
+// window pages. An error means that there is no page for it now.
 func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 	size := s.roster.pools[0].Tag().PageTokens
 	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
@@ -45,7 +45,7 @@ func (s *Scheduler) Restored(q *Sequence) error {
 	return q.cache.Commit(q.Tokens[at : at+size])
 }
 
-// EndRestore lets a sequence go on with what is computed next.
+// EndRestore lets a sequence continue with computing.
 func (s *Scheduler) EndRestore(q *Sequence) { q.restoring = false }
 
 // Cached returns how many tokens of a running sequence are in the pool.

@@ -26,7 +26,7 @@ type roster struct {
 	onAdmit     func(*Sequence) bool
 }
 
-// forming is the next batch while it is formed, and what is known of the time of batches.
+// forming is the next batch while it is formed, and predictions of times.
 type forming struct {
 	roster  *roster
 	items   []Item

@@ -1,24 +1,24 @@
 // Package sched decides which sequences run in a batch and how many of their tokens: queue, admission, chunked prefill,
 // preemption.
 //
-// Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
-// to package kv. It knows no model, no text and no clock: the caller states how long batches took. It sets no bound on
-// the queue. One goroutine owns a Scheduler and everything it hands out.
+// Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and released to
+// package kv. It knows no model, no text and no clock: the caller states how long batches took. It sets no bound on the
+// queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch apart,
+// The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch of its own,
 // where that gives its first token much earlier; after such a batch, and in all others, every sequence that decodes
-// gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a
-// batch has room for do the youngest of those wait); the rest of the batch's tokens is shared among up to
-// Limits.MaxPrompts prompts, which take turns by tenants, with one place for a short one (turns.go), so that a long
-// one does not delay a short one, and while sequences decode it is no more than Limits.MaxStall allows (with
-// Limits.Divides prompts that take longer have batches of their own, during which Between forms those of the others);
-// new sequences are admitted while there are pages for their whole prompt: the
-// tenant that was served least first, inside a tenant the highest priority, then the flow that was served least, and
-// inside a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
-// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
+// gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a batch
+// has room for do the youngest of those wait); the rest of the batch's tokens is shared among up to Limits.MaxPrompts
+// prompts, which take turns by tenants, with one place for a short one (turns.go), so that a long one does not delay a
+// short one, and while sequences decode it is no more than Limits.MaxStall allows (with Limits.Divides prompts that
+// take longer have batches of their own, during which Between forms those of the others); new sequences are admitted
+// while there are pages for their whole prompt: the tenant that was served least first, inside a tenant the highest
+// priority, then the flow that was served least, and inside a flow requests take turns, in order of arrival. When a
+// decode finds no page, drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its
+// place by arrival and is computed again later.
 //
-// No sequence keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
-// flow, that has the most, the youngest sequences are suspended, but never its oldest. Who is alone has everything.
+// No owner keeps more places or pages than others that wait: of the tenant, the flow of a tenant, or the request of a
+// flow, that has the most, the youngest sequences are suspended, but never its oldest. A single owner has everything.
 // Where only places are short, suspended sequences keep their pages and continue as if nothing had happened. Inside a
 // tenant a sequence that waits also suspends those of a lower priority.
 package sched
@@ -37,18 +37,18 @@ type Limits struct {
 	BatchTokens int // new tokens of one batch
 	MaxRunning  int // sequences in a batch; at most BatchTokens, so that each of them gets a token in every batch
 	MaxPrompts  int // prompts in a batch; 0 means 4
-	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
+	// PromptLogits is the number of rows of logits of prompts in one batch, in addition to one for the last token of
+	// each.
 	PromptLogits int
-	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 means no bound. Took has to be
-	// called then.
+	// MaxStall is the longest time that prompts may delay decoding sequences; 0 means no bound. Took has to be called
+	// then.
 	MaxStall time.Duration
-	// Divides reports that batches of sequences that decode can run while a batch of prompts is computed: the caller
-	// asks for them with Between, as often as MaxStall demands.
+	// Divides reports that batches of decodes can run while a batch of prompts is computed: the caller requests them
+	// with Between, as often as MaxStall demands.
 	Divides bool
-	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 means
-	// none.
+	// Threshold is the number of tokens of a prompt that are computed in another form, with another time; 0 means none.
 	Threshold int
-	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
+	// RecordRows is how many rows of one batch may be recorded, and how many may be replayed.
 	RecordRows int
 	// KeepSuspended lets sequences that are suspended for others keep their pages while nothing needs them. Whatever
 	// else is kept for those pages (OnFree) stays then, too.

@@ -38,7 +38,7 @@ func (f *forming) serve() {
 	}
 }
 
-// addAll adds every sequence that decodes, and as much of prompts as the batch has room for.
+// addAll adds every decoding sequence, and as much of prompts as the batch has room for.
 func (f *forming) addAll() {
 	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
@@ -67,11 +67,11 @@ func (f *forming) addAll() {
 	// of the rest.
 	budget -= f.addDrafts(f.draftBudget(budget))
 
-	// Prompts: those that run and those that can be admitted, in turns. A preempted sequence is a prompt again until
-	// its output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
+	// Running prompts and those that can be admitted take turns. A preempted sequence is a prompt again until its
+	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
 	budget = f.choosePrompts(budget)
 
-	// Prompts share what is left, the shortest first: what it does not need goes to the longer ones.
+	// Prompts share the remaining tokens, the shortest first: tokens that it does not need go to the longer ones.
 	slices.SortStableFunc(f.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
 	budget = f.promptTokens(budget, logits)
 	for i, q := range f.prompts {
@@ -99,8 +99,8 @@ func (o *roster) prompted() bool {
 	return first >= 0 && !o.waiting[first].Background
 }
 
-// takes reports whether the batch may compute a sequence: those of the background wait while prompts of others are
-// computed, so that these have the first token as soon as on an idle device.
+// takes reports whether the batch may compute a sequence: background sequences wait while prompts of others are
+// computed, so that these have their first token as soon as on an idle device.
 func (f *forming) takes(q *Sequence) bool { return !q.Background || !f.prompted }
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
@@ -127,8 +127,8 @@ func (o *roster) reserveToken(q *Sequence) bool {
 	return q.state == stateRunning
 }
 
-// share returns how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
-// logits, that are left for that many prompts; a short prompt has up to half of them.
+// share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens, and rows
+// of logits, for that many prompts; a short prompt has up to half of them.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
 	if f.short(q.left()) {
@@ -190,7 +190,7 @@ func (o *roster) nextToAdmit() int {
 }
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are passed over, and those of tenants that have as many running as they may.
+// compute their common prompt are skipped, and so are those of tenants that have as many running as they may.
 func (o *roster) firstWaiting() int {
 	return slices.Index(o.waiting, o.firstOf(o.waiting, func(q *Sequence) bool {
 		return !q.waitsForPrompt() && !q.waitsForPlace()
@@ -213,15 +213,15 @@ func (o *roster) pagesFor(q *Sequence) int {
 	return least
 }
 
-// space is how a sequence that waits would fit on a rank.
+// space is how a waiting sequence would fit on a rank.
 type space struct {
 	own    int // pages that it does not share
 	short  int // pages or window pages that lack for it and for what running prompts still need; 0 or less: none
 	others int // sequences of the rank
 }
 
-// fitOn states how a sequence's tokens and one more fit on a rank beside what running prompts will still need, once
-// gone, unless nil, runs no more. An empty rank takes any.
+// fitOn returns how a sequence's tokens and one more fit on a rank, in addition to what running prompts will still
+// need, once gone, unless nil, no longer runs. An empty rank takes any.
 func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := o.pools[rank]
 	need, available, err := o.fit(pool, q)

@@ -2,8 +2,8 @@ package sched
 
 import "sparrow/internal/kv"
 
-// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens
-// what was sampled.
+// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends sampled
+// tokens to Tokens.
 type Sequence struct {
 	Tokens []int32 // prompt, then output; never more than the pool holds
 	Salt   []byte  // kv.OpenOptions.Salt
@@ -17,7 +17,7 @@ type Sequence struct {
 	// moves Record as rows return.
 	Record, Replay Span
 	Owner          any
-	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
+	// Tenant, Flow and Request are the owners of the sequence, for fair admission: a tenant has flows, a flow has
 	// requests. Without a request it is one of its own.
 	Tenant, Flow string
 	Request      any
@@ -26,11 +26,11 @@ type Sequence struct {
 	// Background sequences run where others leave room: they are admitted last, suspended first, and left out of
 	// batches that compute prompts of others. Give them tenants of their own.
 	Background bool
-	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0
+	// Places is the number of running sequences of its tenant, itself included, up to which this one is admitted; 0
 	// means no bound.
 	Places int
-	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
-	// has tokens for. ReserveDrafts states how many there may be. They are gone after the batch.
+	// Drafts are guesses of the tokens after Tokens, for the next batch of a decoding sequence to verify: as many as it
+	// has room for. ReserveDrafts returns how many there may be. They are removed after the batch.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
@@ -88,7 +88,7 @@ func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
 // DraftTokens are the item's drafts, the last of Tokens.
 func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
 
-// Pages are the pages of a running sequence, with those reserved for what comes next.
+// Pages are the pages of a running sequence, with the reserved ones.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 
 // Windows are the window pages of the sequence, nil where the pool has none.

@@ -16,7 +16,7 @@ func (s Span) in(at, n int) Span {
 
 func (s Span) len() int { return s.To - s.From }
 
-// room is how many more rows of a batch may be recorded, and given their choices.
+// room is how many more rows of a batch may be recorded, and replayed.
 type room struct{ record, replay int }
 
 // most returns how many of n positions of a sequence from at on there is room for.

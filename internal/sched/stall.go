@@ -11,15 +11,15 @@ import (
 // While sequences decode, prompts may not hold them up for longer than Limits.MaxStall: a batch takes as many tokens
 // of prompts as its predicted time allows.
 
-// SmallestChunk is how many tokens of prompts a batch takes in any case.
+// SmallestChunk is how many tokens of prompts a batch takes at least.
 const SmallestChunk = 32
 
-// backgroundPart is the part of Limits.MaxStall that a batch of the background alone takes: whoever comes waits for its
-// end, and should have the first token not much later than on an idle device.
+// backgroundPart is the part of Limits.MaxStall that a batch of only background sequences takes: new requests wait for
+// its end, and should have the first token not much later than on an idle device.
 const backgroundPart = 4
 
-// promptTokens returns how many of the tokens that a batch has left go to its prompts. The decodes are in it already,
-// the prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
+// promptTokens returns how many of the remaining tokens of a batch its prompts get. The decodes are in it already, the
+// prompts are in order. A short prompt in a batch with long ones is delayed by them like a decoding sequence.
 func (f *forming) promptTokens(left, logits int) int {
 	f.countDecodes()
 	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
@@ -46,7 +46,7 @@ func (f *forming) promptTokens(left, logits int) int {
 	return n
 }
 
-// background reports whether the batch computes the background alone.
+// background reports whether the batch has only background sequences.
 func (f *forming) background() bool {
 	for i := range f.items {
 		if !f.items[i].Seq.Background {
@@ -56,7 +56,7 @@ func (f *forming) background() bool {
 	return !slices.ContainsFunc(f.prompts, func(q *Sequence) bool { return !q.Background })
 }
 
-// Waited says for how long sequences that decode have been left out when Schedule is called next.
+// Waited sets for how long decoding sequences have been left out when Schedule is called next.
 func (s *Scheduler) Waited(d time.Duration) { s.next.waited = d }
 
 // countDecodes adds the items of sequences that decode to the load.
@@ -86,18 +86,18 @@ func (f *forming) promptsLeft() (n int) {
 	return n
 }
 
-// leaveDecodesOut takes the sequences that decode out of the batch; their pages stay for Between. A batch of prompts
-// alone that takes about MaxStall is long enough to be computed well, and short enough for those who come meanwhile and
-// wait for its end.
+// leaveDecodesOut removes the decoding sequences from the batch; their pages stay for Between. A batch of prompts alone
+// that takes about MaxStall is long enough to be computed efficiently, and short enough for new requests, which wait
+// for its end.
 func (f *forming) leaveDecodesOut() {
 	prompts := f.prompts
 	f.begin()
 	f.prompts, f.load = prompts, load{apart: true, divided: true}
 }
 
-// Between forms a batch of the sequences that decode while a divided batch is computed, and states what it computes. It
-// has no drafts, since prompts wait, and takes no page from a sequence that runs: those that need one and find none
-// wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
+// Between forms a batch of the decoding sequences while a divided batch is computed, and returns its load. It has no
+// drafts, since prompts wait, and takes no page from a running sequence: those that need one and find none wait for the
+// end of the divided batch. The slice is valid until the next call, or Schedule.
 func (s *Scheduler) Between() ([]Item, Load) {
 	divided := s.next.load
 	s.next.addDecodes()
@@ -141,10 +141,10 @@ func (f *forming) withPrompts(n, logits int) cost.Work {
 	return w
 }
 
-// Load returns what the latest batch computes, for Took.
+// Load returns the load of the latest batch, for Took.
 func (s *Scheduler) Load() Load { return Load{s.next.load} }
 
-// Load is what a batch computes, as far as its time depends on it.
+// Load has the properties of a batch that its time depends on.
 type Load struct{ load load }
 
 type load struct {
@@ -157,7 +157,7 @@ type load struct {
 // Divided reports whether sequences that decode may run while the batch is computed.
 func (l Load) Divided() bool { return l.load.divided }
 
-// Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
+// Apart reports whether decoding sequences were left out of the batch: they had to wait for it and for the next one.
 func (l Load) Apart() bool { return l.load.apart }
 
 // Took states how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until
@@ -181,9 +181,9 @@ func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	return time.Duration(s.next.cost.Predict(&w) * float64(time.Second))
 }
 
-// enoughMeasured is how many batches with prompts are measured before Stall says anything.
+// enoughMeasured is how many batches with prompts are measured before Stall returns a time.
 const enoughMeasured = 8
 
-// Stall is the longest that prompts hold up sequences that decode, as far as it is known to be above MaxStall: even the
-// smallest chunk takes so long. Otherwise it is 0.
+// Stall is the longest delay of decoding sequences by prompts, where it is known to be above MaxStall: even the
+// smallest chunk takes that long. Otherwise it is 0.
 func (s *Scheduler) Stall() time.Duration { return s.next.stall }

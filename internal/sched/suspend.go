@@ -7,8 +7,8 @@ import (
 )
 
 // A sequence that is suspended for another keeps its pages for as long as nothing needs them, so that nothing of it is
-// computed again when it continues. Sequences that run, and those that can be admitted, come first: for want of pages
-// the kept ones are given up, the latest first.
+// computed again when it continues. Sequences that run, and those that can be admitted, come first: where pages are
+// missing the kept ones are released, the latest first.
 
 // suspend puts a running sequence at its place in the queue. It keeps its pages where they may be kept.
 func (o *roster) suspend(q *Sequence) {
@@ -39,7 +39,7 @@ func (o *roster) giveUp(q *Sequence) {
 	q.flight.tokens, q.flight.unknown = 0, 0
 }
 
-// giveUpForAnother gives up the pages that were kept latest, but for those of one sequence, and reports whether there
+// giveUpForAnother releases the pages that were kept latest, except those of one sequence, and reports whether there
 // were any.
 func (o *roster) giveUpForAnother(q *Sequence) bool {
 	for i := len(o.kept) - 1; i >= 0; i-- {
@@ -63,7 +63,7 @@ func (o *roster) reserve(q *Sequence, n int) error {
 	}
 }
 
-// findPages is hasPagesFor, and gives up kept pages where that helps.
+// findPages is hasPagesFor, and releases kept pages where that helps.
 func (o *roster) findPages(q, gone *Sequence) bool {
 	for !o.hasPagesFor(q, gone) {
 		if !o.giveUpForAnother(q) {
@@ -73,8 +73,8 @@ func (o *roster) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or
-// could share, and how many there are to take.
+// fit returns how many pages of a pool a waiting sequence needs for all its tokens and one more, in addition to those
+// it has or could share, and how many are available.
 func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil

@@ -2,16 +2,16 @@ package sched
 
 import "slices"
 
-// A batch computes at most Limits.MaxPrompts prompts, and more may be under way: they take turns, so that prompts under
-// way are not places that one tenant can hold. Each place of a batch goes to the tenant that has the fewest in it, of
-// those to the one that was served least, and inside a tenant likewise to flows. The last place goes to a short prompt
-// where there is one: it ends within a batch or two, whatever else is computed.
+// A batch computes at most Limits.MaxPrompts prompts, and more may be in progress: they take turns, so that one tenant
+// cannot occupy all places. Each place of a batch goes to the tenant that has the fewest in it, of those to the one
+// that was served least, and inside a tenant to flows by the same rule. The last place goes to a short prompt where
+// there is one: it ends within a batch or two, whatever else is computed.
 //
-// Of long prompts no more than MaxPrompts begin, since one after the other they end earlier than side by side. Beyond
+// Of long prompts no more than MaxPrompts begin, since one after the other they end earlier than all at once. Beyond
 // that one begins for a party that has none, where another of the same parent has two or more.
 
-// choosePrompts makes the list of the batch's prompts, of those under way and those that can be admitted, and returns
-// what is left of the batch's tokens.
+// choosePrompts makes the list of the batch's prompts, from those in progress and those that can be admitted, and
+// returns the remaining tokens of the batch.
 func (f *forming) choosePrompts(budget int) int {
 	f.begun = f.begun[:0]
 	for _, q := range f.roster.running {
@@ -84,7 +84,8 @@ func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	return nil, slices.Index(f.roster.waiting, q)
 }
 
-// short reports whether a prompt of that many tokens is computed in one batch beside as many others as there may be.
+// short reports whether a prompt of that many tokens is computed in one batch together with as many others as there may
+// be.
 func (f *forming) short(tokens int) bool {
 	return tokens <= f.roster.limits.BatchTokens/f.roster.limits.MaxPrompts
 }
@@ -99,8 +100,8 @@ func (o *roster) firstOf(list []*Sequence, suits func(*Sequence) bool) (first *S
 	return first
 }
 
-// mayBegin reports whether a waiting sequence that can be admitted may be computed beside the prompts under way. One
-// that kept its pages is not a prompt.
+// mayBegin reports whether a waiting sequence that can be admitted may be computed together with the prompts in
+// progress. One that kept its pages is not a prompt.
 func (f *forming) mayBegin(q *Sequence) bool {
 	if f.roster.all.begun < f.roster.limits.MaxPrompts || slices.Contains(f.roster.kept, q) {
 		return true

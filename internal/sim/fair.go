@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// checkWait: beside a flood, the only request of a tenant waits for its first token a number of iterations that does
-// not depend on what others have sent.
+// checkWait: while others flood the engine, the only request of a tenant waits for its first token a number of
+// iterations that does not depend on what others have sent.
 func (w *world) checkWait(s *stream) error {
 	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil

@@ -17,7 +17,7 @@ import (
 )
 
 // compare checks what streams got: the tokens, scores and ends of a run alone, on an engine without faults, drafts,
-// prefix reuse or want of pages. A stream that was cancelled or failed got the beginning of that.
+// prefix reuse or lack of pages. A stream that was cancelled or failed has a prefix of that.
 func (w *world) compare() (err error) {
 	failures := 0
 	lone, err := newLone(w.shape, w.engine.Info().ContextTokens)
@@ -54,7 +54,7 @@ func (w *world) compare() (err error) {
 	return nil
 }
 
-// matches compares what a choice got with what it gets alone.
+// matches compares the results of a choice with those of a run alone.
 func (c *outcome) matches(want *outcome) error {
 	n := min(len(c.tokens), len(want.tokens))
 	ended := c.finish == engine.FinishStop || c.finish == engine.FinishLength
@@ -78,7 +78,7 @@ func (c *outcome) matches(want *outcome) error {
 	return nil
 }
 
-// checkCached: what a prompt found in the cache, another request of its tenant had computed there.
+// checkCached: tokens of a prompt that were found in the cache were computed by another request of its tenant.
 func (w *world) checkCached(s *stream) error {
 	cached, most := s.job.Usage().CachedTokens, 0
 	if cached == 0 {
@@ -121,7 +121,7 @@ type lone struct {
 	engine *engine.Engine
 }
 
-// newLone opens the engine, for sequences as long as those of another.
+// newLone opens an engine for runs alone, for sequences as long as those of another engine.
 func newLone(shape formula.Shape, context int) (*lone, error) {
 	l := &lone{clock: clock.New(time.Unix(1e9, 0))}
 	var err error

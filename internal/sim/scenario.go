@@ -41,7 +41,7 @@ const (
 	floodOutput = 5  // times as long as elsewhere
 )
 
-// newScenario draws a scenario. requests is how many clients send, about.
+// newScenario makes a random scenario. requests is about how many requests clients send.
 func newScenario(seed uint64, requests int) *scenario {
 	s := &scenario{draw: rand.New(rand.NewPCG(seed, 1)), requests: requests/2 + 1}
 	d := s.draw
@@ -109,7 +109,7 @@ func newScenario(seed uint64, requests int) *scenario {
 }
 
 // drawFlood makes tenants send more than can be served, in short prompts and long answers. There are no faults, and
-// places and pages for one sequence of every tenant and more: mostWait then bounds how long a tenant's only request
+// places and pages for more than one sequence of every tenant: mostWait then bounds how long a tenant's only request
 // waits.
 func (s *scenario) drawFlood() {
 	c := &s.config
@@ -121,7 +121,7 @@ func (s *scenario) drawFlood() {
 	c.MaxQueue = max(c.MaxQueue, 24)
 }
 
-// light reports whether a request is a small one beside a flood.
+// light reports whether a request is a small one during a flood.
 func (s *scenario) light(number int) bool { return s.flood && number%8 == 7 }
 
 // pause is the time before a request. Small ones come when the flood before them runs.
@@ -149,7 +149,7 @@ func drawDraft(d *rand.Rand) spec.Setting {
 	return n
 }
 
-// drawFaults draws some of the faults before most.
+// drawFaults makes some of the faults before most, at random.
 func drawFaults(d *rand.Rand, most formula.Fault) (out []formula.Fault) {
 	for f := formula.None + 1; f < most; f++ {
 		if d.IntN(2) == 0 {
@@ -167,8 +167,8 @@ func (s *scenario) tokens(n int) []int32 {
 	return out
 }
 
-// request draws the next request; known are sequences that were computed before, which it may continue. A bad one must
-// be refused for what it asks.
+// request makes the next random request; known are sequences that were computed before, which it may continue. A bad
+// one must be refused with its reason.
 func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad bool) {
 	d := s.draw
 	r = engine.Request{ID: fmt.Sprintf("r%d", number), Tenant: tenantName(d.IntN(s.tenants)),
@@ -244,7 +244,7 @@ func (s *scenario) sampling() sample.Params {
 	return p
 }
 
-// place states where a request belongs among those of its tenant.
+// place returns the flow and priority of a request within its tenant.
 func (s *scenario) place(r *engine.Request) {
 	d := s.draw
 	if s.flood {
@@ -270,7 +270,7 @@ func (s *scenario) guide(r *engine.Request) {
 	}
 }
 
-// score asks for log probabilities of the prompt, or of continuations of it.
+// score requests log probabilities of the prompt, or of continuations of it.
 func (s *scenario) score(r *engine.Request) {
 	d := s.draw
 	if d.IntN(10) > 0 {

@@ -8,7 +8,7 @@ import (
 	"sparrow/sample"
 )
 
-// stream is a request that was accepted, and what its client has read.
+// stream is an accepted request, and the events that its client has read.
 type stream struct {
 	request engine.Request
 	job     *engine.Job
@@ -16,7 +16,7 @@ type stream struct {
 	sent    int  // iterations before it was sent
 	first   int  // iterations before its first token; 0 without one
 	alone   bool // no other request of its tenant was there
-	// cancelled is the iterations before its client left; 0 if it did not.
+	// cancelled is the number of iterations before its client left; 0 if it did not.
 	cancelled int
 	choices   []outcome
 	ended     bool

@@ -12,10 +12,10 @@ type Proposal struct {
 }
 
 // Cut decides how many drafts of each block to verify: as many as give the most tokens per second by the measured times
-// of passes and the chances of acceptance, which are those that were counted, moved by the drafter's confidence as far
-// as that has told right drafts from wrong ones. A request whose drafts seem not to pay verifies one at least, as long
-// as it drafts: its times show whether that is so. Requests with a number of their own verify all. Together gives all
-// others the same number, where a pass is fastest when all of its sequences have equally many rows.
+// of passes and the chances of acceptance, which are those that were counted, adjusted by the drafter's confidence as
+// far as that has predicted right drafts. A request whose drafts seem not to pay verifies one at least, as long as it
+// drafts: its times show whether that is so. Requests with a fixed number verify all. Together gives all others the
+// same number, where a pass is fastest when all of its sequences have equally many rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
 	adapting := 0
 	for i := range list {
@@ -43,7 +43,7 @@ func (c *Controller) Cut(list []Proposal, together bool) {
 	}
 }
 
-// note keeps what the drafter said until the drafts are judged.
+// note keeps the confidences of drafts until the drafts are verified.
 func (p *Proposal) note() {
 	r := p.Request
 	for i := range r.said {
@@ -94,10 +94,10 @@ func (p *Proposal) tokens(n int, t *trust) float64 {
 	return tokens
 }
 
-// trust is how far a drafter's confidence is believed. With m_i the mean confidence in drafts of place i and p_i their
+// trust is the weight of a drafter's confidence. With m_i the mean confidence in drafts of place i and p_i their
 // counted acceptance, a draft of confidence g is accepted with the odds of p_i times exp(slope*(g - m_i)). The slope is
-// learned from what was judged: 0 where confidence says nothing, as of random weights, and at most 1, the drafter's own
-// measure.
+// learned from verified drafts: 0 where confidence predicts nothing, as with random weights, and at most 1, the
+// drafter's own measure.
 type trust struct {
 	sum, count [MaxDrafts + 1]float64 // of confidences by place; decayed
 	slope      float64
@@ -107,7 +107,7 @@ type trust struct {
 const (
 	// trustPrior is the weight of the slope that is assumed at first: none.
 	trustPrior = 10.0
-	// mostConfidence bounds how far a confidence may lie from the mean: drafters are overconfident.
+	// mostConfidence bounds the distance of a confidence from the mean: drafters are overconfident.
 	mostConfidence = 4.0
 )
 
@@ -119,7 +119,7 @@ func (t *trust) away(i int, said float64) float64 {
 	return max(-mostConfidence, min(said-t.sum[i]/t.count[i], mostConfidence))
 }
 
-// chance moves the counted chance of a draft by what was said of it.
+// chance adjusts the counted acceptance of a draft by its confidence.
 func (t *trust) chance(i int, said, counted float64) float64 {
 	odds := counted / max(1-counted, 1e-6) * math.Exp(t.slope*t.away(i, said))
 	return odds / (1 + odds)

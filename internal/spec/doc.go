@@ -4,8 +4,8 @@
 // accepted; out flows, for each request, the number of drafts that is expected to give the most tokens per second, or
 // that drafting does not pay for it. The package sees no tokens, no model and no clock. Whatever it decides, the output
 // of a request stays the same: a drafted token is kept only when it is the token that the target's own sampling chooses
-// at its place (see package sample on randomness), so drafting changes only the time.
+// at its position (see package sample on randomness), so drafting changes only the time.
 //
-// A [Controller] holds what all requests share: costs on this machine and acceptance rates so far. A [Request] holds
-// the acceptance of one request.
+// A [Controller] has what all requests share: costs on this machine and acceptance rates so far. A [Request] holds the
+// acceptance of one request.
 package spec

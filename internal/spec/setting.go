@@ -12,7 +12,7 @@ const MaxDrafts = 7
 // ErrSetting reports text that is not a setting.
 var ErrSetting = errors.New("spec: bad setting")
 
-// Setting is what the user asked about drafting. The zero value is auto.
+// Setting is the user's setting for drafting. The zero value is auto.
 type Setting struct {
 	kind kind
 	n    int // of fixed

@@ -1,6 +1,6 @@
 package spec
 
-// Controller is what all requests of an engine share. One goroutine uses it and its requests.
+// Controller has the state that all requests of an engine share. One goroutine uses it and its requests.
 type Controller struct {
 	setting      Setting
 	block        int                    // drafts of one pass; 0: each draft takes a pass
@@ -43,21 +43,22 @@ const (
 	// requestDecay is the weight that a request's earlier verifies keep with each new one: text changes from prose to
 	// lists to code.
 	requestDecay = 0.95
-	// priorWeight is how many verifies of its own a request needs until they count as much as those of all requests.
+	// priorWeight is the number of its own verifies after which those of a request count as much as those of all
+	// requests.
 	priorWeight = 4.0
 	// priorAcceptance is the acceptance rate assumed before any draft was verified.
 	priorAcceptance = 0.7
-	// maxLosses is how many decisions in a row must find drafting slower until it ends for a request. One that finds
-	// it much slower counts as several: one more for each tenth, at most mostLoss, so that some measurements come
-	// first. Where requests before it have ended so, a request begins with what one decision of each counts.
+	// maxLosses is how many decisions in a row must find drafting slower until it ends for a request. One that finds it
+	// much slower counts as several: one more for each tenth, at most mostLoss, so that some measurements come first.
+	// Where drafting ended for earlier requests, a new one begins with one decision of each counted.
 	maxLosses = 16
 	lossShare = 10
 	mostLoss  = 5
-	// minGain is how much faster drafting must be than plain decoding: decisions rest on estimates.
+	// minGain is how much faster drafting must be than plain decoding, because decisions are based on estimates.
 	minGain = 1.02
 )
 
-// Request begins a request that drafts as the setting says.
+// Request begins a request with the drafting of the setting.
 func (c *Controller) Request() Request {
 	if c.setting.IsFixed() {
 		return c.Exactly(c.setting.Drafts())

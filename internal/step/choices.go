@@ -5,14 +5,14 @@ import (
 	"sparrow/record"
 )
 
-// Recording turns what passes record of rows into data.
+// Recording turns recorded rows of passes into data.
 type Recording struct {
 	What   plan.Record
 	Layers []bool // whose selections are kept
 	Shape  record.Shape
 }
 
-// Row returns what recorded row i of a pass, at a position of its sequence, chose.
+// Row returns the choices of recorded row i of a pass, at a position of its sequence.
 func (r *Recording) Row(result Result, i, position int) record.Row {
 	row := record.Row{Position: position}
 	for l := range r.Shape.Layers {

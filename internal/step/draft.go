@@ -13,20 +13,20 @@ import (
 
 // Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
 // drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
-// tokens but the last: that one its block begins with, and a work without logits has nothing to do.
+// tokens but the last: its block begins with that one, and a work without logits has nothing to do.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
 	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
 	Tokens []int32
-	// Sampled, above 0, replaces the last tokens on the device, as many as Right says and one more: by the tokens, best
-	// or drawn, of wanted rows from Sampled-1 on of the pass of the target before, whose rows do not return whole.
-	// The host need not have seen them.
+	// Sampled, above 0, replaces the last tokens on the device, as many as Right has and one more: by the tokens, best
+	// or sampled, of wanted rows from Sampled-1 on of the target's pass before, whose rows are not returned whole. The
+	// host need not have seen them.
 	Sampled int
-	// Right says of each draft among these tokens, which of them means that it was right. The row with logits is then
+	// Right has, for each draft among these tokens, which token means that it was right. The row with logits is then
 	// not the last one but the one after the right drafts, which the device finds. It goes with Sampled.
 	Right []Range
-	// Cached is how many tokens are before the first row.
+	// Cached is the number of tokens before the first row.
 	Cached int
 	// Rank is Work.Rank.
 	Rank int
@@ -39,8 +39,8 @@ type Draft struct {
 	State model.State
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
-	// Best requests only a token of that row: the best one, or where Draws is not nil the one that it draws. Draws has
-	// one for each number of drafts that may be right; in a block, one for each of its tokens.
+	// Best requests only a token of that row: the best one, or, where Draws is not nil, the sampled one. Draws has one
+	// entry for each number of drafts that may be right; in a block, one for each of its tokens.
 	Best  bool
 	Draws []sample.Draw
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
@@ -168,7 +168,7 @@ func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 }
 
 // addDraft adds rows of a work to a pass of the drafting layer: tokens from to to. Row t continues row source(t). With
-// logits there is one row; draws states how its token is drawn.
+// logits there is one row; draws has its sampling parameters.
 func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
 	draws []sample.Draw) error {
 	b, in := &r.draft.batch, &r.draft.input
@@ -245,7 +245,7 @@ func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
 	}
 }
 
-// ends is where a chain can continue after a draft pass.
+// ends are the rows from which a chain can continue after a draft pass.
 type ends struct {
 	plan     *plan.Plan
 	requests []int // of the pass, for each Draft; negative where it had no logits

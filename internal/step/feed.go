@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// feed carries the tokens that a pass has chosen, the best of its rows or those that were drawn, to the tokens of the
-// next pass on the device, so that the next pass can be enqueued before the host has seen them: from the target to the
-// target or the drafting layer, and from the drafting layer to the target.
+// feed copies the tokens that a pass has chosen, the best or sampled ones of its rows, to the inputs of the next pass
+// on the device, so that the next pass can be enqueued before the host has seen them: from the target to the target or
+// the drafting layer, and from the drafting layer to the target.
 type feed struct {
 	table kernel.Tensor // i32 [rows, 1] of memory that no pass uses: the tokens that the pass before chose
 	from  *pass         // the latest pass, where it has chosen tokens and its memory is not used again; else nil
@@ -71,8 +71,8 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 // forget reports that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
-// discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, the device
-// may not have written what was enqueued after it: the next pass writes all places again.
+// discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, operations
+// enqueued after it may not have run on the device: the next pass writes all token places again.
 func (f *feed) discardUnless(done *bool) {
 	if *done {
 		return

@@ -11,7 +11,7 @@ import (
 // GraphBytes is the device memory that captured graphs may take where Limits.GraphBytes is 0.
 const GraphBytes = 256 << 20
 
-// Graphs counts what a runner did with captured graphs. All are zero on devices without them.
+// Graphs has the counters of a runner's captured graphs. All are zero on devices without them.
 type Graphs struct {
 	Captured int64 // passes that were captured
 	Replayed int64 // passes that ran from a graph
@@ -126,7 +126,7 @@ func (g *graphs) evict() error {
 	return g.drop(oldest)
 }
 
-// drop closes the graph of a pass. The driver keeps it until what was enqueued of it has run.
+// drop closes the graph of a pass. The driver keeps it until its enqueued launches have run.
 func (g *graphs) drop(p *pass) error {
 	graph := p.captured.graph
 	if graph == nil {
@@ -150,8 +150,8 @@ func (g *graphs) close() error {
 }
 
 // bucket is the number of requests that a batch is padded to, so that few shapes occur: up to 8 itself, up to 64 the
-// next multiple of 8, then of 16. Rows that are padding are equal and so are their experts, whose weights are read once
-// more at most: that counts beside few rows only.
+// next multiple of 8, then of 16. Padding rows are equal and so are their experts, whose weights are read at most once
+// more, which matters only with few rows.
 func bucket(requests int) int {
 	switch {
 	case requests <= 8:
@@ -162,8 +162,8 @@ func bucket(requests int) int {
 	return (requests + 15) &^ 15
 }
 
-// pad adds requests that store nothing and see nothing to a batch of equal decode-like requests, up to a number of
-// requests that captured graphs exist for. Ranks that share attention by requests all get the same number.
+// pad adds empty requests, which store no key and read none, to a batch of equal decode-like requests, up to a number
+// of requests that captured graphs exist for. Ranks that share attention by requests all get the same number.
 func (r *Runner) pad(s *side) {
 	b, in := &s.batch, &s.input
 	n := len(b.Requests)

@@ -12,19 +12,19 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
-	// Decodes reports that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such
-	// a row.
+	// Decodes reports that every sequence of a pass has one row: a decode or, in the drafting layer, the row after one.
 	Decodes bool
-	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
+	// PromptLogits is the number of prompt tokens for which a pass computes logits, in addition to the last one of each
+	// prompt.
 	PromptLogits int
-	// Draws reports that the device draws tokens, and that the drafting layer may follow the target before the host has
-	// seen what that chose.
+	// Draws reports that the device samples tokens, and that the drafting layer may follow the target before the host
+	// has seen its choices.
 	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
 	// PadStates pads batches of a model.Stateful as it does those of other models.
 	PadStates bool
-	// Record is what passes of the target may record, and Replay what they may be given, of RecordRows rows each; 0 is
+	// Record is what passes of the target may record, and Replay what they may replay, of RecordRows rows each; 0 is
 	// every row.
 	Record     plan.Record
 	Replay     plan.Replay
@@ -48,7 +48,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of passes within limits: that of plans which bound them, on an arena without memory.
+// Measure is the memory of passes within limits: that of plans which bound them, on an arena that only counts.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
@@ -62,7 +62,7 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High(), err
 }
 
-// bind takes from an arena what outlives a pass.
+// bind takes from an arena the tensors that outlive a pass.
 func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
 	drafts := 0
 	if l.Draws && follows(m, cfg) {
@@ -71,8 +71,8 @@ func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.W
 	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
 }
 
-// follows reports whether there is a drafting layer whose rows can be picked when they are stored: states of sequences
-// keep what was accepted.
+// follows reports whether there is a drafting layer whose rows can be picked after they are stored; states of sequences
+// do not allow that, because they keep what was accepted.
 func follows(m model.Model, cfg *plan.Config) bool {
 	d, ok := m.(model.Drafter)
 	_, stateful := m.(model.Stateful)
@@ -83,7 +83,7 @@ func follows(m model.Model, cfg *plan.Config) bool {
 func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	for _, most := range l.kinds(m, cfg) {
 		for _, most := range withFewer(most, plan.JointRows(cfg.Hardware.Arch)) {
-			// Where not all logits return, they are computed beside those that do.
+			// Where not all logits are returned, they are computed in addition to those that are.
 			for most.Whole = max(most.Logits-1, 0); most.Whole <= most.Logits; most.Whole++ {
 				if err := visit(plan.Bound(*cfg, most)); err != nil {
 					return err
@@ -141,8 +141,8 @@ func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 	return list
 }
 
-// withFewer are the passes of so many rows that compute the indexer queries of all rows at once, and those of more,
-// which do not.
+// withFewer are the passes with few enough rows to compute the indexer queries of all rows at once, and those with
+// more.
 func withFewer(most plan.Most, joint int) []plan.Most {
 	if most.Pass == plan.PassBlock { // it has no indexer
 		return []plan.Most{most}

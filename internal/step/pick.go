@@ -10,10 +10,10 @@ import (
 )
 
 // Where tokens of a draft pass are those that the target has chosen, the host does not know yet how many drafts were
-// right, and so which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of each.
+// right, and thus which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of each.
 // Then one row of each sequence goes through the layer. Its inputs are prepared for every number of right drafts, and
-// the device, which compares the drafts, takes what belongs to that number (kernel.Accepter). Pages are those of all
-// rows, so what the plan depends on is the same for every number.
+// the device, which compares the drafts, takes the inputs for that number (kernel.Accepter). Pages are those of all
+// rows, so the plan is the same for every number.
 
 // picks is the memory of such passes.
 type picks struct {
@@ -198,8 +198,8 @@ func (k *picks) differs(block []int32, at, most int) bool {
 	return false
 }
 
-// enqueue puts the words that belong to the right drafts into the inputs of a pass, which were enqueued. tokens are
-// what the target chose.
+// enqueue writes the words that belong to the right drafts into the enqueued inputs of a pass. tokens are the target's
+// choices.
 func (k *picks) enqueue(dev kernel.Device, p *pass, tokens kernel.Tensor) error {
 	if k.args.Words.Rows == 0 {
 		return nil

@@ -119,7 +119,7 @@ func (r Result) Recorded(work int) int {
 	return n
 }
 
-// recorded returns what recorded row i holds of a layer.
+// recorded returns the record of a layer for recorded row i.
 func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) kernel.Tensor {
 	list := r.pass.Outputs().Recorded
 	if layer >= len(list) {
@@ -158,13 +158,13 @@ func (r Result) Selected(layer, i int) []int32 {
 	return ints(r.view(t))
 }
 
-// Scores are the scores of what Selected returns, where they were recorded.
+// Scores are the scores of Selected, where they were recorded.
 func (r Result) Scores(layer, i int) []float32 {
 	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
 }
 
 // Blocks are the blocks of keys that a layer keeps for later ones, -1 at the end, where selections were recorded; nil
-// for other layers. Of rows that see no more blocks than are kept it holds nothing of use.
+// for other layers. For rows that see no more blocks than are kept it is not defined.
 func (r Result) Blocks(layer, i int) []int32 {
 	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Blocks })
 	if !t.Given() {

@@ -43,7 +43,7 @@ func (s *Started) Left() (int, error) {
 	return s.program.Len() - s.ran, nil
 }
 
-// Run enqueues the next part, of which there must be one left. An error ends the pass, and so must the caller.
+// Run enqueues the next part; one must be left. After an error the pass and the caller must end.
 func (s *Started) Run() error {
 	s.ran++
 	return s.r.attempt(s.pass, func() error { return s.program.Run(s.ran-1, s.ran) })
@@ -54,7 +54,7 @@ func (s *Started) Stop(why error) error {
 	return s.r.attempt(s.pass, func() error { return why })
 }
 
-// End enqueues what is left, from a captured graph where that is all, and the copy of the results.
+// End enqueues the remaining operations, from a captured graph where these are all, and the copy of the results.
 func (s *Started) End() (Pending, error) {
 	r, p := s.r, s.pass
 	err := r.attempt(p, func() error {

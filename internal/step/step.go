@@ -20,13 +20,13 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
-	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row
-	// Sampled-1 of the pass before, which must be the target's, with rows that do not return whole.
+	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or sampled, of wanted row
+	// Sampled-1 of the pass before, which must be the target's, with rows that are not returned whole.
 	Sampled int
 	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
 	// the pass before, which must be of the drafting layer, with tokens that it was fed.
 	Drafted int
-	// Cached is how many tokens before them are in the cache.
+	// Cached is the number of tokens before them in the cache.
 	Cached int
 	// Before are the last of those tokens, where the model is model.Remembering: as many as it stores, or all.
 	Before []int32
@@ -39,15 +39,15 @@ type Work struct {
 	Windows []int32
 	// Logits is the number of last new tokens whose logits are computed.
 	Logits int
-	// Best requests only a token of each of them: the best one, or where Draws is not nil the one that it draws.
+	// Best requests only a token of each of them: the best one, or, where Draws is not nil, the sampled one.
 	Best  bool
 	Draws []sample.Draw
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Record states what is recorded of the new tokens from RecordFrom to RecordTo, half open.
+	// Record is what is recorded of the new tokens from RecordFrom to RecordTo, half open.
 	Record               plan.Record
 	RecordFrom, RecordTo int
-	// Replay is what rows of its positions take instead of choosing; nil for none.
+	// Replay has the choices of replayed rows of its positions; nil for none.
 	Replay *record.Replay
 }
 
@@ -79,12 +79,12 @@ type pass struct {
 	model.Pass
 	captured   captured
 	operations int // of its program
-	// graph is how its operations were enqueued last, and shown the plan that says so, one for each way.
+	// graph is how its operations were enqueued last, and shown the plans that say so, one for each way.
 	graph plan.GraphMode
 	shown [plan.GraphReplay + 1]*plan.Plan
 }
 
-// says is the plan of the pass as it was enqueued last. Captured and replayed passes share what the plan refers to.
+// says is the plan of the pass as it was enqueued last. Captured and replayed passes share the parts of the plan.
 func (p *pass) says() *plan.Plan {
 	if p.graph == plan.GraphNone {
 		return p.plan
@@ -116,12 +116,12 @@ func (p *pass) program() (kernel.Program, error) {
 	return program, nil
 }
 
-// side is what the runner keeps for passes of the target, or of the drafting layer.
+// side is the runner's state for passes of the target, or of the drafting layer.
 type side struct {
 	batch plan.Batch
 	input model.Input
 	// Two of each, used alternately: the device may still use those of the pass before. Blocks are page-locked where
-	// the device reads them beside the host.
+	// the device reads them while the host continues.
 	blocks  [2]kernel.Words
 	results [2][]float32
 	turn    int
@@ -148,7 +148,8 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	return r, nil
 }
 
-// reserve takes the memory that operations of the largest passes use beside the arena, so that no pass takes any later.
+// reserve allocates the memory that operations of the largest passes use outside the arena, so that no pass allocates
+// any later.
 func (r *Runner) reserve() error {
 	dev, ok := r.model.Device().(kernel.Reserver)
 	if !ok {
@@ -189,7 +190,7 @@ func (r *Runner) Config() *plan.Config { return &r.cfg }
 // Bytes is the memory of the arena.
 func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// What is kept for reuse, beside graphs; decode shapes repeat, prefill shapes hardly do.
+// Bounds of what is kept for reuse, other than graphs; decode shapes repeat, prefill shapes hardly do.
 const (
 	maxPasses      = 256
 	maxPassBytes   = 64 << 20 // of their plans and operations
@@ -306,7 +307,8 @@ func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	return err
 }
 
-// failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
+// failed adds the pass in which it happened to an error of the device (E28). Errors of the plan have codes of their
+// own.
 func failed(p *plan.Plan, err error) error {
 	var refusal *plan.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -315,7 +317,7 @@ func failed(p *plan.Plan, err error) error {
 	return fmt.Errorf("%w: %w", plan.ErrKernelStatus(p.Mode, p.Rows), err)
 }
 
-// pass builds the batch's plan and lays it out, or reuses what was made for the same shape.
+// pass builds the batch's plan and lays it out, or reuses those of the same shape.
 func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	shape, err := r.shapes.Of(&r.cfg, b)
 	if err != nil {
@@ -429,7 +431,7 @@ func (r *Runner) collect(works []Work) error {
 	return nil
 }
 
-// choices adds what the work records and replays to its batch and its request.
+// choices adds the records and replays of the work to its batch and its request.
 func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
 	n := len(w.Tokens)
 	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {

@@ -20,7 +20,7 @@ type group struct {
 // size. No machine has as much memory.
 const unlimited int64 = 1 << 60
 
-// hierarchy is where one version of control groups keeps its folders and how it names its files.
+// hierarchy is the folders and file names of one version of control groups.
 type hierarchy struct {
 	point  string // folder of the group that is mounted, below the root
 	folder string // folder of the process's group

@@ -1,5 +1,5 @@
-// Package sysmem reads how much memory a process may have and can still get: what the machine has, and the limits of
-// the control groups (cgroups, version 1 and 2) that the process is in.
+// Package sysmem reads how much memory a process may have and can still get: the memory of the machine, and the limits
+// of the control groups (cgroups, version 1 and 2) that the process is in.
 package sysmem
 
 import (
@@ -34,8 +34,8 @@ func (s System) Total() int64 {
 	return total
 }
 
-// Available returns what is free on the machine or in the control group with the least of it. Pages of files count as
-// free: they are dropped when memory is needed.
+// Available returns the free memory of the machine, or of the control group with the least of it. Pages of files count
+// as free: they are dropped when memory is needed.
 func (s System) Available() int64 {
 	free := s.meminfo("MemAvailable:")
 	for _, g := range s.groups() {

@@ -59,7 +59,7 @@ func (p *pair) sparseOf(kinds []layout.Kind) {
 }
 
 // testWhole attends over every key of three sequences, of which rows are mixed in one call: lengths around the places
-// where devices cut keys, one row that sees nothing, pages in no order, NaN in every page of no sequence.
+// where devices cut keys, one row without keys, pages in random order, NaN in every unused page.
 func testWhole(p *pair) {
 	const tokens, width = 64, 66
 	row := []int32{0, 0, 0, 1, 1, 2, 0}
@@ -103,7 +103,7 @@ func testWhole(p *pair) {
 	}
 }
 
-// testDense attends over two requests' keys; rows of both are mixed in one call, one row sees nothing.
+// testDense attends over two requests' keys; rows of both are mixed in one call, one row has no keys.
 func testDense(p *pair) {
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	lens := []int32{1, 2, 39, 40, 1, 63, 64, 65, 130, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11}

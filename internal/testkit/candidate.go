@@ -13,7 +13,7 @@ import (
 // candidates are the outputs of one reduction.
 type candidates struct{ values, ids, sum both }
 
-// candidates reduces logits on both sides to the best n of each row and compares what they give.
+// candidates reduces logits on both sides to the best n of each row and compares the results.
 func (p *pair) candidates(what string, logits both, n int) candidates {
 	p.Helper()
 	rows := logits.ref.Rows
@@ -128,7 +128,7 @@ func (p *pair) candidateRefusals() {
 	}
 }
 
-// testCopy copies views with strides; what lies beside them stays.
+// testCopy copies views with strides; memory outside of them does not change.
 func testCopy(p *pair) {
 	for _, cols := range []int{1, 7, 96} {
 		x, out := p.random(5, cols+3), p.random(6, cols+4)
@@ -146,8 +146,8 @@ func testCopy(p *pair) {
 	}
 }
 
-// testSample draws from rows of odd sizes with every filter, beside rows that take their best token. Logits are a view
-// with a stride; those of a row are drawn from one by one as well.
+// testSample samples from rows of odd sizes with every filter, in a call with rows that take their best token. Logits
+// are a view with a stride; rows are sampled one by one as well.
 func testSample(p *pair) {
 	for _, vocabulary := range []int{1, 7, 640, 5000} {
 		const rows = 8

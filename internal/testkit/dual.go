@@ -66,7 +66,7 @@ func (c *dualCase) args(s side, out, lse kernel.Tensor, extra bool) kernel.DualA
 	return a
 }
 
-// testDual attends over every layout with NaN in every entry that no row sees.
+// testDual attends over every layout with NaN in every entry that no row reads.
 func testDual(p *pair) {
 	for _, kind := range entryKinds {
 		for _, heads := range []int{1, 4, 16} {
@@ -97,7 +97,7 @@ func testDual(p *pair) {
 	}
 }
 
-// empty checks a row that sees nothing: zeros, and a log-sum-exp of plus infinity.
+// empty checks a row without keys: zeros, and a log-sum-exp of plus infinity.
 func (p *pair) empty(what string, out, lse kernel.Tensor) {
 	p.Helper()
 	for _, v := range p.read(p.dev, out) {

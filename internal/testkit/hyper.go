@@ -71,7 +71,7 @@ func testSinkhorn(p *pair) {
 	c := []float32{-1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1}
 	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039,
 		.152544, .152544, .284989, .532428, .030039}
-	// Streams whose mean square is 1 - 1e-6 leave the mix as it is.
+	// Streams whose mean square is 1 - 1e-6 do not change the mix.
 	x := make([]float32, 8)
 	for i := range x {
 		x[i] = float32(math.Sqrt(1 - 1e-6))

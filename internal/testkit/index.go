@@ -53,8 +53,8 @@ func testIndexQuery(p *pair) {
 	}
 }
 
-// testPaddedIndexQuery pads heads: those that are there have the bits they have without padding, the others are zero
-// whatever the memory held, and scores over all of them have the bits of scores over those that are there.
+// testPaddedIndexQuery pads heads: real heads have the bits that they have without padding, padded ones are zero
+// whatever the memory contained, and scores over all of them have the bits of scores over the real ones.
 func testPaddedIndexQuery(p *pair) {
 	const heads, padded, rows, tokens = 32, 64, 3, 8 // heads that every device scores
 	a := p.angles(rows)

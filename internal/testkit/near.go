@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Near compares the rows of two results, of which each has so many values: a value may differ by the share tol of
+// Near compares the rows of two results, each of the given number of values: a value may differ by the share tol of
 // itself or of the root mean square of its row, whichever is larger, and all values of a row together by less than half
 // of that, in the root mean square. Nothing is compared with 1: rows of attention over a thousand keys are some
 // hundredths large. Infinities are equal to themselves. It returns the largest differences as shares of what is
@@ -48,5 +48,5 @@ func Near(got, want []float64, row int, tol float64) (value, noise float64, err 
 	return value, noise, err
 }
 
-// nearNoise is what all values of a row may differ by, as a share of what one of them may.
+// nearNoise is the allowed difference of all values of a row together, as a share of that of one value.
 const nearNoise = 0.4

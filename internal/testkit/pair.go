@@ -127,7 +127,7 @@ type weights struct {
 	ref, dev kernel.Matrix
 }
 
-// weight draws a matrix that multiplies rows in a stored type, with block scales where the type has them.
+// weight makes a random matrix that multiplies rows, in a stored type, with block scales where the type has them.
 func (p *pair) weight(t kernel.DType, out, in int) weights {
 	p.Helper()
 	return p.weightFor(kernel.Projected, t, out, in)
@@ -308,8 +308,8 @@ func (p *pair) same(what string, b both) {
 	}
 }
 
-// rowwise proves row independence: alone runs the operation on the device for one row and returns that row; its bits
-// must equal those of the whole.
+// rowwise checks that rows are independent: alone runs the operation on the device for one row and returns that row;
+// its bits must equal those of the whole.
 func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
 	p.Helper()
 	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {

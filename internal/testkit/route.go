@@ -109,7 +109,7 @@ func testClamp(p *pair) {
 	}
 }
 
-// packed draws a matrix of e2m1 pairs with a power-of-two scale for every row and 32 inputs.
+// packed makes a random matrix of e2m1 pairs with a power-of-two scale for every row and 32 inputs.
 func (p *pair) packed(out, in int) weights {
 	p.Helper()
 	data, scale := make([]byte, out*in/2), make([]byte, out*((in+31)/32))
@@ -144,7 +144,7 @@ func (p *pair) packedTolerance(k int) float64 {
 	return 2e-5
 }
 
-// testPacked multiplies by packed matrices, alone and as experts with clamps.
+// testPacked multiplies by packed matrices, single ones and experts with clamps.
 func testPacked(p *pair) {
 	for _, c := range [][3]int{{1, 5, 32}, {3, 70, 96}, {5, 130, 80}, {130, 64, 256}} {
 		m, n, k := c[0], c[1], c[2]

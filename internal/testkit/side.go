@@ -2,7 +2,7 @@ package testkit
 
 import "sparrow/kernel"
 
-// side is the reference's or the device's half of what exists on both.
+// side is the reference's or the device's half of a pair.
 type side struct {
 	kernel.Device
 	dev bool

@@ -104,7 +104,8 @@ const V41Config = `{
 // root holds the checkpoints of the running tests; Run makes and removes it.
 var root string
 
-// Run runs the tests of a package and removes what they wrote. TestMain of a package that uses checkpoints calls it.
+// Run runs the tests of a package and removes the files that they wrote. TestMain of a package that uses checkpoints
+// calls it.
 func Run(m *testing.M) {
 	var err error
 	if root, err = os.MkdirTemp("", "sparrow-test-"); err != nil {
@@ -152,7 +153,7 @@ func OnGPU(t testing.TB) {
 	t.Cleanup(func() { gpu = false })
 }
 
-// dense is whether the checkpoints have no indexer.
+// dense reports whether the checkpoints have no indexer.
 var dense bool
 
 // WithoutIndexer makes V32, V32Draft and EightTokens, until the test ends, checkpoints of DeepSeek-V3 in the same size.
@@ -169,7 +170,7 @@ func forGPU(config string) string {
 // V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
 func V32(t testing.TB) string { return choose(t, plainV32, gpuV32, plainV3) }
 
-// choose is a checkpoint for what the tests run on.
+// choose is the checkpoint for the device of the tests.
 func choose(t testing.TB, plain, onGPU, withoutIndexer func() (string, error)) string {
 	switch {
 	case dense:

@@ -118,8 +118,7 @@ func (a *LatentAttend) Result(out, top, sum []float32) {
 	a.impl.result(out, top, sum)
 }
 
-// Narrow writes float32 to dst as bfloat16. It reports false for numbers that tiles do
-// not hold as they are.
+// Narrow writes float32 to dst as bfloat16. It reports false for numbers that tiles do not represent exactly.
 func (a *LatentAttend) Narrow(dst []byte, src []float32) bool {
 	needMatrix("LatentAttend.Narrow", "dst", len(dst), 1, 2*len(src), 2*len(src))
 	return len(src) == 0 || a.impl.narrow(dst, src)

@@ -40,12 +40,12 @@ type latentTiles struct {
 	ahead   []int // rows to fetch during the last block of a call
 	format  RowFormat
 
-	// Rows that the last call fetched: the first of them, and where it lies.
+	// The rows that the last call prefetched: the first of them, and its address.
 	fetched     int
 	fetchedFrom uintptr // only to compare
 
-	// Of coded rows: exponents of their scales [128, 8] and of pairs of them [64, 8], and which have codes out of the
-	// ordinary [8, 32].
+	// For coded rows: exponents of their scales [128, 8] and of pairs of them [64, 8], and which have rare codes [8,
+	// 32].
 	exponents, pairExponents []uint32
 	marks                    []byte
 
@@ -69,7 +69,7 @@ type latentTiles struct {
 type headBlock struct {
 	scores []float32 // [128 rows, 16]
 	out    []float32
-	// Largest score; what weights are relative to, which may be smaller; and their sum.
+	// Largest score; the base of the weights, which may be smaller; and their sum.
 	most, top, sum [tileHeads]float32
 }
 
@@ -336,8 +336,8 @@ func (t *latentTiles) narrow(dst []byte, src []float32) bool {
 	return exact
 }
 
-// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: what is outside this range of scales might not
-// be a normal number.
+// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: outside this range of scales the result might
+// not be a normal number.
 func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	for _, e := range scales[:EntryScales] {
 		if e < 10 || e > 245 {

@@ -115,7 +115,7 @@ func (b *BlockRows) row(mem []byte) quantRow {
 // quantRow is the arrays of one row.
 type quantRow struct{ codes, scales, parts, sums []byte }
 
-// blockOps is what a tier implements for products with block formats.
+// blockOps has the functions that a tier implements for products with block formats.
 type blockOps struct {
 	together int // rows of a unit, of several rows
 	quant    func(q quantRow, x []float32, group int)
@@ -142,7 +142,8 @@ func (t *Tier) SlowBlocks(f block.Format) string {
 	return ""
 }
 
-// BlockTogether is the number of quantised rows of a unit where they are not alone: parts of products begin with one.
+// BlockTogether is the number of quantised rows of a unit, unless there is only one: parts of products begin with a
+// unit.
 func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 
 // ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. Rows that

@@ -55,7 +55,8 @@ func quantGroupGo(q quantRow, x []float32, g, group int) {
 	}
 }
 
-// code8 rounds to an int8, as the conversion of the processor does: what is no int32 becomes the least one.
+// code8 rounds to an int8, as the conversion of the processor does: a number outside the range of int32 becomes the
+// least one.
 func code8(v float32) int8 {
 	r := math.RoundToEven(float64(v))
 	if !(r > -129 && r < 128) {
@@ -208,7 +209,7 @@ func (b *plainBlock) unpack(f block.Format, src []byte) {
 	}
 }
 
-// unpackNibbles: d, m in those of type 1, fifth bits in those of five, then nibbles.
+// unpackNibbles: d, m in types with a minimum, fifth bits in those of five, then nibbles.
 func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
 	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
 	b.d, b.dmin = half(0), 0

@@ -6,8 +6,7 @@ import "fmt"
 // outside its arguments. They divide instead of multiplying: a
 // product of two large dimensions could wrap around and pass.
 
-// needMatrix panics unless a slice of length elements holds rows x cols with
-// rows ld apart.
+// needMatrix panics unless a slice of length elements has rows x cols with rows ld apart.
 func needMatrix(method, name string, length, rows, cols, ld int) {
 	if rows < 0 || cols < 0 {
 		panic(fmt.Sprintf("vec: %s: %s has negative shape [%d, %d]", method, name, rows, cols))

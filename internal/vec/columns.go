@@ -140,8 +140,8 @@ func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
 func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
 
-// single reports whether bfloat16 holds rows [m0, m1), and if so makes one the columns of their first parts: products
-// of second parts, all of them zero, would change nothing. Rows of a cache of bfloat16 or e4m3 are such.
+// single reports whether rows [m0, m1) are exact in bfloat16, and if so makes one the columns of their first parts:
+// products of second parts, all of them zero, would change nothing. Rows of a cache of bfloat16 or e4m3 are exact.
 func (c *Columns) single(one *Columns, m0, m1 int) bool {
 	if c.parts != 2 || c.rows != GroupRows || c.order == Nibbles {
 		return false
@@ -204,7 +204,7 @@ func (t *Tier) needChunk(method string, c *Columns, i, parts int) {
 	}
 }
 
-// tiledOps is what a tier with tiles implements.
+// tiledOps has the functions that a tier with tiles implements.
 type tiledOps struct {
 	pack     func(c *Columns, i int, x []float32, ldx int)
 	gather   func(c *Columns, i int, x []float32, ldx int, index []int32)

@@ -34,7 +34,8 @@ func (s *vectors) widenGroups(dst []float32, src []byte, scales Groups, size int
 	}
 }
 
-// widenEqual widens groups of whole registers, a call of the kernel for each: what a call needs is worked out once.
+// widenEqual widens groups of whole registers, with a call of the kernel for each: the arguments of a call are computed
+// once.
 func (s *vectors) widenEqual(sc *scratch, dst []float32, src []byte, size int) {
 	v := &sc.vec
 	v.s, v.steps, v.stride = 256, size/s.lanes, 0

@@ -179,7 +179,7 @@ func (s *denseScratch) splitRows(kernel func(*packArgs), tiles []uint16, x []flo
 }
 
 // takeKeys turns n keys and values into right operands. It reports whether all values are finite. Columns of keys that
-// do not exist keep what they held; their scores are not read.
+// do not exist are not written; their scores are not read.
 func (s *denseScratch) takeKeys(h *DenseHead, first, n int) bool {
 	each := h.stepTiles() * tileHalves
 	for k := 0; k < n; k += tileSide {

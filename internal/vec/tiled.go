@@ -55,8 +55,8 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	}
 }
 
-// readyCut checks a part of a product and reports whether anything is left to
-// compute, having written the zeros of empty sums.
+// readyCut checks a part of a product and reports whether there is anything to compute, after writing the zeros of
+// empty sums.
 func (t *Tier) readyCut(method string, c *Cut, o Order, lenW, cols, ldw int) bool {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))

@@ -86,8 +86,8 @@ type streamArgs struct {
 	findRegisters int    // whole registers of scales of a row, without the last one
 	findMask      uint64 // scales in the last one
 
-	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
-	// then an advance by jumpAhead.
+	// What to prefetch, at eight cursors one after the other: runAhead contiguous bytes at each, then an advance by
+	// jumpAhead.
 	ahead     uintptr // may be out of range
 	unitAhead int     // from the bytes prefetched with one unit to those of the next
 	lastAhead uintptr // bytes prefetched with the last unit

@@ -36,10 +36,9 @@ func (t *Tier) Max(x []float32) float32 {
 	return t.ops.max(x)
 }
 
-// ExpSum writes exp(x[i]-max) to dst and returns the sum of what it wrote, in
-// a fixed order. Elements are within 2 units in the last place; -Inf gives 0,
-// NaN gives NaN. A max of -Inf means that every element is masked: dst is all
-// zero and so is the sum. dst and x have equal length and may be the same.
+// ExpSum writes exp(x[i]-max) to dst and returns the sum of the results, in a fixed order. Elements are within 2 units
+// in the last place; -Inf gives 0, NaN gives NaN. A max of -Inf means that every element is masked: dst is all zero and
+// so is the sum. dst and x have equal length and may be the same.
 func (t *Tier) ExpSum(dst, x []float32, max float32) float32 {
 	needLen("ExpSum", "x", len(x), len(dst))
 	if math.IsInf(float64(max), -1) {
@@ -55,11 +54,10 @@ func (t *Tier) ExpSum(dst, x []float32, max float32) float32 {
 // SoftmaxLanes divides the length of what Softmax takes.
 const SoftmaxLanes = 16
 
-// Softmax multiplies p by scale and replaces every element by exp(p[i]-newTop), where
-// newTop is the largest of top and all of them; sum is what the elements add up
-// to. Elements are as exact as those of ExpSum, -Inf gives 0, and NaN makes the sum
-// NaN. The length is a multiple of SoftmaxLanes: callers with fewer pad with -Inf,
-// which a positive scale does not change.
+// Softmax multiplies p by scale and replaces every element by exp(p[i]-newTop), where newTop is the largest of top and
+// all of them; sum is the sum of the elements. Elements are as exact as those of ExpSum, -Inf gives 0, and NaN makes
+// the sum NaN. The length is a multiple of SoftmaxLanes: callers with fewer pad with -Inf, which a positive scale does
+// not change.
 func (t *Tier) Softmax(p []float32, scale, top float32) (newTop, sum float32) {
 	if len(p)%SoftmaxLanes != 0 {
 		panic(fmt.Sprintf("vec: Softmax: %d elements, want a multiple of %d", len(p), SoftmaxLanes))

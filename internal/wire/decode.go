@@ -14,7 +14,7 @@ const maxIgnored = 32
 // maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
 const maxProblems = 16
 
-// Decoder is how the body of a request is read, and what was left out of it.
+// Decoder has the settings for reading the body of a request, and collects ignored fields.
 type Decoder struct {
 	// Strict refuses unknown fields. Otherwise they are ignored.
 	Strict bool

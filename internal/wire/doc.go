@@ -1,8 +1,8 @@
-// Package wire reads the JSON bodies of requests, whatever interface they belong to, and holds what is wrong with them.
+// Package wire reads the JSON bodies of requests, of all interfaces, and collects their errors.
 //
 // In flow the bytes of a body and the fields that an interface knows, as a table by name ([Fields]); out flow a plain
 // struct ([Decode]) or one [Error] that lists every problem, and the names of fields that had no effect
-// ([Decoder.Ignored]). Packages beside it describe the interfaces. The package knows none of them, reads no clock and
+// ([Decoder.Ignored]). Packages below api describe the interfaces. The package knows none of them, reads no clock and
 // does no I/O.
 //
 // A body is read by a decoder of our own because encoding/json replaces invalid UTF-8, lets the last of two equal names

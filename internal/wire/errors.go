@@ -103,8 +103,8 @@ func (p Problem) String() string {
 // Error is a failed request. Param and Code are those of the first problem; Message tells all of them. Each interface
 // writes it in a shape of its own.
 //
-// Functions of this package and of those beside it return *Error rather than error so that no failure without a status
-// can slip through: compare with nil before storing one in a variable of type error.
+// Functions of this package and of those below api return *Error rather than error so that every failure has a status:
+// compare with nil before storing one in a variable of type error.
 type Error struct {
 	Message  string
 	Param    string // empty when it concerns no field

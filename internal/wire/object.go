@@ -119,7 +119,7 @@ func OptionalInt[T any](of func(*T) **int) Field[T] {
 	}}
 }
 
-// Set stores what was read, unless it was not what the field takes.
+// Set stores the value that was read, unless it had the wrong type.
 func Set[V any](dst *V, read func() (V, bool)) {
 	if v, ok := read(); ok {
 		*dst = v

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Problems collects what is wrong with one request, first things first, up to maxProblems.
+// Problems collects the errors of one request, in order, up to maxProblems.
 type Problems struct {
 	list    []Problem
 	omitted int

@@ -153,7 +153,7 @@ func (c *Reader) Shape() jsonscan.Kind {
 	return kind
 }
 
-// Members yields the name of each member of the object at hand; the loop's body consumes the value. A name that
+// Members yields the name of each member of the current object; the loop's body consumes the value. A name that
 // appeared before is reported and its value skipped. The loop must not be left early.
 func (c *Reader) Members(yield func(name string) bool) {
 	if !c.enter() {
@@ -177,8 +177,8 @@ func (c *Reader) Members(yield func(name string) bool) {
 	}
 }
 
-// Elements yields the index of each element of the array at hand; the loop's body consumes the value. The loop
-// must not be left early.
+// Elements yields the index of each element of the current array; the loop's body consumes the value. The loop must not
+// be left early.
 func (c *Reader) Elements(yield func(i int) bool) {
 	if !c.enter() {
 		return
@@ -281,7 +281,7 @@ func (c *Reader) FirstElement() jsonscan.Kind {
 	return ahead.Shape()
 }
 
-// ahead is a reader of the value at hand that leaves this one where it is.
+// ahead is a reader of the current value that does not advance this one.
 func (c *Reader) ahead() *Reader {
 	return &Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos, MaxDepth: MaxDepth}}
 }

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// WrongShape reports and skips a value that is not what the field takes.
+// WrongShape reports and skips a value of the wrong type.
 func (c *Reader) WrongShape(want string) {
 	if got := c.Shape(); got != jsonscan.None {
 		c.Problem(CodeInvalidType, "expected %s, got %s", want, got)

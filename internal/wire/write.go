@@ -19,9 +19,9 @@ func Marshal(v any) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString writes a JSON string. It leaves characters beyond ASCII as they are, except for the three that some
-// clients take for a line break and so for the end of an event (U+0085, U+2028, U+2029). Bytes that are not UTF-8
-// become U+FFFD.
+// AppendString writes a JSON string. It does not escape characters beyond ASCII, except for the three that some clients
+// take for a line break and so for the end of an event (U+0085, U+2028, U+2029). Bytes that are not UTF-8 become
+// U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0

@@ -9,14 +9,14 @@ import (
 )
 
 // Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that
-// one of them computes alone, memory is idle. Waiting workers therefore prefetch their share of the weights that the
-// next product reads, of which the kernels have fetched the beginning with the last rows of their share. Which one
-// comes next is learned: it is the one that came next in the pass before. Nothing in a result depends on it.
+// only one of them computes, memory is idle. Waiting workers therefore prefetch their share of the weights that the
+// next product reads, of which the kernels have fetched the beginning with the last rows of their share. The next
+// product is predicted: it is the one that came next in the pass before. Results do not depend on it.
 
 const (
 	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.
 	aheadBytes = 512 << 10
-	// aheadPiece is what it prefetches between two polls: less than a core can have in flight.
+	// aheadPiece is how many bytes a worker prefetches between two polls: less than a core can have in flight.
 	aheadPiece = 1 << 10
 )
 
@@ -28,7 +28,7 @@ type stage struct {
 	next    *stage
 }
 
-// stageKey names a stage: the first of its weights, and what it takes of it.
+// stageKey identifies a stage: the first of its weights, and the range of it.
 type stageKey struct {
 	w    *host.Matrix
 	part headPart
@@ -52,7 +52,7 @@ type ahead struct {
 	places []aheadPlace          // by worker
 }
 
-// aheadPlace is how far a worker has come. It has cache lines of its own.
+// aheadPlace is how far a worker has prefetched. It has cache lines of its own.
 type aheadPlace struct {
 	of           *stage
 	span, offset int
@@ -107,8 +107,8 @@ func (a *ahead) fetch(worker int) bool {
 	return true
 }
 
-// spansOf lists what each worker reads of items that are shared out as the pool does. add appends the weights of an
-// item.
+// spansOf lists the memory that each worker reads for items that are divided as the pool does. add appends the weights
+// of an item.
 func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) [][][]byte {
 	out := make([][][]byte, d.pool.Workers())
 	for w := range out {

@@ -9,13 +9,13 @@ import (
 	"sparrow/weight"
 )
 
-// bellPeak is the largest drawn value in standard deviations: the sum of four bytes ends there.
+// bellPeak is the largest random value in standard deviations: the maximum of the sum of four bytes.
 const bellPeak = 3.46
 
-// Dummy is the checkpoint without files: its tensors have shapes and distributions, and any caller that loads them
-// draws the values, a device in its own memory. Values differ from those that Write writes and have the same
-// distributions. Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another place on: 147
-// GB of experts are made as fast as memory is copied.
+// Dummy is the checkpoint without files: its tensors have shapes and distributions, and the values are generated when
+// they are loaded, by a device in its own memory. Values differ from those that Write writes and have the same
+// distributions. Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another offset: 147 GB
+// of experts are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	var list []weight.Tensor
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
@@ -26,8 +26,8 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 		h := fnv.New64a()
 		h.Write([]byte(t.like))
 		seed := c.options.Seed ^ h.Sum64()
-		// One scale for all blocks, of which the largest value is the largest code or less: what blocks of one
-		// distribution have when they are quantised.
+		// One scale for all blocks, such that the largest value is at most the largest code, as for quantised blocks of
+		// one distribution.
 		scale := func(largest float64) float64 { return float64(num.CeilPow2(float32(bellPeak * t.spread / largest))) }
 		switch t.store {
 		case blockFP8, blockFP8E8:

@@ -13,7 +13,7 @@ import (
 // block is the side of a square of FP8 values that share a scale.
 const block = 128
 
-// chunkValues is how many values are drawn at a time: even, and small enough to stay in a cache.
+// chunkValues is how many random values are made at a time: even, and small enough to stay in a cache.
 const chunkValues = 1 << 14
 
 // filler writes the bytes of tensors. One goroutine uses it; the buffers are shared by all tensors.
@@ -28,7 +28,7 @@ type filler struct {
 	found    map[string][]float32 // scales of matrices whose values are written and whose scales are not
 }
 
-// sources lists what t becomes in the file: itself, and its scales where it has some.
+// sources lists the file's tensors for t: itself, and its scales where it has some.
 func (f *filler) sources(t tensor) []weight.Source {
 	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
 	switch {
@@ -99,7 +99,7 @@ func (t *tensor) blockSide() int {
 	return block
 }
 
-// plain draws the values of t, a chunk at a time.
+// plain makes the random values of t, a chunk at a time.
 func (f *filler) plain(t tensor, write func([]float32) error) error {
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
 	for left := elements(t.shape); left > 0; {
@@ -119,7 +119,7 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// matrix draws the values of t a row of blocks at a time, finds the scale of each block and writes the quantised
+// matrix makes the random values of t a row of blocks at a time, finds the scale of each block and writes the quantised
 // values. The scales are a separate tensor in the file and are kept until it is written. Without w only the scales are
 // computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {

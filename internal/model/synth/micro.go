@@ -13,8 +13,8 @@ import (
 // fp4Group is how many values of a row share an exponent in FP4.
 const fp4Group = 32
 
-// fp4 draws the values of t row by row, finds the exponent of each group and writes pairs of values. Without w only
-// the exponents are found.
+// fp4 makes the random values of t row by row, finds the exponent of each group and writes pairs of values. Without w
+// only the exponents are found.
 func (f *filler) fp4(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -57,7 +57,7 @@ func quantiseFP4(dst []byte, v []float32) float32 {
 	return scale
 }
 
-// rows8 draws the values of t row by row, finds the exponent of each group and writes e4m3. Without w only the
+// rows8 makes the random values of t row by row, finds the exponent of each group and writes e4m3. Without w only the
 // exponents are found.
 func (f *filler) rows8(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]

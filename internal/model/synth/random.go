@@ -12,7 +12,7 @@ var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
 // bellMean is the mean of that sum.
 const bellMean = 4 * 255 / 2
 
-// random draws values whose distribution is close to a normal one: the sum of four random bytes, cut off at 3.45
+// random makes values whose distribution is close to a normal one: the sum of four random bytes, cut off at 3.45
 // standard deviations. Integer sums and one product in float32 give the same bits on every machine, which a logarithm
 // or an error function would not.
 type random struct {
@@ -21,14 +21,14 @@ type random struct {
 	step   float32 // of one unit of the sum
 }
 
-// newRandom starts the values of one tensor: they depend on the seed and its name alone, not on what else is written.
+// newRandom starts the values of one tensor: they depend only on the seed and its name.
 func newRandom(seed uint64, name string, mean, deviation float64) *random {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return &random{source: rand.NewPCG(seed, h.Sum64()), mean: float32(mean), step: float32(deviation / bellSpread)}
 }
 
-// fill draws the next len(dst) values. Each word gives two, so only the last call for a tensor may have an odd length.
+// fill writes the next len(dst) values. Each word gives two, so only the last call for a tensor may have an odd length.
 func (r *random) fill(dst []float32) {
 	for i := 0; i < len(dst); i += 2 {
 		w := r.source.Uint64()

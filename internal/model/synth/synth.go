@@ -39,13 +39,13 @@ func ParseDType(s string) (DType, error) {
 	return BF16, fmt.Errorf("%w: dtype %q, supported are bf16 and fp8", ErrOptions, s)
 }
 
-// Options are what a caller chooses beside the shape.
+// Options are the caller's settings in addition to the shape.
 type Options struct {
 	DType DType
 	Seed  uint64
 	// ShardBytes bounds the tensor data of one file; 0 writes one file.
 	ShardBytes int64
-	// Repeat draws the first values of each tensor and repeats them: a large checkpoint is written as fast as the disk
+	// Repeat makes the first values of each tensor and repeats them: a large checkpoint is written as fast as the disk
 	// takes it.
 	Repeat bool
 	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
@@ -101,8 +101,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	return out, nil
 }
 
-// rewrite makes a config.json state what will be written: drafting layer and quantisation. Everything else stays as it
-// is.
+// rewrite changes a config.json to describe what will be written: drafting layer and quantisation. Everything else is
+// unchanged.
 func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -140,7 +140,7 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// setDrafts states how many drafting layers there are, beside the other fields of the text network.
+// setDrafts sets the number of drafting layers, next to the other fields of the text network.
 func setDrafts(fields map[string]json.RawMessage, n int) error {
 	const name = "num_nextn_predict_layers"
 	inner, nested := fields["text_config"]
@@ -177,13 +177,13 @@ func pow2Scales(fields map[string]json.RawMessage) bool {
 		family == `"`+string(config.DeepseekV41)+`"`
 }
 
-// Config returns what every family's description has.
+// Config returns the part of the description that every family has.
 func (c *Checkpoint) Config() *config.Config { return c.config.Common() }
 
 // Model is the whole description: *config.DSA, *config.V4 or *config.Next.
 func (c *Checkpoint) Model() config.Description { return c.config }
 
-// ConfigJSON is the config.json that Write puts beside the weights.
+// ConfigJSON is the config.json that Write writes with the weights.
 func (c *Checkpoint) ConfigJSON() []byte { return c.text }
 
 // Size predicts what Write will write.

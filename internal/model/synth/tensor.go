@@ -100,8 +100,8 @@ func (l *lister) plain(name string, out, in int) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: 1 / math.Sqrt(float64(in))})
 }
 
-// matrix is a matrix [out, in] that FP8 checkpoints hold in blocks. The deviation 1/sqrt(in) keeps the size of what
-// passes through.
+// matrix is a matrix [out, in] that FP8 checkpoints store in blocks. The deviation 1/sqrt(in) keeps the size of values
+// that pass through.
 func (l *lister) matrix(name string, out, in int, gain float64) {
 	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))}
 	if l.fp8 {

@@ -10,8 +10,8 @@ import (
 	"sparrow/weight"
 )
 
-// Spreads of what only DeepSeek-V4 has: wide enough that a term left out shows, narrow enough that no stream, expert
-// or token takes everything.
+// Spreads of the tensors that only DeepSeek-V4 has: wide enough that an omitted term is noticed, narrow enough that no
+// stream, expert or token dominates.
 const (
 	hyperBase  = 0.5
 	hyperScale = 0.5 // mean
@@ -77,7 +77,8 @@ func scaleName(name string) string { return strings.TrimSuffix(name, "weight") +
 
 func (l *v4Lister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
-// site is where a sublayer meets the residual streams: n values each for reading and writing, n x n for mixing.
+// site is the parameters with which a sublayer reads and writes the residual streams: n values each for reading and
+// writing, n x n for mixing.
 func (l *v4Lister) site(prefix string, mix, scales int) {
 	in := l.c.Hyper.Streams * l.c.Hidden
 	l.floats(prefix+"fn", 0, 1/math.Sqrt(float64(in)), mix, in)
@@ -154,8 +155,8 @@ func (l *v4Lister) moe(p string, hash bool) {
 	}
 }
 
-// draft is the drafting block: a layer without compressed stream, and what joins hidden streams with the next token
-// (v4 spec, 2.7).
+// draft is the drafting block: a layer without compressed stream, and the projections that join hidden streams with the
+// next token (v4 spec, 2.7).
 func (l *v4Lister) draft(p string) {
 	h := l.c.Hidden
 	l.layer(p, 0, false)
@@ -167,8 +168,8 @@ func (l *v4Lister) draft(p string) {
 	l.collapse(p)
 }
 
-// stages are those of a DSpark head (dspark spec, 2): layers without compressed stream, what joins the hidden states of
-// the target's layers before the first, and the heads after the last.
+// stages are those of a DSpark head (dspark spec, 2): layers without compressed stream, the projection of the target's
+// hidden states before the first, and the heads after the last.
 func (l *v4Lister) stages(d *config.DSpark) {
 	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
 	for k := range d.Stages {

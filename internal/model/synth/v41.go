@@ -14,7 +14,7 @@ import (
 const smallBlock = 32
 
 // listV41 lists the tensors of a DeepSeek-V4.1 model, by the table of the v41 spec, 6, and the map of tokens to keys of
-// its n-gram tables, which releases make of their tokenizer.
+// its n-gram tables, which releases derive from their tokenizer.
 func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	l := &v4Lister{lister: lister{fp8: fp8}, c: &c.V4, fp4: fp8 && fp4, side: smallBlock}
 	l.embedding("embed.weight", 1)
@@ -41,7 +41,7 @@ func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	return l.list
 }
 
-// shared is what a layer has to make entries and to select.
+// shared has the weights of a layer that makes entries and selects.
 func (l *v4Lister) shared(c *config.V41, p string, i int) {
 	if c.EntrySource(i) == i {
 		l.plain(p+"compressor.wkv.weight", c.Attention.Dim, c.Hidden)
@@ -58,7 +58,7 @@ func (l *v4Lister) shared(c *config.V41, p string, i int) {
 	}
 }
 
-// table is an n-gram table and what is made of its rows.
+// table is an n-gram table and the projections of its rows.
 func (l *v4Lister) table(c *config.V41, p string, j int) {
 	s, n := &c.Engram, c.Hyper.Streams
 	t := tensor{name: p + "embed.weight", shape: []int{s.Rows[j], s.Dim}, dtype: weight.BF16, spread: 1}

@@ -13,7 +13,7 @@ import (
 	"sparrow/weight"
 )
 
-// File is a small file that goes beside the weights, such as a tokenizer.
+// File is a small file next to the weights, such as a tokenizer.
 type File struct {
 	Name string
 	Data []byte

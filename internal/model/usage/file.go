@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// ErrFile is wrapped when a file is no usage file.
+// ErrFile is wrapped when a file is not a usage file.
 var ErrFile = errors.New("not a usage file")
 
 // What a file begins with, and its version.
@@ -19,7 +19,7 @@ const (
 	formatVersion = 1
 )
 
-// Bounds of what a file may hold: several times the largest model that is known.
+// Bounds of a file: several times the largest known model.
 const (
 	mostBytes   = 64 << 20
 	mostLayers  = 4096

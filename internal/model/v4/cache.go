@@ -141,7 +141,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 }
 
 // Pools are the pools of every layer, for callers that read or write their bytes: the window's, then the compressed
-// stream's and the indexer's where the layer has them. Behind them are those of drafting stages that are used.
+// stream's and the indexer's where the layer has them. After them come those of drafting stages that are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
@@ -155,8 +155,8 @@ func (m *Model) Pools() [][]kernel.Pool {
 	return out
 }
 
-// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of a NextN block belong
-// to a sequence's state, those of drafting stages to window pages.
+// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of a NextN block are
+// part of a sequence's state, those of drafting stages of window pages.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	for _, c := range m.caches {
 		for _, p := range [...]kernel.Pool{c.Extra, c.Index} {

@@ -34,7 +34,7 @@ type draftHead struct {
 	cache *dual.DraftCache
 }
 
-// draftPrefix is how the tensors of the drafting block begin.
+// draftPrefix is the prefix of the drafting block's tensors.
 const draftPrefix = "mtp.0."
 
 // loadDrafts reads the drafting block where the checkpoint has it under its official names. Under other names it is

@@ -41,8 +41,8 @@ type sparkHead struct {
 	windows []kernel.Pool // entries of each stage, with the pages of window entries; none without drafts
 }
 
-// meanSite gives all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 what a row has
-// does not matter, and sigmoid(base) + eps is 1/streams.
+// meanSite gives all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 the values of a
+// row do not matter, and sigmoid(base) + eps is 1/streams.
 type meanSite struct{ base, scale kernel.Tensor }
 
 func newMeanSite(dev kernel.Device, streams int, eps float32) (m meanSite, err error) {
@@ -134,7 +134,7 @@ func (s *target) tap(i int) {
 	}
 }
 
-// context stores what the drafting stages remember of the pass's rows.
+// context stores what the drafting stages need of the pass's rows.
 func (s *target) context() {
 	if !s.taps.f.Given() {
 		return

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head
+// pass has the common parts of the target's pass and the drafting pass. Attention, feed-forward blocks and the head
 // follow each other and share memory.
 type pass struct {
 	m    *Model
@@ -29,7 +29,7 @@ type pass struct {
 	sub  sublayer
 	ffn  expertSpace
 	head model.Head
-	// Of the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
 }
 

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// State is what the model keeps of one sequence beside its pages: the raw rows of groups that have not closed.
+// State is the model's state of one sequence, in addition to its pages: the raw rows of groups that are not complete.
 type State struct{ *dual.State }
 
 // Clone copies the state for a fork.

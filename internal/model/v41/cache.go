@@ -46,7 +46,7 @@ func (m *Model) entryLayout() layout.Kind {
 	return m.caches[0].window.Layout
 }
 
-// shared returns what layer i reads: its own window, and the entries of the layer that it shares with.
+// shared returns the caches that layer i reads: its own window, and the entries of the layer that it shares with.
 func (m *Model) shared(i int) *dual.SharedLayer {
 	c := m.config
 	out := &dual.SharedLayer{Weights: m.layers[i].attn, Window: m.caches[i].window, Publish: i == c.Candidates.Source,
@@ -92,7 +92,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// windowOf is the layout of window entries beside shared ones.
+// windowOf is the layout of window entries of a cache with shared entries.
 func windowOf(entry layout.V4) layout.V4 {
 	if entry.Kind() == layout.V41Row288 {
 		return layout.V41Window{}

@@ -18,13 +18,13 @@ type layer struct {
 	ffn               nn.RootExperts
 }
 
-// site is where a sublayer reads and writes the residual streams.
+// site is the parameters with which a sublayer reads and writes the residual streams.
 type site struct {
 	fn          kernel.Matrix // [2n+n*n, n*hidden]
 	base, scale kernel.Tensor
 }
 
-// memory is the n-gram table of a layer and what is made of its rows.
+// memory is the n-gram table of a layer and the projections of its rows.
 type memory struct {
 	first  int // of the layer's columns among the rows of a token
 	table  *kernel.Table

@@ -1,12 +1,12 @@
 // Package v41 runs DeepSeek-V4.1: attention over a window and over entries that layers share, selected at two levels,
-// residual streams whose mixture is carried from site to site, and n-gram tables.
+// residual streams whose mixture is passed from site to site, and n-gram tables.
 //
 // Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
 // written against the operations of package kernel; it is independent of the device and never reads the elements of a
-// tensor. The plan fixes which kernel reads what; nothing is decided here.
+// tensor. The plan fixes which kernel reads which layout; nothing is decided here.
 //
 // The cache of a sequence is in pages (window entries of every layer; shared entries and indexer keys, one copy for
-// each layer that makes them) and, for a pair of tokens that has not closed yet, in a State. Rows of the n-gram tables
+// each layer that makes them) and, for a pair of tokens that is not complete yet, in a State. Rows of the n-gram tables
 // are found from tokens when a pass is prepared. A row's bits do not depend on the other rows of the batch, nor on how
 // the prompt was cut into steps.
 package v41
@@ -100,7 +100,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts are the properties that the planner reads: those of a rank where there are several.
+// Facts are the properties that the planner reads: those of one rank where there are several.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Model) CountExperts() (err error) {
 // ReadExperts adds what was counted since the call before.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
-// Place is the operation that the pass in progress has come to.
+// Place is the current operation of the pass in progress.
 func (m *Model) Place() string { return m.list.Place() }
 
 // Device returns where the model runs.

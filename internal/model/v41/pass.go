@@ -35,7 +35,7 @@ type pass struct {
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
-	// Of the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
@@ -47,7 +47,7 @@ type sublayer struct {
 	x, out          kernel.Tensor // [T, hidden]
 }
 
-// found is what a table has for the rows of a pass.
+// found is the rows of a table for the rows of a pass.
 type found struct {
 	rows kernel.Tensor // [T, columns*dim]
 	kv   kernel.Tensor // [T, (streams+1)*hidden]
@@ -224,7 +224,7 @@ func (s *pass) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// remember adds what the tables have for the rows of the pass to their streams.
+// remember adds the rows of the n-gram tables to the streams of the pass.
 func (s *pass) remember(e *memory) {
 	n := s.m.config.Engram.Columns()
 	s.list.Add(kernel.TableArgs{Out: s.found.rows, Table: e.table, IDs: s.rows.Columns(e.first, e.first+n)})

@@ -1,4 +1,4 @@
-// Package clock is a virtual clock: time passes only when everybody waits, and then at once.
+// Package clock is a virtual clock: time advances only when all processes wait, and then at once.
 //
 // Functions that wait flow in, as processes; each runs in a goroutine of its own, one at a time, until it waits or
 // ends. Then the next one runs: the first whose channel has a value, or else the one whose time comes first, in order

@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Info is what real servers say of themselves (/server_info): a simulation of them needs the same sizes.
+// Info is the description that real servers return (/server_info): a simulation of them needs the same sizes.
 type Info struct {
 	Model         string `json:"served_model_name"`
 	PageTokens    int    `json:"page_size"`
@@ -26,8 +26,8 @@ type servers struct {
 	transport *http.Transport
 }
 
-// connect asks all servers who they are. key is their bearer key, or empty; streams is how many answers of one are read
-// at a time.
+// connect reads the description of all servers. key is their bearer key, or empty; streams is how many answers of one
+// are read at a time.
 func connect(ctx context.Context, urls []string, key string, streams int) (*servers, error) {
 	if len(urls) == 0 {
 		return nil, fmt.Errorf("no servers were named; want at least one")

@@ -28,13 +28,14 @@ type Config struct {
 	StepTokens    int
 	MaxRunning    int
 	MaxQueue      int
-	// Capacity is how many replicas' work the machine that they share does at a time; 0: each has one of its own.
+	// Capacity is how many replicas the shared machine serves at full speed at a time; 0: each has a machine of its
+	// own.
 	Capacity float64
 
 	Deaths []Death
 }
 
-// Death is the end of a replica: what runs on it is lost and sent again. It is back, with an empty cache, after Back;
+// Death is the end of a replica: its requests are lost and sent again. It is back, with an empty cache, after Back;
 // 0 is never.
 type Death struct {
 	Replica  int
@@ -224,7 +225,7 @@ func (f *fleet) die(d Death) {
 	}
 }
 
-// retryAfter is how long a client waits that was refused, or found no replica.
+// retryAfter is how long a client waits after a refusal, or when it found no replica.
 const retryAfter = time.Second
 
 // converse has a conversation.

@@ -23,7 +23,7 @@ func newMachine(c *clock.Virtual, capacity float64) *machine {
 // Now is the clock's time.
 func (m *machine) Now() time.Time { return m.clock.Now() }
 
-// Sleep lets the time pass that work takes beside that of others.
+// Sleep waits for the time of some work on the shared machine.
 func (m *machine) Sleep(work time.Duration) {
 	m.count(1)
 	for work > 0 {

@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Measured is what loads from outside have shown of real servers.
+// Measured has the results of loads on real servers.
 type Measured struct {
 	Info Info
 	Cost formula.Cost // of one that works alone
@@ -25,8 +25,8 @@ type Measured struct {
 	Capacity float64
 }
 
-// Measure sends loads to the first server alone and fits the costs of its steps, and in turns with that to all servers
-// at once. What requests cost besides steps, and what the client costs on the same machine, is part of it. prompt is
+// Measure sends loads to the first server alone and fits the costs of its steps, and alternately to all servers at
+// once. The costs of requests outside of steps, and those of the client on the same machine, are included. prompt is
 // the length of middle prompts in tokens; key is the servers' bearer key, or empty.
 func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measured, error) {
 	s, err := connect(ctx, urls, key, mostAtOnce)
@@ -121,7 +121,8 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 	all.Wait()
 	took := time.Since(begun)
 	after, err := steps(ctx, to[0])
-	// The first token of an answer comes from the step with the end of its prompt. A row sees all before it and itself.
+	// The first token of an answer comes from the step with the end of its prompt. A row sees all tokens before it and
+	// itself.
 	rows := l.prompt + l.output - 1
 	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
 		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)

@@ -16,8 +16,9 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Servers are real servers that a trace is replayed against: what a simulation is compared with. They serve the same
-// model with OpenAI's interface, tell their sizes (/server_info) and the ids of tokens (return_tokens_as_token_ids).
+// Servers are real servers that a trace is replayed against: for comparison with a simulation. They serve the same
+// model with OpenAI's interface, and report their sizes (/server_info) and the ids of tokens
+// (return_tokens_as_token_ids).
 type Servers struct {
 	URLs   []string
 	Key    string // bearer key; empty means none

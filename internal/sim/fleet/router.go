@@ -29,8 +29,8 @@ func ParsePolicy(text string) (Policy, error) {
 	return "", fmt.Errorf("policy %q: supported are %v", text, Policies())
 }
 
-// Bounds within which a prefix decides: by more than both a replica may not be busier than the least loaded one. They
-// are those of the routers that people run in front of servers.
+// Bounds within which a prefix decides: a replica that is busier than the least loaded one by more than both is not
+// chosen. They are those of common routers.
 const (
 	mostAhead  = 32  // sequences
 	mostFactor = 1.5 // times
@@ -55,7 +55,7 @@ func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
 	return r
 }
 
-// forget drops what is known of a replica, whose cache is gone.
+// forget drops the prefixes of a replica, whose cache is gone.
 func (r *router) forget(replica int) { r.sent[replica] = newRecent(r.capacity) }
 
 // choose returns the replica for a prompt. load is the sequences of each that can be used, -1 for the others; there is
@@ -101,7 +101,7 @@ func (r *router) pick(chain []uint64, load []int) int {
 	return best
 }
 
-// least is the least loaded replica that may be used and that ok allows; among equals one is drawn.
+// least is the least loaded replica that may be used and that ok allows; among equals a random one.
 func (r *router) least(load []int, ok func(int) bool) int {
 	var list []int
 	for i, n := range load {

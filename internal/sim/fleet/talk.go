@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// talk is a conversation on its way: what has been said so far.
+// talk is a conversation in progress: its messages so far.
 type talk struct {
 	seed    uint64
 	session *Session

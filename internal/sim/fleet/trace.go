@@ -19,7 +19,7 @@ type Turn struct {
 	// the answer before it.
 	At    float64 `json:"at,omitempty"`
 	After float64 `json:"after,omitempty"`
-	// System names what the first turn begins with, SystemTokens long: the same tokens for all sessions of a tenant.
+	// System names the beginning of the first turn, SystemTokens long: the same tokens for all sessions of a tenant.
 	System       string `json:"system,omitempty"`
 	SystemTokens int    `json:"system_tokens,omitempty"`
 	NewTokens    int    `json:"new_tokens"`
@@ -86,8 +86,8 @@ func ReadTrace(r io.Reader) ([]Session, error) {
 	return out, nil
 }
 
-// Load describes the conversations that Generate draws. Lengths are means of exponential distributions, of at least
-// one token.
+// Load describes the random conversations of Generate. Lengths are means of exponential distributions, of at least one
+// token.
 type Load struct {
 	Sessions     int
 	Rate         float64 // sessions that begin in a second
@@ -101,7 +101,7 @@ type Load struct {
 	Seed         uint64
 }
 
-// Generate draws a trace of conversations, in order of their beginnings.
+// Generate makes a random trace of conversations, in order of their beginnings.
 func Generate(l Load) []Session {
 	d := rand.New(rand.NewPCG(l.Seed, 3))
 	length := func(mean int) int { return 1 + int(d.ExpFloat64()*float64(mean-1)) }

@@ -56,7 +56,7 @@ func (c Cost) of(rows, decodes, keys int) time.Duration {
 		c.Keys*time.Duration(keys)/1000
 }
 
-// Time is virtual time that passes while somebody sleeps; a clock.Virtual is.
+// Time is virtual time that advances while a process sleeps; a clock.Virtual is one.
 type Time interface {
 	Now() time.Time
 	Sleep(time.Duration)
@@ -77,7 +77,7 @@ type Device struct {
 	scratch *sample.Scratch
 }
 
-// Settings are what a device does beside computing. The zero value takes no time and has no faults.
+// Settings are properties of a device other than its results. The zero value takes no time and has no faults.
 type Settings struct {
 	Cost   Cost
 	Time   Time
@@ -94,7 +94,7 @@ func NewDevice(s Settings) *Device {
 // Name is not registered: only simulations have the device.
 func (*Device) Name() string { return "formula" }
 
-// Asynchronous reports whether the device computes beside the host.
+// Asynchronous reports whether the device computes while the host continues.
 func (d *Device) Asynchronous() bool { return d.beside }
 
 // Write copies inputs.
@@ -159,7 +159,7 @@ func (d *Device) sleep(t time.Duration) {
 	}
 }
 
-// operations is how many times another pass can run while a pass takes its time.
+// operations is how many times another pass can run during a pass.
 const operations = 16
 
 // divided is the program of a pass: its beginning, its time, and its end with the first and the last part.

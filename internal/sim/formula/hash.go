@@ -2,7 +2,7 @@ package formula
 
 import "math"
 
-// mark returns what a row stores of its token: different for every token and position.
+// mark returns the value that a row stores for its token: different for every token and position.
 func mark(token int32, position int) uint64 {
 	return mix(uint64(uint32(token))<<32 | uint64(uint32(position)))
 }

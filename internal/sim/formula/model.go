@@ -15,8 +15,8 @@ type Shape struct {
 	Vocab   int
 	Context int  // tokens
 	Windows bool // the model is a Windowed one
-	// Plain makes the next token of a model without windows depend on the last one alone. Planning uses it: contexts
-	// are long there, and nothing reads the tokens.
+	// Plain makes the next token of a model without windows depend only on the last one. Planning uses it: contexts are
+	// long there, and the tokens are not read.
 	Plain bool
 	// Script, when set, states which token follows a sequence, in a model without windows.
 	Script Script

@@ -127,7 +127,7 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	})
 }
 
-// source returns what a drafting pass continues.
+// source returns the rows that a drafting pass continues.
 func (s *pass) source() *residual {
 	if s.plan.Pass == plan.PassDraft {
 		return &s.work.target
@@ -216,7 +216,7 @@ func (s *pass) sequence(r int32) []int32 {
 	return list
 }
 
-// draft computes what the target would for the token after each row.
+// draft computes the target's prediction for the token after each row.
 func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
 	s.hash = s.hash[:0] // a chain replaces what it reads
@@ -230,7 +230,7 @@ func (s *pass) draft(tokens, positions []int32) {
 	copy(s.work.chain.hash, s.hash)
 }
 
-// draftCost is how much cheaper a pass of the drafting layer is than one of the target.
+// draftCost is the cost of a pass of the drafting layer relative to one of the target.
 const draftCost = 8
 
 // doubt makes a third of the drafts wrong.

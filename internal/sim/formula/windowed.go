@@ -18,8 +18,8 @@ const (
 	ring   = 16  // marks that a state keeps: two groups, and as many again that can be truncated
 )
 
-// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence gives back
-// as it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
+// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence releases as
+// it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
 type Windowed struct {
 	dev    *Device
 	config config.Config
@@ -416,10 +416,10 @@ func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	}
 }
 
-// lead is by how much an easy token is likelier than others.
+// lead is the advantage of an easy token over others, in logits.
 const lead = 6
 
-// easy is the token that a mark alone predicts: what drafts are right about.
+// easy is the token that a mark alone predicts: drafts are right about it.
 func easy(h uint64) int { return int(mix(h+1) % 32) }
 
 // Ended lets drafting passes continue the rows of this one.

@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/spec"
 )
 
-// Reply is what the model answers to a prompt. It is asked once for each prompt.
+// Reply returns the model's answer to a prompt. It is called once for each prompt.
 type Reply func(prompt string) chat.Message
 
 // Open opens an engine that plays replies. Of the configuration's checkpoint it uses the tokenizer and the chat format;

@@ -91,7 +91,7 @@ func (c *campaign) work() {
 // patience is how long a seed may take; it takes less than a second.
 const patience = 2 * time.Minute
 
-// run simulates a seed. One that does not end is left behind: the engine loops without end.
+// run simulates a seed. One that does not end is abandoned: the engine loops without end.
 func (c *campaign) run(seed uint64) (report sim.Report, err error) {
 	done := make(chan struct{})
 	go func() {

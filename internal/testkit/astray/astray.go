@@ -1,6 +1,6 @@
-// Package astray is a device that is wrong on purpose: operations flow in, another device carries them out, and one
-// small fault is put into what it reads or writes. Judges of devices are judged by it: what passes on the device inside
-// must not pass on this one. Tests import it.
+// Package astray is a device that is wrong on purpose: operations flow in, another device runs them, and one small
+// fault is put into their inputs or outputs. It tests the comparisons that devices are verified by: a comparison that
+// passes on the inner device must fail on this one. Tests import it.
 package astray
 
 import (
@@ -40,7 +40,7 @@ func All(v4 bool) []Fault {
 type Device struct {
 	kernel.Device
 	Fault Fault
-	// Only, where set, says which operations the fault may change: a judge that compares two of them finds no fault
+	// Only, where set, selects the operations that the fault may change: a comparison of two operations finds no fault
 	// that both have.
 	Only func(kernel.Op) bool
 	// Hits counts the operations that the fault changed: a fault that changes none proves nothing.
@@ -50,7 +50,7 @@ type Device struct {
 // On is a device with a fault.
 func On(d kernel.Device, f Fault) *Device { return &Device{Device: d, Fault: f} }
 
-// Do carries out an operation with the fault in it.
+// Do runs an operation with the fault in it.
 func (d *Device) Do(op kernel.Op) error {
 	if d.Only != nil && !d.Only(op) {
 		return d.Device.Do(op)
@@ -126,7 +126,7 @@ func (d *Device) attend(op kernel.Op, out kernel.Tensor, heads int, lens kernel.
 	return d.Device.Do(op)
 }
 
-// change changes the numbers that ok reports and says whether there were any.
+// change changes the numbers that ok selects and reports whether there were any.
 func change(v []int32, ok func(int32) bool, to func(int32) int32) (any bool) {
 	for i := range v {
 		if ok(v[i]) {
@@ -176,7 +176,7 @@ func (d *Device) without(a kernel.ExpertArgs) error {
 	return kernel.WriteF32(d.Device, a.Weights, v)
 }
 
-// stale leaves the rows of the first page that a store writes to as they are.
+// stale does not write the rows of the first page of a store.
 func (d *Device) stale(op kernel.Op, slots kernel.Tensor, page int) error {
 	return d.with(op, slots, func(v []int32) bool {
 		at := slices.IndexFunc(v, func(s int32) bool { return s >= 0 })
@@ -189,7 +189,7 @@ func (d *Device) stale(op kernel.Op, slots kernel.Tensor, page int) error {
 	})
 }
 
-// swapped selects the first key that was left out in place of another, in the last row that leaves one out.
+// swapped selects the first key that was not selected instead of another, in the last row with such a key.
 func (d *Device) swapped(a kernel.SelectArgs) error {
 	if err := d.Device.Do(a); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Hang is after how much time an event that has not happened is taken for one that never will.
+// Hang is the time after which an event that has not happened is assumed to never happen.
 const Hang = 5 * time.Minute
 
 // True waits until ok reports true.
@@ -45,7 +45,7 @@ func Goroutines(t testing.TB, before int) {
 	}
 }
 
-// Untimed is a test that does not know the time limit of its package: rapid then draws all its examples, where it would
+// Untimed is a test that does not know the time limit of its package: rapid then runs all its examples, where it would
 // otherwise stop early on a busy machine.
 func Untimed(t testing.TB) testing.TB { return untimed{t} }
 

@@ -1,5 +1,4 @@
-// Package cputime tells tests how much of the processor was used: unlike time of day, it does not grow while other
-// programs run.
+// Package cputime measures processor time for tests: unlike time of day, it does not grow while other programs run.
 package cputime
 
 import (
@@ -8,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread returns what the thread that calls it has used. A test that calls it twice locks its goroutine to the thread.
+// Thread returns the processor time of the calling thread. A test that calls it twice locks its goroutine to the
+// thread.
 func Thread() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// Process returns what all threads of the process have used.
+// Process returns the processor time of all threads of the process.
 func Process() time.Duration { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func read(clock int32) time.Duration {

@@ -6,7 +6,7 @@ import "time"
 
 var epoch = time.Now()
 
-// Thread is the time of day: this system does not tell what a thread has used.
+// Thread is the time of day: this system does not report the processor time of a thread.
 func Thread() time.Duration { return time.Since(epoch) }
 
 // Process is the time of day.

@@ -4,7 +4,7 @@ package heap
 
 import "runtime"
 
-// Kept is by how much the heap grows by what build returns. Nothing else may allocate meanwhile.
+// Kept is by how much the result of build makes the heap grow. Nothing else may allocate at the same time.
 func Kept(build func() any) int {
 	before := used()
 	kept := build()

@@ -35,7 +35,7 @@ func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Client makes an HTTP client whose every request goes to the listener.
+// Client makes an HTTP client that sends every request to the listener.
 func (l *Listener) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableCompression: true}}
 }

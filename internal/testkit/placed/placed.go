@@ -28,7 +28,7 @@ func HalfFetched(layers, experts int) *placement.Placement {
 	return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
 }
 
-// Mixed gives experts every pair of methods in turn, another expert first in each layer.
+// Mixed gives experts all pairs of methods one after the other, with another expert first in each layer.
 func Mixed(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	for l := range layers {
@@ -39,8 +39,8 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
-// Alike gives experts every pair of methods in turn that a GPU computes alike: a token that is computed again as part
-// of a prompt has the same bits.
+// Alike gives experts all pairs of methods, one after the other, that have the same bits on a GPU: a token that is
+// computed again as part of a prompt has the same bits.
 func Alike(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},

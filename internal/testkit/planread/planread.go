@@ -26,15 +26,16 @@ import (
 
 const module, planned = "sparrow/", "sparrow/plan"
 
-// runs is where passes are carried out: packages that read a plan to act upon it. What prints plans is not among them.
+// runs are the packages in which passes run: those that read a plan to act on it. Code that prints plans is not among
+// them.
 var runs = []string{"internal/step", "internal/attn/...", "internal/model/...", "engine"}
 
 // made are the functions that make a plan or weigh it: reading a field there does not show that anything follows it.
 var made = []string{planned + ".Build", planned + ".Resolve", planned + ".ShapeOf", "(*" + planned + ".Shaper).Of",
 	"(*" + planned + ".Plan).Bytes"}
 
-// told are fields that nothing acts upon: they tell people what the others mean, and the test named compares them with
-// what runs.
+// told are fields that no code acts on: they explain the others to people, and the named test compares them with what
+// runs.
 var told = map[string]string{
 	"Plan.Graph":             "step TestPlansSayHowTheyWereEnqueued",
 	"Plan.Collectives":       "plan TestCollectives",
@@ -56,8 +57,8 @@ var told = map[string]string{
 	"Launch.Keys":            "plan TestLaunchesCoverRowsOnceWithinEveryLimit",
 }
 
-// unread are the fields that nothing acts upon and that are not told: they belong to plans of other engines' kernels. A
-// test compares the list with what the sources read, which takes seconds.
+// unread are the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares the
+// list with what the sources read, which takes seconds.
 var unread = []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
 
 // Check reports every field of the plans that is set and that no running code reads.
@@ -74,7 +75,7 @@ func Check(t testing.TB, plans ...*plan.Plan) {
 	}
 }
 
-// Unread lists the fields of plans that nothing acts upon and that are not told.
+// Unread lists the fields of plans that no code acts on and that are not told.
 func Unread() ([]string, error) {
 	acted, err := reading()
 	if err != nil {
@@ -106,7 +107,8 @@ func Unread() ([]string, error) {
 
 func name(t reflect.Type, i int) string { return t.Name() + "." + t.Field(i).Name }
 
-// set notes the fields of plan's types that are not zero. What is told is not walked: its parts are told too.
+// set records the fields of plan's types that are not zero. Fields that are told are not walked: their parts are told
+// too.
 func set(v reflect.Value, into map[string]bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -212,7 +214,7 @@ func (r *reader) load() error {
 	return nil
 }
 
-// check notes what the functions of a package read and call.
+// check records what the functions of a package read and call.
 func (r *reader) check(s *source) error {
 	files := make([]*ast.File, len(s.GoFiles))
 	for i, name := range s.GoFiles {
@@ -239,7 +241,7 @@ func (r *reader) check(s *source) error {
 	return nil
 }
 
-// walk notes what a declaration reads and calls. A field on the left of = is written, not read.
+// walk records what a declaration reads and calls. A field on the left of = is written, not read.
 func (r *reader) walk(info *types.Info, d ast.Decl, function string) {
 	if r.reads[function] == nil {
 		r.reads[function], r.calls[function] = map[string]bool{}, map[string]bool{}

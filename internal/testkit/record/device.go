@@ -1,6 +1,7 @@
-// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of
-// its arguments the shapes, strides, types and places of tensors and the values of everything else. What a pass must
-// not do between its first and its last operation becomes a fault: allocate, free, write, read, wait, prepare weights.
+// Package record is a device, and a model on it, that record what passes enqueue: for every operation its name, and of
+// its arguments the shapes, strides, types and places of tensors and the values of everything else. Actions that a pass
+// must not take between its first and its last operation are faults: allocate, free, write, read, wait, prepare
+// weights.
 package record
 
 import (

@@ -13,9 +13,9 @@ import (
 // Model is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful and a
 // Drafter; for models that are not, there is nothing to commit and the drafting layer is missing.
 //
-// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array,
-// and what is overwritten outside, is a fault. When the operations are enqueued, which is right after the block was
-// copied to the device, the block is overwritten.
+// Before every Prepare, the input block is filled with a number that no array contains: if it remains in an array, or
+// is overwritten outside, that is a fault. When the operations are enqueued, which is right after the block was copied
+// to the device, the block is overwritten.
 type Model struct {
 	model.Model
 	dev    *Device
@@ -31,11 +31,10 @@ type Pass struct {
 	Block []int32 // its input block as it was filled
 }
 
-// Fail asks before every operation of a pass whether it fails; nil lets all of them succeed.
+// Fail is called before every operation of a pass and decides whether it fails; nil lets all of them succeed.
 func (m *Model) Fail(ask func(op string) error) { m.dev.fail = ask }
 
-// Dry reports that operations are noted as values alone and not carried out: what a pass enqueues does not depend on
-// results.
+// Dry reports that operations are only recorded and not run: the operations of a pass do not depend on results.
 func (m *Model) Dry(dry bool) { m.dev.dry = dry }
 
 // Wrap records the passes of a model on a device.

@@ -1,5 +1,5 @@
-// Package respserver is a store that speaks RESP, in the memory of a test, and that can be made to fail in every way a
-// real one does.
+// Package respserver is a store with the protocol RESP, in the memory of a test, that can be made to fail in every way
+// a real one does.
 package respserver
 
 import (
@@ -163,7 +163,7 @@ func command(r *resp.Reader) ([]string, error) {
 	return args, nil
 }
 
-// answer returns what the store says to a command, and whether the connection ends then.
+// answer returns the store's reply to a command, and whether the connection ends then.
 func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	return []byte("-ERR unknown command\r\n"), false
 }
 
-// lie is a value as the mode gives it out. The caller holds mu.
+// lie is a value as the failure mode returns it. The caller holds mu.
 func (s *Server) lie(mode Mode, key string, v []byte) []byte {
 	v = bytes.Clone(v)
 	switch mode {

@@ -1,8 +1,8 @@
 // Package rounded is a device in host memory whose activations are bf16, as a GPU's are: tensors of bf16 flow in and
 // out, and every operation is computed by a device of float32 and rounded once at its end.
 //
-// With the reference as that device, and its mode for the rounding inside products (ref.Device.Rounded), it is what a
-// GPU is compared with: the results of a GPU but for the order of its sums.
+// With the reference as that device, and its mode for the rounding inside products (ref.Device.Rounded), GPUs are
+// compared with it: it has the results of a GPU except for the order of sums.
 package rounded
 
 import "sparrow/kernel"

@@ -52,7 +52,7 @@ func bytesOf(v []float32) kernel.HostBuffer {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// narrow rounds what the operation has changed. What it has not changed stays, because tensors of one call may overlap.
+// narrow rounds the changed outputs of the operation. Unchanged values stay, because tensors of one call may overlap.
 func (w *widened) narrow() {
 	for _, x := range w.list {
 		after := host.F32(x.to)

@@ -11,7 +11,7 @@ import (
 
 var _ kernel.Peer = (*Device)(nil)
 
-// Peers makes the collective operations of ranks that are strict devices: each passes through those of GPUs, and is
+// Peers makes the collective operations of ranks that are strict devices: each is checked by those of GPUs, and
 // computed in host memory.
 func (d *Device) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Collective, error) {
 	var gpus []kernel.Device

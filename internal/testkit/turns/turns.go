@@ -129,7 +129,7 @@ type Form struct {
 	Run  func() error // enqueues it once
 }
 
-// Time runs forms in turn, so that whatever else the machine does disturbs all alike, and returns the median time of
+// Time runs forms alternately, so that other load of the machine disturbs all equally, and returns the median time of
 // each.
 func (t Bench) Time(forms ...Form) []time.Duration {
 	t.Helper()

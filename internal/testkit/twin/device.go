@@ -1,4 +1,4 @@
-// Package twin is a device that hands everything to two devices: memory and weights are on both, and a function of the
+// Package twin is a device that passes everything to two devices: memory and weights are on both, and a function of the
 // caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
 //
 // Where both compute, as on a GPU and by the reference, Settle gives the second what the first wrote: the next
@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Device is two devices. The second is in host memory; it is what Read and Fetch read.
+// Device is two devices. The second is in host memory; Read and Fetch read from it.
 type Device struct {
 	first, second kernel.Device
 	run           func(Call) error
@@ -30,7 +30,7 @@ type Call struct {
 // Operation is the name of the operation's arguments, such as NormArgs.
 func (c Call) Operation() string { return fmt.Sprintf("%T", c.Op)[len("kernel."):] }
 
-// On makes a device of two that closes with them. run carries out each operation.
+// On makes a device of two that closes with them. run runs each operation.
 func On(first, second kernel.Device, run func(Call) error) *Device {
 	return &Device{first, second, run}
 }

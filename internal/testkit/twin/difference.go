@@ -28,7 +28,7 @@ type Difference struct {
 	Unequal  int     // of them
 	Worst    float64 // the largest difference of a call, as a share of the largest value of that call
 	// Row is the largest root mean square of the differences of a row, of attention of one head of a row, as a share of
-	// that of its values: a small part that is wrong does not hide behind the rest of the call.
+	// that of its values: a small wrong part is not averaged out by the rest of the call.
 	Row  float64
 	diff float64 // sum of the squares of all differences
 	size float64 // sum of the squares of all values
@@ -76,7 +76,7 @@ func (d *Device) Settle(c Call, to Differences) error {
 	return err
 }
 
-// headsOf is the number of heads whose outputs lie beside each other in a row; 1 for all but attention.
+// headsOf is the number of heads whose outputs are adjacent in a row; 1 for all but attention.
 func headsOf(op any, field string) int {
 	if !strings.HasSuffix(field, ".Out") {
 		return 1
@@ -96,15 +96,15 @@ func headsOf(op any, field string) int {
 	return 1
 }
 
-// written is what of a tensor an operation writes.
+// written is the part of a tensor that an operation writes.
 type written struct {
 	heads    int             // that share a row
 	columns  func(r int) int // of row r
 	elements int             // in all
 }
 
-// written is all of a tensor, but for scores, which end at the keys that a row sees, and for pools, whose other rows
-// stay as they are.
+// written is all of a tensor, except for scores, which end at the keys that a row sees, and for pools, whose other rows
+// do not change.
 func (d *Device) written(args any, field string, t kernel.Tensor) written {
 	n := written{headsOf(args, field), func(int) int { return t.Cols }, t.Rows * t.Cols}
 	rows := func(slots kernel.Tensor, p kernel.Pool) {
@@ -207,7 +207,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 // share is the sums of squares of a part of a row: of differences and of values.
 type share struct{ diff, size float64 }
 
-// noise is what the differences are of the values.
+// noise is the size of the differences relative to the values.
 func (s share) noise() float64 {
 	if s.diff == 0 {
 		return 0

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// source is what the go command says about a package of a platform.
+// source is the go command's description of a package on a platform.
 type source struct {
 	ImportPath, Dir string
 	GoFiles, SFiles []string

@@ -3,7 +3,7 @@
 //	<!-- plot FILE: TITLE: X AXIS: Y AXIS -->
 //
 // The first column of the table is x; every other column in which the first row is a number is a line, named by its
-// heading. Cells that are not numbers have no point. FILE is written beside the document.
+// heading. Cells that are not numbers have no point. FILE is written to the folder of the document.
 package main
 
 import (

@@ -22,7 +22,7 @@ type event struct {
 	Elapsed    float64 // seconds
 }
 
-// summary is what several runs of go test came to.
+// summary is the combined result of several runs of go test.
 type summary struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -121,7 +121,7 @@ func (s *summary) fails() bool {
 	return len(s.failed) > 0
 }
 
-// broken notes a run that could not be carried out.
+// broken records a run that could not be started.
 func (s *summary) broken(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,8 @@ func (s *summary) broken(err error) {
 // skipLine is where and why a test was skipped.
 var skipLine = regexp.MustCompile(`(?m)^\s*\S+\.go:\d+: (.+)$`)
 
-// reason returns why a test was skipped, up to a colon: what follows distinguishes tests that were skipped alike.
+// reason returns why a test was skipped, up to a colon: the rest distinguishes tests that were skipped for the same
+// reason.
 func reason(said string) string {
 	found := skipLine.FindAllStringSubmatch(said, -1)
 	if found == nil {

@@ -14,7 +14,7 @@ type instruction struct {
 	bytes []byte
 }
 
-// emit writes the bytes with the instruction beside them.
+// emit writes the bytes with the instruction as a comment.
 func (e *emitter) emit(i instruction) {
 	var s strings.Builder
 	for _, b := range i.bytes {
