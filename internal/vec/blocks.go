@@ -42,6 +42,7 @@ func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 //	parts   [k/256, 2, 8]    bfloat16   of 256: the sums of 32 codes as two numbers, exactly
 //	sums    [k/32]           int32      of 32: the sums of 32 codes
 //	        [k/256, 16]      int16      of 256: the sums of 16 codes
+//	planes  [k/256, 4, 64]   int8       of 256, where a tier wants them: byte q of the dwords of codes
 //
 // Units of sixteen rows hold codes, scales and parts, each with its words interleaved: [words, 16] of four bytes.
 type BlockRows struct {
@@ -50,6 +51,8 @@ type BlockRows struct {
 	group int // or QuantNibbles, QuantBytes
 	rows  int // of a unit
 	bytes int // of a row for weights of groups, else 0
+
+	planes bool // rows have planes
 }
 
 const lineBytes = 64
@@ -81,10 +84,18 @@ func (b *BlockRows) sumsBytes() int {
 	return lines(b.k / 256 * 32)
 }
 
-// rowBytes returns those of a single row, unitBytes those of a unit.
-func (b *BlockRows) rowBytes() int {
-	return b.codesBytes() + b.scalesBytes() + b.partsBytes() + b.sumsBytes()
+func (b *BlockRows) planesBytes() int {
+	if !b.planes {
+		return 0
+	}
+	return lines(b.k)
 }
+
+// sumsAt is where the sums of a row are.
+func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
+
+// rowBytes returns those of a single row, unitBytes those of a unit.
+func (b *BlockRows) rowBytes() int { return b.sumsAt() + b.sumsBytes() + b.planesBytes() }
 
 func (b *BlockRows) unitBytes() int {
 	if b.bytes > 0 {
@@ -108,17 +119,20 @@ func (b *BlockRows) row(mem []byte) quantRow {
 	q.codes, mem = mem[:b.codesBytes()], mem[b.codesBytes():]
 	q.scales, mem = mem[:b.scalesBytes()], mem[b.scalesBytes():]
 	q.parts, mem = mem[:b.partsBytes()], mem[b.partsBytes():]
-	q.sums = mem[:b.sumsBytes()]
+	q.sums, mem = mem[:b.sumsBytes()], mem[b.sumsBytes():]
+	q.planes = mem[:b.planesBytes()]
 	return q
 }
 
 // quantRow is the arrays of one row.
-type quantRow struct{ codes, scales, parts, sums []byte }
+type quantRow struct{ codes, scales, parts, sums, planes []byte }
 
 // blockOps has the functions that a tier implements for products with block formats.
 type blockOps struct {
 	together int // rows of a unit, of several rows
 	quant    func(q quantRow, x []float32, group int)
+	// planes fills those of a row, of a tier that wants them, from its codes.
+	planes func(q quantRow)
 	// turn interleaves sixteen rows, bytes long and ld apart.
 	turn func(to, from []byte, ld, bytes int)
 	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
@@ -151,12 +165,14 @@ func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if group == QuantNibbles || group == QuantBytes {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
+		b.planes = false
 		if n := m * b.bytes; cap(b.mem) < n {
 			b.mem = alignedBytes(n + n/4)
 		}
 		b.mem = b.mem[:cap(b.mem)]
 		return
 	}
+	b.planes = group == QuantRows256 && t.ops.blocks.planes != nil
 	if group == QuantRows32 || group == QuantRows256 {
 		group, alone = group-1, true
 	}
@@ -214,7 +230,11 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	}
 	if b.rows == 1 {
 		if x := row(i); x != nil {
-			o.quant(b.row(unit), x, b.group)
+			q := b.row(unit)
+			o.quant(q, x, b.group)
+			if b.planes {
+				o.planes(q)
+			}
 		}
 		return
 	}

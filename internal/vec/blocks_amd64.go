@@ -16,6 +16,7 @@ import (
 // blockArgs: sixteen rows of weights, by one row of x or into a panel.
 type blockArgs struct {
 	rows    [tileSide]unsafe.Pointer // of weights, from the first step on; the last one again where there are fewer
+	next    uintptr                  // of the kernel: the row after the last
 	offsets [tileSide]int32          // from the first of them
 	steps   int                      // blocks of 256, or pairs of blocks of 32
 	second  int                      // from the first block of a pair to the second
@@ -123,7 +124,7 @@ func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
 // vnniBlocks are products by dot products of registers, for a few rows of x at a time.
 var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, unpacks: true,
-	groups: groups512}
+	planes: planes512, groups: groups512}
 
 // avx2Blocks are the same in eight lanes.
 var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, unpacks: true,
@@ -131,7 +132,7 @@ var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, 
 
 // tileBlocks are products by tiles for several rows of x.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles,
-	unpacks: true, groups: groups512}
+	unpacks: true, planes: planes512, groups: groups512}
 
 func quantRow512(q quantRow, x []float32, group int) {
 	s := blockScratches.get()
@@ -189,6 +190,10 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies one row of x, or up to four, at a time. The weights of sixteen rows stay in the L1 or L2
 // cache meanwhile.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
+	if g := grids[f]; g != nil && c.M1-c.M0 <= fewGridRows {
+		mulGrids(c, f, w, ldw, g)
+		return
+	}
 	if unpacked(f) {
 		mulUnpacked(c, f, w, ldw, plainOf512(f))
 		return

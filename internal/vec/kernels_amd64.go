@@ -206,6 +206,9 @@ func blockFillQ6K(a *blockArgs)
 func blockFillQ80(a *blockArgs)
 
 //go:noescape
+func blockPlanesavx512(a *blockTurnArgs)
+
+//go:noescape
 func blockQuant256avx512(a *blockQuantArgs)
 
 //go:noescape
@@ -306,6 +309,18 @@ func foldWideParts(a *foldArgs)
 
 //go:noescape
 func foldWidePlain(a *foldArgs)
+
+//go:noescape
+func gridDotIQ2XS(a *blockArgs)
+
+//go:noescape
+func gridDotIQ2XXS(a *blockArgs)
+
+//go:noescape
+func gridDotIQ3S(a *blockArgs)
+
+//go:noescape
+func gridDotIQ3XXS(a *blockArgs)
 
 //go:noescape
 func groupE2M11avx2(a *groupArgs)

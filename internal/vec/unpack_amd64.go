@@ -35,7 +35,7 @@ func mulUnpacked(c BlockCut, f block.Format, w []byte, ldw int, p plainProduct) 
 	a, block, pitch := &s.rows, f.Bytes(), plainDepth/f.Values()*p.bytes
 	shift := bits.TrailingZeros(uint(c.X.group)) // as many values as a block has share a scale of x
 	x := plainRows{mem: c.X.mem, first: c.M0 * c.X.unitBytes(), bytes: c.X.unitBytes(), rows: c.M1 - c.M0, shift: shift,
-		scales: c.X.codesBytes(), sums: c.X.unitBytes() - c.X.sumsBytes()}
+		scales: c.X.codesBytes(), sums: c.X.sumsAt()}
 	s.readyPlain(&c, &p, pitch)
 	a.panel, a.grid = at(s.panel, 0), gridOf(f)
 	for j := 0; j < c.N; j += p.rows {

@@ -66,6 +66,7 @@ func files() map[string][]byte {
 	file("windows_amx", avx512, (*emitter).emitWindows)
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
+	file("grids_avx512", avx512, (*emitter).emitGrids)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)
 	file("blocks_avx2", avx2, (*emitter).emitBlocks2)
 	set["kernels_amd64.go"] = declarations(declared)

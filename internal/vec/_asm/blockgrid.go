@@ -1,0 +1,453 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Formats whose values are points of a small grid are multiplied straight from their blocks. The points are in tables
+// of words: a word is a point of eight values of three levels, or of four values of eight, and permutations of these
+// tables look up 32 of them at once. Gathers and loads one by one are several times as slow.
+//
+// Values come out in planes, and x is turned accordingly: byte q of its dword m is byte m of plane q. So each dword of
+// the four planes of a block together is sixteen consecutive values, which share a scale: it is applied once to their
+// sum.
+//
+//	word of an octet   nibble 2b + h has the levels of values 4b + 2h (two bits) and 4b + 2h + 1 (two bits)
+//	word of a quad     nibble q has the level of value q
+//
+// One row of x by sixteen rows of weights. A row's block is looked up while that of the row before is multiplied:
+// either is a chain of dependent instructions, too long for the processor to look beyond it.
+//
+//	AX arguments   BX bytes to the step   R8 a row's step   R13 bytes to prefetch ahead   R12 memory for sums and scales
+//	SI x in planes   DI its scales   R14 pointers to rows   R15 a sum   DX a scale   R11 tables
+//	R9, R10, CX temporaries
+//	Z0 ... Z7 lookup   Z8 results   Z9 zero   Z10, Z11 of the tree   Z12 ... Z15 the tree   Z16 ... Z19 products
+//	Z20 ... Z23 which bits of signs are a plane's   Z24, Z25 values of levels   Z26 lookup   Z28 ... Z31 found
+type gridFormat struct {
+	name   string
+	bytes  int // of a block
+	points int // of the grid
+	quads  bool
+	levels []int
+	times  float32 // what d is multiplied by
+	// indices leaves them in the words of Z1. The 64 bytes from byte 2 on are in Z0.
+	indices func(k *gridDot)
+	// signs leaves the signs of octet w in both bytes of word w of a register.
+	signs func(k *gridDot, to int)
+	// scales leaves those of sixteen values in the dwords of a register.
+	scales func(k *gridDot, to int)
+}
+
+type gridDot struct {
+	*emitter
+	f *gridFormat
+}
+
+// found is where a block is when it was looked up: levels, of quads in two registers, signs and scales.
+type found struct{ low, high, signs, scales int }
+
+// The registers of every other row.
+var founds = [2]found{{2, 4, 3, 6}, {28, 29, 30, 31}}
+
+// Registers of the products.
+const (
+	gridResults, gridZero            = 8, 9
+	gridSum, gridOther, gridW, gridX = 16, 17, 18, 19
+	gridSigns, gridLevels            = 20, 24
+)
+
+var gridFormats = []*gridFormat{
+	{name: "IQ2XXS", bytes: 66, points: 256, levels: []int{8, 25, 43}, times: 0.125,
+		indices: func(k *gridDot) { k.shuffle("gridIndices", 0, 1) },
+		signs:   func(k *gridDot, to int) { k.shuffle("gridSevensUpper", 0, to); k.sevens(to) },
+		scales:  func(k *gridDot, to int) { k.scalesAbove(0xF5, to) }},
+	{name: "IQ2XS", bytes: 74, points: 512, levels: []int{8, 25, 43}, times: 0.125,
+		indices: func(k *gridDot) { k.op("VMOVDQA64 Z0, Z1") },
+		signs:   func(k *gridDot, to int) { k.op("VPSRLW $9, Z0, Z%d", to); k.parity(to) },
+		scales:  func(k *gridDot, to int) { k.scalesNibbles(66, to) }},
+	{name: "IQ3XXS", bytes: 98, points: 256, quads: true, levels: []int{4, 12, 20, 28, 36, 44, 52, 62}, times: 0.25,
+		signs: func(k *gridDot, to int) {
+			k.op("VPMOVZXDQ 66(R8), Z0")
+			k.shuffle("gridSevens", 0, to)
+			k.sevens(to)
+		},
+		scales: func(k *gridDot, to int) { k.scalesAbove(0xA0, to) }},
+	{name: "IQ3S", bytes: 110, points: 512, quads: true, levels: []int{1, 3, 5, 7, 9, 11, 13, 15}, times: 1,
+		signs: func(k *gridDot, to int) { k.op("VPMOVZXBW 74(R8), Z%d", to); k.twice(to) },
+		scales: func(k *gridDot, to int) {
+			k.op(`
+				MOVL 106(R8), R9
+				MOVQ $0x1E1E1E1E1E1E1E1E, R10
+				PDEPQ R10, R9, R9
+				MOVQ $0x0101010101010101, R10
+				ORQ R10, R9`)
+			k.op("VPBROADCASTQ R9, Z%d", to)
+			k.op("VPSHUFB gridPairs<>(SB), Z%d, Z%d", to, to)
+		}},
+}
+
+func (e *emitter) emitGrids() {
+	e.gridData()
+	for _, f := range gridFormats {
+		(&gridDot{emitter: e, f: f}).write()
+	}
+	e.emitTurned()
+}
+
+// bytesTable writes a table of n bytes.
+func (e *emitter) bytesTable(name string, n int, at func(i int) int) {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(at(i))
+	}
+	e.table(name, data)
+}
+
+func (e *emitter) gridData() {
+	e.bytesTable("gridIndices", 16, func(i int) int { return i/8*8 + i%8/2 })
+	sevens := [8]int{0, 1, 0, 1, 1, 2, 2, 3} // where seven bits of the four are
+	e.bytesTable("gridSevens", 16, func(i int) int { return i/8*8 + sevens[i%8] })
+	e.bytesTable("gridSevensUpper", 16, func(i int) int { return i/8*8 + 4 + sevens[i%8] })
+	shifts := [8]int{0, 0, 7, 0, 6, 0, 5, 0}
+	e.bytesTable("gridShifts", 16, func(i int) int { return shifts[i%8] })
+	e.bytesTable("gridParity", 16, func(i int) int { return (i ^ i>>1 ^ i>>2 ^ i>>3) & 1 << 7 })
+	e.bytesTable("gridPairs", 64, func(i int) int {
+		if i%4 != 0 {
+			return 0x80
+		}
+		return i / 8
+	})
+	e.bytesTable("gridTurn", 16, func(i int) int { return i%4*4 + i/4 })
+	e.bytesTable("gridTurned", 64, func(i int) int { return (i/4%4*4 + i/16) * (1 - min(1, i%4)) })
+	same := func(name string, word uint32) {
+		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
+	}
+	same("gridNibble", 0x0F0F0F0F)
+	same("gridSeven", 0x007F007F)
+	same("gridTwice", 0x01010101)
+	same("gridOne", 1)
+	same("gridNibbleScale", 0x1E)
+	same("gridLowByte", 0x00FF00FF)
+	for bit := range 16 {
+		if bit >= 6 && bit <= 8 || bit == 14 {
+			same(fmt.Sprintf("gridBit%d", bit), 0x00010001<<bit)
+		}
+	}
+	for q := range 4 {
+		same(fmt.Sprintf("gridSign%d", q), 0x10011001<<q)
+	}
+	for _, f := range gridFormats {
+		same("gridFactor"+f.name, math.Float32bits(f.times))
+		level := func(i, shift int) int {
+			if l := i >> shift; l < len(f.levels) {
+				return f.levels[l]
+			}
+			return 0
+		}
+		if f.quads {
+			e.bytesTable("grid"+f.name, 16, func(i int) int { return level(i, 0) })
+			continue
+		}
+		e.bytesTable("grid"+f.name, 32, func(i int) int {
+			if i < 16 {
+				return level(i&3, 0)
+			}
+			return level(i-16, 2)
+		})
+	}
+}
+
+func (k *gridDot) write() {
+	f := k.f
+	k.function("gridDot"+f.name, "blockArgs", fmt.Sprintf("one row of x by sixteen rows of %s.", f.name))
+	k.op(`
+		XORQ BX, BX
+		MOVQ blockArgs_ahead(AX), R13
+		MOVQ blockArgs_x(AX), SI
+		MOVQ blockArgs_scales(AX), DI
+		MOVQ blockArgs_trees(AX), R12
+		MOVQ blockArgs_grid(AX), R11`)
+	for q := range 4 {
+		k.op("VPBROADCASTD gridSign%d<>(SB), Z%d", q, gridSigns+q)
+	}
+	k.op("VBROADCASTI32X4 grid%s<>(SB), Z%d", f.name, gridLevels)
+	if !f.quads {
+		k.op("VBROADCASTI32X4 grid%s<>+16(SB), Z%d", f.name, gridLevels+1)
+	}
+	k.zero(gridResults)
+	k.zero(gridZero)
+	t := tree{emitter: k.emitter, first: 12}
+	k.op("MOVQ blockArgs_rows(AX), R8")
+	k.op("LEAQ 256(R12), DX")
+	k.emit(k.lines(func() { k.decode(0, founds[0]) }))
+	loop, more := k.label("loop"), k.label("more")
+	k.at(loop)
+	// After the last row comes the first of the next step, or the same again.
+	k.op("MOVQ blockArgs_rows(AX), R9")
+	k.op("CMPQ blockArgs_steps(AX), $1")
+	k.op("JE %s", more)
+	k.op("ADDQ $%d, R9", f.bytes)
+	k.at(more)
+	k.op("MOVQ R9, blockArgs_next(AX)")
+	k.op("LEAQ blockArgs_rows(AX), R14")
+	k.op("MOVQ R12, R15")
+	k.op("LEAQ 256(R12), DX")
+	k.op("MOVQ $4, blockArgs_count(AX)")
+	// Four rows at a time: the code of sixteen would not fit into the cache of decoded instructions.
+	k.loop("rows", "blockArgs_count(AX)", func() {
+		for r := range 4 {
+			k.op("MOVQ %d(R14), R8", 8*(r+1))
+			k.op("ADDQ BX, R8")
+			k.emit(k.lines(func() { k.decode(r+1, founds[(r+1)%2]) }), k.lines(func() {
+				k.products(founds[r%2])
+				if r < 3 {
+					t.add(r, gridSum)
+				} else {
+					t.merge(0, gridSum)
+					t.merge(1, gridSum)
+				}
+			}))
+		}
+		k.op("VMOVDQA64 Z%d, (R15)", gridSum)
+		k.op("ADDQ $8, DX")
+		k.op("ADDQ $32, R14")
+		k.op("ADDQ $64, R15")
+	})
+	for half := range 2 {
+		k.op("VMOVDQA64 %d(R12), Z%d", 128*half, t.first+2)
+		k.op("VMOVDQA64 %d(R12), Z%d", 128*half+64, gridSum)
+		t.merge(2, gridSum)
+		if half == 0 {
+			k.op("VMOVDQA64 Z%d, Z%d", gridSum, t.first+3)
+		}
+	}
+	t.merge(3, gridSum)
+	k.op("VCVTDQ2PS Z%d, Z%d", gridSum, gridSum)
+	k.op("VCVTPH2PS 256(R12), Z10")
+	k.op("MOVWLZX 288(R12), R9")
+	k.op("MOVW R9, 256(R12)")
+	if f.times != 1 {
+		k.op("VMULPS.BCST gridFactor%s<>(SB), Z10, Z10", f.name)
+	}
+	k.op("VMULPS Z10, Z%d, Z%d", gridSum, gridSum)
+	k.op("VFMADD231PS.BCST (DI), Z%d, Z%d", gridSum, gridResults)
+	k.op("ADDQ $256, SI")
+	k.op("ADDQ $4, DI")
+	k.op("ADDQ $%d, BX", f.bytes)
+	k.op("DECQ blockArgs_steps(AX)")
+	k.op("JNZ %s", loop)
+	store := k.label("store")
+	k.op(`
+		MOVQ blockArgs_y(AX), DI
+		MOVQ blockArgs_mask(AX), R9
+		KMOVW R9, K1
+		CMPQ blockArgs_add(AX), $0`)
+	k.op("JE %s", store)
+	k.op("VADDPS.Z (DI), Z%d, K1, Z%d", gridResults, gridResults)
+	k.at(store)
+	k.op("VMOVUPS Z%d, K1, (DI)", gridResults)
+	k.ret()
+}
+
+// lines returns the instructions that body writes.
+func (k *gridDot) lines(body func()) []string {
+	from := k.Len()
+	body()
+	text := string(k.Bytes()[from:])
+	k.Truncate(from)
+	return strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// emit writes instructions of several lists, which do not depend on each other, in turn.
+func (k *gridDot) emit(lists ...[]string) {
+	total := 0
+	for _, l := range lists {
+		total += len(l)
+	}
+	done := make([]int, len(lists))
+	for range total {
+		next := -1
+		for i, l := range lists { // the one that is behind
+			if done[i] < len(l) && (next < 0 || done[i]*len(lists[next]) < done[next]*len(l)) {
+				next = i
+			}
+		}
+		k.raw("%s", strings.TrimSuffix(lists[next][done[next]], "\n"))
+		done[next]++
+	}
+}
+
+// decode looks up the block at R8. Its d becomes the r-th from DX on.
+func (k *gridDot) decode(r int, to found) {
+	for at := 0; at < k.f.bytes; at += 64 {
+		k.op("PREFETCHT0 %d(R8)(R13*1)", at)
+	}
+	k.op("MOVWLZX (R8), R9")
+	k.op("MOVW R9, %d(DX)", 2*r)
+	k.op("VMOVDQU64 2(R8), Z0")
+	if k.f.quads {
+		k.quadLevels(to)
+	} else {
+		k.f.indices(k)
+		k.lookup(to.high, [3]string{"6", "7", "8"})
+		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.low)
+		k.op("VPSRLW $4, Z%d, Z%d", to.high, to.high)
+		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.high)
+	}
+	k.f.signs(k, to.signs)
+	k.f.scales(k, to.scales)
+}
+
+// products leaves those of a block in the lanes of gridSum, scaled.
+func (k *gridDot) products(from found) {
+	sums := []int{gridSum, gridOther}
+	for _, z := range sums {
+		k.op("VMOVDQA64 Z%d, Z%d", gridZero, z)
+	}
+	for q := range 4 {
+		levels, values := []int{from.low, from.high}[q/2], gridLevels
+		switch {
+		case !k.f.quads:
+			values += q % 2
+		case q%2 == 1:
+			k.op("VPSRLW $4, Z%d, Z%d", levels, levels)
+		}
+		k.op("VPSHUFB Z%d, Z%d, Z%d", levels, values, gridW)
+		k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
+		k.op("VMOVDQU64 %d(SI), Z%d", 64*q, gridX)
+		k.op("VPSUBB %d(SI), Z%d, K%d, Z%d", 64*q, gridZero, 6+q%2, gridX)
+		k.op("VPDPBUSD Z%d, Z%d, Z%d", gridX, gridW, sums[q%2])
+	}
+	k.op("VPADDD Z%d, Z%d, Z%d", gridOther, gridSum, gridSum)
+	k.op("VPMULLD Z%d, Z%d, Z%d", from.scales, gridSum, gridSum)
+}
+
+// quadLevels leaves planes 0 and 1 of levels in the nibbles of one register, 2 and 3 in those of another.
+func (k *gridDot) quadLevels(to found) {
+	if k.f.points > 256 { // the ninth bits of indices
+		k.op(`
+			MOVQ 66(R8), R9
+			MOVQ $0x5555555555555555, R10
+			PEXTQ R10, R9, CX
+			KMOVD CX, K3
+			ADDQ R10, R10
+			PEXTQ R10, R9, CX
+			KMOVD CX, K4`)
+	}
+	even, odd := to.high, to.low
+	k.op("VMOVDQA64 Z0, Z1")
+	k.lookup(even, [3]string{"6", "7", "K3"})
+	k.op("VPSRLW $8, Z0, Z1")
+	k.lookup(odd, [3]string{"6", "7", "K4"})
+	k.op("VPSLLW $8, Z%d, Z1", odd)
+	k.op("VPBROADCASTD gridLowByte<>(SB), Z0")
+	k.op("VPTERNLOGD $0xF8, Z0, Z%d, Z1", even) // even & 0xFF | odd << 8
+	k.op("VPSRLW $8, Z%d, Z%d", even, even)
+	k.op("VPTERNLOGD $0xF4, Z0, Z%d, Z%d", odd, even) // even >> 8 | odd &^ 0xFF
+	k.op("VMOVDQA64 Z1, Z%d", to.low)
+}
+
+// lookup finds the words of the tables for the indices in Z1; Z5, Z7, Z26, Z27 and K1, K2, K5 are used. bits name the
+// bits of an index from the seventh on, or a mask that has them.
+func (k *gridDot) lookup(to int, bits [3]string) {
+	pairs := k.f.points / 64
+	masks := [3]string{"K1", "K2", "K5"}
+	for i := range bits {
+		if pairs>>(i+1) == 0 {
+			break
+		}
+		if bits[i][0] == 'K' {
+			masks[i] = bits[i]
+			continue
+		}
+		k.op("VPBROADCASTD gridBit%s<>(SB), Z5", bits[i])
+		k.op("VPTESTMW Z5, Z1, %s", masks[i])
+	}
+	stack := []int{to, 5, 7, 26} // partial results
+	depth := 0
+	for p := range pairs {
+		r := stack[depth]
+		k.op("VMOVDQU64 %d(R11), Z%d", 128*p, r)
+		k.op("VPERMT2W %d(R11), Z1, Z%d", 128*p+64, r)
+		depth++
+		for i := 0; p>>i&1 == 1; i++ {
+			k.op("VMOVDQU16 Z%d, %s, Z%d", stack[depth-1], masks[i], stack[depth-2])
+			depth--
+		}
+	}
+}
+
+// shuffle moves bytes within lanes of register z.
+func (k *gridDot) shuffle(table string, z, to int) {
+	k.op("VBROADCASTI32X4 %s<>(SB), Z%d", table, to)
+	k.op("VPSHUFB Z%d, Z%d, Z%d", to, z, to)
+}
+
+// sevens takes four signs of seven bits apart, whose bytes are in the words of register z.
+func (k *gridDot) sevens(z int) {
+	k.op("VBROADCASTI32X4 gridShifts<>(SB), Z5")
+	k.op("VPSRLVW Z5, Z%d, Z%d", z, z)
+	k.op("VPANDD.BCST gridSeven<>(SB), Z%d, Z%d", z, z)
+	k.parity(z)
+}
+
+// parity adds the eighth sign to the seven in each word of register z, so that an even number is set.
+func (k *gridDot) parity(z int) {
+	k.op("VPSRLW $4, Z%d, Z5", z)
+	k.op("VPXORD Z5, Z%d, Z5", z)
+	k.op("VBROADCASTI32X4 gridParity<>(SB), Z7")
+	k.op("VPSHUFB Z5, Z7, Z5")
+	k.op("VPORD Z5, Z%d, Z%d", z, z)
+	k.twice(z)
+}
+
+// twice copies the lower byte of each word of register z to the upper one.
+func (k *gridDot) twice(z int) {
+	k.op("VPBROADCASTD gridTwice<>(SB), Z5")
+	k.op("VPMULLW Z5, Z%d, Z%d", z, z)
+}
+
+// scalesAbove makes scales of the upper four bits of the even or odd dwords of Z0: 2s+1.
+func (k *gridDot) scalesAbove(order, to int) {
+	k.op("VPSHUFD $%d, Z0, Z%d", order, to)
+	k.op("VPSRLD $27, Z%d, Z%d", to, to)
+	k.op("VPORD.BCST gridOne<>(SB), Z%d, Z%d", to, to)
+}
+
+// scalesNibbles makes sixteen scales of the nibbles of eight bytes: 2s+1.
+func (k *gridDot) scalesNibbles(at, to int) {
+	k.op("VPMOVZXBQ %d(R8), Z%d", at, to)
+	k.op("VPSLLQ $29, Z%d, Z5", to)
+	k.op("VPSLLQ $1, Z%d, Z%d", to, to)
+	k.op("VPORD Z5, Z%d, Z%d", to, to)
+	k.op("VPANDD.BCST gridNibbleScale<>(SB), Z%d, Z%d", to, to)
+	k.op("VPORD.BCST gridOne<>(SB), Z%d, Z%d", to, to)
+}
+
+// emitTurned writes the kernel that turns codes of x into planes.
+//
+//	SI codes   DI planes   R8 blocks of 256 left
+func (e *emitter) emitTurned() {
+	e.function("blockPlanesavx512", "blockTurnArgs", "turns blocks of 256 codes into planes of 64.")
+	e.op(`
+		MOVQ blockTurnArgs_from(AX), SI
+		MOVQ blockTurnArgs_to(AX), DI
+		MOVQ blockTurnArgs_lines(AX), R8
+		VBROADCASTI32X4 gridTurn<>(SB), Z2
+		VMOVDQU64 gridTurned<>(SB), Z3`)
+	e.loop("block", "R8", func() {
+		for i := range 4 {
+			e.op("VMOVDQU64 %d(SI), Z0", 64*i)
+			e.op("VPSHUFB Z2, Z0, Z0")
+			e.op("VPERMD Z0, Z3, Z0")
+			for q := range 4 {
+				e.op("VEXTRACTI32X4 $%d, Z0, %d(DI)", q, 64*q+16*i)
+			}
+		}
+		e.op("ADDQ $256, SI")
+		e.op("ADDQ $256, DI")
+	})
+	e.ret()
+}

@@ -1,0 +1,97 @@
+//go:build !purego
+
+package vec
+
+import (
+	"slices"
+	"unsafe"
+
+	"sparrow/internal/block"
+)
+
+// gridProduct is the product of one row of x by sixteen rows of weights whose values are points of a grid, straight
+// from their blocks; see _asm/blockgrid.go.
+type gridProduct struct {
+	dot    func(*blockArgs)
+	points []uint16 // of the grid: a word with the levels of its values
+}
+
+// fewGridRows is the most rows of x that are faster one by one than with weights that are unpacked for all of them.
+const fewGridRows = 3
+
+var grids = map[block.Format]*gridProduct{
+	block.IQ2_XXS: {gridDotIQ2XXS, octetWords(block.IQ2_XXS)},
+	block.IQ2_XS:  {gridDotIQ2XS, octetWords(block.IQ2_XS)},
+	block.IQ3_XXS: {gridDotIQ3XXS, quadWords(block.IQ3_XXS)},
+	block.IQ3_S:   {gridDotIQ3S, quadWords(block.IQ3_S)},
+}
+
+// octetWords are the points of eight values with two bits of level each.
+func octetWords(f block.Format) []uint16 {
+	points := f.Octets()
+	levels := levelsOf(points, 8)
+	words := make([]uint16, len(points))
+	for i, p := range points {
+		for j := range 8 {
+			level, _ := slices.BinarySearch(levels, byte(p>>(8*j)))
+			words[i] |= uint16(level) << (2 * j)
+		}
+	}
+	return words
+}
+
+// quadWords are the points of four values with four bits of level each.
+func quadWords(f block.Format) []uint16 {
+	points := f.Quads()
+	levels := levelsOf(points, 4)
+	words := make([]uint16, len(points))
+	for i, p := range points {
+		for j := range 4 {
+			level, _ := slices.BinarySearch(levels, byte(p>>(8*j)))
+			words[i] |= uint16(level) << (4 * j)
+		}
+	}
+	return words
+}
+
+// levelsOf are the different values of points of n bytes, the least first.
+func levelsOf[T uint32 | uint64](points []T, n int) (levels []byte) {
+	for _, p := range points {
+		for j := range n {
+			if i, ok := slices.BinarySearch(levels, byte(p>>(8*j))); !ok {
+				levels = slices.Insert(levels, i, byte(p>>(8*j)))
+			}
+		}
+	}
+	return levels
+}
+
+// planes512 fills the planes of a row.
+func planes512(q quantRow) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	if blocks := len(q.codes) / 256; blocks > 0 {
+		s.turn = blockTurnArgs{from: at(q.codes, 0), to: at(q.planes, 0), lines: blocks}
+		runKernel(blockPlanesavx512, &s.turn)
+	}
+}
+
+// mulGrids multiplies one row of x at a time.
+func mulGrids(c BlockCut, f block.Format, w []byte, ldw int, g *gridProduct) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	s.ready(&c)
+	a := &s.rows
+	a.trees, a.grid = s.tiles.sums, unsafe.Pointer(&g.points[0])
+	for j := 0; j < c.N; j += tileSide {
+		a.take(&c, f, w, ldw, j, 0, tileSide)
+		a.ahead = tileSide * ldw
+		for m := c.M0; m < c.M1; m++ {
+			x := c.X.row(c.X.unit(m))
+			a.x, a.scales, a.y = at(x.planes, 0), at(x.scales, 0), at(c.Y, (m-c.M0)*c.Ldy+j)
+			a.steps = c.X.k / 256
+			runKernel(g.dot, a)
+			a.ahead = 0
+		}
+	}
+}
