@@ -296,7 +296,8 @@ func TestEveryoneEnds(t *testing.T) {
 		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")
 		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{
 			BatchTokens:  rapid.IntRange(1, 40).Draw(t, "batch tokens"),
-			PromptLogits: 8, RecordRows: 8, KeepSuspended: rapid.Bool().Draw(t, "keep"),
+			PromptLogits: 8, KeepSuspended: rapid.Bool().Draw(t, "keep"),
+			RecordRows: rapid.IntRange(1, 8).Draw(t, "record rows"),
 			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
 			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
 		if err != nil {

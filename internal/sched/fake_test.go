@@ -214,8 +214,8 @@ func checkNewcomers(items []Item, twice bool) error {
 	return nil
 }
 
-// free reports whether a sequence neither records nor replays rows.
-func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} }
+// free reports whether a sequence neither records nor replays rows, nor is restored.
+func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} && !q.restoring }
 
 // run checks what an item finds in the cache and writes its rows.
 func (f *fake) run(it *Item) error {

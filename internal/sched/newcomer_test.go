@@ -165,6 +165,46 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	}
 }
 
+// A sequence that kept its pages continues beside others, where a batch has a row left that it may record, or be given;
+// else it runs again without a token, and its turn comes with a later batch.
+func TestKeptSequencesWaitForRows(t *testing.T) {
+	far := Span{From: 3, To: 1000} // the rows of its answer
+	for name, span := range map[string]func(*Sequence){
+		"recorded": func(q *Sequence) { q.Record = far },
+		"replayed": func(q *Sequence) { q.Replay = far },
+	} {
+		for _, rows := range []int{1, 2} {
+			f := newTestFake(t, 100, 4, Limits{BatchTokens: 64, MaxRunning: 2, KeepSuspended: true, RecordRows: rows})
+			var own []*Sequence
+			for i := range 2 {
+				q := &Sequence{Tokens: prompt(int32(100*i), 3), Tenant: "a"}
+				span(q)
+				own = append(own, mustAdd(t, f, q, 10))
+			}
+			for range 3 {
+				step(t, f)
+			}
+			b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 3)
+			for f.goals[b] > 0 {
+				step(t, f)
+			}
+			if f.sched.Kept() != 1 || f.sched.roster.kept[0] != own[1] {
+				t.Fatalf("%s: %d sequences have kept their pages", name, f.sched.Kept())
+			}
+			items := step(t, f) // which checks that no more rows are recorded or given
+			if find(items, own[0]) == nil || (find(items, own[1]) != nil) != (rows == 2) || f.sched.Kept() != 0 {
+				t.Errorf("%s, %d rows: the batch has %d items, %d have kept their pages", name, rows, len(items),
+					f.sched.Kept())
+			}
+			for n := 0; len(f.goals) > 0; n++ {
+				if step(t, f); n > 100 {
+					t.Fatalf("%s, %d rows: %d sequences do not end", name, rows, len(f.goals))
+				}
+			}
+		}
+	}
+}
+
 // Kept pages are dropped for any caller that needs them, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
 	f := keeper(t, 24) // the flood has 20

@@ -1,0 +1,69 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// notes writes down what a keeper is told, by the first token of a page.
+type notes []string
+
+func (n *notes) Stored(k Kept) { n.add("stored", k) }
+
+func (n *notes) Leaving(k Kept) { n.add("leaving", k) }
+
+func (n *notes) add(what string, k Kept) {
+	*n = append(*n, fmt.Sprintf("%s %d of %q: page %d, window %d", what, k.Tokens[0], k.Salt, k.Page, k.Window))
+}
+
+// check compares what was noted, and forgets it.
+func (n *notes) check(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if !slices.Equal(*n, want) {
+		t.Errorf("%s: %q, want %q", when, *n, want)
+	}
+	*n = nil
+}
+
+// A keeper hears of every page that becomes reusable, and of each that is evicted, before another gets its memory.
+func TestAKeeperHearsOfEvictedPages(t *testing.T) {
+	var got notes
+	p := newPool(t, Config{Pages: 3, PageTokens: 4, Reuse: true, Keeper: &got})
+	s, _ := fill(t, p, tokens(10, 9), OpenOptions{Salt: []byte("a")})
+	got.check(t, "two pages are full", `stored 10 of "a": page 0, window -1`, `stored 14 of "a": page 1, window -1`)
+	ok(t, s.Close())
+	got.check(t, "the pages are cached")
+	s, _ = fill(t, p, tokens(50, 6), OpenOptions{})
+	got.check(t, "another sequence has the free page and a cached one", `leaving 14 of "a": page 1, window -1`,
+		`stored 50 of "": page 2, window -1`)
+	ok(t, s.Close())
+}
+
+// Where the pool has window pages, a page leaves when it loses its window page, and not a second time when it is
+// evicted itself.
+func TestAKeeperHearsOfWindowPagesOnce(t *testing.T) {
+	var got notes
+	p := newPool(t, Config{Pages: 4, PageTokens: 4, Reuse: true, Keeper: &got, Window: Window{Pages: 3, Tokens: 4}})
+	a, _, err := p.Open(nil, OpenOptions{})
+	ok(t, err)
+	grow(t, a, tokens(10, 4))
+	grow(t, a, tokens(14, 4))
+	grow(t, a, tokens(18, 3)) // its window reaches the third page alone
+	ok(t, a.Close())
+	got.check(t, "two pages are full", `stored 10 of "": page 0, window 0`, `stored 14 of "": page 1, window 1`)
+	b, _, err := p.Open(nil, OpenOptions{})
+	ok(t, err)
+	grow(t, b, tokens(50, 4))
+	grow(t, b, tokens(54, 4)) // the first page's window page
+	got.check(t, "a window page is evicted", `stored 50 of "": page 2, window 2`,
+		`leaving 10 of "": page 0, window 0`, `stored 54 of "": page 3, window 0`)
+	c, _, err := p.Open(nil, OpenOptions{})
+	ok(t, err)
+	grow(t, c, tokens(90, 2)) // the second page, which has its window page still
+	got.check(t, "a page is evicted with its window page", `leaving 14 of "": page 1, window 1`)
+	ok(t, b.Close())
+	grow(t, c, tokens(92, 3)) // the first page, which has lost its own, and the window page of the third
+	got.check(t, "a page without its window page is evicted", `leaving 50 of "": page 2, window 2`,
+		`stored 90 of "": page 1, window 1`)
+}
