@@ -151,8 +151,8 @@ const DefaultRecordBytes = 64 << 20
 
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
-// recordedBytes is an upper bound of the records of a request as they are sent. K positions below n take at most K +
-// n/128 bytes, since only that many differences need a second byte (and a third for every 16384); base64 adds a third.
+// recordedBytes is a bound of what a request records as it is sent. K positions below n take a byte each, at most n/128
+// of them a second byte and n/16384 a third, since differences add up to less than n; base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of a layer's or row's JSON beside its data
 	x := r.Record
@@ -168,14 +168,20 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that see no more keys than a selection has are encoded as one word.
-			chosen := max(end-max(span.From, s.TopK*max(s.Layers[l].Group, 1)), 0)
+			// Rows that see no more than is selected, or kept in blocks, say so in a word.
+			longer := func(keys int) int64 {
+				return int64(max(end-max(span.From, keys*max(s.Layers[l].Group, 1)), 0))
+			}
+			positions := func(n int) int { return n + min(n, end/128) + min(n, end/16384) }
 			if kept.Layers[l] && s.Selects(l) {
-				n := s.TopK + end/128 + end/16384 + 2
+				n := positions(s.TopK)
 				if x.Scores {
 					n += 4 * s.TopK
 				}
-				total += int64(chosen) * int64(n) * 4 / 3
+				total += longer(s.TopK) * int64(n) * 4 / 3
+			}
+			if kept.Layers[l] && s.Blocks > 0 && l == s.Keeper {
+				total += longer(s.Blocks*s.BlockKeys) * int64(names+positions(s.Blocks)*4/3)
 			}
 			if x.Experts && s.Layers[l].Experts {
 				total += int64(rows) * int64(names+s.Chosen*6*4/3)

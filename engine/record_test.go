@@ -9,6 +9,7 @@ import (
 
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/strict"
+	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/plan"
 	"sparrow/record"
@@ -62,7 +63,113 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A layer that shares the selection of another layer records that of the other one.
+// longestRow is a row that records as much as one of its position may: selected positions lie so far from each other
+// that as many differences as possible take more than a byte.
+func longestRow(k *step.Recording, position int) record.Row {
+	s, row := &k.Shape, record.Row{Position: position}
+	spread := func(n, of, unit int) []int32 {
+		out := make([]int32, n)
+		for i := range out {
+			out[n-1-i] = int32(max(of-1-i*((128+unit-1)/unit), n-1-i))
+		}
+		return out
+	}
+	for l := range s.Layers {
+		group := max(s.Layers[l].Group, 1)
+		x := record.Layer{Layer: l, Keys: position + 1, Group: s.Layers[l].Group, Window: s.Layers[l].Window}
+		visible := s.Visible(l, position+1)
+		switch {
+		case !s.Selects(l) && s.Layers[l].As >= 0:
+			x.As = &s.Layers[l].As
+		case !s.Selects(l) || visible <= s.TopK:
+			x.All = true
+		default:
+			x.Selected = record.AppendPositions(nil, spread(s.TopK, visible, group), group)
+			if k.What.Scores {
+				x.Scores = make([]byte, 4*s.TopK)
+			}
+		}
+		if s.Blocks > 0 && l == s.Keeper && visible > s.Blocks*s.BlockKeys {
+			x.Block = s.BlockKeys
+			x.Candidates = record.AppendPositions(nil, spread(s.Blocks, visible/x.Block, x.Block*group), x.Block*group)
+		}
+		if k.Layers[l] {
+			row.Layers = append(row.Layers, x)
+		}
+		if k.What.Experts && s.Layers[l].Experts {
+			row.Experts = append(row.Experts, record.Experts{Layer: l, IDs: make([]byte, 2*s.Chosen),
+				Weights: make([]byte, 4*s.Chosen)})
+		}
+	}
+	return row
+}
+
+// The bound of what a request records holds for the longest rows that there may be. It is what their data take, and 80
+// bytes for the names of fields of each row, layer and list: for every kind of record, number of choices and family,
+// where rows begin to select and far after that.
+func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
+	type span struct{ from, to int }
+	for name, dir := range map[string]string{"glm": tinyGLM, "v4": testmodel.V4(t), "v4.1": testmodel.V41(t)} {
+		in := *still(t, dir, Config{CacheTokens: 1024}).intake
+		setup := *in.setup
+		setup.info.Config.Model.Experts.Chosen = 8
+		in.setup = &setup
+		last := setup.info.Config.Model.Layers - 1
+		for _, what := range []Record{{Selections: true}, {Experts: true}, {Selections: true, Scores: true},
+			{Selections: true, Layers: []int{last}},
+			{Selections: true, Scores: true, Experts: true, Layers: []int{0}}} {
+			for _, c := range []struct {
+				kind          RecordTokens
+				at            span // with RecordRange
+				prompt, given int  // tokens
+				n, answer     int
+				rows          span // that are recorded
+			}{
+				{RecordOutput, span{}, 40_000, 0, 1, 10, span{39_999, 40_009}},
+				{RecordOutput, span{}, 40_000, 0, 3, 1, span{39_999, 40_000}},
+				{RecordOutput, span{}, 100, 60, 2, 5, span{159, 164}},
+				{RecordAll, span{}, 700, 0, 1, 0, span{0, 700}},
+				{RecordAll, span{}, 700, 20, 2, 3, span{0, 722}},
+				{RecordRange, span{120, 140}, 700, 0, 1, 1, span{120, 140}},
+				{RecordRange, span{690, 800}, 700, 0, 1, 5, span{690, 704}},
+				{RecordRange, span{800, 900}, 700, 0, 1, 5, span{}},
+				{RecordRange, span{699, 700}, 700, 0, 1, 5, span{699, 700}},
+			} {
+				what.Tokens, what.From, what.To = c.kind, c.at.from, c.at.to
+				ask := Request{Prompt: make([]int32, c.prompt), Record: &what, Sampling: greedy()}
+				if ask.Sampling.N = c.n; c.given > 0 {
+					ask.Score = &Score{Continuations: slices.Repeat([][]int32{make([]int32, c.given)}, c.n)}
+				}
+				rows, names, data := &record.Rows{}, 0, 0
+				for p := c.rows.from; p < c.rows.to; p++ {
+					row := longestRow(in.newRecording(&what), p)
+					rows.Rows = append(rows.Rows, row)
+					names += 1 + len(row.Layers) + len(row.Experts)
+					for _, l := range row.Layers {
+						names += min(len(l.Candidates), 1)
+						data += len(l.Selected) + len(l.Scores) + len(l.Candidates)
+					}
+					for _, x := range row.Experts {
+						data += len(x.IDs) + len(x.Weights)
+					}
+				}
+				sent := 0
+				if len(rows.Rows) > 0 {
+					sent = c.n * (len(rows.AppendJSON(nil)) - len(`{"rows":[]}`))
+				}
+				most := c.n * (80*names + data*4/3)
+				// The length of the last row counts for all of them, and each list is rounded to whole bytes.
+				most += most/100 + c.n*2*names
+				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got > most {
+					t.Errorf("%s, %+v of %+v: %d bytes are sent and the bound is %d; want at most %d", name, what, c,
+						sent, got, most)
+				}
+			}
+		}
+	}
+}
+
+// A layer that shares another's selection brings that layer with it.
 func TestSharedSelectionsName(t *testing.T) {
 	e := start(t, tinyGLM, Config{})
 	var rows []record.Row

@@ -38,12 +38,8 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 
 // noteWaiting gives the scheduler the time that decoding sequences have waited.
 func (l *loop) noteWaiting() {
-	switch {
-	case l.waiting.IsZero():
-	case l.sched.Decoding():
+	if !l.waiting.IsZero() && l.sched.Decoding() {
 		l.sched.Waited(l.since(l.waiting))
-	default: // those that waited have ended
-		l.waiting = time.Time{}
 	}
 }
 

@@ -139,8 +139,37 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 	t.Error("no newcomer came apart")
 }
 
-// A choice waits for its pages for as long as it may, and for the time that computing the pages that arrived would have
-// taken; gains and losses are counted relative to that.
+// Streams that wait for a batch apart and then end wait no longer: what comes much later has no gap since then.
+func TestEndedStreamsDoNotWait(t *testing.T) {
+	e, _, clock := startPaced(t, Config{})
+	var streams []*Job
+	for i := range 24 {
+		streams = append(streams, open(t, e, Request{Prompt: tokens(1+i, 4), Sampling: greedy(), MaxTokens: 60,
+			IgnoreEOS: true, Tenant: "a"}))
+	}
+	e.iterations(10)
+	for i := 0; e.loop.waiting.IsZero(); i++ {
+		if i == 8 {
+			t.Fatal("no newcomer came apart")
+		}
+		open(t, e, Request{Prompt: tokens(70+i, 4), Sampling: greedy(), MaxTokens: 1, Tenant: string(rune('b' + i))})
+		e.iterations(1)
+	}
+	for _, s := range streams {
+		s.Cancel()
+	}
+	e.iterations(1)
+	e.tally.gaps = gaps{}
+	clock.at.Add(int64(time.Second) * 10)
+	open(t, e, Request{Prompt: tokens(90, 4), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Tenant: "late"})
+	e.iterations(6)
+	if got := e.Stats(); got.LongestGap <= 0 || got.LongestGap >= 10*time.Second || got.Running != 0 {
+		t.Errorf("the longest gap of a stream that came after 10 s is %v, %d run", got.LongestGap, got.Running)
+	}
+}
+
+// A choice waits for its pages for as long as it may, and for the time that computing those that came would have taken;
+// what was gained or lost is counted against that.
 func TestWaitsForPages(t *testing.T) {
 	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
 	e, run, clock := startPaced(t, c)

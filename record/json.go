@@ -75,6 +75,12 @@ func (l *Layer) appendJSON(to []byte) []byte {
 	if len(l.Scores) > 0 {
 		to = bytes(to, `,"scores":"`, l.Scores)
 	}
+	if len(l.Candidates) > 0 {
+		to = bytes(to, `,"candidates":"`, l.Candidates)
+	}
+	if l.Block > 0 {
+		to = number(to, `,"block":`, l.Block)
+	}
 	return append(to, '}')
 }
 

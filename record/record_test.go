@@ -91,6 +91,9 @@ func drawRows(t *rapid.T) *Rows {
 				x.As = &l
 			case 2:
 				x.Selected, x.Scores = data.Draw(t, "selected"), data.Draw(t, "scores")
+				if rapid.Bool().Draw(t, "keeps") {
+					x.Candidates, x.Block = data.Draw(t, "candidates"), rapid.IntRange(1, 8).Draw(t, "block")
+				}
 			}
 			row.Layers = append(row.Layers, x)
 			row.Experts = append(row.Experts, Experts{Layer: l, IDs: data.Draw(t, "ids"),
@@ -104,10 +107,31 @@ func drawRows(t *rapid.T) *Rows {
 	return r
 }
 
-// AppendJSON writes what encoding/json writes for the same fields, and the result can be read.
+// seen notes the fields of structures inside a value, and which of them have one.
+func seen(drawn map[string]bool, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			seen(drawn, v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Name() + "." + v.Type().Field(i).Name
+			drawn[name] = drawn[name] || !v.Field(i).IsZero()
+			seen(drawn, v.Field(i))
+		}
+	}
+}
+
+// What AppendJSON writes is what encoding/json writes of the same fields, and reads; no field is always empty.
 func TestJSON(t *testing.T) {
+	drawn := map[string]bool{}
+	for _, kind := range []any{Rows{}, Row{}, Layer{}, Experts{}} {
+		seen(drawn, reflect.ValueOf(kind))
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawRows(t)
+		seen(drawn, reflect.ValueOf(*want))
 		text, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
@@ -126,6 +150,11 @@ func TestJSON(t *testing.T) {
 			t.Fatalf("%v: %+v became %+v", err, want, got)
 		}
 	})
+	for field, ok := range drawn {
+		if !ok {
+			t.Errorf("%s is empty in every draw", field)
+		}
+	}
 }
 
 func TestWith(t *testing.T) {

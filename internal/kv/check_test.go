@@ -80,6 +80,52 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	}
 }
 
+// The same for window pages: some are in use, some idle, some free, and the pool's first is not number 0.
+func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
+	type state struct {
+		*windows
+		a, b *sequence // a reaches its last two pages, b its only one
+	}
+	for _, c := range []struct {
+		name string
+		hurt func(s state)
+		want string
+	}{
+		{"a window that reaches too far", func(s state) { s.a.reached-- }, "reaches back to page"},
+		{"a table of window pages that is too long", func(s state) { s.a.windows = append(s.a.windows, none) },
+			"4 window pages for 3 pages"},
+		{"a window page of another page", func(s state) { s.a.windows[2] = s.b.windows[0] }, "has window page"},
+		{"a page in reach without a window page", func(s state) { s.a.windows[2], s.of[s.a.table[2]] = none, none },
+			"has window page -1 at 2"},
+		{"a window page that is not given back", func(s state) { s.a.windows[0] = s.of[s.a.table[0]] },
+			"at 0, page"},
+		{"a window page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "is in 2 states"},
+		{"a window page lost", func(s state) { s.free = s.free[1:] }, "is in 0 states"},
+		{"another pool's window page", func(s state) { s.free = append(s.free, 1) }, "window page 1 is in 1 states"},
+		{"an idle window page that was given to another", func(s state) { s.owner[s.oldest] = Page(s.b.table[0]) },
+			"idle window page"},
+		{"an idle window page that is reached", func(s state) { s.pins[s.owner[s.oldest]]++ }, "idle window page"},
+		{"an idle window page of a page that nobody finds", func(s state) { s.a.pool.index.Clear(nil) },
+			"and stored false"},
+		{"a pin too many", func(s state) { s.pins[s.b.table[0]]++ }, "and 2 pins, 1 windows reach it"},
+		{"an owner that does not own", func(s state) { s.owner[s.b.windows[0]] = Page(s.a.table[1]) },
+			"1 windows reach it"},
+		{"idle window pages that are counted twice", func(s state) { s.idle++ }, "1 idle window pages, 2 counted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPool(t, Config{Pages: 16, PageTokens: 4, Reuse: true,
+				Window: Window{Pages: 6, Tokens: 4, First: 2}})
+			a, _ := fill(t, p, tokens(0, 10), OpenOptions{})
+			b, _ := fill(t, p, tokens(50, 3), OpenOptions{})
+			c.hurt(state{p.win, a.q, b.q})
+			err := (&checker{Pool: p}).windowStates()
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // closedPage is the i-th page of the cached prompt.
 func (p *Pool) closedPage(t *testing.T, i int) int32 {
 	t.Helper()

@@ -264,6 +264,29 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	}
 }
 
+// No more sequences are suspended for others of their tenants than a batch can begin prompts: a place that is left
+// empty computes nothing.
+func TestSuspendedAreNoMoreThanPrompts(t *testing.T) {
+	for prompts := 1; prompts <= 3; prompts++ {
+		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 30, MaxPrompts: prompts})
+		add := func(priority int) {
+			for i := range 5 {
+				at := int32(100*i + 10*priority)
+				mustAdd(t, f, &Sequence{Tokens: prompt(at, 3), Tenant: string(rune('a' + i)), Places: 1,
+					Priority: priority}, 40)
+			}
+		}
+		add(1)
+		for range 8 {
+			step(t, f)
+		}
+		add(2)
+		if step(t, f); f.sched.Preemptions() != int64(prompts) {
+			t.Errorf("%d sequences were suspended for a batch of up to %d prompts", f.sched.Preemptions(), prompts)
+		}
+	}
+}
+
 // Two large requests on an otherwise idle scheduler share it evenly.
 func TestTwoFloodsShare(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})

@@ -274,3 +274,32 @@ func TestPromptTime(t *testing.T) {
 		}
 	}
 }
+
+// What sequences that decode have waited already is not left to the prompts of their next batch, and of that one alone.
+func TestWaitedTimeIsNotGivenToPrompts(t *testing.T) {
+	m := &machines[0]
+	g := newRig(t, m, m.stall, false)
+	for range 10 {
+		g.add(t, "stream", 20)
+	}
+	g.add(t, "prompt", 100_000)
+	batch := func(waited time.Duration) int {
+		if waited > 0 {
+			g.s.Waited(waited)
+		}
+		before := g.prompts
+		g.step(t)
+		return g.prompts - before
+	}
+	for range 40 {
+		batch(0)
+	}
+	whole, half, again := batch(0), batch(m.stall/2), batch(0)
+	if most := whole * 2 / 3; half > most || half < whole/5 || again < whole*9/10 {
+		t.Errorf("%d tokens of a prompt beside streams, %d once these have waited for half of the time, and then %d",
+			whole, half, again)
+	}
+	if got := batch(10 * m.stall); got != SmallestChunk {
+		t.Errorf("%d tokens once they have waited for too long, want %d", got, SmallestChunk)
+	}
+}
