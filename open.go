@@ -207,7 +207,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 	return placedOn(dev, placed), c, nil
 }
 
-// experts returns what homes of experts on a device are chosen from.
+// experts returns the inputs of the placement of experts on a device.
 func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return device.ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
@@ -216,7 +216,7 @@ func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 
-// besideExperts sizes a cache that was to take what is left of a device's memory: experts take that.
+// besideExperts sizes a cache that would otherwise take the rest of a device's memory: experts take that.
 func (c Config) besideExperts() Config {
 	if c.CacheTokens == 0 {
 		c.CacheTokens = device.SplitCache
@@ -364,7 +364,7 @@ func readParts(dir string) (*parts, error) {
 }
 
 // readEncoder is the text of the Python file by which a DeepSeek-V4 release writes prompts, empty where there is none.
-// It is searched for the names that tell releases apart, never run.
+// It is searched for names that distinguish releases, and never run.
 func readEncoder(dir string) (string, error) {
 	text, err := textfile.Optional(filepath.Join(dir, "encoding", "encoding_dsv4.py"), textfile.Config)
 	if err != nil {

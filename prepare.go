@@ -45,8 +45,8 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	return out, reasoning, nil
 }
 
-// skipInReply states which tokens are not part of the text of a chat's reply: special ones, but for the markers that
-// the parser of replies reads.
+// skipInReply reports the tokens that are not part of the text of a chat's reply: special ones, except for the markers
+// that the parser of replies reads.
 func (e *Engine) skipInReply(id int32) bool {
 	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }

@@ -12,8 +12,7 @@ type Request struct {
 	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it
 	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
 
-	// Sampling is how tokens are chosen. The zero value is sample.Default; any caller that sets a field starts from
-	// that.
+	// Sampling is how tokens are chosen. The zero value is sample.Default; a caller that sets a field starts from that.
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
@@ -37,11 +36,12 @@ type Request struct {
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
 	Draft *int
 
-	// Tenant is who the request belongs to: tenants take turns, and prompts share cached pages only under the same
-	// tenant and the same Salt. Requests without one are of one tenant, in which those of different sources, such as
+	// Tenant is the owner of the request: tenants take turns, and prompts share cached pages only under the same tenant
+	// and the same Salt. Requests without one are of one tenant, in which those of different sources, such as
 	// addresses, take turns like tenants.
 	Tenant, Salt, Source string
-	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 means no bound.
+	// Places is the number of running sequences of the tenant up to which a choice of this request is admitted; 0 means
+	// no bound.
 	Places int
 	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
@@ -55,8 +55,8 @@ type Request struct {
 	Background bool
 	// Record asks for which keys rows attended to, and which experts computed them; nil records nothing.
 	Record *Record
-	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
-	// selections and experts as they are given instead of choosing.
+	// Replay are rows that were recorded before, one position after the other: rows of these positions use the given
+	// selections and experts instead of choosing.
 	Replay []record.Row
 	// ID names the request in logs and traces; empty gets one.
 	ID string
@@ -76,7 +76,7 @@ type Format struct {
 	Pattern string   // regular expression, for FormatPattern
 	Choices []string // for FormatChoice
 
-	// Field is what errors about the format call it; empty is response_format.
+	// Field is the name of the format in errors; empty is response_format.
 	Field string
 }
 

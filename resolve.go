@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// Resolve states what Open would decide for the model and the device, without loading weights. Where several devices
+// Resolve returns what Open would decide for the model and the device, without loading weights. Where several devices
 // share the model it decides nothing: how they do is known when they are open.
 func Resolve(c Config) (_ plan.Config, err error) {
 	if err := c.Validate(); err != nil {

@@ -15,7 +15,7 @@ type Continuations struct {
 	Skip   []int     // how many of Rest still belong to the prompt
 }
 
-// NewContinuations takes the tokens of the prompt alone and with each continuation.
+// NewContinuations takes the tokens of the prompt, and of the prompt with each continuation.
 func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	c := &Continuations{}
 	shared := len(prompt)
@@ -49,8 +49,8 @@ func sharedTokens(a, b []int32) int {
 	return n
 }
 
-// Request asks for the log probabilities of the continuations, with top alternatives beside each token. They are
-// choices of one request, so that the prompt is computed once.
+// Request requests the log probabilities of the continuations, with top alternatives for each token. They are choices
+// of one request, so that the prompt is computed once.
 func (c *Continuations) Request(top int) Request {
 	return Request{Tokens: c.Prompt, Sampling: sample.Default(),
 		Score: &Score{From: len(c.Prompt), Top: max(top, 1), Continuations: c.Rest}}

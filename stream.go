@@ -27,7 +27,7 @@ type Stream struct {
 	calls  int
 }
 
-// reply is how far the reply of one choice was read.
+// reply is the parsing state of one choice's reply.
 type reply struct {
 	parser  chat.Parser
 	read    int         // bytes of text given to the parser
@@ -84,7 +84,7 @@ func (s *Stream) Ignored() []Ignored { return s.ignored }
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
 // Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
-// found. Any goroutine may ask.
+// found. Any goroutine may call it.
 func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
 
 // PromptTokens is the length of the prompt.
@@ -131,7 +131,7 @@ func (s *Stream) textOf(id int32) string {
 	return ""
 }
 
-// note stores where in a reply a control token stands. Its text ends what was decoded so far.
+// note stores the position of a control token in a reply. Its text ends at the text decoded so far.
 func (s *Stream) note(got *engine.Event) {
 	t := s.engine.tok
 	if got.Token < 0 || got.Decoded == 0 || int(got.Token) >= t.VocabSize() || !t.IsAdded(got.Token) {

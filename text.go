@@ -28,7 +28,7 @@ func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32,
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
-	// Twice the context: who is a little above it learns by how much.
+	// Twice the context: a client that is a little above it gets the exact number.
 	o.Limit = 2 * e.info.ContextTokens
 	ids, err := e.tok.Encode(text, o)
 	switch {
@@ -55,8 +55,8 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 	return e.tok.Decode(ids, false), nil
 }
 
-// conversation is a chat with what the configuration says about chats. Messages of developers are those of the system
-// where the format has no such role.
+// conversation is a chat with the settings of the configuration. Messages of developers become system messages where
+// the format has no such role.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
 	out.ControlTokens, out.CallTokens, out.Memo = e.cfg.ControlTokens, e.callTokens, e.shown
@@ -90,7 +90,7 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
-// render also returns what the format knows about the prompt.
+// render also returns the format's facts about the prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// usageSaved is how often counts of experts are saved while the engine runs.
+// usageSaved is the interval at which counts of experts are saved while the engine runs.
 const usageSaved = time.Minute
 
 // openUsage is the table that counts of experts are added to: that of the file, where there is one, or an empty one. It

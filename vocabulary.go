@@ -85,7 +85,7 @@ func (e *Engine) prepareText(p *parts) error {
 	return nil
 }
 
-// efforts are the words for how much to think that a format takes.
+// efforts are the words for the reasoning effort that a format takes.
 func efforts(f chat.Format) []string {
 	var known []string
 	on := true
@@ -99,7 +99,7 @@ func efforts(f chat.Format) []string {
 	return known
 }
 
-// describeTokenizer returns what clients need to know of a tokenizer; src has read its configuration.
+// describeTokenizer returns the facts of a tokenizer for clients; src has read its configuration.
 func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	t := engine.Tokenizer{BOS: src.BOS, EOS: src.EOS, Pad: src.Special["pad_token"], Unk: src.Special["unk_token"],
 		ChatTemplate: src.ChatTemplate}
@@ -122,8 +122,7 @@ func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	return t, nil
 }
 
-// knowsDevelopers reports whether a format shows messages of the role developer. Templates pass over a role that they
-// do not know.
+// knowsDevelopers reports whether a format shows messages of the role developer. Templates skip unknown roles.
 func knowsDevelopers(f chat.Format, template string) bool {
 	if _, ok := f.(*chat.Template); ok {
 		return strings.Contains(template, string(chat.Developer))

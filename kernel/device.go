@@ -18,8 +18,8 @@ type Memory interface {
 	Sync() error
 }
 
-// Machine is what those who start passes see of a device, or of several that run a model together: memory, and moving
-// rows in it. One goroutine uses it at a time.
+// Machine is the interface of a device, or of several that run a model together, to callers that start passes: memory,
+// and copying rows in it. One goroutine uses it at a time.
 type Machine interface {
 	Memory
 	Copier
@@ -33,12 +33,12 @@ type Machine interface {
 	Close() error
 }
 
-// Device is memory and the weights prepared for it, and carries out operations over both. One goroutine uses a
-// device at a time.
+// Device is memory and the weights prepared for it, and runs operations over both. One goroutine uses a device at a
+// time.
 type Device interface {
 	Machine
 	Preparer
-	// Do carries out an operation whose arguments were checked.
+	// Do runs an operation whose arguments were checked.
 	Do(Op) error
 	// What is also done beside the lists of passes.
 	RowPutter
@@ -69,24 +69,24 @@ func MemoryFree(d Machine) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
-// MemoryUse is what a device's own memory holds, in bytes, beside the buffers of its callers.
+// MemoryUse is the memory that a device uses itself, in bytes, in addition to the buffers of its callers.
 type MemoryUse struct {
 	Weights int64 // as the device stores them
 	Scratch int64 // of operations
 }
 
-// MemoryOwner is a device that states what it holds.
+// MemoryOwner is a device that reports its own memory.
 type MemoryOwner interface{ MemoryUse() MemoryUse }
 
-// Asynchronous is a device that computes beside the host: operations return when they are enqueued, and the host waits
-// in Sync, Read and the Wait of events alone.
+// Asynchronous is a device that computes while the host continues: operations return when they are enqueued, and the
+// host waits only in Sync, Read and the Wait of events.
 type Asynchronous interface {
 	// Asynchronous reports whether it does.
 	Asynchronous() bool
 }
 
-// IsAsynchronous reports whether a device computes beside the host. Several that run a model together do not: no pass
-// takes its tokens from the one before on all of them.
+// IsAsynchronous reports whether a device computes while the host continues. Several that run a model together do not:
+// no pass takes its tokens from the one before on all of them.
 func IsAsynchronous(d Machine) bool {
 	a, ok := d.(Asynchronous)
 	return ok && a.Asynchronous()
@@ -139,8 +139,8 @@ func WriteF32(m Memory, dst Tensor, src []float32) error {
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
-// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. Without elements the event is the end of
-// what was enqueued before.
+// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. Without elements the event marks the end
+// of everything enqueued before.
 func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	if len(dst) == 0 {
 		return m.Fetch(nil, src)

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// Drawn represents random values that no file holds: weights for benchmarks, and rows of their caches. Values are close
-// to a normal distribution; value i depends on the seed and on i alone and has the same bits on every device.
+// Drawn represents random values that are in no file: weights for benchmarks, and rows of their caches. Values are
+// close to a normal distribution; value i depends only on the seed and on i and has the same bits on every device.
 type Drawn struct {
 	Seed         uint64
 	Mean, Spread float32 // Spread is the standard deviation

@@ -2,7 +2,7 @@ package kernel
 
 import "sparrow/layout"
 
-// Stream is a paged pool of V4 entries and what each row reads of it.
+// Stream is a paged pool of V4 entries and the indices that each row reads.
 type Stream struct {
 	Pool    Pool
 	Indices Tensor // i32 [R, K]: slots of the pool; below zero: masked
@@ -29,7 +29,7 @@ type DualArgs struct {
 	Heads  int
 	Scale  float32
 	// MostExtra is the most columns that indices of the extra stream have in any call; 0 where all calls have those of
-	// this one. How sums are cut may depend on it, and not on the columns, which depend on other rows.
+	// this one. The cuts of sums may depend on it, but not on the columns, which depend on other rows.
 	MostExtra int
 }
 
@@ -66,7 +66,7 @@ func (c *checker) stream(name string, s Stream, rows int) {
 	c.of = ""
 }
 
-// heads checks what both forms of V4 attention have in common.
+// heads checks the arguments that both forms of V4 attention have in common.
 func (c *checker) heads(out, lse, q, sinks Tensor, heads int) {
 	if heads < 1 {
 		c.fail("%d heads", heads)
@@ -136,7 +136,7 @@ func (a UnpackArgs) Check() error {
 	return c.err
 }
 
-// CombineWidth is what the width of combined rows is a multiple of.
+// CombineWidth divides the width of combined rows.
 const CombineWidth = 128
 
 // CombineArgs joins the indices of two streams into one row of workspace rows (v4 spec, 4.4, 4.5):

@@ -50,7 +50,7 @@ func (a TableArgs) Check() error {
 	return c.err
 }
 
-// EngramArgs adds what n-gram tables say of a token to its residual streams (v41 spec, 3.1). KV holds a key for each
+// EngramArgs adds the n-gram table rows of a token to its residual streams (v41 spec, 3.1). KV holds a key for each
 // stream and then one value; with r(v) = rsqrt(mean(v^2) + Eps):
 //
 //	dot_i = sum over d of stream_i[d] * Weight[i,d] * key_i[d] * r(stream_i) * r(key_i) * hidden^-1/2

@@ -22,6 +22,6 @@ var ErrAbsent = fmt.Errorf("%w: no such hardware", ErrUnavailable)
 // ErrMemory is wrapped when a device has too little memory for a model.
 var ErrMemory = errors.New("too little memory on the device")
 
-// ErrLost is wrapped when a device can no longer be used: every later operation fails too, and what its memory held is
-// lost.
+// ErrLost is wrapped when a device can no longer be used: every later operation fails too, and the contents of its
+// memory are lost.
 var ErrLost = errors.New("kernel: the device can no longer be used")

@@ -1,6 +1,6 @@
 package kernel
 
-// Capturer is a device that can record what a pass enqueues and enqueue all of it again with one call.
+// Capturer is a device that can record the operations that a pass enqueues and enqueue all of them again with one call.
 type Capturer interface {
 	// Capture records the operations that pass enqueues, and runs none of them. pass must not allocate, copy from or to
 	// the host, or wait.
@@ -23,8 +23,8 @@ type Graph interface {
 
 // Reserver is a device whose operations use memory that is not among their arguments.
 type Reserver interface {
-	// Reserve takes the memory that the operations of a pass use, and runs none of them: the same operations, and those
-	// of smaller passes, take none later.
+	// Reserve allocates the memory that the operations of a pass use, and runs none of them: the same operations, and
+	// those of smaller passes, allocate none later.
 	Reserve(pass func() error) error
 	// Reserved is the size of that memory in bytes.
 	Reserved() int64
@@ -34,7 +34,8 @@ type Reserver interface {
 // together.
 type Joiner interface {
 	// Join reports that Project will multiply the same rows by these matrices, in this order, into neighbouring columns
-	// of the same rows, or Multiply neighbouring columns of the same rows one after the other, each by its own. They
-	// stay usable alone and in other products, with the same bits. Matrices that do not fit together stay as they are.
+	// of the same rows, or Multiply neighbouring columns of the same rows one after the other, each by its own. Each
+	// can still be used alone and in other products, with the same bits. Matrices that cannot be joined are not
+	// changed.
 	Join(...Matrix) error
 }

@@ -67,9 +67,9 @@ func (a IndexQueryArgs) Check() error {
 // ScoreArgs computes index scores: Out[r, s] = scale[s] * sum over heads of W[r,h] * max(0, Q[r,h]·key[s]) for s in
 // [0, Lens[r]).
 //
-// Paged: key s of row r is in page Table[TableRow[r], s/PageTokens] of Keys. Gathered: Table is not given, Keys is
-// one page, and key s is its token Start[r]+s. Columns beyond Lens[r] are left as they are. Rows with Lens[r] <=
-// SkipUpTo need no scores, because selection keeps every one of their keys; their columns are left as they are.
+// Paged: key s of row r is in page Table[TableRow[r], s/PageTokens] of Keys. Gathered: Table is not given, Keys is one
+// page, and key s is its token Start[r]+s. Columns beyond Lens[r] are not written. Rows with Lens[r] <= SkipUpTo need
+// no scores, because selection keeps every one of their keys; their columns are not written.
 type ScoreArgs struct {
 	Out      Tensor // f32 [R, at least the largest length]
 	Q        Tensor // e4m3 or f32 [R, Heads*128]

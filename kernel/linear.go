@@ -83,8 +83,8 @@ type DeltaArgs struct {
 	Bias    Tensor // f32 [1, Heads*128]
 	State   Tensor // f32 [slots*Heads*128, 128]
 	Kept    Tensor // f32 [snapshots*Heads*128, 128]
-	// Held are up to n rows of a sequence that were held back, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all
-	// heads, then beta; optional.
+	// Held are up to n held-back rows of a sequence, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all heads, then
+	// beta; optional.
 	Held Tensor
 	Sequences
 	Heads int

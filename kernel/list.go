@@ -29,8 +29,8 @@ type Program interface {
 	// Len is the number of its parts.
 	Len() int
 	// Run enqueues the parts from to to, half open, in their order; none where they are equal. Running reads no host
-	// data, allocates nothing and waits for nothing, so that it can be captured. Between two calls other programs may
-	// run that do not write what this one reads.
+	// data, allocates nothing and does not wait, so that it can be captured. Between two calls other programs may run
+	// that do not write memory that this one reads.
 	Run(from, to int) error
 }
 
@@ -45,8 +45,8 @@ type Builder struct {
 	err   error
 }
 
-// NewBuilder makes a builder of lists for a device, and for its place among ranks: those of a device that runs alone
-// have no operations of several ranks.
+// NewBuilder makes a builder of lists for a device, and its index among ranks: lists of a device that runs alone have
+// no operations of several ranks.
 func NewBuilder(dev Device, ranks Member) *Builder {
 	b := &Builder{dev: dev, ranks: ranks}
 	b.place.mark, _ = dev.(Marker)
@@ -57,8 +57,8 @@ func NewBuilder(dev Device, ranks Member) *Builder {
 // Ranks is the device's place among the ranks.
 func (b *Builder) Ranks() Member { return b.ranks }
 
-// First reports whether the device is the first rank, or runs alone: the one that adds its part of a sum to rows that
-// all ranks hold, where the others write theirs over them, before AllReduceArgs.
+// First reports whether the device is the first rank, or runs alone: before AllReduceArgs the first adds its part of a
+// sum to rows that all ranks hold, and the others overwrite the rows with theirs.
 func (b *Builder) First() bool { return b.ranks.Rank == 0 }
 
 // At sets the stage of the following operations: a stage of a layer, or of no layer where layer is negative.
@@ -66,7 +66,7 @@ func (b *Builder) At(stage string, layer int) {
 	b.at = Step{Stage: stage, Layer: layer, mark: b.place.number(stage, layer)}
 }
 
-// Add appends an operation. Left out are those of several ranks on a device that runs alone, and the beginning of
+// Add appends an operation. Operations of several ranks are skipped on a device that runs alone, and the beginning of
 // experts where the device has none in host memory.
 func (b *Builder) Add(op Op) {
 	switch op.(type) {
@@ -96,7 +96,7 @@ func (b *Builder) Fail(err error) {
 	}
 }
 
-// List returns what was added, or the first error, and begins the next list.
+// List returns the added operations, or the first error, and begins the next list.
 func (b *Builder) List() (List, error) {
 	list, err := b.list, b.err
 	b.list, b.err = nil, nil
@@ -107,7 +107,7 @@ func (b *Builder) List() (List, error) {
 	return list, nil
 }
 
-// Compile makes a program of what was added, and begins the next list.
+// Compile makes a program of the added operations, and begins the next list.
 func (b *Builder) Compile() (Program, error) {
 	list, err := b.List()
 	if err != nil {

@@ -49,9 +49,9 @@ func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 // Fit returns how many rows of k choices an exchange takes.
 func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 
-// Mailbox is host memory through which a device hands rows of a layer to workers on the host, which compute some of
-// the layer's experts, and gets results back. Device and workers run at the same time and see each other's words in
-// that memory; no call of one waits for the other inside an operation.
+// Mailbox is host memory through which a device passes rows of a layer to workers on the host, which compute some of
+// the layer's experts and return results. Device and workers run at the same time and see each other's words in that
+// memory; no call of one waits for the other inside an operation.
 //
 // An exchange: the device writes rows, ids and the message, then MailPosted. The workers compute, write results, then
 // MailFinished, the same number. The device waits for it before it reads results, with a time-out, and only then begins
@@ -81,7 +81,7 @@ type Mailbox struct {
 	err error // why the workers could not answer
 }
 
-// Message is what the workers need to know of an exchange beside rows and ids.
+// Message is the description of an exchange other than rows and ids.
 type Message struct {
 	Layer  int // as HostExperts.Layer
 	Rows   int

@@ -8,8 +8,8 @@ import (
 // ExpertMethod is where the weights of an expert are, and what computes it.
 type ExpertMethod uint8
 
-// The methods. Resident and Fetched run the same kernels over the same bytes, so they give the same bits; Computed
-// gives those of the host's kernels.
+// The methods. Resident and Fetched run the same kernels over the same bytes, so they give the same bits; Computed has
+// the bits of the host's kernels.
 const (
 	Resident ExpertMethod = iota // in the memory of the device
 	Computed                     // in host memory, computed by the CPU from rows that are copied to it
@@ -79,7 +79,7 @@ func (m ExpertMethods) Clone() ExpertMethods {
 	return ExpertMethods{Decode: slices.Clone(m.Decode), Prefill: slices.Clone(m.Prefill)}
 }
 
-// check refuses methods that do not fit n experts, or that nobody can carry out.
+// check refuses methods that do not fit n experts, or that are not possible.
 func (m ExpertMethods) check(c *checker, n int, host bool) {
 	switch {
 	case c.err != nil || len(m.Decode) == 0 && len(m.Prefill) == 0:

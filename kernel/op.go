@@ -5,7 +5,7 @@ import "fmt"
 // Op is one operation: a value of an argument struct, with everything that it reads and writes. The set of
 // operations is closed; each is defined in this package, with the interface of the devices that have it.
 type Op interface {
-	// Name returns what messages call the operation.
+	// Name returns the operation's name in messages.
 	Name() string
 	// Check validates the arguments. Those of a list are checked when they are added to it.
 	Check() error
@@ -23,7 +23,7 @@ type shared interface {
 	among(Collective) error
 }
 
-// Do checks an operation and carries it out: for single operations, such as those of tests. Passes are lists of them.
+// Do checks and runs an operation: for single operations, such as those of tests. Passes are lists of them.
 func Do(d Device, op Op) error {
 	if err := op.Check(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 
 // PageMover is a device that copies pages between its memory and page-locked host memory without waiting.
 type PageMover interface {
-	// HostAlloc takes page-locked host memory. Write from such memory may return before it has read it: the memory must
-	// stay unchanged until the next Sync, or until an event that was enqueued later was waited for.
+	// HostAlloc allocates page-locked host memory. Write from such memory may return before it has read it: the memory
+	// must not change until the next Sync, or until an event that was enqueued later was waited for.
 	HostAlloc(bytes int64) ([]byte, error)
 	// HostFree gives it back.
 	HostFree([]byte) error
@@ -18,7 +18,7 @@ type PageMover interface {
 	Collect(dst []byte, src []Tensor) (Event, error)
 }
 
-// Collect copies contiguous tensors to dst, one after the other. A device that is no PageMover waits for each.
+// Collect copies contiguous tensors to dst, one after the other. A device that is not a PageMover waits for each.
 func Collect(m Memory, dst []byte, src []Tensor) (Event, error) {
 	if p, ok := m.(PageMover); ok {
 		return p.Collect(dst, src)

@@ -15,8 +15,8 @@ type Mark uint32
 // of its operations.
 const MarkReplay Mark = 1<<32 - 1
 
-// Marker is a device that notes how far it has come. Its operations run later than they are enqueued, so what was
-// enqueued last does not state where a device hangs.
+// Marker is a device that records how far it has come. Its operations run later than they are enqueued, so the last
+// enqueued one does not show where a device hangs.
 type Marker interface {
 	// Mark enqueues a note that everything before it has run and that the place begins. It is called before every
 	// operation; an equal mark need not be noted again.
@@ -110,8 +110,8 @@ func (p *progress) reached(m Mark) string {
 	return p.where(m) + ", one of " + strings.Join(p.stages[n-1].ops, ", ")
 }
 
-// Place says, from any goroutine, how far a pass has come: the operation that was enqueued last, and where the device
-// notes how far it is, the stage that it began last.
+// Place returns, from any goroutine, how far a pass has come: the operation that was enqueued last and, where the
+// device records it, the stage that it began last.
 func (b *Builder) Place() string {
 	p := &b.place
 	p.mu.Lock()

@@ -74,7 +74,7 @@ func (r Repeated) Fill(dst []byte) {
 }
 
 // OnHost brings matrices that are Drawn or Repeated to host memory, on every core: those of experts whose device reads
-// them there. It replaces them in w. alloc takes the memory of one matrix, such as page-locked memory.
+// them there. It replaces them in w. alloc allocates the memory of one matrix, such as page-locked memory.
 func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) error {
 	tensors := make(chan *Tensor)
 	errs := make([]error, runtime.GOMAXPROCS(0))

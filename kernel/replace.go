@@ -2,7 +2,7 @@ package kernel
 
 import "reflect"
 
-// Replacement maps what an operation's arguments refer to; a nil function leaves things as they are.
+// Replacement maps the tensors and weights of an operation's arguments; a nil function leaves them unchanged.
 type Replacement struct {
 	Tensor  func(Tensor) Tensor // of tensors that are given
 	Matrix  func(Matrix) Matrix

@@ -2,11 +2,11 @@ package kernel
 
 import "time"
 
-// HostExperts are experts of a layer that workers on the host compute, beside the device that has the others.
+// HostExperts are experts of a layer that workers on the host compute, for the device that has the others.
 type HostExperts interface {
 	// Layer returns what messages name them by.
 	Layer() int
-	// Serve begins to answer what a device posts in a mailbox, until the mailbox is closed.
+	// Serve begins to answer the requests of a device in a mailbox, until the mailbox is closed.
 	Serve(*Mailbox) error
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
@@ -30,12 +30,12 @@ func Hosted(x Experts) bool {
 
 // ExpertPoster is a device that hands rows to workers on the host before it runs experts.
 type ExpertPoster interface {
-	// PostExperts begins what Experts will do with the same arguments, whose output it does not touch: operations
+	// PostExperts begins the work of Experts with the same arguments, whose output it does not touch: operations
 	// between the two run while the workers compute.
 	PostExperts(ExpertArgs) error
 }
 
-// PostArgs begins what the experts after it in a list do with the same arguments, on a device that is an ExpertPoster.
+// PostArgs begins the experts that follow in a list with the same arguments, on a device that is an ExpertPoster.
 type PostArgs struct{ ExpertArgs }
 
 // Name is the operation's.
@@ -49,9 +49,9 @@ type Waker interface {
 	KeepAwake(on bool)
 }
 
-// ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:
-// Results[t*k+j] = Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id
-// is not an expert, and its row is not written.
+// ExpertRowsArgs runs the chosen experts and writes the result of each to a row of its own: Results[t*k+j] = Down[e](
+// silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id is not an expert, and its
+// row is not written.
 type ExpertRowsArgs struct {
 	Results Tensor // f32 [T*k, hidden]
 	X       Tensor // f32 [T, hidden]
@@ -60,7 +60,7 @@ type ExpertRowsArgs struct {
 	Limit   float32
 }
 
-// ExpertRower is a device that computes the results of experts without their sum: what workers on the host need.
+// ExpertRower is a device that computes the results of experts without their sum, as workers on the host need them.
 type ExpertRower interface {
 	ExpertRows(ExpertRowsArgs) error
 }

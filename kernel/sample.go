@@ -2,8 +2,8 @@ package kernel
 
 import "sparrow/sample"
 
-// SampleArgs draws a token from rows of logits as sample.Scratch.Choose does, to the bit. IDs[r] is the best token of
-// row r, and becomes the one that Draws[r] gives: the words of a sample.Draw. A row whose draw has no temperature keeps
+// SampleArgs samples a token from rows of logits as sample.Scratch.Choose does, to the bit. IDs[r] is the best token of
+// row r, and is replaced by the one that Draws[r] gives: the words of a sample.Draw. A row without a temperature keeps
 // its best token.
 type SampleArgs struct {
 	IDs    Tensor // i32 [R, 1]

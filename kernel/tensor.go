@@ -75,8 +75,8 @@ func (d DType) Size() int {
 	}
 }
 
-// Align returns what addresses of elements are a multiple of where they are read as a number of the processor: their
-// size, and 1 for blocks, which are read byte by byte whatever their size is.
+// Align returns the alignment of elements that are read as a number of the processor: their size, and 1 for blocks,
+// which are read byte by byte.
 func (d DType) Align() int {
 	if _, ok := d.Block(); ok {
 		return 1

@@ -6,7 +6,7 @@ import "time"
 type Tracer interface {
 	// Trace starts a trace, or ends it.
 	Trace(on bool) error
-	// TraceLabel goes with the launches from now on.
+	// TraceLabel labels the launches from now on.
 	TraceLabel(label int)
 	// Traced waits for the launches since the last call and returns their times.
 	Traced() ([]TracedLaunch, error)

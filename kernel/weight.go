@@ -72,7 +72,7 @@ func (w Weight) Middle() int {
 	return 0
 }
 
-// Role is what a matrix is used for: the operations that take it. A device may arrange the matrix for these alone.
+// Role is the use of a matrix: the operations that take it. A device may arrange the matrix for only these.
 type Role uint8
 
 // The roles. Matrices of experts have none: they are prepared together ([Preparer.PrepareExperts]).
@@ -116,8 +116,7 @@ type ExpertWeights struct {
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil where there are none.
 	Host HostExperts
-	// Movable experts may change their homes later (ExpertSwapper): the matrices stay readable, and any caller that
-	// prepares them keeps what that takes.
+	// Movable experts may change their homes later (ExpertSwapper): the matrices must stay readable until then.
 	Movable bool
 }
 
@@ -164,8 +163,8 @@ type Experts interface {
 	Inner() int  // length of the rows between gate and down
 }
 
-// Preparer turns the weights of a checkpoint into what operations take: checked once, and left in the mapped file,
-// copied, rearranged or uploaded. Scales and data must not change while the result is used.
+// Preparer turns the weights of a checkpoint into the handles that operations take: checked once, and left in the
+// mapped file, copied, rearranged or uploaded. Scales and data must not change while the result is used.
 type Preparer interface {
 	Prepare(Weight, Role) (Matrix, error)
 	PrepareExperts(ExpertWeights) (Experts, error)
@@ -173,9 +172,9 @@ type Preparer interface {
 
 // ExpertSwapper is a device that exchanges the homes of experts between passes. Experts were prepared as Movable.
 type ExpertSwapper interface {
-	// SwapExperts makes in, an expert of host memory, resident in the place of out, which takes its methods, also in
-	// the memory of the host that computes it. It waits for everything enqueued before. Recorded graphs stay valid:
-	// they read where an expert is. After an error that is not ErrLost nothing has changed.
+	// SwapExperts makes in, an expert of host memory, resident instead of out, which takes its methods, also in the
+	// memory of the host that computes it. It waits for everything enqueued before. Captured graphs stay valid: they
+	// look up where an expert is. After an error that is not ErrLost nothing has changed.
 	SwapExperts(x Experts, in, out int) error
 }
 
@@ -191,8 +190,7 @@ func SwapExperts(d Device, x Experts, in, out int) error {
 
 // ExpertReplacer is a device that replaces one of the experts that it has prepared.
 type ExpertReplacer interface {
-	// ReplaceExpert puts an expert, the only one of w, in the place of expert i. Its matrices have the types and
-	// shapes of those.
+	// ReplaceExpert replaces expert i by the only expert of w. Its matrices have the same types and shapes.
 	ReplaceExpert(x Experts, i int, w ExpertWeights) error
 }
 

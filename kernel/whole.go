@@ -5,7 +5,7 @@ import "sparrow/layout"
 // LatentArgs is attention of absorbed queries over every key of a sequence: p = softmax over s < Lens[r] of Scale *
 // Q[r,h]·row(s), Out[r,h] = sum of p_s * row_s[:512], where key s of row r is token s%PageTokens of page
 // Table[TableRow[r], s/PageTokens]. A length below zero counts as zero; a row without keys gives zeros. Adjacent rows
-// of one sequence, such as those of a verified draft or of a prompt, share what is read of its pages.
+// of one sequence, such as those of a verified draft or of a prompt, share the reads of its pages.
 type LatentArgs struct {
 	Out      Tensor // activation [R, Heads*512]
 	Q        Tensor // activation [R, Heads*576]
@@ -16,8 +16,8 @@ type LatentArgs struct {
 	Heads    int
 	Scale    float32
 	// SplitKeys is the most keys of a row that one processor takes, where a device with many processors cuts rows among
-	// them: a multiple of 64. 0: all keys. Where a row is cut depends on its length alone, so that it has the same bits
-	// in any batch. Other devices ignore it.
+	// them: a multiple of 64. 0: all keys. The cuts of a row depend only on its length, so that it has the same bits in
+	// any batch. Other devices ignore it.
 	SplitKeys int
 }
 

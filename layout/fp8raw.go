@@ -5,10 +5,10 @@ import "sparrow/internal/num"
 // RawRowBytes is the size of an FP8Row576 row: 512 e4m3 latent + 64 e4m3 rope.
 const RawRowBytes = RowDim
 
-// FP8Raw is the layout FP8Row576: latent and rope alike as e4m3, with one scale for the whole tensor kept outside the
-// cache. Values beyond ±448 times the scale are clipped.
+// FP8Raw is the layout FP8Row576: both latent and rope as e4m3, with one scale for the whole tensor, which is not
+// stored in the cache. Values beyond ±448 times the scale are clipped.
 type FP8Raw struct {
-	// Scale is k_scale: what a stored value is multiplied by. It covers the rope part too. Zero means 1.
+	// Scale is k_scale, the factor of stored values. It covers the rope part too. Zero means 1.
 	Scale float32
 }
 

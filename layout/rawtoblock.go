@@ -4,8 +4,8 @@ import "sparrow/internal/num"
 
 // RawToBlock rewrites a 576-byte row as a 656-byte row. Where kScale is a power of two the 512 latent bytes are kept,
 // the four scales are kScale and the rope part is widened to bf16: every value is kept. Any other kScale would make
-// scales that some readers cannot hold, so the latent goes through float32 and is quantised anew. The buffers must not
-// overlap; a short one panics as in Encode. A kScale of zero means 1, as in FP8Raw.
+// scales that some readers cannot represent, so the latent goes through float32 and is quantised anew. The buffers must
+// not overlap; a short one panics as in Encode. A kScale of zero means 1, as in FP8Raw.
 func RawToBlock(dst656, src576 []byte, kScale float32) {
 	kScale = kScaleOr1(kScale)
 	d, s := row(FP8Row656, dst656, 0, BlockRowBytes), row(FP8Row576, src576, 0, RawRowBytes)

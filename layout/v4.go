@@ -11,7 +11,7 @@ const (
 	V4PageSize = 256                   // tokens of a logical page: 256 window entries, 64 of ratio 4, 2 of ratio 128
 )
 
-// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: window rows and compressed rows alike. A page may keep
+// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: both window rows and compressed rows. A page may keep
 // its scales separately from its values, so every access needs the page's size in entries.
 //
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.

@@ -144,8 +144,8 @@ func (l IndexV41) Encode(page []byte, tokens, slot int, key []float32) {
 	}
 }
 
-// RoundV41 rounds a group of values whose largest magnitude is top to what an indexer key or query keeps of them, and
-// returns the exponent of their scale.
+// RoundV41 rounds a group of values whose largest magnitude is top to those that an indexer key or query can represent,
+// and returns the exponent of their scale.
 func RoundV41(group []float32, top float32) byte {
 	const inverse = float32(1) / num.MaxE2M1
 	e := num.E8M0(num.CeilPow2(max(top, 6*0x1p-126) * inverse))

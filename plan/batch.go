@@ -1,24 +1,23 @@
 package plan
 
-// Batch is what the scheduler hands over for one forward pass.
+// Batch is the scheduler's description of one forward pass.
 type Batch struct {
 	Mode     Mode      `json:"mode"`
 	Requests []Request `json:"requests"`
 	// Pass states which layers run: the model's own, or its drafting layer.
 	Pass Pass `json:"pass,omitempty"`
-	// Record states what is kept of every layer beside the logits, of the rows that
-	// requests record.
+	// Record is what is recorded of every layer in addition to the logits, for the rows that requests record.
 	Record Record `json:"record,omitzero"`
-	// Replay states what the rows that requests replay take as it is given.
+	// Replay is what the rows that requests replay take instead of choosing.
 	Replay Replay `json:"replay,omitzero"`
-	// Draws reports that the device draws tokens of rows that do not return
-	// whole, as the input block says.
+	// Draws reports that the device samples tokens of rows that are not returned whole, with the parameters in the
+	// input block.
 	Draws bool `json:"draws,omitempty"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
 	// means no padding. Decode-like batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
 	Graph      GraphMode `json:"graph"`
-	// NeedSeed asks for indices even where the dense form needs none.
+	// NeedSeed requests indices even where the dense form needs none.
 	NeedSeed bool `json:"need_seed,omitempty"`
 	// FreeBytes is the device memory free right now; 0 means not measured.
 	FreeBytes int64 `json:"free_bytes,omitempty"`
@@ -33,8 +32,7 @@ type Batch struct {
 // the new tokens, verify excludes the N drafts, draft includes the N tokens.
 // A decode-like request of length 0 is padding.
 type Request struct {
-	// Kind is what the request does in a mixed batch. Elsewhere it may be
-	// left unset and must not contradict the batch.
+	// Kind is the mode of the request in a mixed batch. Otherwise it may be unset and must not contradict the batch.
 	Kind   Mode `json:"kind,omitempty"`
 	Seq    int  `json:"seq"`
 	Prefix int  `json:"prefix,omitempty"` // extend: cached tokens
@@ -42,8 +40,7 @@ type Request struct {
 	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
 	// Logits is for how many of the last new tokens logits are computed.
 	Logits int `json:"logits,omitempty"`
-	// Best reports that of these rows the best token is enough: whole rows stay
-	// on the device.
+	// Best reports that only the best token of these rows is needed: whole rows stay on the device.
 	Best bool `json:"best,omitempty"`
 	// Padding reports that the decode-like request only fills the batch up: Seq is
 	// 0, its rows store nothing and see no key.
@@ -51,16 +48,16 @@ type Request struct {
 	// Rank is the rank that holds the sequence's pages, where ranks share
 	// attention by requests.
 	Rank int `json:"rank,omitempty"`
-	// Records is how many of the new tokens are recorded, from new token
-	// RecordFrom on. A plan depends on their number alone.
+	// Records is how many of the new tokens are recorded, from new token RecordFrom on. A plan depends only on their
+	// number.
 	Records    int `json:"records,omitempty"`
 	RecordFrom int `json:"record_from,omitempty"`
-	// Replays is how many take what was recorded before, from ReplayFrom on.
+	// Replays is how many replay recorded choices, from ReplayFrom on.
 	Replays    int `json:"replays,omitempty"`
 	ReplayFrom int `json:"replay_from,omitempty"`
 }
 
-// Record names what a pass keeps of every layer: it returns with the logits.
+// Record selects what a pass records of every layer: it is returned with the logits.
 type Record struct {
 	Hidden     bool `json:"hidden,omitempty"`     // residual rows after the layer
 	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
@@ -73,7 +70,7 @@ func (r Record) With(o Record) Record {
 	return Record{r.Hidden || o.Hidden, r.Selections || o.Selections, r.Scores || o.Scores, r.Experts || o.Experts}
 }
 
-// Replay names what rows take instead of choosing.
+// Replay selects the choices that rows replay.
 type Replay struct {
 	Selections bool `json:"selections,omitempty"`
 	Experts    bool `json:"experts,omitempty"`
@@ -82,12 +79,10 @@ type Replay struct {
 // Pass states which layers of a model run.
 type Pass uint8
 
-// PassTarget runs the model. The others run its drafting layer: PassDraft
-// continues hidden states of the target, PassChain those of the drafting
-// layer's own last pass. PassPick carries on with rows that a PassDraft without
-// logits has stored, from the layer's inputs on. PassBlock drafts a block of
-// tokens of every request at once (Model.Block); its rows are not part of the
-// sequence.
+// PassTarget runs the model. The others run its drafting layer: PassDraft continues hidden states of the target,
+// PassChain those of the drafting layer's own last pass. PassPick continues with rows that a PassDraft without logits
+// has stored, from the layer's inputs on. PassBlock drafts a block of tokens of every request at once (Model.Block);
+// its rows are not part of the sequence.
 const (
 	PassTarget Pass = iota
 	PassDraft
@@ -129,8 +124,7 @@ func (b *Batch) Add(r Request) {
 	b.Requests = append(b.Requests, r)
 }
 
-// KindOf returns what request i does: its own kind in a mixed batch, the mode of
-// the batch otherwise.
+// KindOf returns the mode of request i: its own kind in a mixed batch, the mode of the batch otherwise.
 func (b *Batch) KindOf(i int) Mode {
 	if b.Mode == ModeMixed {
 		return b.Requests[i].Kind

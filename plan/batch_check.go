@@ -177,8 +177,8 @@ func (b *Batch) checkGraph() error {
 	return nil
 }
 
-// tablePages is the width of the page tables: as given, or what the longest
-// request needs, rounded up to a power of two so that plans can be reused.
+// tablePages is the width of the page tables: as given, or the pages of the longest request, rounded up to a power of
+// two so that plans can be reused.
 func (b *Batch) tablePages(cfg *Config) (int, error) {
 	longest := 1
 	for i := range b.Requests {

@@ -25,8 +25,8 @@ type Most struct {
 // It plans no batch: there is a segment of every kind that rows can be of, with all rows in one launch, so that its
 // segments overlap.
 //
-// Each count grows with rows and keys, and what a launch takes grows with its counts, but for one pair: more keys mean
-// fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so a segment at
+// Each count grows with rows and keys, and the memory of a launch grows with its counts, except for one pair: more keys
+// mean fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so a segment at
 // either end bounds all between them.
 func Bound(cfg Config, m Most) *Plan {
 	p := &Plan{Runnable: cfg.Runnable, Collectives: cfg.joins(ModeExtend), Pass: m.Pass, Rows: m.Rows,
@@ -155,9 +155,9 @@ func (w *bounder) tokensOf(indexKeys int) int {
 	return indexKeys
 }
 
-// list counts what the launches of a segment list, each at most that many rows, whose requests see at most that many
-// keys. A launch lists all keys of the requests that it has rows of; where the rows of a request end a launch, the next
-// one lists its keys again.
+// list counts the entries that the launches of a segment list, each with at most that many rows, whose requests see at
+// most that many keys. A launch lists all keys of the requests that it has rows of; where a launch ends inside the rows
+// of a request, the next one lists its keys again.
 func (w *bounder) list(s *Segment, rows, keys int) {
 	cfg, m, n := w.cfg, &w.cfg.Model, &w.sum
 	if s.NextN > 0 {

@@ -96,7 +96,7 @@ func (w *Builder) Finish(segments ...Segment) *Plan {
 	return w.Plan()
 }
 
-// total lays the segments one after the other and adds up what they hold.
+// total lays the segments out one after the other and adds up their counts.
 func (w *Builder) total() {
 	p := w.plan
 	for i := range p.Segments {
@@ -122,8 +122,8 @@ func (s *Segment) Span(i, from, to int) {
 	s.Rows += to - from
 }
 
-// Sparse settles what follows from the kernel of a sparse segment; prefix reports whether any key must come from the
-// cache.
+// Sparse sets the fields of a sparse segment that follow from its kernel; prefix reports whether any key must come from
+// the cache.
 func (w *Builder) Sparse(s *Segment, k Kernel, prefix bool) {
 	s.Kernel = k
 	shapeKernel(w.cfg, w.cat.Entry(k), s, prefix)
@@ -135,8 +135,7 @@ func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
 	setHeads(w.cfg, s, w.cat.Entry(k))
 }
 
-// Pad sets the rows kernels see of a segment whose rows are set: decode-like
-// batches pad whole requests, prompts pad rows.
+// Pad sets the number of rows that kernels see for a segment: decode-like batches pad whole requests, prompts pad rows.
 func (w *Builder) Pad(s *Segment) error {
 	s.Requests = len(s.Spans)
 	s.KernelRows = max(s.Rows, w.b.PaddedRows)

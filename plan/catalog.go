@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// A catalogue knows kernels as data: who may use them, where, over which
-// layouts, with which limits. Resolve and Build read it and hold no other
-// knowledge of a kernel.
+// A catalogue describes kernels as data: which models may use them, where, over which layouts, with which limits.
+// Resolve and Build read it and have no other knowledge of a kernel.
 
 // Set is a small set of enumerated values.
 type Set[T ~uint8] uint32
@@ -105,7 +104,7 @@ type Entry struct {
 	More func(d *Demand) []Objection
 }
 
-// Demand is what one side of the kernel pair must serve.
+// Demand is the requirement on one side of the kernel pair.
 type Demand struct {
 	Hardware *Hardware
 	Model    *Model
@@ -238,7 +237,7 @@ func PadTo64(_ *Hardware, heads int) (int, int, string) {
 	return 0, 0, TooManyHeads(heads, 128)
 }
 
-// TooManyHeads returns what is wrong with more heads than a kernel holds.
+// TooManyHeads returns the error text for more heads than a kernel supports.
 func TooManyHeads(heads, most int) string {
 	ranks := (heads + most - 1) / most
 	return fmt.Sprintf("%d heads per rank exceed the %d it can hold; a tensor-parallel size %d times larger would fit",

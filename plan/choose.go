@@ -19,16 +19,15 @@ type Chooser struct {
 	KV    DType
 	Wish  Layout
 	Named string
-	// Asked are the names that the user gave for each phase, Why states why
-	// prefill is named where it was not the user who did.
+	// Asked are the names that the user gave for each phase, Why the reason for a prefill kernel that the user did not
+	// name.
 	Asked [2]string
 	Why   string
 	// Pairs lists candidates, best first, for kernels of which some are settled.
 	Pairs func(settled Pair) []Pair
 	// Against adds objections that follow from the user's other wishes.
 	Against func(k Kernel, p Phase) []Objection
-	// Faster is why the first pair of two that fit is the first; empty where
-	// the order of the catalogue says so.
+	// Faster is why the first pair of two that fit comes first; empty where the order of the catalogue decides.
 	Faster string
 
 	settled Pair
@@ -131,7 +130,7 @@ func (p Pair) or(q Pair) Pair {
 	return q
 }
 
-// whyTaken gives the reasons of kernels that were left open.
+// whyTaken gives the reasons for kernels that the user did not name.
 func (c *Chooser) whyTaken(p Pair) {
 	first := fmt.Sprintf("first candidate that fits %s and %s", c.Hardware.Arch, c.KV)
 	switch {
@@ -164,7 +163,7 @@ func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	return LayoutNone, c.layoutClash(p)
 }
 
-// settle states what the pair does with the layout and what was turned down.
+// settle returns what the pair does with the layout, and the rejected candidates.
 func (c *Chooser) settle(p Pair, l Layout) Choice {
 	c.Because("dispatch 9", "layout %s: decode %s reads it in place", l, p.Decode)
 	switch e := c.Entry(p.Prefill); {

@@ -58,19 +58,18 @@ type Speculation struct {
 	Tokens   int `json:"tokens,omitempty"`   // rows verified per request (n)
 }
 
-// Policy is what the user asked for. The zero value of every field means
-// "unset": Resolve decides.
+// Policy is the user's settings. The zero value of every field means "unset": Resolve decides.
 type Policy struct {
 	// KV is auto, bf16, fp8, fp8-656, fp8-576 or f32 (also "exact").
 	KV string `json:"kv,omitempty"`
 	// KVWhy and PrefillWhy state why KV and Prefill are named where the user did not name them.
 	KVWhy      string `json:"kv_why,omitempty"`
 	PrefillWhy string `json:"prefill_why,omitempty"`
-	// ExactIndex keeps indexer keys in float32 beside rows of another type, to
-	// tell the two roundings apart; on cpu, for proofs.
+	// ExactIndex keeps indexer keys in float32 while rows have another type, to separate the two roundings; on cpu, for
+	// proofs.
 	ExactIndex bool `json:"exact_index,omitempty"`
-	// FP4Index keeps the indexer keys of V4 in four bits, 68 bytes for 132, and
-	// rounds its queries alike.
+	// FP4Index keeps the indexer keys of V4 in four bits, 68 bytes instead of 132, and rounds its queries in the same
+	// way.
 	FP4Index bool `json:"fp4_index,omitempty"`
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
@@ -82,17 +81,17 @@ type Policy struct {
 	Dense          Switch `json:"dense,omitempty"`           // the dense form for short prompt rows
 	DenseThreshold int    `json:"dense_threshold,omitempty"` // T
 	Deterministic  bool   `json:"deterministic,omitempty"`
-	// SplitKeys is where rows of FP8 pages are cut on sm90; unset, Running decides.
+	// SplitKeys is after how many keys rows of FP8 pages are cut on sm90; unset, Running decides.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
-	// Running is how many sequences the server is set up to run at once; 0 means that nobody said.
+	// Running is how many sequences the server is set up to run at once; 0 means that it is not known.
 	Running     int         `json:"running,omitempty"`
 	Speculation Speculation `json:"speculation,omitzero"`
 	// MaxTransient is the reserve for transient memory in bytes; 0 means no bound.
 	MaxTransient int64 `json:"max_transient,omitempty"`
 }
 
-// Config is the resolved, immutable configuration. Asked keeps the user's
-// wishes beside it, for explain to show; no decision after Resolve reads them.
+// Config is the resolved, immutable configuration. Asked keeps the user's settings for explain to show; no decision
+// after Resolve reads them.
 type Config struct {
 	Catalog  Catalog  `json:"catalog"`
 	Hardware Hardware `json:"hardware"`
@@ -112,7 +111,7 @@ type Config struct {
 	T             int  `json:"dense_threshold"`
 	C             int  `json:"chunk_capacity"` // keys of one dense call
 	Deterministic bool `json:"deterministic"`
-	// SplitKeys is where rows of FP8 pages are cut; unset where the kernels cut none.
+	// SplitKeys is after how many keys rows of FP8 pages are cut; unset where the kernels cut none.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 
 	ScoreCap     int64 `json:"score_cap"`     // bytes of one chunk of indexer scores
@@ -131,7 +130,7 @@ type Config struct {
 	Fingerprint Key `json:"fingerprint"`
 }
 
-// Notice is something the user should see at start.
+// Notice is a message for the user at start.
 type Notice struct {
 	Level NoticeLevel `json:"level"`
 	Rule  string      `json:"rule"`

@@ -22,7 +22,7 @@ func (h *Hardware) costs() costs {
 	return costs{c}
 }
 
-// crossing is up to which measured size the first way is faster; all reports that it is at every size.
+// crossing is the largest measured size at which the first alternative is faster; all reports that it is at every size.
 func crossing(list []cost.Contest) (size int, all bool) {
 	for _, c := range list {
 		if c.First >= c.Second {
@@ -33,7 +33,7 @@ func crossing(list []cost.Contest) (size int, all bool) {
 	return size, true
 }
 
-// denseReason states what the dense form gains up to that many keys.
+// denseReason states the gain of the dense form up to that many keys.
 func (c *costs) denseReason(keys int) string {
 	if len(c.Prompts) == 0 {
 		return "index_topk"

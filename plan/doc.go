@@ -1,20 +1,14 @@
 // Package plan decides, once per batch, how sparse attention runs.
 //
-// In flow a description of the hardware, the model and the user's wishes
-// (Resolve, once at start) and then the lengths of one scheduled batch (Build,
-// once per step). Out flows an immutable Plan: segments of rows, each with its
-// form, kernel, cache layout, conversion, index transform, indexer path,
-// launches, transient bytes, and the reasons for every choice together with the
-// candidates that were turned down.
+// In flow a description of the hardware, the model and the user's settings (Resolve, once at start) and then the
+// lengths of one scheduled batch (Build, once per step). Out flows an immutable Plan: segments of rows, each with its
+// form, kernel, cache layout, conversion, index transform, indexer path, launches, transient bytes, and the reasons for
+// every choice together with the rejected candidates.
 //
-// Both functions are pure. The package never touches a device, a clock, the
-// environment or a variable that outlives the call, and never writes to the
-// Config or Batch it is handed. Everything downstream reads the Plan and
-// repeats none of its tests.
+// Both functions are pure. The package never touches a device, a clock, the environment or a variable that outlives the
+// call, and never writes to its Config or Batch. Everything downstream reads the Plan and repeats none of its tests.
 //
-// The catalogue "sparrow" lists the kernels of this project and plans in
-// segments, so that what happens to a row depends on that row alone. Package
-// plan/public holds a second one, "public", of the kernels of other engines: its
-// plans explain, they do not run. Both choose kernels by Chooser and cut rows by
-// Builder.
+// The catalogue "sparrow" lists the kernels of this project and plans in segments, so that the treatment of a row
+// depends only on that row. Package plan/public holds a second one, "public", of the kernels of other engines: its
+// plans explain, they do not run. Both choose kernels by Chooser and cut rows by Builder.
 package plan

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Code names a refusal of dispatch section 18. It is itself an error, so that
-// errors.Is(err, plan.E03) asks for one kind of refusal.
+// Code is a refusal of dispatch section 18. It is itself an error, so that errors.Is(err, plan.E03) tests for one kind
+// of refusal.
 type Code string
 
 // Start: refusals of Resolve and of opening a model.

@@ -2,9 +2,8 @@ package plan
 
 import "fmt"
 
-// The refusals below are found while a plan is carried out, by the packages
-// that load models, hold the cache and launch kernels. Their texts live here so
-// that every code is worded once.
+// The refusals below are found while a plan runs, by the packages that load models, hold the cache and launch kernels.
+// Their texts are here so that every code is worded once.
 
 // ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors are those it would need.
 func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
@@ -39,7 +38,7 @@ func ErrLayout(planned, cached string) *Error {
 		Supported: "a cache in the layout the configuration resolved to"}
 }
 
-// ErrKernelStatus reports a pass that did not succeed; what its kernel said is beside it.
+// ErrKernelStatus reports a pass that did not succeed, with the kernel's error.
 func ErrKernelStatus(mode Mode, rows int) *Error {
 	return &Error{Code: E28, Asked: fmt.Sprintf("a pass of mode %s over %d rows", mode, rows),
 		Supported: "passes whose kernels end with success"}

@@ -1,8 +1,8 @@
 package plan
 
-// shapeKernel settles what follows from the kernel of a sparse segment: form, padded heads, conversion and transform.
-// RAGGED follows from the kernel reading a gathered tensor and from nothing else (dispatch 10). prefix reports whether
-// any key must come from the cache: where the catalogue sparrow plans that is always so, for chunked must equal whole.
+// shapeKernel sets the fields of a sparse segment that follow from its kernel: form, padded heads, conversion and
+// transform. RAGGED is used exactly where the kernel reads a gathered tensor (dispatch 10). prefix reports whether any
+// key must come from the cache: in the catalogue sparrow that is always so, because chunked must equal whole.
 func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	setHeads(cfg, s, e)
 	prompt := s.NextN == 0

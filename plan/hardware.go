@@ -39,7 +39,7 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// SM100Family is what the kernel libraries build as one: 10.0 and 10.3.
+// SM100Family is the architectures that the kernel libraries build as one: 10.0 and 10.3.
 func (a Arch) SM100Family() bool { return a == SM100 || a == SM103 }
 
 // SM12x is the workstation family.
@@ -64,8 +64,8 @@ func (a Arch) Major() int {
 	return 0
 }
 
-// Hardware is what a plan must know of a device. Drivers fill it from the
-// device they opened; HardwareFor gives typical values for explaining.
+// Hardware has the facts of a device that plans depend on. Drivers fill it from the device they opened; HardwareFor
+// gives typical values for explaining.
 type Hardware struct {
 	Arch Arch `json:"arch"`
 	// SmemOptin is the opt-in limit of shared memory per block, in bytes: it
@@ -81,7 +81,7 @@ type Hardware struct {
 	Heads64 bool `json:"heads64,omitempty"`
 	// Preshuffle reports that the preshuffled paged-score kernel is usable (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
-	// NoTiles says of a CPU that its attention does not run on a matrix unit.
+	// NoTiles reports that a CPU's attention does not run on a matrix unit.
 	NoTiles bool `json:"no_tiles,omitempty"`
 	// NativeNextN lists the numbers of rows above 1 of a request that the
 	// paged-score kernels of the sparrow catalogue take at once; other numbers
@@ -120,7 +120,7 @@ type device struct {
 	memoryBytes int64
 }
 
-// devices are names by which people know architectures.
+// devices are common names of architectures.
 var devices = map[string]device{
 	"a100": {arch: SM80}, "a100-40gb": {SM80, 108, 40 * gb}, "a800": {arch: SM80}, "a40": {arch: SM86},
 	"a6000": {arch: SM86}, "rtx3090": {SM86, 82, 24 * gb},

@@ -161,8 +161,7 @@ func (w *Builder) sizeScores(s *Segment) {
 const (
 	// smallScores is the matrix below which memory is not asked about.
 	smallScores = 8_000_000
-	// scoreFraction of memory may hold scores: of what is free, and of what the
-	// static part, which holds weights and pools, leaves.
+	// scoreFraction of memory may be used for scores: of the free memory, and of what weights and pools leave.
 	scoreFraction = 0.2
 	staticPart    = 0.9
 )

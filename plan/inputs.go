@@ -157,7 +157,7 @@ func (p *Plan) DenseRow(i int) bool {
 	return false
 }
 
-// arrayWords is the grain at which arrays begin: 256 bytes, what GPUs read best.
+// arrayWords is the alignment of arrays: 256 bytes, which GPUs read best.
 const arrayWords = 64
 
 func (p *Plan) array(name ArrayName, rows, cols int) {
@@ -229,7 +229,7 @@ func (w *Builder) choiceInputs() {
 	}
 }
 
-// gathered is how long the lists of a pass are that launches have parts of, and V4's lists of closing entries.
+// gathered has the lengths of the lists of a pass that launches share, and of V4's lists of completed entries.
 type gathered struct {
 	rows, keys, pages, tables int
 	window, groups, heavy     int
@@ -372,9 +372,8 @@ func (w *Builder) closing(ratio int) int {
 	return n
 }
 
-// Closing returns how many entries of a ratio request i has in a pass: the groups it
-// closes, or as many as its rows can close where the plan does not know its
-// length.
+// Closing returns how many entries of a ratio request i has in a pass: the groups it completes, or as many as its rows
+// can complete where the plan does not know its length.
 func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	rows := b.Rows(cfg, i)
 	if b.KindOf(i).DecodeLike() {
@@ -384,12 +383,11 @@ func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	return (first+rows)/ratio - first/ratio
 }
 
-// launchReach is what the rows of a launch see, over its requests: keys, the
-// pages they are in, V4's window entries and groups.
+// launchReach is the range that the rows of a launch see, over its requests: keys, the pages they are in, V4's window
+// entries and groups.
 type launchReach struct{ keys, pages, window, groups, heavy int }
 
-// eachLaunch visits the launches of prompt segments with what they reach; those
-// of decode-like segments gather nothing.
+// eachLaunch visits the launches of prompt segments with their reach; those of decode-like segments gather nothing.
 func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 	for i := range w.plan.Segments {
 		s := &w.plan.Segments[i]

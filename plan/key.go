@@ -36,16 +36,14 @@ func (h *hash) flags(list ...bool) {
 	h.word(v)
 }
 
-// fingerprint hashes the configuration as JSON, so that every field enters
-// without being named here. Left out is what explains the other fields and
-// decides nothing after Resolve: the wishes, the reasons and the rejected
-// candidates.
+// fingerprint hashes the configuration as JSON, so that every field enters without being named here. Fields that only
+// explain others are left out: the user's settings, the reasons and the rejected candidates.
 func fingerprint(c *Config) (Key, error) {
 	decided := c.Decided()
 	return FingerprintOf(&decided)
 }
 
-// Decided is the configuration without what explains it.
+// Decided is the configuration without the fields that explain it.
 func (c *Config) Decided() Config {
 	decided := *c
 	decided.Asked, decided.Fingerprint = Policy{}, 0

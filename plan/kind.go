@@ -1,6 +1,6 @@
 package plan
 
-// Mode states what one scheduled batch, or one request of a mixed batch, does.
+// Mode is the work of one scheduled batch, or of one request of a mixed batch.
 type Mode uint8
 
 // The modes of dispatch section 2. Request.Seq means something else in each:
@@ -33,7 +33,7 @@ func (m Mode) ExtendLike() bool {
 // DecodeLike reports whether every request adds a fixed number of rows.
 func (m Mode) DecodeLike() bool { return m == ModeDecode || m == ModeVerify || m == ModeDraft }
 
-// RowKind states what the rows of a segment are.
+// RowKind is the kind of a segment's rows.
 type RowKind uint8
 
 // Segments of the sparrow catalogue hold one of the named row kinds; segments
@@ -100,7 +100,7 @@ func (x Transform) String() string                { return transforms.text(x) }
 func (x Transform) MarshalText() ([]byte, error)  { return transforms.marshal(x) }
 func (x *Transform) UnmarshalText(t []byte) error { return transforms.unmarshal(x, t) }
 
-// Convert names what is done to cached rows before the kernel reads them.
+// Convert is the conversion of cached rows before the kernel reads them.
 type Convert uint8
 
 // GatherRows decodes the cache's representation of every key, prefix or new,
@@ -168,7 +168,7 @@ func (g GraphMode) String() string                { return graphModes.text(g) }
 func (g GraphMode) MarshalText() ([]byte, error)  { return graphModes.marshal(g) }
 func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(g, t) }
 
-// Variant tells two graphs of equal mode and size apart.
+// Variant distinguishes two graphs of equal mode and size.
 type Variant uint8
 
 // The host picks VariantShort iff no request of a decode-like segment holds more

@@ -2,11 +2,10 @@ package plan
 
 import "slices"
 
-// Transient memory of dispatch section 17. A launch first scores and selects,
-// then attends; what the two stages hold is never alive at the same time, but
-// the selection between them is.
+// Transient memory of dispatch section 17. A launch first scores and selects, then attends; the memory of the two
+// stages is never needed at the same time, except for the selection between them.
 
-// held says what a launch of a segment holds, in bytes.
+// held returns the memory of a launch of a segment, in bytes.
 type held struct {
 	selectRow   int64 // per row: its selection, alive in both stages
 	scoreRow    int64 // per row of a chunk of scores
@@ -55,7 +54,7 @@ func upProjectedBytes(m *Model, kv DType) int64 {
 	return int64(m.Heads) * int64(m.QKDim+m.VDim) * size
 }
 
-// denseBytes is what a dense call over that many gathered keys holds.
+// denseBytes is the memory of a dense call over that many gathered keys.
 func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
@@ -91,9 +90,8 @@ func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// sparseScratch is what the parts of one row of that many heads and keys take,
-// and how many rows have parts at a time; none where rows stay whole. Lists of
-// other plans have up to most keys, and rows are cut after split of them.
+// sparseScratch is the memory of the parts of one row of that many heads and keys, and how many rows have parts at a
+// time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after split of them.
 func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
 	if split == 0 || blocks <= unsegmented {
@@ -110,9 +108,8 @@ func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 // which there can be as many as rows.
 const denseTileBytes = 16
 
-// attendScratch is sparseScratch of the widest lists that a row of the segment
-// attends to. V4 rows see the window and, but for drafts, a compressed stream
-// beside it: the selection, or in layers of ratio 128 every entry of the table.
+// attendScratch is sparseScratch of the widest lists that a row of the segment attends to. V4 rows see the window and,
+// except for drafts, also a compressed stream: the selection, or in layers of ratio 128 every entry of the table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
 	if m.Dense() {

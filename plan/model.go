@@ -33,7 +33,7 @@ func (f Family) String() string                { return families.text(f) }
 func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
 func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t) }
 
-// Model is what a plan must know of a checkpoint. Heads counts one rank.
+// Model has the facts of a checkpoint that plans depend on. Heads counts one rank.
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
@@ -43,9 +43,9 @@ type Model struct {
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
 	NextN      int    `json:"next_n"` // drafting layers after them
-	// Block is how many tokens the drafting layers propose in one pass (a DSpark
-	// head, dspark spec 3): they read what passes of the target have stored for
-	// them. 0: one token a pass, from the hidden state before it (NextN).
+	// Block is how many tokens the drafting layers propose in one pass (a DSpark head, dspark spec 3): they read
+	// entries that passes of the target have stored for them. 0: one token a pass, from the hidden state before it
+	// (NextN).
 	Block   int `json:"block,omitempty"`
 	Context int `json:"context"` // longest sequence in tokens
 	// LayerSupportsDense reports that the attention layer implements the dense
@@ -59,12 +59,11 @@ type Model struct {
 	// Linear states which layers have linear attention, with a state per sequence
 	// and no rows of tokens; nil where none has.
 	Linear []bool `json:"linear,omitempty"`
-	// Sharing is V4.1's: what layers read of other layers.
+	// Sharing is V4.1's: which caches of other layers a layer reads.
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
-	// Experts are those of the feed-forward blocks; none where nothing is known
-	// of them.
+	// Experts are those of the feed-forward blocks; zero where they are not known.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
@@ -88,7 +87,7 @@ type ExpertFacts struct {
 	Dense  []bool `json:"dense,omitempty"`  // layers without experts
 }
 
-// Choices returns what the rows of the model choose in each layer.
+// Choices returns the choices that the rows of the model make in each layer.
 func (m *Model) Choices() record.Shape {
 	s := record.Shape{TopK: m.K, Experts: m.Experts.Count, Chosen: m.Experts.Chosen,
 		Layers: make([]record.LayerShape, m.Layers)}
@@ -296,8 +295,7 @@ func (m *Model) check() error {
 	return m.checkSharing()
 }
 
-// v4Ratios builds the released pattern: two leading layers, then 4 and 128 in
-// turn, ending on 4.
+// v4Ratios builds the released pattern: two leading layers, then 4 and 128 alternately, ending on 4.
 func v4Ratios(lead, layers int) []int {
 	ratios := make([]int, layers)
 	for l := range ratios {

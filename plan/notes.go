@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// Notes collects what a resolution says of its choices.
+// Notes collects the reasons and notices of a resolution.
 type Notes struct {
 	Reasons []Reason
 	Notices []Notice
@@ -13,7 +13,7 @@ func (n *Notes) Because(rule, format string, args ...any) {
 	n.Reasons = append(n.Reasons, Reason{rule, fmt.Sprintf(format, args...)})
 }
 
-// Notice adds something the user should see at start.
+// Notice adds a message for the user at start.
 func (n *Notes) Notice(level NoticeLevel, rule, format string, args ...any) {
 	n.Notices = append(n.Notices, Notice{level, rule, fmt.Sprintf(format, args...)})
 }

@@ -39,7 +39,7 @@ func everyFourth(layers int) []bool {
 	return linear
 }
 
-// pooled states which layers are linear, which select, and what.
+// pooled returns which layers are linear, and which select what.
 func (r *resolver) pooled() {
 	linear := 0
 	for l := range r.model.Layers {
@@ -92,11 +92,11 @@ func (w *Builder) pooledArrays(n *gathered) {
 // it, and whether these rows are held back.
 const StateSpanWords = 6
 
-// mostVerified is how many rows of a request a model with states verifies at most: rings of raw rows hold as many
-// beside those that an open pool needs.
+// mostVerified is how many rows of a request a model with states verifies at most: rings of raw rows have room for that
+// many in addition to those of an open pool.
 const mostVerified = 12
 
-// heldBack checks the rows that are verified of a model with a state per sequence, which cannot go back: they are held
+// heldBack checks the verified rows of a model with a state per sequence, which cannot be rolled back: they are held
 // back until it is known which of them are accepted.
 func (r *resolver) heldBack(n int) error {
 	if n <= mostVerified {

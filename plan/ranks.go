@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Division is how ranks share attention. Experts, feed-forward blocks and the
-// vocabulary are divided alike in both.
+// Division is how ranks divide attention. Experts, feed-forward blocks and the vocabulary are divided in the same way
+// in both.
 type Division uint8
 
 // ByHeads gives every rank some heads of all sequences: each holds the whole
@@ -33,9 +33,8 @@ func ParseDivision(word string) (Division, error) {
 	return d, d.UnmarshalText([]byte(word))
 }
 
-// Divide is the model as one of several ranks sees it that share it. By heads
-// it has an equal part of the query heads, padded where they do not divide, and
-// all of the cache; by requests it has all heads, and a part of the sequences.
+// Divide is the model of one of several ranks. By heads it has an equal part of the query heads, padded where they do
+// not divide, and all of the cache; by requests it has all heads, and a part of the sequences.
 func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
@@ -128,8 +127,7 @@ type Share struct {
 	Drafted  Run `json:"drafted,omitzero"` // V4: its computed rows of a pass of the drafting block
 }
 
-// Share returns what a rank computes: everything where attention is not divided by
-// requests.
+// Share returns the rows of a rank: all where attention is not divided by requests.
 func (p *Plan) Share(rank int) Share {
 	if p.Shares != nil {
 		return p.Shares[rank]

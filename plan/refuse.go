@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// layoutClash names what each kernel reads and two pairs that agree.
+// layoutClash lists the layouts that each kernel reads and two pairs that agree.
 func (c *Chooser) layoutClash(p Pair) error {
 	over := ""
 	if c.Wish != LayoutNone {
@@ -189,7 +189,7 @@ func (c *Chooser) flags(p Pair) string {
 	return fmt.Sprintf("--kv %s --prefill %s --decode %s", name, p.Prefill, p.Decode)
 }
 
-// NothingFits lists every kernel with its reason. Its text names those of the family alone, where there are any.
+// NothingFits lists every kernel with its reason. Its text names only those of the family, where there are any.
 func (c *Chooser) NothingFits() error {
 	e := &Error{Code: E01, Asked: fmt.Sprintf("%s on %s with kv %s", c.Model.Family, c.Hardware.Arch, c.kvName())}
 	ofFamily := func(k Entry) bool { return k.family(c.Model) }

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Resolve turns the user's wishes into an immutable Config, once at start. It
-// keeps every explicit choice or refuses it with an Error; it never replaces
-// one silently. Notices state what the user should know about the result.
+// Resolve turns the user's settings into an immutable Config, once at start. It keeps every explicit choice or refuses
+// it with an Error; it never replaces one silently. Notices are messages for the user about the result.
 func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
 	r := &resolver{hw: &hw, model: &m, policy: &p}
@@ -83,12 +82,12 @@ func CheckInputs(hw *Hardware, m *Model) error {
 	return nil
 }
 
-// ScoredHeads is the number of heads that the indexer scores, padded to what the hardware's kernels take.
+// ScoredHeads is the number of heads that the indexer scores, padded for the hardware's kernels.
 func (c *Config) ScoredHeads() int {
 	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
 }
 
-// paddedIndexHeads pads index heads to what the score kernels take, 0 for too many.
+// paddedIndexHeads pads index heads to a number that the score kernels take, 0 for too many.
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {

@@ -11,7 +11,7 @@ const (
 	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
 )
 
-// StepTokens returns how many new tokens a step of our server has at most, where it was not told.
+// StepTokens returns the most new tokens in a step of our server, where the user did not set it.
 func StepTokens(on Arch) int {
 	if on == CPU {
 		return 512
@@ -72,7 +72,7 @@ func (n *Notes) Threshold(asked, topk int) {
 	}
 }
 
-// AgainstDense lists what excludes the dense form whatever the hardware.
+// AgainstDense lists the reasons against the dense form that hold on all hardware.
 func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
 	var list []string
 	if wish == SwitchOff {

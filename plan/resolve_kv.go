@@ -2,8 +2,8 @@ package plan
 
 import "fmt"
 
-// ParseKV reads the type of a cache: of its elements, and of its rows where the
-// word names those. No word, or auto, is no type.
+// ParseKV reads the type of a cache: of its elements, and of its rows where the word names those. An empty word, or
+// auto, is no type.
 func ParseKV(word string) (kv DType, rows Layout, ok bool) {
 	switch fold(word) {
 	case "", "auto":
@@ -21,7 +21,7 @@ func ParseKV(word string) (kv DType, rows Layout, ok bool) {
 	return kvOf(rows), rows, true
 }
 
-// DefaultKV gives the reason of a type that nobody named.
+// DefaultKV gives the reason of a type that the user did not name.
 func (n *Notes) DefaultKV(kv DType, hw *Hardware, m *Model) {
 	why := "is the default of " + hw.Arch.String()
 	if m.V4() {

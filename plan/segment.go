@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// segmented groups rows by what each row is (design 3). A row's group depends
-// on its own position and request alone.
+// segmented groups rows by their kind (design 3). A row's group depends only on its own position and request.
 func (w *Builder) segmented() error {
 	groups := w.groups()
 	if w.b.PaddedRows > 0 && (len(groups) != 1 || groups[0].NextN == 0) {
@@ -100,8 +99,8 @@ func (w *Builder) groups() []Segment {
 	return list
 }
 
-// cuts gives the first new token that is no longer dense and the first that
-// needs scores: token i sees prefix+i+1 keys.
+// cuts returns the first new token that is no longer dense and the first that needs scores: token i sees prefix+i+1
+// keys.
 func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 	if w.cfg.DenseOK {
 		dense = clamp(w.cfg.T-prefix, 0, rows)
@@ -116,8 +115,8 @@ func (w *Builder) shapeRow(s *Segment) {
 	cfg := w.cfg
 	switch s.Row {
 	case RowDensePrefill:
-		// Every key, prefix or new, is read through the cache, so that a
-		// prompt in chunks computes what the whole prompt computes.
+		// Every key, cached or new, is read through the cache, so that a prompt in chunks gives the results of the
+		// whole prompt.
 		w.Dense(s, DenseRagged, ConvertGatherRows)
 		s.NeedIndices = w.b.NeedSeed && !cfg.Model.Dense()
 		s.Reasons = append(make([]Reason, 0, 6), ReasonDenseRow, reasonDenseGather)

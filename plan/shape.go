@@ -2,9 +2,8 @@ package plan
 
 import "encoding/binary"
 
-// Shape is what a plan depends on besides the configuration. Equal shapes give
-// identical plans, so a caller may keep plans, and graphs captured with them,
-// in a map keyed by Shape. The shape of a decode-like batch holds no lengths.
+// Shape is what a plan depends on in addition to the configuration. Equal shapes give identical plans, so a caller may
+// keep plans, and graphs captured with them, in a map keyed by Shape. The shape of a decode-like batch has no lengths.
 type Shape struct {
 	Mode       Mode
 	Pass       Pass
@@ -45,8 +44,7 @@ type Shaper struct {
 	bytes int
 }
 
-// mostKept bounds the memory of the strings that a Shaper keeps; keptBytes is
-// that of one beside its own bytes.
+// mostKept bounds the memory of the strings that a Shaper keeps; keptBytes is the overhead of each.
 const (
 	mostKept  = 1 << 20
 	keptBytes = 96
@@ -118,9 +116,8 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	return sh, nil
 }
 
-// lengths encodes what each request adds and, where the plan depends on it, how
-// many keys it has. Decode-like requests say only whether their segment needs
-// scores.
+// lengths encodes the new tokens of each request and, where the plan depends on it, its number of keys. Decode-like
+// requests encode only whether their segment needs scores.
 func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	buf := s.buf[:0]
 	for i := range b.Requests {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Sharing states what layers of DeepSeek-V4.1 read of other layers, and what its
-// n-gram tables read of a token.
+// Sharing has the caches that layers of DeepSeek-V4.1 read of other layers, and the rows that its n-gram tables read
+// for a token.
 type Sharing struct {
 	Entries []int `json:"entries"` // layers that compress tokens to entries
 	Index   []int `json:"index"`   // layers that select among them
-	// Candidates is the layer whose best Blocks of BlockKeys entries are what
-	// later layers over the same entries select from.
+	// Candidates is the layer whose best Blocks of BlockKeys entries are the candidates of later layers over the same
+	// entries.
 	Candidates int `json:"candidates"`
 	Blocks     int `json:"blocks"`
 	BlockKeys  int `json:"block_keys"`
@@ -43,8 +43,7 @@ func (m *Model) indexRatio() int {
 	return m.lightRatio()
 }
 
-// nearest is the last of the layers at or before l that a list holds, -1 where
-// the layer reads the window alone.
+// nearest is the last of the layers at or before l that a list has, -1 where the layer reads only the window.
 func (m *Model) nearest(list []int, l int) int {
 	out := -1
 	if l < len(m.Ratios) && m.Ratios[l] > 0 {
@@ -69,7 +68,7 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says returns which layers make entries, select and share.
+// says describes which layers make entries, select and share.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {
@@ -83,7 +82,7 @@ func (s *Sharing) says(m *Model) string {
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 
-// LayerSays returns what layer l reads of others; empty for other models.
+// LayerSays describes what layer l reads of others; empty for other models.
 func (m *Model) LayerSays(l int) string {
 	e, x := m.EntrySource(l), m.IndexSource(l)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// scoreFloor is the chunk of scores a launch is planned around, where half of
-// what the index keys leave of the reserve holds as many.
+// scoreFloor is the chunk of scores that a launch is planned for, if it fits into half of the reserve that the index
+// keys leave.
 const scoreFloor = 64
 
 // slicer cuts the rows of a segment into launches that keep the row limit, the
@@ -103,7 +103,7 @@ func (sl *slicer) run() error {
 	return nil
 }
 
-// take places rows of spans first..first+count, which together see keys.
+// take adds rows of spans first..first+count, which together see keys.
 func (sl *slicer) take(first, count, rows, keys int) error {
 	for done := 0; done < rows; {
 		fit := sl.fit(rows-done, rows, keys)
@@ -212,7 +212,7 @@ func (sl *slicer) chunked(l load) load {
 	return l
 }
 
-// finish counts chunks and states what was cut and why.
+// finish counts chunks and adds the reasons for cuts.
 func (sl *slicer) finish() {
 	s := sl.s
 	if sl.chunk > 0 {

@@ -6,9 +6,9 @@ import (
 	"sparrow/internal/cost"
 )
 
-// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, or of a
-// row that attends to every key, so that several multiprocessors take one row. Parts are added in their order: the bits
-// of a row depend on the cut, so that one cut serves every batch of a process.
+// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, or of a row that attends to every key, so that
+// several multiprocessors take one row. Parts are added in order: the bits of a row depend on the cut, so that all
+// batches of a process have the same cut.
 type KeySplit uint8
 
 // SplitWhole gives all keys of a row to one multiprocessor, the others cut after
@@ -113,9 +113,8 @@ func (r *resolver) split() error {
 	return nil
 }
 
-// splitEvery settles where rows that attend to every key are cut. A row has as
-// many parts as it has keys, so that the parts may be longer than those of
-// selected keys: fewer of them wait to be added.
+// splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row, so
+// that the parts may be longer than those of selected keys: fewer of them wait to be added.
 func (r *resolver) splitEvery() error {
 	c, p := &r.cfg, r.policy
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {

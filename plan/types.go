@@ -9,9 +9,8 @@ import (
 // returns it; its slices may be shared with the Config and are read-only.
 type Plan struct {
 	Mode Mode `json:"mode"`
-	// Graph states how the operations were enqueued, in plans of passes that ran:
-	// plainly, while a graph was captured, or from one. Plans made for a graph of
-	// another engine name what was asked for.
+	// Graph states how the operations were enqueued, in plans of passes that ran: plainly, while a graph was captured,
+	// or from one. Plans for a graph of another engine have the requested mode.
 	Graph GraphMode `json:"graph"`
 	// Runnable is false for plans of the public catalogue: they explain only.
 	Runnable bool `json:"runnable"`
@@ -19,8 +18,8 @@ type Plan struct {
 	Collectives bool `json:"collectives"`
 	// Pass states which layers run.
 	Pass Pass `json:"pass"`
-	// Shape is what the plan depends on besides the configuration, exactly:
-	// plans and captured graphs are kept by it.
+	// Shape is what the plan depends on in addition to the configuration, exactly: plans and captured graphs are kept
+	// by it.
 	Shape Shape `json:"-"`
 	// Rows is the number of query rows of the pass, over all segments.
 	Rows int `json:"rows"`
@@ -28,31 +27,27 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
-	// WholeLogits is how many of them return whole; of the others only a
-	// token does, the best one unless Draws.
+	// WholeLogits is how many of them are returned whole; for the others only a token is returned, the best one unless
+	// Draws.
 	WholeLogits int `json:"whole_logits"`
-	// Draws reports that of those others tokens are drawn, as the input block says.
+	// Draws reports that the tokens of those others are sampled, with the parameters in the input block.
 	Draws bool `json:"draws,omitempty"`
-	// Record states what is kept of every layer, of Recorded rows.
+	// Record is what is recorded of every layer, for Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
-	// Replay states what is given instead of chosen, for Replayed rows.
+	// Replay is what is replayed instead of chosen, for Replayed rows.
 	Replay   Replay `json:"replay,omitzero"`
 	Replayed int    `json:"replayed,omitempty"`
-	// JointQueries reports that indexer queries of all rows are computed with the
-	// layer's other products. The time of so few rows is that of reading the
-	// weights; more rows are computed in the chunks that are scored, to save
-	// memory.
+	// JointQueries reports that indexer queries of all rows are computed with the layer's other products. With few rows
+	// the time is bound by reading the weights; more rows are computed in the chunks that are scored, to save memory.
 	JointQueries bool `json:"joint_queries,omitempty"`
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
-	// Shares states what each rank attends to, where they share attention by
-	// requests; nil elsewhere.
+	// Shares has the rows of each rank, where they divide attention by requests; nil otherwise.
 	Shares []Share `json:"shares,omitempty"`
-	// RowBounds are where the rows of each rank begin, and where those of the
-	// last one end; DraftBounds the same of the computed rows of V4's drafting
-	// block. nil like Shares.
+	// RowBounds are the first rows of each rank, and the end of the last one's; DraftBounds the same for the computed
+	// rows of V4's drafting block. nil like Shares.
 	RowBounds   []int `json:"-"`
 	DraftBounds []int `json:"-"`
 	// Inputs are the arrays of the pass: one block of int32 words that is
@@ -68,8 +63,8 @@ type Plan struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Segment is a group of rows that are treated alike. The rows of a step are
-// laid out in the order of the plan's segments and, inside one, of its spans.
+// Segment is a group of rows with the same treatment. The rows of a step are laid out in the order of the plan's
+// segments and, inside one, of its spans.
 type Segment struct {
 	Row RowKind `json:"row"`
 	// Rank is whose sequences its rows belong to, where ranks share attention by
@@ -78,7 +73,7 @@ type Segment struct {
 	// FirstRow is the row of the step at which the segment starts.
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
-	// KernelRows is what kernels see: Rows plus padding, on one rank.
+	// KernelRows is the number of rows that kernels see: Rows plus padding, on one rank.
 	KernelRows int `json:"kernel_rows"`
 	// Requests is len(Spans) plus padded requests: the B of array shapes.
 	Requests int `json:"requests"`
@@ -108,8 +103,7 @@ type Segment struct {
 	RopeInKernel bool `json:"rope_in_kernel,omitempty"`
 	// SplitsFixed means the key range is cut the same way whatever the batch.
 	SplitsFixed bool `json:"splits_fixed"`
-	// SplitKeys is where the kernel cuts the keys of a row; unset for kernels
-	// that are not told.
+	// SplitKeys is after how many keys the kernel cuts a row; unset for kernels that do not.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	Variant   Variant  `json:"variant"`
 
@@ -151,10 +145,9 @@ type Launch struct {
 	Spans     int `json:"spans"`
 	// Keys is the sum of keys of those spans; 0 in decode-like segments.
 	Keys int `json:"keys,omitempty"`
-	// What the launch gathers and converts, as parts of the arrays of the same
-	// names. Gather is what its rows see of the cache, V4: window entries;
-	// Groups and Heavy are V4's entries of ratio 4 and 128; Index is indexer
-	// keys, V4: of the groups.
+	// What the launch gathers and converts, as parts of the arrays of the same names. Gather is the cached rows that
+	// its rows see, V4: window entries; Groups and Heavy are V4's entries of ratio 4 and 128; Index is indexer keys,
+	// V4: of the groups.
 	Gather Run `json:"gather,omitzero"`
 	Groups Run `json:"groups,omitzero"`
 	Heavy  Run `json:"heavy,omitzero"`
@@ -194,7 +187,7 @@ type Indexer struct {
 	Heads int `json:"heads,omitempty"`
 }
 
-// Reason states why something was chosen and which rule says so.
+// Reason states why something was chosen and by which rule.
 type Reason struct {
 	Rule string `json:"rule"`
 	Text string `json:"text"`

@@ -36,9 +36,8 @@ func CountPositions(list []byte) int {
 	return n
 }
 
-// Positions reads what AppendPositions wrote into to, and the words after with -1. It refuses a list that is no such
-// list: one that is cut off or too long, or whose positions are not ascending, not multiples of group, or not below
-// end.
+// Positions reads what AppendPositions wrote into to, and the words after with -1. It refuses an invalid list: one that
+// is cut off or too long, or whose positions are not ascending, not multiples of group, or not below end.
 func Positions(to []int32, list []byte, group, end int) error {
 	at, n := 0, 0
 	for len(list) > 0 {

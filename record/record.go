@@ -1,6 +1,7 @@
-// Package record is what rows of a model chose, as data: the keys that each layer attended to and the experts that
+// Package record has the choices of a model's rows, as data: the keys that each layer attended to and the experts that
 // computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows
-// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape states what layers choose.
+// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape describes the choices of
+// layers.
 package record
 
 import "slices"
@@ -69,7 +70,7 @@ type Shape struct {
 	Blocks, BlockKeys, Keeper int
 }
 
-// LayerShape is what a row chooses in one layer.
+// LayerShape is the choices of a row in one layer.
 type LayerShape struct {
 	As      int // the layer whose selection it uses, itself where it selects; -1 where there is none
 	Group   int // tokens of a compressed key; 0 where keys are tokens or there are none beside the window

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Replay is rows of one sequence that were recorded before: passes use what they chose instead of choosing. Rows of
-// other positions choose for themselves.
+// Replay is rows of one sequence that were recorded before: passes use their choices instead of choosing. Rows of other
+// positions choose for themselves.
 type Replay struct {
 	First      int // position of the first row; the others follow it
 	Selections bool
@@ -16,7 +16,7 @@ type Replay struct {
 	rows       []given
 }
 
-// given is what one row chose, in the order of the layers that choose.
+// given is the choices of one row, in the order of the layers that choose.
 type given struct {
 	selected     [][]byte // nil where the row attended to every key
 	ids, weights [][]byte
@@ -25,7 +25,7 @@ type given struct {
 // Len returns how many rows there are.
 func (r *Replay) Len() int { return len(r.rows) }
 
-// NewReplay checks rows against what the layers of a model choose. The error states which row is wrong.
+// NewReplay checks rows against the choices that the layers of a model make. The error states which row is wrong.
 func NewReplay(rows []Row, s Shape) (*Replay, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("there are no rows to replay")
@@ -148,7 +148,7 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	return Positions(scratch, l.Selected, group, s.Visible(i, l.Keys)*group)
 }
 
-// maxWeight is far above what a router gives an expert, and small enough for every sum to stay finite.
+// maxWeight is far above the weights of routers, and small enough for every sum to stay finite.
 const maxWeight = 1 << 10
 
 func (s *Shape) checkExperts(x *Experts) error {
@@ -168,9 +168,9 @@ func (s *Shape) checkExperts(x *Experts) error {
 	return nil
 }
 
-// FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 after
-// the last. A row that attended to every key of a layer must see no more than TopK of them, unless dense reports that
-// it attends to every key in any case; a dense row cannot do with fewer.
+// FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 after the
+// last. A row that attended to every key of a layer must see no more than TopK of them, unless dense reports that it
+// attends to every key in any case; a dense row cannot attend to fewer.
 func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	j, k := 0, r.shape.TopK
 	for i := range r.shape.Layers {

@@ -2,8 +2,8 @@ package sample
 
 import "math"
 
-// Draw is what steps 5 to 8 and the draw itself depend on beside the logits. Devices that draw are given it: what they
-// choose from a row is what [Scratch.Choose] chooses, to the bit.
+// Draw has the inputs of steps 5 to 8 and of the sampling itself other than the logits, for devices that sample: their
+// choice from a row is that of [Scratch.Choose], to the bit.
 type Draw struct {
 	Inverse float64 // of the temperature; 0 takes the best token
 	TopP    float64 // 1 is off
@@ -15,8 +15,8 @@ type Draw struct {
 // DrawWords is how many words of 32 bits [Draw.Put] writes.
 const DrawWords = 10
 
-// Draw returns how the sampler draws the token that comes when ahead more tokens are part of the output. It is all
-// there is of a sampler that Draws.
+// Draw returns the parameters with which the sampler samples the token that comes when ahead more tokens are part of
+// the output. They are the whole state of a sampler that Draws.
 func (s *Sampler) Draw(ahead int) Draw {
 	if s.params.greedy() {
 		return Draw{}
@@ -28,7 +28,7 @@ func (s *Sampler) Draw(ahead int) Draw {
 // Draws reports whether a [Draw] is all that the sampler needs: it has no biases, penalties and log probabilities.
 func (s *Sampler) Draws() bool { return len(s.biases) == 0 && s.penalties == nil && !s.params.Logprobs }
 
-// Put writes the draw as a device reads it: words of 32 bits, of each number the lower half first.
+// Put writes the parameters in the format of devices: words of 32 bits, the lower half of each number first.
 func (d *Draw) Put(words []int32) {
 	for i, v := range [...]uint64{math.Float64bits(d.Inverse), math.Float64bits(d.TopP), d.Least, d.Random,
 		uint64(min(d.TopK, math.MaxInt32))} {
@@ -43,8 +43,8 @@ func Drawn(words []int32) Draw {
 		int(number(4))}
 }
 
-// Choose is the token that a draw gives of a row of logits [vocabulary] whose best token is known. A row whose best
-// logit is infinite keeps its best token. NaN is never drawn.
+// Choose is the token that is sampled from a row of logits [vocabulary] whose best token is known. A row whose best
+// logit is infinite keeps its best token. NaN is never sampled.
 func (w *Scratch) Choose(logits []float32, best int32, d Draw) int32 {
 	top := logits[best]
 	if d.Inverse == 0 || math.IsInf(float64(top), 0) || top != top {

@@ -2,7 +2,7 @@ package sample
 
 import "math"
 
-// Scored is a given token with its log probability under the model alone.
+// Scored is a given token with its log probability under the model, without sampling parameters.
 type Scored struct {
 	TokenLogprob
 	Rank int // 1 is the likeliest; tokens of equal logits share a rank

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// penalties holds what a sequence has said so far, as far as the request's penalties look at it.
+// penalties holds the tokens of a sequence so far that the request's penalties depend on.
 type penalties struct {
 	repetition, frequency, presence float32
 

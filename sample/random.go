@@ -1,6 +1,6 @@
 package sample
 
-// Stream separates the random numbers drawn for one output token, so that using one never shifts another.
+// Stream separates the random numbers of one output token, so that using one never shifts another.
 type Stream uint32
 
 const (

@@ -27,10 +27,11 @@ func AllBut(vocabulary int, lists ...[]int32) Mask {
 // Choice is the outcome of one step.
 type Choice struct {
 	Token int32
-	// Logprob is the token's log probability under the model alone; 0 unless Params.Logprobs.
+	// Logprob is the token's log probability under the model, without sampling parameters; 0 unless Params.Logprobs.
 	Logprob float64
-	// Top holds the likeliest tokens under the model alone, at most Params.TopLogprobs of them, likeliest first.
-	// Tokens of probability zero are left out. It is overwritten by the next call that uses the same Scratch.
+	// Top holds the likeliest tokens under the model, without sampling parameters, at most Params.TopLogprobs of them,
+	// likeliest first. Tokens of probability zero are left out. It is overwritten by the next call that uses the same
+	// Scratch.
 	Top []TokenLogprob
 }
 
@@ -40,7 +41,7 @@ type TokenLogprob struct {
 	Logprob float64
 }
 
-// Sampler is the state of one sequence: its random numbers and what it has said so far. It has one owner.
+// Sampler is the state of one sequence: its random numbers and its tokens so far. It has one owner.
 type Sampler struct {
 	params    Params
 	choice    int
@@ -141,16 +142,16 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
-// Candidate is the best token of a row of logits, or the one that was drawn, the best logit, and the logarithm of the
-// sum of the row's exponentials, which is NaN where a logit is.
+// Candidate is the best token of a row of logits, or the sampled one, the best logit, and the logarithm of the sum of
+// the row's exponentials, which is NaN where a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32
 }
 
-// NeedsLogits reports whether the sampler reads whole rows of logits where devices find the best token of a row, or,
-// where drawn is set, also draw one. Without biases, penalties and log probabilities it takes theirs, unless a mask
-// forbids it.
+// NeedsLogits reports whether the sampler reads whole rows of logits on devices that find the best token of a row and,
+// where drawn is set, also sample one. Without biases, penalties and log probabilities it uses their token, unless a
+// mask forbids it.
 func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && !s.params.greedy() }
 
 // Take is Sample, and Propose, of a sampler that does not need logits, without a mask.

@@ -41,7 +41,7 @@ func NewScratch(vocabulary int) (*Scratch, error) {
 // Vocabulary is the number of logits in a row.
 func (w *Scratch) Vocabulary() int { return len(w.buffer) }
 
-// load takes a row as it is and returns its best token. It rejects what no distribution can be made of.
+// load copies a row and returns its best token. It rejects rows without a distribution.
 func (w *Scratch) load(logits []float32) (best int32, err error) {
 	if len(logits) != w.Vocabulary() {
 		return 0, fmt.Errorf("%w: %d values, the vocabulary has %d", ErrLogits, len(logits), w.Vocabulary())

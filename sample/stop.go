@@ -2,8 +2,8 @@ package sample
 
 import "slices"
 
-// StopMatcher ends a streamed text at the first stop string. It holds back text that may turn out to begin one, so
-// what it has released never has to be taken back, and the result does not depend on how the text is cut into chunks.
+// StopMatcher ends a streamed text at the first stop string. It delays text that may be the beginning of one, so that
+// released text never has to be removed, and the result does not depend on how the text is cut into chunks.
 //
 // The stop string that is complete first wins; of those complete at the same byte, the longest.
 type StopMatcher struct {
@@ -39,8 +39,8 @@ func NewStopMatcher(p *Params) (*StopMatcher, error) {
 // Token reports whether a token id ends the sequence. The token's text is not part of the output.
 func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
 
-// Push takes the next piece of text. It returns what may be shown now, and whether a stop string was found; nothing
-// follows then. Pieces that end between characters are released between characters.
+// Push takes the next piece of text. It returns the text that may be shown now, and whether a stop string was found;
+// nothing follows then. Pieces that end between characters are released between characters.
 func (m *StopMatcher) Push(text string) (release string, stopped bool) {
 	if m.matched >= 0 {
 		return "", true
@@ -100,7 +100,7 @@ func (m *StopMatcher) release(text string) string {
 	return out
 }
 
-// Flush returns the text still held back when the sequence ends for another reason.
+// Flush returns the delayed text when the sequence ends for another reason.
 func (m *StopMatcher) Flush() string {
 	out := string(m.held)
 	m.held = m.held[:0]

@@ -9,12 +9,12 @@ import (
 	"sparrow/internal/wire"
 )
 
-// adminAPI is for administrators, and for trainers that take turns with a server on one device: they ask it to give its
-// memory back, to take it again, and to continue with other weights. The names are vLLM's and SGLang's.
+// adminAPI is for administrators, and for trainers that take turns with a server on one device: they make it release
+// its memory, take it again, and continue with other weights. The names are vLLM's and SGLang's.
 type adminAPI struct{ *service }
 
-// sleep answers POST /sleep. vLLM's levels state where weights go meanwhile; here they are read from their files again
-// in both. mode is abort, or wait for what runs to end (the default).
+// sleep answers POST /sleep. vLLM's levels say where weights are kept in the meantime; here they are read from their
+// files again in both. mode is abort, or wait for running requests to end (the default).
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
@@ -103,7 +103,7 @@ func (s adminAPI) updateWeights(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, updateAnswer{Success: true, Message: "weights were replaced"})
 }
 
-// weightsFolder is a folder below WeightsRoot, whatever links it goes through.
+// weightsFolder is a folder below WeightsRoot, after all links are resolved.
 func (s adminAPI) weightsFolder(path string) (string, error) {
 	refuse := func(format string, args ...any) error {
 		return wire.NewError(wire.CodeInvalidValue, "model_path", "%s", fmt.Sprintf(format, args...))

@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// collector is a sink that keeps everything; what it makes of it is for later.
+// collector is a sink that stores all events; they are processed later.
 type collector interface {
 	event(prompt int, ev *sparrow.Event) error
 }
@@ -75,7 +75,7 @@ type failer interface {
 	fail(*wire.Error) error
 }
 
-// abort ends a stream with an error; what was not sent yet is dropped.
+// abort ends a stream with an error; unsent data is dropped.
 func (e *sse) abort(to sink, err *wire.Error) error {
 	e.buf = e.buf[:0]
 	if f, ok := to.(failer); ok {
@@ -103,13 +103,13 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 	return e.flush()
 }
 
-// head returns what a response begins with; model is the name in the request, which may be an alias.
+// head returns the common first fields of a response; model is the name in the request, which may be an alias.
 func (s *service) head(id, object, model string) openai.Head {
 	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: model,
 		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
 }
 
-// admit refuses what no engine request can be made of: the wrong server, the wrong model.
+// admit refuses requests for another server or model.
 func (s *service) admit(o *openai.Options) error {
 	if s.draining() {
 		return ErrDraining

@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// openaiAPI answers in OpenAI's format, with what vLLM and SGLang add to it, but for the Responses endpoints.
+// openaiAPI answers in OpenAI's format, with the additions of vLLM and SGLang, except the Responses endpoints.
 type openaiAPI struct{ *service }
 
 // chatCompletion answers POST /v1/chat/completions.
@@ -66,7 +66,7 @@ func renameField(err error, r *openai.ChatRequest) error {
 	return &sparrow.RequestError{Field: name, Reason: field.Reason, Err: err}
 }
 
-// chatShape is what a chat's request says about the shape of its answer.
+// chatShape has the fields of a chat's request that determine the shape of its answer.
 type chatShape struct {
 	head       openai.Head
 	usage      bool // a stream ends with it
@@ -83,7 +83,7 @@ type chatShape struct {
 	rollout    *rollout // nil where nothing of it is requested
 }
 
-// deltas returns those of an event that the request wants: without parallel calls, the first call only.
+// deltas returns the wanted deltas of an event: without parallel calls, only the first call.
 func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	list := c.inputs.translate(ev)
 	if !c.singleCall {

@@ -7,8 +7,8 @@ import (
 	"sparrow/record"
 )
 
-// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with what was said, and
-// a chunk with the reason it ended; then usage and trace where asked for, and the end.
+// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with content, and a chunk
+// with the finish reason; then usage and trace where requested, and the end.
 type chatStream struct {
 	*sse
 	chatShape
@@ -37,7 +37,7 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	}
 	c.logprobs = s.tokens(c.logprobs, ev)
 	c.recorded = c.recorded.With(ev.Recorded)
-	// Rows of a prompt, which no token goes with, are sent as they come: there may be many.
+	// Rows of a prompt, which belong to no token, are sent as they come: there may be many.
 	prompt := ev.Recorded != nil && len(ev.Tokens) == 0
 	if d, any := s.delta(ev); any || prompt || s.on && len(ev.Tokens) > 0 {
 		s.chunk(ev.Choice, openai.ChunkChoice{Delta: d, Logprobs: s.take(c), Sparrow: c.rows()})

@@ -80,8 +80,8 @@ func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Reques
 	return nil
 }
 
-// completionShape is what a text completion's request says about the shape of its answer. The i-th choice of prompt p
-// has index p*n+i.
+// completionShape has the fields of a text completion's request that determine the shape of its answer. The i-th choice
+// of prompt p has index p*n+i.
 type completionShape struct {
 	head         openai.Head
 	usage        bool // a stream ends with it
@@ -136,7 +136,7 @@ func (c *completionShape) choices() []completionChoice {
 	return list
 }
 
-// completionChoice is what a choice has that was not answered yet: everything, or since the last chunk.
+// completionChoice is the part of a choice that was not sent yet: everything, or since the last chunk.
 type completionChoice struct {
 	columns  columns
 	pending  string
@@ -156,7 +156,7 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.finish = finishOf(ev.Finish)
 }
 
-// wire is the choice as far as it is not answered yet; afterwards nothing is pending.
+// wire is the part of the choice that was not sent yet; afterwards nothing is pending.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
 	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
 		Sparrow: c.recorded}

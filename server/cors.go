@@ -32,8 +32,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	// Browsers ask for the headers a client library adds, such as x-stainless-*; any of them is harmless, so the
-	// question is the answer.
+	// Browsers ask for the headers a client library adds, such as x-stainless-*; all of them are harmless, so the
+	// requested list is returned.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {
 		h.Set("Access-Control-Allow-Headers", names)
 	}

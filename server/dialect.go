@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// dialect is how one of the interfaces shapes what all of them have.
+// dialect is how an interface writes errors and common fields.
 type dialect struct {
 	// failure is the body of an error.
 	failure func(e *wire.Error, requestID string) any
@@ -21,8 +21,8 @@ type dialect struct {
 	format, parameters string
 	// tools is where a tool stands.
 	tools string
-	// fields are the names that fields of chat completions have here; the first match wins. Indices are left out: what
-	// is one message here may be several in a chat.
+	// fields are the names that fields of chat completions have here; the first match wins. Indices are left out: one
+	// message here may be several in a chat.
 	fields []fieldName
 }
 

@@ -8,13 +8,14 @@ import (
 	"sparrow/api/openai"
 )
 
-// effortHeader states how much the model was told to think, where the request has a wish.
+// effortHeader has the effective reasoning effort, where the request sets one.
 const effortHeader = "X-Sparrow-Effort"
 
-// effortOn is the level of models that can be told whether to think, and not how much.
+// effortOn is the level of models that can turn reasoning on and off, without further levels.
 const effortOn = "on"
 
-// effort is how much to think: the word of the request, and what the model was told. Both are empty without a wish.
+// effort is the requested word for the reasoning effort, and the effective level. Both are empty where the request sets
+// none.
 type effort struct{ asked, used string }
 
 func (e effort) String() string {
@@ -24,15 +25,15 @@ func (e effort) String() string {
 	return e.used + "; asked=" + e.asked
 }
 
-// fitEffort replaces a request's word for how much to think by what the model has, and says so in the response.
+// fitEffort replaces a request's reasoning effort by a level of the model, and reports it in the response.
 func (s *service) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest) {
 	if x.effort = fitEffort(&s.info, c); x.effort.asked != "" {
 		w.Header().Set(effortHeader, x.effort.String())
 	}
 }
 
-// fitEffort maps the word to a level of the model. A word other than none switches thinking on, unless another switch
-// of the request says no: then there is nothing to measure out.
+// fitEffort maps the word to a level of the model. A word other than none turns reasoning on, unless another field of
+// the request turns it off: then there is no level.
 func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	if c.ReasoningEffort == "" {
 		return effort{}
@@ -56,8 +57,8 @@ func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	return e
 }
 
-// levelOf is the least level of the model that is at least what a word asks for, or its greatest one. A model that
-// cannot stop thinking has its least level for none.
+// levelOf is the lowest level of the model that is at least the requested one, or its highest. A model that always
+// reasons has its lowest level for none.
 func levelOf(info *sparrow.Info, word string) string {
 	asked := slices.Index(openai.Efforts, word)
 	if asked == 0 && !info.AlwaysThinks {

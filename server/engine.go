@@ -8,7 +8,7 @@ import (
 	"sparrow/chat"
 )
 
-// Engine is what the server needs of an engine. Its methods may be called from any goroutine.
+// Engine is the server's interface to an engine. Its methods may be called from any goroutine.
 type Engine interface {
 	// Stream submits a request. The stream ends early when ctx does.
 	Stream(ctx context.Context, r sparrow.Request) (Stream, error)
@@ -19,9 +19,9 @@ type Engine interface {
 	// Plans are the latest steps, oldest first.
 	Plans() []sparrow.PlanRecord
 	Encode(text string, addSpecial bool) ([]int32, error)
-	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
+	// Decode returns the bytes of the tokens, special tokens included; they need not be whole characters.
 	Decode(ids []int32) (string, error)
-	// Flush gives up every cached page before the next step. What runs continues.
+	// Flush drops every cached page before the next step. Running requests continue.
 	Flush(ctx context.Context) error
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
 	// tokens that the tokenizer puts around a text.
@@ -31,7 +31,7 @@ type Engine interface {
 	Sleep(ctx context.Context, abort bool) error
 	Wake(ctx context.Context) error
 	UpdateWeights(ctx context.Context, dir string, abort bool) error
-	// Settle waits until the pages of what was answered can be pulled by others, or ctx ends.
+	// Settle waits until the pages of finished answers can be read by other servers, or ctx ends.
 	Settle(ctx context.Context)
 }
 
@@ -45,7 +45,7 @@ type Stream interface {
 	Close()
 	// PromptTokens is the length of the prompt.
 	PromptTokens() int
-	// Waited returns how long the request waited for its first step, or has waited so far. Any goroutine may ask.
+	// Waited returns how long the request waited for its first step, or has waited so far. Any goroutine may call it.
 	Waited() time.Duration
 	// Ignored are the keywords of the request's schemas that the answer need not follow.
 	Ignored() []sparrow.Ignored
@@ -56,7 +56,7 @@ func Adapt(e *sparrow.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sparrow.Engine }
 
-// Stream narrows the engine's own stream to the interface; a nil pointer must not hide behind it.
+// Stream converts the engine's stream to the interface; a nil pointer must become a nil interface.
 func (a adapter) Stream(ctx context.Context, r sparrow.Request) (Stream, error) {
 	s, err := a.Engine.Stream(ctx, r)
 	if err != nil {

@@ -2,7 +2,7 @@ package server
 
 import "errors"
 
-// ErrDraining ends what still runs when the grace period of a shutdown is over, and refuses what comes after the
+// ErrDraining ends requests that still run when the grace period of a shutdown is over, and refuses requests after the
 // shutdown began.
 var ErrDraining = errors.New("server: shutting down")
 

@@ -18,8 +18,8 @@ const requestIDHeader = "X-Request-Id"
 // maxRequestID bounds a name that a client chose.
 const maxRequestID = 128
 
-// exchange is one HTTP request and its answer, as the log and the metrics see it. It belongs to the goroutine that
-// serves the request.
+// exchange is one HTTP request and its answer, for the log and the metrics. It belongs to the goroutine that serves the
+// request.
 type exchange struct {
 	id      string
 	arrived time.Time
@@ -28,8 +28,7 @@ type exchange struct {
 	dialect *dialect
 	tenant  string // of the key
 	source  string // the network address it came from
-	// flow and priority are those that a gateway's headers ask for, inside the tenant; without a header each connection
-	// is a flow
+	// flow and priority are those of a gateway's headers, inside the tenant; without a header each connection is a flow
 	flow     string
 	priority int
 	// background: it is a line of a batch, which gives way to all other work
@@ -55,7 +54,7 @@ func withExchange(r *http.Request, x *exchange) *http.Request {
 // exchangeOf is the exchange that ServeHTTP put into every request.
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
-// requestID takes the client's own name when it is one that can go into logs and headers as it is, else draws one.
+// requestID takes the client's own id if it is safe in logs and headers, else makes a random one.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(requestIDHeader); plainID(id) {
 		return id

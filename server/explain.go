@@ -58,10 +58,10 @@ func decodeExplain(d *wire.Decoder, body []byte) (*explainRequest, *wire.Error) 
 	})
 }
 
-// debugAPI shows what the planner decided and would decide.
+// debugAPI shows the decisions of the planner, actual and hypothetical.
 type debugAPI struct{ *service }
 
-// explain answers POST /debug/explain: what would run for a batch, and why, as `sparrow explain --json` does.
+// explain answers POST /debug/explain: what would run for a batch, and why, like `sparrow explain --json`.
 func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, decodeExplain)
 	if err != nil {
@@ -146,9 +146,8 @@ func checkExplained(b *plan.Batch) error {
 	return nil
 }
 
-// explainError passes a refusal of the planner on. The planner is a pure function of the question, so that what it
-// refuses is the client's to change.
-// Its advice names flags of the command line; here they are fields.
+// explainError passes a refusal of the planner on. The planner is a pure function of the question, so that the client
+// has to change a refused question. Its advice names flags of the command line; here they are replaced by fields.
 func explainError(param string, err error) error {
 	var refused *plan.Error
 	if errors.As(err, &refused) {
@@ -159,7 +158,7 @@ func explainError(param string, err error) error {
 	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }
 
-// explainOptions is what a form for explain offers.
+// explainOptions are the values that a form for explain offers.
 type explainOptions struct {
 	Model       string              `json:"model"`      // the served one, which is asked about without a family
 	IndexTopK   int                 `json:"index_topk"` // how many keys a row of it attends to at most

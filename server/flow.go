@@ -10,14 +10,14 @@ import (
 	"sparrow"
 )
 
-// flowDepth lets the engine's events run ahead of the client a little, so that measured gaps are the engine's and not
+// flowDepth lets the engine's events be a little ahead of the client, so that measured gaps are the engine's and not
 // the client's.
 const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.
 type flow struct {
 	items chan item // closed after the last event of all
-	// ended is told of every choice that ends, wanted or not; any pump calls it
+	// ended is called for every choice that ends, wanted or not; any pump calls it
 	ended  func(prompt int, last *sparrow.Event)
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
@@ -101,13 +101,13 @@ func (f *flow) waited() (longest time.Duration) {
 	return longest
 }
 
-// close cancels what still runs and waits until the engine has released it.
+// close cancels running requests and waits until the engine has released them.
 func (f *flow) close() {
 	f.cancel()
 	f.pumps.Wait()
 }
 
-// cause states why ctx ended: our own reason where there is one, else what the context says.
+// cause returns why ctx ended: our own reason where there is one, else the context's error.
 func cause(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

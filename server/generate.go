@@ -124,7 +124,7 @@ func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// late tells a request that the time is up for what the time was and how much of it went by in the queue.
+// late returns the error of a request whose time is up, with the limit and how much of it was spent in the queue.
 func (s *service) late(err error, f *flow) error {
 	if !errors.Is(err, ErrDeadline) {
 		return err

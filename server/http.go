@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
+// serveHTTP handles every request: it gives it an id, finds its endpoint, checks the key, answers, and counts it
 // whatever happens.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
@@ -70,8 +70,8 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// sourceOf returns whose requests take turns with those of others where there are no tenants: an address, or a network
-// of IPv6, of which one client has as many addresses as it wants.
+// sourceOf returns the key by which requests take turns where there are no tenants: an address, or a network of IPv6,
+// of which one client has as many addresses as it wants.
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -89,8 +89,8 @@ func sourceOf(remote string) string {
 	return net.String()
 }
 
-// authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant. wanted
-// is what kind of key it has to be.
+// authorise checks the key, which comes as a bearer key or in Anthropic's header, and returns its tenant. wanted is the
+// required kind of key.
 func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err error) {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
@@ -177,7 +177,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&
 			!errors.Is(x.fault, sparrow.ErrAsleep) { // which an administrator asked for
-			// Messages of client errors may quote what was sent; those of ours do not.
+			// Messages of client errors may quote the request; those of server errors do not.
 			level = slog.LevelError
 			attrs = append(attrs, slog.Any("error", x.fault))
 		}
@@ -185,7 +185,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	s.options.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// faultCode is the code that the client was told, or would have been.
+// faultCode is the code of the error that the client got, or would have got.
 func faultCode(x *exchange) wire.Code {
 	if clientGone(x.fault) {
 		return "client_gone"

@@ -43,7 +43,7 @@ func lineID(b *batch.Batch, l *batch.Line) string {
 	return fmt.Sprintf("batch_req_%s_%d", b.ID, l.Number)
 }
 
-// requestOf returns what a line asks for, or what is wrong with it.
+// requestOf returns the request of a line, or its error.
 func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad *wire.Error) {
 	switch {
 	case l.TooLong:
@@ -152,7 +152,7 @@ func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body
 	return answered{rec.status, out.body.Bytes()}
 }
 
-// result is the line of what an endpoint answered.
+// result is the result line of an endpoint's answer.
 func (s lineRunner) result(b *batch.Batch, l *batch.Line, got answered) (batch.Result, error) {
 	class := batch.Succeeded
 	if got.status >= http.StatusBadRequest {

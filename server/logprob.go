@@ -18,7 +18,7 @@ type spelling struct {
 
 func newSpelling(e Engine, ids bool) *spelling { return &spelling{e, map[int32]string{}, ids} }
 
-// show is a token's name in logprobs: its id where ids are asked for, else what name makes of its bytes.
+// show is a token's name in logprobs: its id where ids are requested, else the result of name for its bytes.
 func (s *spelling) show(id int32, text string, name func([]byte) string) string {
 	if s.ids {
 		return openai.TokenID(id)
@@ -107,7 +107,7 @@ func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionL
 	return c.add(l, scored[1:])
 }
 
-// joined puts the columns of a prompt before those of what follows it; either may be nil.
+// joined puts the columns of a prompt before those of the tokens after it; either may be nil.
 func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
 	if a == nil {
 		return b

@@ -9,7 +9,7 @@ import (
 	"sparrow/chat"
 )
 
-// chatRequest maps a chat completion to what the engine is asked.
+// chatRequest maps a chat completion to an engine request.
 func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
 	out := common(&r.Options, from)
 	out.Chat = conversation(r)

@@ -10,8 +10,8 @@ import (
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, the flow and the priority of its
-// headers, the seed drawn for it in case it brings none, and whether a limit above the context is reduced.
+// origin has the properties of a request other than its body: its sender and id, the flow and the priority of its
+// headers, the random seed that is used if it has none, and whether a limit above the context is reduced.
 type origin struct {
 	id       string
 	tenant   string
@@ -30,7 +30,7 @@ func (s *service) origin(x *exchange, id string) origin {
 		fit: !s.options.Strict, background: x.background}
 }
 
-// common maps what chat and text completions share.
+// common maps the fields that chat and text completions share.
 func common(o *openai.Options, from origin) sparrow.Request {
 	r := sparrow.Request{
 		Sampling:   sampling(o, from.seed),
@@ -66,7 +66,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	return r
 }
 
-// recorded maps what is to be recorded; nil is nothing.
+// recorded maps the fields of records; nil records nothing.
 func recorded(x *openai.Extension) *sparrow.Record {
 	s := x.Selections
 	if s == nil && !x.Experts {
@@ -95,7 +95,7 @@ func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
 	return s
 }
 
-// sampling maps sampling parameters; what the request leaves out keeps the value of sample.Default.
+// sampling maps sampling parameters; absent fields keep the value of sample.Default.
 func sampling(o *openai.Options, seed int64) sample.Params {
 	p := sample.Default()
 	setIf(&p.Temperature, o.Temperature)

@@ -12,8 +12,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// What a request takes, at most, for each byte of its body while it is read, decoded, rendered and encoded, what it
-// keeps once its prompt is submitted, and what it takes without a body. Measured by TestMemoryOfRequests.
+// The most memory of a request for each byte of its body while it is read, decoded, rendered and encoded, what it keeps
+// once its prompt is submitted, and its memory without a body. Measured by TestMemoryOfRequests.
 const (
 	memoryPerByte = 32
 	keptPerByte   = 8
@@ -42,8 +42,8 @@ type waiting struct {
 	ready chan struct{} // closed when the bytes are taken
 }
 
-// Memory is returned to the system when at most a part of what was in use has been in use for that long, after at least
-// so much was, or where the heap has grown by so much since: requests of a few bytes may have taken it.
+// Memory is returned to the system when, for that long, at most this part of the earlier use has been in use, after at
+// least so much was, or where the heap has grown by so much since: requests of a few bytes may have taken it.
 const (
 	idleAfter = 5 * time.Second
 	idleWorth = 64 << 20 // or a quarter of the budget, where that is less
@@ -69,7 +69,7 @@ func (m *memory) returnUnused() {
 	}
 }
 
-// heapBytes returns what the heap has of the system's memory.
+// heapBytes returns how much of the system's memory the heap has.
 func heapBytes() (n int64) {
 	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}}
@@ -104,7 +104,7 @@ func (m *memory) fits(n int64) bool {
 	return n <= m.free && (!m.isLarge(n) || m.large+n <= m.most())
 }
 
-// claim takes bytes. The caller holds mu and knows that they fit.
+// claim takes bytes. The caller holds mu and has checked that they fit.
 func (m *memory) claim(n int64) {
 	m.free -= n
 	if m.isLarge(n) {
@@ -186,7 +186,7 @@ func (m *memory) inUse() int64 {
 	return m.total - m.free
 }
 
-// lease is what one request has taken. It belongs to the request's goroutine.
+// lease is the memory of one request. It belongs to the request's goroutine.
 type lease struct {
 	of    *memory
 	bytes int64 // of the request as it was taken
@@ -194,7 +194,7 @@ type lease struct {
 	body  int64
 }
 
-// open takes the memory of a request with a body, instead of what it has.
+// open takes the memory of a request with a body, instead of its present memory.
 func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.Duration) error {
 	n := memoryPerCall + memoryPerByte*body
 	if err := m.take(ctx, n, patience); err != nil {
@@ -205,7 +205,7 @@ func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.D
 	return nil
 }
 
-// settle gives back what only reading and encoding took.
+// settle releases the memory that only reading and encoding needed.
 func (l *lease) settle() { l.keep(min(l.held, memoryPerCall+keptPerByte*l.body)) }
 
 // close gives everything back.

@@ -76,7 +76,7 @@ func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, anthropic.Count{InputTokens: len(ids)})
 }
 
-// messageAnswer turns what was generated into a message.
+// messageAnswer turns a generated answer into a message.
 type messageAnswer struct {
 	limit    int  // on tokens; 0 only reads the prompt into the cache
 	omit     bool // blocks of thinking hold their signature alone
@@ -150,7 +150,7 @@ func newMessageStream(e *sse, a *messageAnswer) *messageStream {
 	return s
 }
 
-// start notes the length of the prompt. How much of it was in the cache is known at the end.
+// start records the length of the prompt. How much of it was in the cache is known at the end.
 func (s *messageStream) start(promptTokens int) { s.answer.response.Usage.InputTokens = promptTokens }
 
 // begin writes the first events. It waits for the first token, so that a request that fails earlier has a status.

@@ -13,7 +13,7 @@ import (
 	"sparrow/record"
 )
 
-// sglangAPI answers SGLang's own endpoint, which trainers use: token ids in and out, and what rows chose as arrays.
+// sglangAPI answers SGLang's own endpoint, which trainers use: token ids in and out, and the choices of rows as arrays.
 type sglangAPI struct{ *service }
 
 // generateNative answers POST /generate.
@@ -57,7 +57,7 @@ type nativeAnswer struct {
 	matched  string
 }
 
-// record asks for what is to be recorded, or refuses what the model does not have.
+// record requests the records, or refuses those that the model does not have.
 func (a *nativeAnswer) record(ask *sparrow.Request) error {
 	if a.req.RoutedExperts && a.shape.Mixing() == 0 {
 		return wire.NewError(wire.CodeUnsupportedValue, "return_routed_experts",
@@ -94,7 +94,7 @@ func (a *nativeAnswer) event(_ int, ev *sparrow.Event) error {
 	return nil
 }
 
-// finite is a number that JSON can hold: the log probability of what cannot be is very low.
+// finite is a number that JSON can represent: an impossible token gets a very low log probability.
 func finite(v float64) *float64 {
 	v = max(v, -math.MaxFloat32)
 	return &v

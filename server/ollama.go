@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ollamaPrefix is what all paths of Ollama's interface begin with.
+// ollamaPrefix is the prefix of all paths of Ollama's interface.
 const ollamaPrefix = "/api/"
 
 // ollamaAPI answers in Ollama's format.
@@ -37,7 +37,7 @@ func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, req, req.Prompt == "", true)
 }
 
-// answer answers either. A request that asks nothing is how clients load a model; it is loaded.
+// answer answers both. Clients load a model by a request without a question; it is always loaded.
 func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
 	x := exchangeOf(r)
 	to := &ollamaReply{service: s.service, x: x, raw: generated && req.Raw,
@@ -132,7 +132,7 @@ type ollamaStream struct {
 func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 	s := &ollamaStream{e, a}
 	e.mediaType = "application/x-ndjson"
-	// There are no comments in lines of JSON; an empty piece says as little.
+	// Lines of JSON have no comments; an empty piece is sent instead.
 	e.keepAlive = func(dst []byte) []byte {
 		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
 			CreatedAt: a.service.now()})

@@ -41,11 +41,11 @@ const NoStore = -1
 type Options struct {
 	// Version is what /version answers.
 	Version string
-	// Keys are the bearer keys that may use the server; nil lets everybody.
+	// Keys are the bearer keys that may use the server; nil allows all requests.
 	Keys *Keys
-	// Limits bound what tenants may use; nil bounds nothing.
+	// Limits bound the use by tenants; nil bounds nothing.
 	Limits *Limits
-	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready says so. 0
+	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready answers 503. 0
 	// means no bound.
 	MaxWait time.Duration
 	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
@@ -54,7 +54,7 @@ type Options struct {
 	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
 	// is not there has priority 0.
 	Objectives map[string]int
-	// Traces takes spans of requests; nil makes none. Its sampler decides which, and who makes it shuts it down.
+	// Traces takes spans of requests; nil makes none. Its sampler decides which; its creator shuts it down.
 	Traces trace.TracerProvider
 	// Events, when set, is counted in the metrics.
 	Events metric.Events
@@ -72,7 +72,7 @@ type Options struct {
 	Strict bool
 	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
 	NoPage bool
-	// VLLMNames adds the metrics that routers know under vLLM's names.
+	// VLLMNames adds metrics under vLLM's names, which routers read.
 	VLLMNames bool
 
 	// Batches keeps files and batches; nil switches their endpoints off. Serve runs their lines, in the background, and
@@ -102,11 +102,12 @@ type Options struct {
 	// KeepAlive is the longest time a stream sends nothing: a comment is sent then, so that proxies do not take a
 	// long prefill for a broken connection.
 	KeepAlive time.Duration
-	// DrainDelay goes by between /ready turning 503 and the end of accepting, so that load balancers notice in time.
+	// DrainDelay is the time between /ready turning 503 and the end of accepting, so that load balancers notice in
+	// time.
 	DrainDelay time.Duration
 	// Grace is how long running requests may take to end once nothing is accepted any more, or NoGrace.
 	Grace time.Duration
-	// RetryAfter is the least Retry-After of a response that says when to send a request again.
+	// RetryAfter is the least Retry-After of a response that has one.
 	RetryAfter time.Duration
 
 	// Log receives a line for each request, without any text of prompts or answers; nil is silent.

@@ -21,7 +21,7 @@ const statusClientGone = 499
 const schemaParam = "response_format.json_schema.schema"
 
 // outcomes maps errors to what the client gets. The first match wins: of two sentinels that an error wraps, the more
-// specific one stands first. say replaces the error's own text where that is not for clients.
+// specific one stands first. say replaces the error's own text where that must not reach clients.
 var outcomes = []struct {
 	is    error
 	code  wire.Code
@@ -131,7 +131,7 @@ func joinParams(e *sample.ParamsError) *wire.Error {
 
 var fieldPath = regexp.MustCompile(`^[a-z_]+(\[\d+\])?(\.[A-Za-z0-9_]+(\[\d+\])?)*$`)
 
-// cutField takes "... sentinel: messages[3].role: reason" apart.
+// cutField parses "... sentinel: messages[3].role: reason".
 func cutField(text, sentinel string) (field, reason string, ok bool) {
 	_, rest, found := strings.Cut(text, sentinel)
 	if !found {

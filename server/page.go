@@ -11,8 +11,7 @@ import (
 // website is the page for browsers; its files are nil without a page.
 type website struct{ files *page.Files }
 
-// root answers GET /: the page for browsers, a line for everybody else: clients of Ollama ask whether somebody is
-// there.
+// root answers GET /: with the page for browsers, with a line for others, because clients of Ollama check it.
 func (s website) root(w http.ResponseWriter, r *http.Request) error {
 	if s.files != nil {
 		w.Header().Add("Vary", "Accept")

@@ -7,16 +7,16 @@ import (
 	"sparrow/internal/wire"
 )
 
-// reportEvery is how often a stream says how much of its prompt has been read.
+// reportEvery is the interval at which a stream reports how much of its prompt has been read.
 const reportEvery = 250 * time.Millisecond
 
-// reporter is a sink that tells its client how much of the prompts has been read.
+// reporter is a sink that reports to its client how much of the prompts has been read.
 type reporter interface {
 	reports() bool // whether the client wants to know
 	report(promptProgress) error
 }
 
-// progressing is a stream that knows how much of its prompt has been read.
+// progressing is a stream that reports how much of its prompt has been read.
 type progressing interface {
 	Progress() (computed, cached int)
 }
@@ -29,7 +29,7 @@ type promptProgress struct {
 	Time      float64 `json:"time_ms"`   // since the first step, milliseconds
 }
 
-// reports tells a sink about the prompts until the first token comes.
+// reports sends a sink the progress of the prompts until the first token comes.
 type reports struct {
 	due    <-chan time.Time
 	ticker *time.Ticker

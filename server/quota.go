@@ -8,9 +8,9 @@ import (
 	"sparrow/internal/wire"
 )
 
-// quotas hold tenants to their limits. A tenant's tokens are a store that fills with that many a minute and holds those
-// of one minute. A request begins while the store has the tokens of its prompt, or is full; what it generates is
-// counted as it comes, so that the store may be overdrawn and has to fill first before the next one begins.
+// quotas enforce the limits of tenants. A tenant has a budget of tokens that is refilled by that many a minute, up to
+// those of one minute. A request begins while the budget has the tokens of its prompt, or is full; generated tokens are
+// counted as they come, so that the budget may become negative and has to be refilled before the next request begins.
 type quotas struct {
 	limits *Limits
 	places int // for running sequences, of all tenants
@@ -73,7 +73,7 @@ func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	return u, nil
 }
 
-// untilPlace estimates when one of the running requests ends: the oldest, by what others took.
+// untilPlace estimates when one of the running requests ends: the oldest, by the time that others took.
 func (t *quota) untilPlace(now time.Time) time.Duration {
 	oldest := time.Duration(0)
 	for _, began := range t.running {
@@ -133,7 +133,7 @@ func (u *quotaUse) refused() {
 	u.charged, u.failed = 0, true
 }
 
-// tookShare is what the latest request counts in the mean of what requests take.
+// tookShare is the weight of the latest request in the mean time of requests.
 const tookShare = 0.2
 
 // end counts a request that has ended.

@@ -61,14 +61,14 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.discard(w)
 }
 
-// How much of a body that was refused is read, and for how long, so that its sender gets to the answer: a connection
-// that is closed while it still sends takes the answer with it.
+// How much of the body of a refused request is read, and for how long, so that its sender receives the answer: if a
+// connection is closed while the client still sends, the answer is lost.
 const (
 	mostUnread = 256 << 20
 	unreadTime = 10 * time.Second
 )
 
-// discard sends the answer and reads what is left of a body that was refused.
+// discard sends the answer and reads the rest of a refused body.
 func (x *exchange) discard(w http.ResponseWriter) {
 	if x.unread == nil {
 		return
@@ -79,8 +79,8 @@ func (x *exchange) discard(w http.ResponseWriter) {
 	}
 }
 
-// retryAfter is when a refused request may be sent again: what the refusal says, or what requests of its tenant wait
-// where the queue is full.
+// retryAfter is when a refused request may be sent again: the time of the refusal, or how long requests of its tenant
+// wait where the queue is full.
 func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	var refused *laterError
 	switch {
@@ -92,11 +92,12 @@ func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	return s.options.RetryAfter
 }
 
-// clientGone tells the end of the client's own context from that of ours, which has a cause. A write may meet the
-// closed connection before the context ends.
+// clientGone distinguishes the end of the client's own context from that of ours, which has a cause. A write may fail
+// on the closed connection before the context ends.
 func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
 
-// gone marks the errors of a connection; what net/http itself says of a write is a mistake of ours and stays as it is.
+// gone marks the errors of a connection; net/http's own errors about a write are errors of the server and are not
+// marked.
 func gone(err error) error {
 	var broken net.Error
 	if errors.As(err, &broken) {

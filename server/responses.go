@@ -70,8 +70,8 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 	return responsesDialect.rename(err, x.id)
 }
 
-// itemsOf is the whole conversation of a request: what came before its previous response, that response, and its
-// input with references replaced by what they name.
+// itemsOf is the whole conversation of a request: the items before its previous response, that response, and its input
+// with references resolved.
 func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.Item, error) {
 	var items []openai.Item
 	if id := r.PreviousResponseID; id != "" {
@@ -139,7 +139,7 @@ func (s *responsesAPI) whyNotStored() string {
 	return ": it was created with store false, deleted, or replaced by newer ones"
 }
 
-// responseAnswer turns what was generated into a response, and stores it.
+// responseAnswer turns a generated answer into a response, and stores it.
 type responseAnswer struct {
 	server       *responsesAPI
 	tenant       string

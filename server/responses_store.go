@@ -105,7 +105,7 @@ func (s *responseStore) get(tenant, id string) *stored {
 	return nil
 }
 
-// remove reports whether there was such a response.
+// remove removes a response and reports whether it existed.
 func (s *responseStore) remove(tenant, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"sparrow/record"
 )
 
-// rollout is what trainers want beside an answer: token ids, and the experts of all rows. nil is nothing.
+// rollout has the fields of an answer for trainers: token ids, and the experts of all rows. nil means none.
 type rollout struct {
 	ids, experts bool
 	shape        record.Shape
@@ -20,7 +20,7 @@ type rollout struct {
 	tokens       map[int][]int32 // by the index of the choice
 }
 
-// rollout prepares requests, or refuses what cannot be had.
+// rollout prepares requests, or refuses fields that are not available.
 func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, error) {
 	if !o.TokenIDs && !o.RoutedExperts {
 		return nil, nil
@@ -77,7 +77,7 @@ func (r *rollout) take(choice int, ev *sparrow.Event) {
 	}
 }
 
-// of returns what a choice of a prompt has, and what is left of its records for our own field.
+// of returns the rollout of a choice of a prompt, and the rest of its records for our own field.
 func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout, own *record.Rows, err error) {
 	if r == nil {
 		return out, rows, nil
@@ -106,7 +106,7 @@ func (r *rollout) prompt(i int) []int32 {
 	return r.prompts[i]
 }
 
-// sglext returns what SGLang's answers have: the experts of the only choice.
+// sglext returns SGLang's fields: the experts of the only choice.
 func sglext(c *openai.Rollout) *openai.SGLExt {
 	if c.Array == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// route is an endpoint. A pattern that ends with a slash takes every longer path, but for the root.
+// route is an endpoint. A pattern that ends with a slash matches every longer path, except for the root.
 type route struct {
 	method  string
 	pattern string
@@ -148,7 +148,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	return near, wire.NewError(wire.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
 }
 
-// suggest names the endpoint that a path was probably meant for, or those that most clients use.
+// suggest returns the endpoint that a path was probably meant for, or the most common ones.
 func (s *Server) suggest(path string) string {
 	patterns := make([]string, len(s.routes))
 	for i, r := range s.routes {

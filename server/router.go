@@ -15,7 +15,7 @@ const (
 	fairnessHeader  = "X-Llm-D-Inference-Fairness-Id"
 )
 
-// routerAPI answers what routers of llm-d, vLLM and SGLang ask of a server.
+// routerAPI answers the endpoints that routers of llm-d, vLLM and SGLang use.
 type routerAPI struct{ *service }
 
 // rendered is a prompt as the engine sees it, in vLLM's shape.
@@ -33,7 +33,7 @@ func (s routerAPI) rendered(id string, ids []int32) rendered {
 }
 
 // renderChat answers POST /v1/chat/completions/render: the prompt that this chat would have, for routers that look up
-// who holds its beginning.
+// which server has its prefix.
 func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) erro
 	return s.respond(w, http.StatusOK, list)
 }
 
-// serverInfo answers GET /server_info and /get_server_info with what routers read there: names, and the sizes that
+// serverInfo answers GET /server_info and /get_server_info with the fields that routers read: names, and the sizes that
 // they balance by.
 func (s routerAPI) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 	i := &s.info

@@ -13,9 +13,9 @@ import (
 // failTime is how long streams have to deliver the error that ended them when the grace period is over.
 const failTime = 2 * time.Second
 
-// Serve answers on a listener until ctx ends, then shuts down: /ready says no; after Options.DrainDelay nothing new
-// is accepted; what runs has Options.Grace to end and then fails with an error the client can read. It returns nil
-// when it ended that way. A Server serves once.
+// Serve answers on a listener until ctx ends, then shuts down: /ready answers 503; after Options.DrainDelay nothing new
+// is accepted; running requests have Options.Grace to end and then fail with an error the client can read. It returns
+// nil when it ended that way. A Server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := s.httpServer()
 	if s.options.Batches != nil {
@@ -36,7 +36,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// stopBatches gives up the lines that run; the next process runs them.
+// stopBatches stops the running lines; the next process runs them.
 func (s *Server) stopBatches() {
 	if s.options.Batches == nil {
 		return

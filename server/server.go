@@ -7,7 +7,7 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// Server answers HTTP for one engine: it finds the endpoint of a request, checks who sent it, and accounts for it.
+// Server answers HTTP for one engine: it finds the endpoint of a request, checks its key, and counts it.
 type Server struct {
 	*service
 	routes []route

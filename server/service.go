@@ -15,8 +15,8 @@ import (
 	"sparrow/server/internal/metric"
 )
 
-// service is what all interfaces share: it reads requests within the limits on memory and time, runs them within the
-// quotas of their tenants, and writes answers.
+// service has the common part of all interfaces: it reads requests within the limits on memory and time, runs them
+// within the quotas of their tenants, and writes answers.
 type service struct {
 	engine  Engine
 	info    sparrow.Info

@@ -17,14 +17,14 @@ import (
 
 // Spans of a request: one of the server, whose parent is the one that traceparent names, and below it one for each
 // stage, for each prompt. The engine notes when stages began and ended in any case where a trace is asked for; spans
-// are made of that when the request has ended, so that the steps of the engine know nothing of them.
+// are made of that when the request has ended, so that the engine's steps are not affected.
 
 // tracerName is the scope of the spans.
 const tracerName = "sparrow/server"
 
 var traceContext propagation.TraceContext
 
-// stages gathers what the engine noted of the prompts of a request. Pumps write it.
+// stages collects the times of the stages of a request's prompts. Pumps write it.
 type stages struct {
 	mu   sync.Mutex
 	list []stage

@@ -27,8 +27,8 @@ func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 		heard: time.Now()}, writeBy(w, time.Time{})
 }
 
-// writeBy sets when the client must have taken what is written; zero means no limit. Writers without deadlines exist in
-// tests only.
+// writeBy sets the deadline of writes to the client; zero means no limit. Writers without deadlines exist only in
+// tests.
 func writeBy(w http.ResponseWriter, at time.Time) error {
 	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return gone(err)
@@ -36,7 +36,7 @@ func writeBy(w http.ResponseWriter, at time.Time) error {
 	return nil
 }
 
-// flush sends what was appended; the client has timeout to take it.
+// flush sends the appended data; the client has timeout to receive it.
 func (e *sse) flush() error {
 	if len(e.buf) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (e *sse) flush() error {
 	return err
 }
 
-// idle sends a comment, or what represents it, when nothing was sent for limit; the headers go before the first of all.
+// idle sends a comment, or its equivalent, when nothing was sent for limit; the headers go before the first of all.
 func (e *sse) idle(limit time.Duration) (time.Duration, error) {
 	if left := limit - time.Since(e.heard); left > 0 {
 		return left, nil

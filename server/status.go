@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// statusAPI tells whether the server works and takes requests, for load balancers and scrapers.
+// statusAPI reports whether the server works and takes requests, for load balancers and scrapers.
 type statusAPI struct {
 	*service
 	scrape http.Handler // of metrics

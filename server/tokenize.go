@@ -87,7 +87,7 @@ func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 		orNull(t.ChatTemplate)})
 }
 
-// checkOptionalModel lets requests pass that name no model: these endpoints know only one.
+// checkOptionalModel accepts requests without a model: there is only one.
 func (s openaiAPI) checkOptionalModel(name string) error {
 	if name == "" {
 		return nil

@@ -17,8 +17,8 @@ import (
 // leftOutHeader names the types of tools that were not offered to the model, because only a provider can run them.
 const leftOutHeader = "X-Sparrow-Left-Out"
 
-// noteTools says in the response, and later in the log and the trace, which tools the model is not offered, and that
-// the grammar of a custom tool is not enforced.
+// noteTools reports in the response, and later in the log and the trace, which tools are hidden from the model, and
+// that the grammar of a custom tool is not enforced.
 func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left []string) {
 	if len(left) > 0 {
 		x.leftOut = left
@@ -80,7 +80,7 @@ func toolOf(t *openai.Tool) chat.Tool {
 	return out
 }
 
-// toolbox is how a client declared tools, by the name that the model calls: those whose calls are not plain functions.
+// toolbox has the client's declarations of tools whose calls are not plain functions, by the name that the model sees.
 type toolbox map[string]*openai.Tool
 
 func newToolbox(tools []openai.Tool) toolbox {

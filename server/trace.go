@@ -40,7 +40,7 @@ type traceBody struct {
 	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered
 }
 
-// effortBody is how much the model was told to think, where the request has a wish.
+// effortBody is the effective reasoning effort, where the request sets one.
 type effortBody struct {
 	Asked string `json:"asked"`
 	Used  string `json:"used"`
@@ -63,14 +63,14 @@ type prefixBody struct {
 	Restored *restoredBody `json:"restored,omitempty"`
 }
 
-// restoredBody states what tiers gave beyond that, and why not more.
+// restoredBody has the tokens that tiers gave beyond that, and why not more.
 type restoredBody struct {
 	Tokens int            `json:"tokens"`
 	Tiers  map[string]int `json:"tiers,omitempty"`
 	Stop   string         `json:"stop,omitempty"`
 }
 
-// timesBody is where the time went, in milliseconds.
+// timesBody is the time of each stage, in milliseconds.
 type timesBody struct {
 	Queued  float64 `json:"queued_ms"`
 	Prefill float64 `json:"prefill_ms"`

@@ -13,10 +13,10 @@ import (
 
 // Prompts can be computed by one server and continued by another. A router sends the request to the first with
 // kv_transfer_params.do_remote_decode and one token to generate; the answer has kv_transfer_params of its own, with
-// which the router sends the request to the second. That one pulls the prompt's pages from where they say, and computes
-// what does not come.
+// which the router sends the request to the second. That one reads the prompt's pages from the address in them, and
+// computes missing ones.
 
-// Role is what a server does of requests that two servers share.
+// Role is the part of a server in requests that two servers share.
 type Role string
 
 // The roles. Every server answers whole requests, whatever its role.
@@ -38,7 +38,7 @@ type Transfer struct {
 	From []netip.Prefix
 }
 
-// PrivateNetworks are the networks of machines that know each other.
+// PrivateNetworks are the networks of machines that trust each other.
 func PrivateNetworks() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
@@ -48,7 +48,8 @@ func PrivateNetworks() []netip.Prefix {
 	return list
 }
 
-// transferOf returns what an answer says about pulling pages; nil where nobody asked or this server does not serve any.
+// transferOf returns the address for reading pages that an answer contains; nil where it was not requested or this
+// server does not serve pages.
 func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	t := &s.options.Transfer
 	if t.Role != RolePrefill || o.KVTransfer == nil || !o.KVTransfer.RemoteDecode {
@@ -69,7 +70,7 @@ func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
 	}
 }
 
-// pullFrom makes requests pull their pages from where kv_transfer_params says.
+// pullFrom makes requests read their pages from the address in kv_transfer_params.
 func (s openaiAPI) pullFrom(o *openai.Options, ask []sparrow.Request) error {
 	t, k := &s.options.Transfer, o.KVTransfer
 	if t.Role != RoleDecode || k == nil || !k.RemotePrefill || k.Host == "" || k.Port == 0 {

@@ -34,7 +34,7 @@ type piece struct {
 	cut      bool // the reply ended by length inside it
 }
 
-// turnWatcher is told how the pieces of a reply come about.
+// turnWatcher is called with the pieces of a reply as they come.
 type turnWatcher interface {
 	began(i int, p *piece) error
 	grew(i int, p *piece, text string, logprobs []openai.TokenLogprob) error

@@ -5,8 +5,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// usageOf returns what a request cost, on the wire. Details are always there, so that a client need not guess whether 0
-// means none or unknown.
+// usageOf returns the usage of a request for the response. Details are always there, so that a client can distinguish 0
+// from unknown.
 func usageOf(u *sparrow.Usage) *openai.Usage {
 	return &openai.Usage{
 		PromptTokens:        u.PromptTokens,
@@ -21,7 +21,7 @@ func usageOf(u *sparrow.Usage) *openai.Usage {
 	}
 }
 
-// running counts what a stream has cost so far, where every chunk says it.
+// running counts the usage of a stream so far, where every chunk has it.
 type running struct {
 	on     bool
 	counts openai.Counts
@@ -31,7 +31,7 @@ func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
 
 func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
 
-// so returns what a chunk says, nil for nothing.
+// so returns the usage of a chunk, nil for none.
 func (r *running) so() *openai.Counts {
 	if !r.on {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/mark"
 )
 
-// addedToken is an entry of "added_tokens": a text that is one token wherever it
-// stands, found before anything else happens.
+// addedToken is an entry of "added_tokens": a text that is one token wherever it occurs, found before anything else
+// happens.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`

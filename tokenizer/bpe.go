@@ -100,7 +100,7 @@ func (m *bpe) symbols(dst []int32, piece string) ([]int32, error) {
 	return dst, nil
 }
 
-// mergeShort merges buf.ids in place and returns what is left.
+// mergeShort merges buf.ids in place and returns the remaining ids.
 func (m *bpe) mergeShort(buf *mergeBuffers) []int32 {
 	ids := buf.ids
 	rank := buf.rank[:0]
@@ -131,8 +131,8 @@ func (m *bpe) mergeShort(buf *mergeBuffers) []int32 {
 	}
 }
 
-// mergeLong merges buf.ids with a linked list of symbols and a queue of pairs, in
-// n log n steps, and appends what is left to dst.
+// mergeLong merges buf.ids with a linked list of symbols and a queue of pairs, in n log n steps, and appends the
+// remaining ids to dst.
 func (m *bpe) mergeLong(buf *mergeBuffers, dst []int32) []int32 {
 	ids := buf.ids
 	n := len(ids)

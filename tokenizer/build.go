@@ -67,9 +67,8 @@ func (t *Tokenizer) loadModel(f *file) error {
 	return err
 }
 
-// loadVocab fills model.words and out, and returns what finds tokens by the
-// spelling of the file. In a byte-level vocabulary the two are one: a token is
-// matched with the bytes it represents.
+// loadVocab fills model.words and out, and returns a function that finds tokens by the spelling of the file. In a
+// byte-level vocabulary the two are one: a token is matched with the bytes it represents.
 func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	added, err := newAddedIndex(f.added)
 	if err != nil {
@@ -195,9 +194,8 @@ func (t *Tokenizer) loadAdded(list []addedToken) {
 	}
 }
 
-// loadFrame resolves the tokens the configuration names and what AddSpecial adds:
-// the post-processor's tokens or, if it has none, what add_bos_token and
-// add_eos_token say.
+// loadFrame resolves the tokens that the configuration names and those that AddSpecial adds: the post-processor's
+// tokens or, if it has none, those of add_bos_token and add_eos_token.
 func (t *Tokenizer) loadFrame(f *file, cfg *config) (err error) {
 	if t.bos, err = t.named("bos_token", cfg.BOS); err != nil {
 		return err

@@ -68,8 +68,8 @@ var classes = sync.OnceValue(func() *classTable {
 	return t
 })
 
-// at returns the class and the length in bytes of the character at s[i]. A byte
-// that is no part of a character has the class of U+FFFD.
+// at returns the class and the length in bytes of the character at s[i]. A byte that is not part of a character has the
+// class of U+FFFD.
 func (t *classTable) at(s string, i int) (class, int) {
 	if c := s[i]; c < utf8.RuneSelf {
 		return t.ascii[c], 1

@@ -2,7 +2,7 @@ package tokenizer
 
 import "encoding/json"
 
-// config is what this package uses of tokenizer_config.json.
+// config has the fields of tokenizer_config.json that this package uses.
 type config struct {
 	AddBOS       bool           `json:"add_bos_token"`
 	AddEOS       bool           `json:"add_eos_token"`

@@ -5,10 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Decode returns the text of ids, exactly: with a byte-level vocabulary
-// Decode(Encode(s)) == s, and ids that do not form whole characters give bytes
-// that are not valid UTF-8. With skipSpecial special tokens are left out. Ids
-// without a token represent nothing.
+// Decode returns the text of ids, exactly: with a byte-level vocabulary Decode(Encode(s)) == s, and ids that do not
+// form whole characters give bytes that are not valid UTF-8. With skipSpecial special tokens are left out. Ids without
+// a token give no text.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	var b strings.Builder
 	strip := t.detok.stripCount
@@ -23,8 +22,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return b.String()
 }
 
-// strip removes what the beginning of a text may lose from its next part, and
-// returns how much may still go.
+// strip removes the strippable beginning of a text from its next part, and returns how much may still be removed.
 func (d *detok) strip(text string, left int) (string, int) {
 	for left > 0 && text != "" {
 		rest, ok := strings.CutPrefix(text, d.stripChar)
@@ -36,10 +34,9 @@ func (d *detok) strip(text string, left int) (string, int) {
 	return text, left
 }
 
-// Decoder turns ids into text one by one, as they are generated. It never emits
-// part of a character: bytes that may still become one are held back. Bytes that
-// cannot are replaced by U+FFFD, one for each maximal invalid sequence, so that
-// all output together is Decode of all ids with the same replacement.
+// Decoder turns ids into text one by one, as they are generated. It never emits part of a character: bytes that may
+// still become one are delayed. Bytes that cannot are replaced by U+FFFD, one for each maximal invalid sequence, so
+// that all output together is Decode of all ids with the same replacement.
 type Decoder struct {
 	t     *Tokenizer
 	skip  func(id int32) bool
@@ -70,8 +67,7 @@ func (d *Decoder) Next(id int32) string {
 	return out
 }
 
-// Flush ends the text: it returns what was held back, as U+FFFD. The Decoder is
-// then ready for another text.
+// Flush ends the text: it returns the delayed bytes, as U+FFFD. The Decoder is then ready for another text.
 func (d *Decoder) Flush() string {
 	out := validUTF8(d.held)
 	d.held = d.held[:0]
@@ -96,8 +92,8 @@ func wholeLen(b []byte) int {
 	return len(b)
 }
 
-// validUTF8 replaces every maximal invalid sequence: the longest beginning of a
-// character that goes wrong, or a single byte that begins none.
+// validUTF8 replaces every maximal invalid sequence: the longest beginning of a character that is not continued, or a
+// single byte that begins none.
 func validUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

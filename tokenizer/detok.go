@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// detok states what bytes a token of the vocabulary represents: the decoder of
-// tokenizer.json, as far as it looks at one token at a time, plus what it strips
-// from the beginning of a text.
+// detok has the bytes that a token of the vocabulary represents: the decoder of tokenizer.json, as far as it treats one
+// token at a time, and the part that it strips from the beginning of a text.
 type detok struct {
 	byteLevel    bool
 	byteFallback bool
@@ -79,7 +78,7 @@ func (d *detok) addStrip(value json.RawMessage) error {
 	return nil
 }
 
-// bytes returns what a token of a character-level vocabulary represents.
+// bytes returns the bytes that a token of a character-level vocabulary represents.
 func (d *detok) bytes(word []byte) []byte {
 	if d.byteFallback {
 		if b, ok := fallbackByte(string(word)); ok {

@@ -20,12 +20,10 @@ type EncodeOptions struct {
 	// character is text: what a user typed cannot forge a turn of the conversation.
 	ParseSpecial bool
 
-	// Literal are spans of the text, ascending and disjoint, whose bytes are no part
-	// of an added token although ParseSpecial is set: the contents of messages inside
-	// a rendered conversation. A token that only begins or ends in such a span is not
-	// found either. Text without the spelling of an added token has the same ids
-	// with and without Literal. Added tokens that are nothing but white space are
-	// found everywhere: they are a way to write text, and control nothing.
+	// Literal are spans of the text, ascending and disjoint, whose bytes are not part of an added token although
+	// ParseSpecial is set: the contents of messages inside a rendered conversation. A token that only begins or ends in
+	// such a span is not found either. Text without the spelling of an added token has the same ids with and without
+	// Literal. Added tokens that are nothing but white space are found everywhere: they are text, not control tokens.
 	Literal []mark.Span
 
 	// Limit is the most tokens that are of use; 0 means no limit. A text with more is
@@ -100,8 +98,7 @@ func (t *Tokenizer) fewest(bytes int) int {
 	return bytes / max(t.longest, 1)
 }
 
-// text encodes a whole text: added tokens that are looked for as they are, and
-// between them text to be normalised.
+// text encodes a whole text: added tokens, which are found before normalising, and the text between them.
 func (e *encoder) text(s string) error {
 	return e.split(&e.t.raw, s, e.opts.Literal, func(s string, literal []mark.Span) error {
 		n := e.t.normalize(s)
@@ -109,8 +106,7 @@ func (e *encoder) text(s string) error {
 	})
 }
 
-// split appends the added tokens of set found in s outside literal, and gives what
-// is between them to rest.
+// split appends the added tokens of set found in s outside literal, and passes the text between them to rest.
 func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(string, []mark.Span) error) error {
 	at, ahead := 0, literal
 	for e.opts.ParseSpecial {
@@ -166,9 +162,8 @@ func (t *Tokenizer) normalize(s string) string {
 	return s
 }
 
-// normalizedSpans are the spans of n, the normalised s, that hold what s has in
-// literal. Normalising can join characters across the edge of a span; then the span
-// grows by what was joined.
+// normalizedSpans are the spans of n, the normalised s, that correspond to literal in s. Normalising can join
+// characters across the edge of a span; then the span is extended by the joined ones.
 func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Span {
 	if len(literal) == 0 || len(t.normalizers) == 0 {
 		return literal
@@ -178,7 +173,7 @@ func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Spa
 	}
 	var out []mark.Span
 	for _, m := range literal {
-		// The bytes that s[:Start] alone gives, and those that s[End:] alone gives, owe nothing to the span.
+		// The bytes that s[:Start] alone gives, and those that s[End:] alone gives, are outside of the span.
 		start, after := commonPrefix(n, t.normalize(s[:m.Start])), commonSuffix(n, t.normalize(s[m.End:]))
 		if len(out) > 0 {
 			start = max(start, out[len(out)-1].End)

@@ -7,9 +7,8 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// file is tokenizer.json, cut into its parts. The parts are read by those who
-// know them: vocabulary and merges can only be read once it is known whether the
-// pre-tokenizer is byte-level, wherever it is in the file.
+// file is tokenizer.json, cut into its parts. The parts are parsed later: vocabulary and merges can only be read once
+// it is known whether the pre-tokenizer is byte-level, wherever it is in the file.
 type file struct {
 	added         []addedToken
 	normalizer    json.RawMessage
@@ -102,7 +101,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	if err != nil {
 		return err
 	}
-	// One small object instead of a case per field: encoding/json knows the types.
+	// One small object instead of a case per field: encoding/json parses the types.
 	object, err := json.Marshal(small)
 	if err != nil {
 		return malformed("model: %v", err)

@@ -12,7 +12,7 @@ import (
 // noMerge is the rank of a pair that does not merge; it loses every comparison.
 const noMerge = math.MaxInt32
 
-// mergeTable says of a pair of token ids when it merges and into what.
+// mergeTable has the rank and the result of the merge of a pair of token ids.
 type mergeTable struct {
 	slots []mergeSlot // open addressing, linear probing
 	mask  uint64
@@ -60,8 +60,7 @@ type resolver struct {
 	buf     []byte
 }
 
-// pair resolves both halves of a merge and what they merge into. If one is in no
-// vocabulary, missing is its spelling.
+// pair resolves both halves of a merge and their result. If one is in no vocabulary, missing is its spelling.
 func (r *resolver) pair(a, b []byte) (ids [3]int32, missing []byte) {
 	buf, okA := r.unspell(r.buf[:0], a)
 	n := len(buf)

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// joiner is what package norm inserts into runs of more than 30 combining marks, so that a stream needs little memory.
+// joiner is inserted by package norm into runs of more than 30 combining marks, so that a stream needs little memory.
 // The form that tokenizers are trained with has no such limit.
 const joiner = "\u034f"
 
-// nfc returns s in Unicode Normalization Form C. Bytes that are not UTF-8 stay as they are.
+// nfc returns s in Unicode Normalization Form C. Bytes that are not UTF-8 do not change.
 func nfc(s string) string {
 	out := norm.NFC.String(s)
 	if strings.Count(out, joiner) == strings.Count(s, joiner) {

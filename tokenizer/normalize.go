@@ -38,8 +38,7 @@ func newNormalizer(kind string, value json.RawMessage) (normalizer, error) {
 	return nil, unsupported("normalizer", kind, "Sequence", "NFC", "Replace", "Prepend")
 }
 
-// readReplace reads the Replace of a normalizer or a decoder: a literal and what
-// takes its place.
+// readReplace reads the Replace of a normalizer or a decoder: a literal and its replacement.
 func readReplace(part string, value json.RawMessage) (old, content string, err error) {
 	var c struct {
 		Pattern patternFile

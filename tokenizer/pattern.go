@@ -96,7 +96,7 @@ func (m regexMatcher) matches(sc *scratch, s string, dst []span) ([]span, error)
 		at, n, _ := v.GroupRange(0)
 		p := span{seek(at), 0}
 		p.end = seek(at + n)
-		// An empty match right after another one says nothing new.
+		// An empty match right after another one is skipped.
 		if n > 0 || len(dst) == first || dst[len(dst)-1].end != p.start {
 			dst = append(dst, p)
 		}

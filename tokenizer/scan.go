@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Hand-written scanners for the patterns of the model families this project
-// serves. They do what the pattern says, in time linear in the text, at some ten
-// times the speed of the pattern engine. They are chosen by equality with the
+// Hand-written scanners for the patterns of the model families this project serves. They match like the pattern, in
+// time linear in the text, at some ten times the speed of the pattern engine. They are chosen by equality with the
 // pattern's text (knownPatterns), and tests compare them with the engine.
 const (
 	patternDigits   = `\p{N}`
@@ -36,7 +35,7 @@ var knownPatterns = map[string]stage{
 // rule returns the end of the match that begins at s[i], i if there is none.
 type rule func(t *classTable, s string, i int) int
 
-// ruleStage cuts at the matches of a rule and keeps what is between.
+// ruleStage cuts at the matches of a rule and keeps the text between them.
 type ruleStage struct{ match rule }
 
 func (st ruleStage) cut(_ *scratch, s string, dst []span) ([]span, error) {

@@ -1,6 +1,6 @@
 package tokenizer
 
-// behavior is what a split does with its matches.
+// behavior is how a split treats its matches.
 type behavior int
 
 const (
@@ -20,8 +20,7 @@ var behaviors = map[string]behavior{
 	"Contiguous":         contiguous,
 }
 
-// splitStage cuts a string at the matches of a pattern or, inverted, at what does
-// not match.
+// splitStage cuts a string at the matches of a pattern or, inverted, at the text between them.
 type splitStage struct {
 	pattern  matcher
 	behavior behavior
@@ -64,7 +63,7 @@ func (b behavior) join(parts []part, dst []span) []span {
 	first := len(dst)
 	matched := false // whether the part before was a match
 	if b == mergedNext {
-		// A match belongs to what follows unless that is a match too.
+		// A match belongs to the text after it unless that is a match too.
 		for i, p := range parts {
 			begins := i == 0 || !parts[i-1].match || p.match
 			dst = extend(dst, first, p.span, !begins)

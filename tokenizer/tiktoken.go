@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// RanksName is the file of Kimi checkpoints that is in the place of
-// tokenizer.json: a line for each token, its bytes in base64 and its rank, which
-// is its id. How text is cut and what the special tokens are is not in it.
+// RanksName is the file of Kimi checkpoints that replaces tokenizer.json: a line for each token, its bytes in base64
+// and its rank, which is its id. The pattern for cutting text and the special tokens are not in it.
 const RanksName = "tiktoken.model"
 
-// ranksPattern is how Kimi cuts text: runs of Han characters by themselves, words
-// with at most one character before them, up to three digits. Where the release
-// writes the intersection with what is not Han, this engine's patterns subtract.
+// ranksPattern is how Kimi cuts text: runs of Han characters by themselves, words with at most one character before
+// them, up to three digits. Where the release writes an intersection with non-Han characters, the pattern here uses a
+// subtraction.
 const ranksPattern = `[\p{Han}]+|` +
 	`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]+` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
@@ -29,10 +28,9 @@ const ranksPattern = `[\p{Han}]+|` +
 // tokenizer_config.json does not name have a name made of their id.
 const ranksReserved = 256
 
-// FromRanks is the text of the tokenizer.json that encodes as a ranks file does;
-// tokenizer_config.json, which may be nil, names the special tokens. Merges are
-// found in the tokens: of a token's bytes all pairs are merged that lower ranks
-// hold, lowest first, and the two parts that are left are its own pair.
+// FromRanks is the text of the tokenizer.json that encodes as a ranks file does; tokenizer_config.json, which may be
+// nil, names the special tokens. Merges are derived from the tokens: in a token's bytes all pairs of lower rank are
+// merged, lowest first, and the two remaining parts are its own pair.
 func FromRanks(ranks, configJSON []byte) ([]byte, error) {
 	words, err := readRanks(ranks)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for
-// concurrent use and never changes once made (its cache of recent pieces apart,
-// which changes no result).
+// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for concurrent use and never changes,
+// except for its cache of recent pieces, which changes no result.
 type Tokenizer struct {
 	model       bpe
 	out         *vocab   // tokens by the bytes they represent
@@ -70,7 +69,7 @@ func Has(dir string) bool {
 	return false
 }
 
-// readVocabulary is tokenizer.json of a folder, or what represents it.
+// readVocabulary is tokenizer.json of a folder, or its equivalent.
 func readVocabulary(dir string, cfg []byte) ([]byte, error) {
 	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
 	if !errors.Is(err, fs.ErrNotExist) {

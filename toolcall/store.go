@@ -8,9 +8,9 @@ import (
 	"sparrow/grammar"
 )
 
-// Store keeps what the schemas of tools were compiled to, for requests that bring the same tools again: an agent sends
-// its list with every turn. It is safe for concurrent use. Above its bound, schemas that no request uses are forgotten,
-// the longest unused first.
+// Store caches compiled schemas of tools, for requests that have the same tools again: an agent sends its list with
+// every turn. It is safe for concurrent use. Above its bound, unused schemas are dropped, the least recently used
+// first.
 type Store struct {
 	most int // bytes
 

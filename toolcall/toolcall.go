@@ -63,7 +63,7 @@ type Ignored struct {
 	grammar.Ignored
 }
 
-// Bytes is the memory of what the schemas were compiled to, without those of a store, which has a bound of its own.
+// Bytes is the memory of the compiled schemas, without those of a store, which has a bound of its own.
 func (r *Rules) Bytes() (n int) {
 	for i := range r.tools {
 		if t := &r.tools[i]; t.args != nil && t.from == nil {
@@ -190,11 +190,11 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	return out, nil
 }
 
-// compileSchema makes the grammar of arguments. A schema that the grammar cannot follow is refused for strict tools;
-// for others any JSON object is accepted, and whole says so.
+// compileSchema makes the grammar of arguments. A schema that the grammar does not support is refused for strict tools;
+// for others any JSON object is accepted, and whole reports that.
 func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar.Grammar, whole bool, err error) {
 	if len(schema) > 0 {
-		// Members the schema does not name are left out: a tool has no use for them.
+		// Members that the schema does not name are not written: a tool does not use them.
 		o := grammar.Options{ClosedObjects: true, Strict: strict}
 		if args, err = grammar.CompileWith(schema, t, o); err == nil || strict {
 			return args, false, err

@@ -11,8 +11,8 @@ import (
 	"sparrow/weight"
 )
 
-// Drafted is what an independent implementation computed with a drafter of blocks (dspark spec, 11), beside what a
-// Golden holds.
+// Drafted is what an independent implementation computed with a drafter of blocks (dspark spec, 11), in addition to a
+// Golden.
 type Drafted struct {
 	// One for each step of a run that verifies every draft: the length before it, the token that the block begins with,
 	// the drafts, confidences, the target's tokens of all verified rows, and how many drafts were accepted.
@@ -36,7 +36,7 @@ type Drafted struct {
 	}
 }
 
-// readDrafted reads what a case holds of a drafter of blocks, nil for nothing.
+// readDrafted reads the part of a case about a drafter of blocks, nil for none.
 func (r *reader) readDrafted(name string) *Drafted {
 	if _, ok := r.from.Tensor(name + ".spec.position"); !ok {
 		return nil
@@ -253,8 +253,8 @@ func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32,
 	return rows, x.state.Truncate(length + 1 + accepted)
 }
 
-// markov is the Markov head of a checkpoint: what it adds to logits is taken off again, because the oracle holds most
-// logits without it.
+// markov is the Markov head of a checkpoint: its part of the logits is subtracted, because the oracle has most logits
+// without it.
 type markov struct {
 	before, after []float32 // [vocabulary, rank]
 	rank          int
@@ -288,7 +288,7 @@ func readMarkov(dir string) (*markov, error) {
 	return m, nil
 }
 
-// without is logits less what the head adds after a token.
+// without is logits less the head's part after a token.
 func (m *markov) without(logits []float32, before int32) []float32 {
 	e := m.before[int(before)*m.rank : (int(before)+1)*m.rank]
 	out := make([]float32, len(logits))

@@ -10,9 +10,9 @@ import (
 	"sparrow/kernel"
 )
 
-// choices are what two runs of a model can only agree or disagree about: which keys a row attends to, and which
-// experts compute it. Equal plans enqueue equal operations, so the n-th selection of one run is that of the same rows
-// of the same layer in another.
+// choices are the discrete results of two runs of a model: which keys a row attends to, and which experts compute it.
+// Equal plans enqueue equal operations, so the n-th selection of one run is that of the same rows of the same layer in
+// another.
 type choices struct {
 	selections []choice // [rows, K] by scores [rows, keys]
 	experts    []choice // [rows, top] by logits [rows, experts]
@@ -30,7 +30,7 @@ type recorder struct {
 	made choices
 }
 
-// Do carries out an operation and notes the selected keys, or the chosen experts.
+// Do runs an operation and records the selected keys, or the chosen experts.
 func (d *recorder) Do(op kernel.Op) error {
 	if err := d.Device.Do(op); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
 	return kernel.ReadF32(d.Device, c.scores, scores)
 }
 
-// follower is the reference, in host memory. Where choices are given it follows them in place of its own, and compares
+// follower is the reference, in host memory. Where choices are given it follows them instead of its own, and compares
 // how far its own scores are from them with how far its scores are from those of the other run.
 type follower struct {
 	kernel.Device
@@ -75,7 +75,7 @@ type margins struct {
 	Rows   int     `json:"rows"`    // compared
 	Differ int     `json:"differ"`  // of them
 	Worst  float64 `json:"largest"` // distance from the cut, as a share of the scale of the row's scores
-	// Unexplained are those whose distance from the cut is above what the scores of the two runs differ by.
+	// Unexplained are those whose distance from the cut is larger than the difference of the two runs' scores.
 	Unexplained int `json:"unexplained"`
 }
 
@@ -154,8 +154,8 @@ func apart(a, b []float32) (most, scale float64) {
 	return most, scale
 }
 
-// selectionMargin returns how far from the cut the scores of the keys are that are in one of two selections alone. A
-// key that cannot be selected is infinitely far.
+// selectionMargin returns how far from the cut the scores are of keys that are in only one of two selections. A key
+// that cannot be selected is infinitely far.
 func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 	cut := math.Inf(1)
 	mine := map[int32]bool{}
@@ -236,8 +236,8 @@ func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 }
 
 // expertMargin is by how much scores would have to differ for a choice of experts. It is a choice of the best experts
-// of some groups: those that explain it with the least distance count, be it of the groups' ranks, which are sums of
-// two scores, or of the experts' scores from the worst that would be chosen.
+// of some groups: the groups that explain it with the least distance count, be it of the groups' ranks, which are sums
+// of two scores, or of the experts' scores from the worst that would be chosen.
 func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distance float64) {
 	size := len(biased) / a.Groups
 	ranks := make([]float64, a.Groups)

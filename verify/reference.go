@@ -19,11 +19,11 @@ import (
 
 // Reference is the same checkpoint on the reference, which rounds where the device does.
 //
-// Devices with activations of float32 are judged by it operation by operation where rows of the cache are rounded: what
-// rounding does to logits of random weights hides small faults, and equal inputs show them. What they compute as a
-// whole is judged by tolerances (judge).
+// Devices with activations of float32 are compared with it operation by operation where rows of the cache are rounded:
+// the effect of rounding on logits of random weights hides small faults, which equal inputs reveal. Whole passes are
+// compared by tolerances (judge).
 //
-// Of a device with activations of bf16, as GPUs have them (ref.Device.Rounded), three things are asked
+// Of a device with activations of bf16, as GPUs have them (ref.Device.Rounded), three things are checked
 // (judgeByReference):
 //
 //   - Operation by operation, with equal inputs: what the device gives is what the reference gives, within 1 % of its
@@ -35,7 +35,7 @@ import (
 //     would not have made lie at margins below what its scores differ by.
 //   - Of the oracle: errors are at most twice those of the reference on its own.
 //
-// Of several ranks, each of which has a part of every operation, only the last is asked.
+// Of several ranks, each of which has a part of every operation, only the last is checked.
 type Reference struct {
 	both   *compared   // the device and the reference, side by side; nil for ranks
 	own    *followed   // the reference; nil for activations of float32
@@ -131,7 +131,7 @@ type OperationDifference struct {
 	Row     float64 `json:"row"`     // the same of the worst row, of attention of the worst head of a row
 }
 
-// compare runs a case on the reference and beside it. out is what the device gave.
+// compare runs a case on the reference and compares. out is the device's result.
 func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios []int) error {
 	if r.own == nil {
 		return r.beside(c, g, out, o)
@@ -190,7 +190,7 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios
 	return nil
 }
 
-// beside runs a case of activations of float32 operation by operation.
+// beside runs a case with float32 activations operation by operation.
 func (r *Reference) beside(c *Case, g *Golden, out *outcome, o *Options) error {
 	judge(c, o.Config.Layout, o.Config.IndexLayout)
 	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
@@ -258,7 +258,7 @@ const (
 	ofHead = 0.008
 	// exactRow is the same of any row of activations of float32: the order of sums changes 2e-6.
 	exactRow = 1e-4
-	// twice bounds errors by those of the reference, as it is or with moved sums.
+	// twice bounds errors by those of the reference, plain or with perturbed sums.
 	twice = 2.0
 )
 
@@ -294,7 +294,7 @@ func (c *Case) judgeErrors(alone *Case) {
 			c.LogitNoise, alone.LogitNoise)
 	}
 	for call := range c.Overlap {
-		// A selection holds few keys: half a key of the compared rows is no difference.
+		// A selection has few keys: half a key of the compared rows does not count as a difference.
 		half := 0.5 / float64(tail*min(c.TopK, c.Visible))
 		if lost, most := 1-c.Overlap[call], twice*(1-alone.Overlap[call])+half; lost > most {
 			c.addProblem("selections of indexer call %d miss %.3f of the oracle's keys, want at most %.3f, twice what "+
@@ -303,13 +303,13 @@ func (c *Case) judgeErrors(alone *Case) {
 	}
 }
 
-// attends reports whether an argument is what an operation of attention gives.
+// attends reports whether an argument is the output of an operation of attention.
 func attends(name string) bool {
 	return slices.Contains([]string{"SparseArgs.Out", "DenseArgs.Out", "DualArgs.Out", "FlatArgs.Out",
 		"LatentArgs.Out"}, name)
 }
 
-// judgeOperation bounds the differences of one argument of an operation; exact says that activations are float32.
+// judgeOperation bounds the differences of one argument of an operation; exact means that activations are float32.
 func (c *Case) judgeOperation(name string, d *twin.Difference, exact bool) {
 	share := float64(d.Unequal) / float64(max(d.Elements, 1))
 	switch {
@@ -324,7 +324,7 @@ func (c *Case) judgeOperation(name string, d *twin.Difference, exact bool) {
 				100*within)
 		}
 	case name == "ExpertArgs.Out" && !exact:
-		// What FP8 experts hold between their products is such codes too.
+		// Values between the products of FP8 experts are such codes too.
 		if n := d.Noise(); !(n <= within) {
 			c.addProblem("%s differs from the reference's by %.2f %% of its size, want at most %.0f %%", name, 100*n,
 				100*within)

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Config plan.Config // resolved for the model
 	Chunk  int         // prompt tokens per step; 0: whole prompts
-	// Reference is what a device with activations of bf16 is judged by; nil judges by the tolerances of float32.
+	// Reference is what a device with bf16 activations is compared with; nil uses the tolerances of float32.
 	Reference *Reference
 	// Replay runs every case again with the choices that it made: logits must have the same bits.
 	Replay bool
@@ -36,7 +36,7 @@ type Report struct {
 	Passed  bool     `json:"passed"`
 }
 
-// Run compares every golden case beside the checkpoint in dir with the loaded model.
+// Run compares every golden case of the checkpoint in dir with the loaded model.
 func Run(dir string, m model.Model, o Options) (*Report, error) {
 	golden, err := ReadGolden(dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Case) cell(of column, format string, values ...any) string {
 	return text
 }
 
-// print writes the rule of a case, what it compares with, and its problems.
+// print writes the rule of a case, its comparison, and its problems.
 func (c *Case) print(w io.Writer) {
 	fmt.Fprintf(w, "%s is checked by: %s\n", c.Name, c.Rule)
 	if a := c.Reference; a != nil {

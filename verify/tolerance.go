@@ -70,7 +70,7 @@ func (c *Case) addProblem(format string, args ...any) {
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
-// judgeExact demands what float32 gives: everything but rounding.
+// judgeExact requires the accuracy of float32: everything is equal except for rounding.
 func (c *Case) judgeExact() {
 	c.checked = maxErrorColumn | setsColumn | argmaxColumn | greedyColumn
 	c.Rule = fmt.Sprintf("float32 cache: logits within %.0e, every selection and token equal", exactLogit)
@@ -88,8 +88,8 @@ func (c *Case) judgeExact() {
 	}
 }
 
-// judgeBlocks demands of drafts what is demanded of logits: in float32 everything but rounding, else that the typical
-// row agrees.
+// judgeBlocks requires of drafts what is required of logits: in float32 everything equal except for rounding, else that
+// the typical row agrees.
 func (c *Case) judgeBlocks(main plan.Layout) {
 	b := c.Blocks
 	if main == plan.V4F32Row2048 {
@@ -150,8 +150,8 @@ func (c *Case) judgeGreedy() {
 // v41Cosine bounds the typical position over entries of four bits: 0.937 is the lowest median seen.
 const v41Cosine = 0.85
 
-// judgeV41 is for entries of four bits beside windows of eight. The first layers read windows alone; the first indexer
-// reads what they give, so that its selection follows from the margins of its scores.
+// judgeV41 is for entries of four bits with windows of eight. The first layers read only windows; the first indexer
+// reads their output, so that its selection follows from the margins of its scores.
 func (c *Case) judgeV41(key float64) {
 	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
 	floor := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)
@@ -173,7 +173,7 @@ func (c *Case) judgeV41(key float64) {
 	}
 }
 
-// keyNoise returns what rounding changes in indexer keys and queries.
+// keyNoise returns how much rounding changes indexer keys and queries.
 func keyNoise(index plan.Layout) float64 {
 	switch index {
 	case plan.IndexF32Row512:
@@ -189,9 +189,9 @@ func keyNoise(index plan.Layout) float64 {
 //
 // How far selections may differ follows from the margins of the scores (selectionFloor) and from how far the rows
 // differ that the scores are computed from. Before the first indexer are layers whose experts the token id chooses:
-// their rows differ by rounding alone, at least by that of the entries they read. Before later ones, random weights
-// send single positions to other experts; what that changes in the rows is not more than what it changes in the
-// logits, in the mean over positions.
+// their rows differ only by rounding, at least by that of the entries they read. Before later ones, with random weights
+// single positions go to other experts; the change of the rows is not larger than the change of the logits, in the mean
+// over positions.
 func (c *Case) judgeV4(key float64) {
 	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
 	first := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)

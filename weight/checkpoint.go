@@ -132,7 +132,7 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 	return c, nil
 }
 
-// FromShapes makes a checkpoint of tensors that are drawn, not read: none has Data, all have Drawn.
+// FromShapes makes a checkpoint of tensors with random values: none has Data, all have Drawn.
 func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
 	for i := range sh.tensors {
@@ -151,7 +151,7 @@ func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Drawn reports whether the tensors have no data and are drawn by any caller that loads them.
+// Drawn reports whether the tensors have no data and get random values when they are loaded.
 func (c *Checkpoint) Drawn() bool { return c.drawn }
 
 // Names lists the tensors, sorted. The slice belongs to the caller.
@@ -264,7 +264,7 @@ func newShard(path string, data []byte) (*shard, error) {
 	return sh, nil
 }
 
-// mapShard maps and checks one file. On an error the mapping is left for Close.
+// mapShard maps and checks one file. On an error Close unmaps it.
 func (c *Checkpoint) mapShard(path string) (*shard, error) {
 	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

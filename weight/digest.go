@@ -16,21 +16,21 @@ import (
 // Digest identifies every byte of weights.
 type Digest [sha256.Size]byte
 
-// ErrNoDigest is wrapped where the digest of a checkpoint is not to be had: its tensors are drawn, or a file has
+// ErrNoDigest is wrapped where the digest of a checkpoint is not available: its tensors are random, or a file has
 // changed since it was opened.
 var ErrNoDigest = errors.New("the weights have no digest")
 
-// digestSuffix ends the name of the text beside a file of weights that keeps its digest:
+// digestSuffix is the suffix of the text file that stores the digest of a file of weights, in the same folder:
 //
 //	sha256 <64 digits> size <bytes> modified <nanoseconds since 1970>
 //
-// It counts while the file has that size and that time of modification.
+// It is valid while the file has that size and that time of modification.
 const (
 	digestSuffix = ".digest"
 	digestForm   = "sha256 %64s size %d modified %d\n"
 )
 
-// stamp tells versions of a file apart without reading it.
+// stamp distinguishes versions of a file without reading it.
 type stamp struct{ size, modified int64 }
 
 func stampOf(path string) (stamp, error) {
@@ -41,7 +41,7 @@ func stampOf(path string) (stamp, error) {
 	return stamp{info.Size(), info.ModTime().UnixNano()}, nil
 }
 
-// KeepDigest notes the SHA-256 of a file that was just written, beside it: beside what path leads to, where it is a
+// KeepDigest stores the SHA-256 of a file that was just written next to it: next to the target of path, where it is a
 // link.
 func KeepDigest(path string, sum Digest) error {
 	at, err := stampOf(path)
@@ -62,7 +62,7 @@ func keepDigest(path string, sum Digest, at stamp) error {
 	})
 }
 
-// keptDigest is the digest that is kept beside a file, where it belongs to this version of it.
+// keptDigest is the digest that is stored next to a file, where it belongs to this version of it.
 func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -84,8 +84,8 @@ func keptDigest(path string, at stamp) (sum Digest, ok bool) {
 	return sum, err == nil && n == len(sum)
 }
 
-// KnownDigest is the digest of all weights without reading files: from what is kept beside them. Weights that are in
-// memory, without files, are hashed.
+// KnownDigest is the digest of all weights without reading files: from the digests stored next to them. Weights that
+// are in memory, without files, are hashed.
 func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	d, err := c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {
@@ -96,8 +96,8 @@ func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	return d, err == nil
 }
 
-// ReadDigest is the digest of all weights. It reads the files whose digests are not kept beside them, and keeps those;
-// kept is an error where that was not possible, as in a folder that is only read.
+// ReadDigest is the digest of all weights. It reads the files whose digests are not stored next to them, and stores
+// those; kept is an error where that was not possible, as in a read-only folder.
 func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error) {
 	d, err = c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {

@@ -10,7 +10,7 @@
 //	          spaces
 //	rest      tensor data, offsets counted from here
 //
-// and its tensors must tile the data exactly: no gap, no overlap, nothing behind the last one. That is a rule of the
+// and its tensors must tile the data exactly: no gap, no overlap, nothing after the last one. That is a rule of the
 // format; a file that breaks it is refused with a list of all problems.
 //
 // The package is independent of models: the caller defines which tensors exist and what they mean. A quantised matrix

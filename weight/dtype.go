@@ -9,7 +9,7 @@ import (
 // DType is the element type of a tensor.
 type DType uint8
 
-// The zero DType is no type at all, so that a forgotten field cannot pass for a real one.
+// The zero DType is not a type, so that a forgotten field is not mistaken for a real one.
 const (
 	Invalid DType = iota
 	Bool
@@ -34,8 +34,8 @@ const (
 	F4E2M1x2
 )
 
-// U4x2 packs two codes of 4 bits per byte, the earlier one in the low nibble. No header spells it: it is what the
-// integers of packed matrices are read as.
+// U4x2 packs two codes of 4 bits per byte, the earlier one in the low nibble. No header names it: integers of packed
+// matrices are read as this type.
 const U4x2 DType = firstBlock - 1
 
 // firstBlock is the first of the types that are block formats of GGUF files ([Blocks]).

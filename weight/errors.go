@@ -52,7 +52,7 @@ func (e *FileError) Unwrap() error { return e.Kind }
 // maxProblems bounds how many problems of one file are spelled out: a file can have one per tensor.
 const maxProblems = 16
 
-// problems collects what is wrong with one file, so that all of it is reported together.
+// problems collects the errors of one file, so that all of them are reported together.
 type problems struct {
 	file   string
 	errs   []error

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fp8Block is the side of FP8 blocks where nothing says otherwise.
+// fp8Block is the side of FP8 blocks where the configuration does not set it.
 const fp8Block = 128
 
 // fp8 reads values of e4m3 with scales for blocks, for rows or for the whole matrix:

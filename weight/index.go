@@ -63,7 +63,7 @@ func openSharded(dir, indexPath string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// addPlaced takes from the shard what the index places there.
+// addPlaced takes from the shard the tensors that the index places there.
 func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	byName := make(map[string]*Tensor, len(sh.tensors))
 	for i := range sh.tensors {

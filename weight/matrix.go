@@ -31,7 +31,7 @@ type Matrix struct {
 
 	Parts []string // names of all tensors that belong to it, also those that are not needed
 
-	// arrange is what Arrange has to do; nil where that is nothing, or it is done.
+	// arrange is the work of Arrange; nil where there is none, or it is done.
 	arrange func(m *Matrix) error
 }
 
@@ -53,7 +53,7 @@ func (m *Matrix) Arrange() error {
 	return err
 }
 
-// stores are the ends of the names under which the values of a matrix may stand, in place of ".weight".
+// stores are the ends of the names under which the values of a matrix may be stored, instead of ".weight".
 var stores = []string{".weight", ".weight_packed", ".qweight"}
 
 // HasMatrix reports whether there is a matrix called name, in whatever form.
@@ -70,10 +70,10 @@ func (c *Checkpoint) HasMatrix(name string) bool {
 	return false
 }
 
-// Matrix finds the weight called name, such as "X.weight", in whatever form it is stored: as "X.weight" with scales
-// beside it, "X.weight_packed" or "X.qweight". The form follows from the tensors that are there, their types and
-// shapes; [Checkpoint.Scheme] has the little that they do not say. Ambiguous combinations are errors: two forms at
-// once, FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
+// Matrix finds the weight called name, such as "X.weight", in whatever form it is stored: as "X.weight" with separate
+// scales, "X.weight_packed" or "X.qweight". The form follows from the tensors that are there, their types and shapes;
+// [Checkpoint.Scheme] has the few facts that they do not show. Ambiguous combinations are errors: two forms at once,
+// FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
 func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	if c.closed {
 		return Matrix{}, fmt.Errorf("weight: matrix %q: %w", name, ErrClosed)
@@ -202,7 +202,7 @@ func (m *module) unused(names ...string) {
 	}
 }
 
-// scale finds the one scale beside the values, or nil.
+// scale finds the one scale of the values, or nil.
 func (m *module) scale(data *Tensor) (*Tensor, error) {
 	var found *Tensor
 	for _, name := range scaleNames(data.Name) {

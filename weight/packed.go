@@ -98,7 +98,7 @@ func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	return m.inOrder(m.part(".weight_g_idx"), out.Cols, out.BlockCols)
 }
 
-// inOrder checks that a list of the groups of columns, nil for none, is that of columns in their order.
+// inOrder checks that a list of the groups of columns, nil for none, is in the order of the columns.
 func (m *module) inOrder(index *Tensor, cols, size int) error {
 	if index == nil {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Ends of the names of tensors that hold no parameters: scales and zero points, and what loading needs no more of than
-// that it is there.
+// Ends of the names of tensors without parameters: scales and zero points, and tensors that loading needs only to be
+// present.
 var (
 	scaleEnds = []string{"_scale_inv", ".scale", ".weight_scale", ".weight_scale_2", ".weight_global_scale",
 		".weight_zero_point", ".scales", ".qzeros"}
@@ -15,7 +15,7 @@ var (
 )
 
 // Parameters returns how many values of the network a tensor holds, packed ones counted one by one, and how many scales
-// and zero points. Its shape and name tell; no data is read but the few numbers of weight_shape.
+// and zero points. They follow from its shape and name; no data is read except the few numbers of weight_shape.
 func (c *Checkpoint) Parameters(t *Tensor) (values, scales int64) {
 	is := func(end string) bool { return strings.HasSuffix(t.Name, end) }
 	n := int64(t.Elements())

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, but F64, which is rounded. It is
+// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, except F64, which is rounded. It is
 // meant for small tensors and for tests: big ones are read in place.
 func ReadF32(t *Tensor) ([]float32, error) {
 	if t.DType == U8 || t.DType == I8 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Scheme is what the configuration of a quantised checkpoint says and its tensors do not. The zero Scheme says nothing:
-// forms of matrices then follow from the tensors alone, and ambiguous ones are refused.
+// Scheme is the part of a quantised checkpoint's configuration that its tensors do not show. The zero Scheme is empty:
+// forms of matrices then follow from the tensors, and ambiguous ones are refused.
 type Scheme struct {
 	Method     string  // quant_method
 	Block      [2]int  // weight_block_size, rows and columns of a block of FP8; zeros where it is not given

@@ -14,7 +14,7 @@ import (
 
 // CreateSharded writes a checkpoint folder that Open reads: tensors are sorted by name and cut into files of at most
 // maxBytes of tensor data (a larger tensor gets a file to itself; maxBytes 0 means one file). One file is called
-// model.safetensors; several are called model-00001-of-0000N.safetensors, with an index beside them.
+// model.safetensors; several are called model-00001-of-0000N.safetensors, with an index.
 //
 // The folder is created if need be and may hold other files, but no checkpoint. The index is written last, so an
 // interrupted run never looks complete, and on an error the files written are removed.

@@ -15,7 +15,7 @@ type Tensor struct {
 	Drawn *Distribution // of the values of a tensor without data; nil where there is Data
 }
 
-// Distribution is what random values are drawn from, close to a normal one.
+// Distribution is the distribution of random values, close to a normal one.
 type Distribution struct {
 	Seed         uint64
 	Mean, Spread float32 // Spread is the standard deviation
@@ -30,7 +30,7 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Bytes is the size of the data, also where it is drawn.
+// Bytes is the size of the data, also where it is random.
 func (t *Tensor) Bytes() int64 {
 	if t.Drawn == nil {
 		return int64(len(t.Data))

@@ -43,8 +43,8 @@ func (s *Source) Bytes() (n int64, ok bool) {
 	return dataBytes(s.DType, s.Shape)
 }
 
-// alignBytes is the boundary on which data begins and on which every tensor lies whose size is a multiple of it: a
-// cache line, which is also the widest vector register.
+// alignBytes is the boundary on which data begins, and every tensor whose size is a multiple of it: a cache line, which
+// is also the widest vector register.
 const alignBytes = 64
 
 // writeBuffer is large enough for the cost of a system call to vanish.
@@ -79,12 +79,12 @@ func Write(w io.Writer, tensors []Source, metadata map[string]string) error {
 	return nil
 }
 
-// Create writes one safetensors file at path, replacing what is there. The file appears only when it is complete.
+// Create writes one safetensors file at path, replacing an existing one. The file appears only when it is complete.
 func Create(path string, tensors []Source, metadata map[string]string) error {
 	return replaceFile(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }
 
-// replaceFile writes a temporary file beside path and renames it at the end, or removes it on an error.
+// replaceFile writes a temporary file in the folder of path and renames it at the end, or removes it on an error.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.partial")
 	if err != nil {

@@ -174,7 +174,7 @@ func (d *Device) sparseJoin(w *sparseWork, worker, item int) {
 // rowChunk is one chunk of a row, from one of its heads on. The row is one of those that a worker takes together.
 type rowChunk struct{ r, head, chunk, turn int }
 
-// locate lists the byte offsets of a chunk's rows in their pool. Slots outside the pool are left out and recorded.
+// locate lists the byte offsets of a chunk's rows in their pool. Slots outside the pool are skipped and recorded.
 func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	entries := host.Counted(w.Indices, w.Lens, c.r)
 	list, slots, row := (*to)[:0], uint(w.Pool.Slots()), w.rowBytes()
@@ -197,8 +197,8 @@ func (w *sparseWork) chunksOf(r int) int {
 // rowBytes is the size of a row: main layouts are rows, one after the other.
 func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens }
 
-// sparseChunk attends with the heads of a row that to has, over the chunk of its entries whose places are in s.places;
-// those in s.ahead are next.
+// sparseChunk attends with those heads of a row that to has, over the chunk of its entries whose places are in
+// s.places; those in s.ahead are next.
 func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
 	if len(s.places) == 0 {
 		clear(to.sum)

@@ -31,7 +31,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 // Sample draws row after row.
 func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) }
 
-// Accept compares drafts with what the target chose.
+// Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
 // bestOf fills values and ids with the largest of row, largest first, the lower id first on a tie.

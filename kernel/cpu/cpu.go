@@ -3,8 +3,8 @@
 //
 // Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored
 // and widened in registers or in small per-worker scratch memory; products with the block formats of GGUF files take
-// activations in eight bits, unless the device was opened precise. Every sum has an order that depends on its own
-// length alone, so a row has the same bits in any batch and on any number of workers.
+// activations in eight bits, unless the device was opened precise. Every sum has an order that depends only on its own
+// length, so a row has the same bits in any batch and on any number of workers.
 package cpu
 
 import (
@@ -110,7 +110,7 @@ func (d *Device) run(n int, t pool.Task) error {
 	return nil
 }
 
-// lost tells a failed read of mapped weights from other errors: the file will not return.
+// lost reports whether an error is a failed read of mapped weights: the file will not come back.
 func lost(err error) error {
 	var p *pool.PanicError
 	if errors.As(err, &p) {
@@ -205,7 +205,7 @@ func (d *Device) Placement() string {
 	return host.Placement()
 }
 
-// Close stops the workers, and those of another device that answered this one.
+// Close stops the workers, and those of another device that computed experts for this one.
 func (d *Device) Close() error {
 	d.split.box.Close()
 	return d.pool.Close()

@@ -126,7 +126,7 @@ type entryAt struct {
 	slot int
 }
 
-// stream takes the entries that row r sees of a stream: slots of a pool or, without one, rows of the workspace.
+// stream takes the entries of a stream that row r sees: slots of a pool or, without one, rows of the workspace.
 func (b *entryBlock) stream(d *Device, s *kernel.Stream, pool *kernel.Pool, r int) {
 	for _, slot := range host.Counted(s.Indices, s.Lens, r) {
 		if slot < 0 {

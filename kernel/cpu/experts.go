@@ -28,8 +28,8 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	// Rows of an expert begin with a group of that many: the smallest that holds those of any expert, because kernels
-	// for fewer rows read weights faster.
+	// The rows of an expert begin with a group of this size: the smallest that holds those of any expert, because
+	// kernels for fewer rows read weights faster.
 	group int
 	// No expert has two rows: packed or quantised rows are multiplied one by one, inputs in the tokens' order.
 	alone   bool
@@ -68,7 +68,7 @@ func (b *expertBands) run(d *Device, w expertWork) error {
 // Do computes an item.
 func (b *expertBands) Do(worker, item int) { b.DoRange(worker, item, item+1) }
 
-// DoRange computes adjacent items, those of an expert together.
+// DoRange computes adjacent items; those of one expert are adjacent.
 func (b *expertBands) DoRange(worker, first, end int) {
 	items := b.dev.experts.items[b.work.half()]
 	for i := first; i < end; {
@@ -81,8 +81,8 @@ func (b *expertBands) DoRange(worker, first, end int) {
 }
 
 // after is the memory that a worker reads after the items before i, of a range up to end: that of item i if it is the
-// worker's own or in the range, after the last of gate and up the beginning of its part of down, and after that of the
-// product that comes next.
+// worker's own or in the range; after the last of gate and up the beginning of its part of down; after that the
+// beginning of the next product.
 func (b *expertBands) after(worker, i, end int) []byte {
 	d, w := b.dev, &b.work
 	first, n := d.pool.Share(len(d.experts.items[w.half()]), worker)
@@ -155,8 +155,8 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice where place says.
-// Between them the outputs of the gate are packed anew.
+// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice at place. Between them
+// the outputs of the gate are packed again.
 func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
@@ -186,9 +186,8 @@ func (d *Device) expertProducts(a *expertArgs) error {
 	return st.bands.run(d, expertWork{a, true})
 }
 
-// expertsAhead makes workers prefetch nothing of other products before the experts and while gate and up are
-// multiplied: which experts come next is not known, and down comes before other products. It returns what to prefetch
-// afterwards.
+// expertsAhead keeps workers from prefetching other products before the experts and while gate and up are multiplied:
+// the next experts are not known, and down comes before other products. It returns the stage to prefetch afterwards.
 func (d *Device) expertsAhead(a *expertArgs) *stage {
 	if !d.experts.few() {
 		return d.ahead.now.Load()
@@ -322,8 +321,8 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, of matrices like w, which one half takes: those of a memory node
-// follow each other. Where rows are few, weights stream through and bands are those of a product.
+// cut lists the bands of every expert that has rows, of matrices like w, for one half: those of a memory node are
+// consecutive. Where rows are few, weights stream through and bands are those of a product.
 func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
 	if st.few() {
@@ -387,8 +386,8 @@ func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byt
 	}
 }
 
-// expertProduct computes a band of one matrix of a list from the expert's rows, packed from the given row on or as they
-// are.
+// expertProduct computes a band of one matrix of a list from the expert's rows, packed from the given row on, or
+// unpacked.
 func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it expertItem, row int, next []byte) {
 	st, w := &d.experts, list[it.expert]
 	if st.part.quantised() {

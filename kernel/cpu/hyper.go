@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// hyperWork is one row-wise operation of V4: the arguments of exactly one of them, and what its rows run.
+// hyperWork is one row-wise operation of V4: its arguments (exactly one of them is set), and the function of its rows.
 type hyperWork struct {
 	do       func(d *Device, w *hyperWork, worker, row int)
 	rows     int

@@ -91,8 +91,8 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 }
 
 // Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64
-// KiB, stays in the cache of the core that has it. The chunked form multiplies more, and is faster on matrix units
-// alone.
+// KiB, stays in the cache of the core that has it. The chunked form multiplies more, and is faster only on matrix
+// units.
 func (d *Device) Delta(a kernel.DeltaArgs) error {
 	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
 		return err
@@ -165,13 +165,13 @@ type deltaHead struct {
 	state []float32 // [key, value]
 	speed float32
 	bias  []float32
-	// Of the latest row: unit vectors, the decay of each channel, both vectors times it, what they read of the state
+	// For the latest row: unit vectors, the decay of each channel, both vectors times it, what they read from the state
 	// before, and what the delta rule writes.
 	q, k, decay, both, sums, u []float32
 }
 
-// update changes the state by a row. With S the state before, what is predicted is S^T (decay k), and what the row
-// reads after the update is S^T (decay q) + (q k) u, so that the state is read once for both.
+// update changes the state by a row. With S the state before, the prediction is S^T (decay k), and the row reads after
+// the update S^T (decay q) + (q k) u, so that the state is read once for both.
 func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	const n = kernel.DeltaDim
 	d.direction(x.q, q, 1/math.Sqrt(n))

@@ -39,8 +39,8 @@ func (d *Device) routeRow(w *rowWork, worker, t int) {
 }
 
 // keepGroups sets the experts of every group but the keep best to minus infinity. A group with NaN is the worst: a row
-// of NaN chooses some experts and has weights of NaN, so that it comes to light in its own logits, and the other rows
-// of the batch are not concerned.
+// of NaN chooses some experts and has weights of NaN, so that it is detected in its own logits, and the other rows of
+// the batch are not affected.
 func keepGroups(biased, rank []float32, keep int) {
 	never := float32(math.Inf(-1))
 	size := len(biased) / len(rank)
@@ -71,8 +71,8 @@ func keepGroups(biased, rank []float32, keep int) {
 	}
 }
 
-// best writes the indices of the largest values, in their order; of equal ones the first comes first. Values are
-// taken one after the other and put in their place among those kept, which few of them reach.
+// best writes the indices of the largest values, in descending order; of equal ones the first comes first. Values are
+// processed one after the other and inserted among those kept, which few of them reach.
 func best(ids []int32, v []float32) {
 	if len(ids) == 0 {
 		return

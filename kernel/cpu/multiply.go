@@ -11,7 +11,7 @@ import (
 const (
 	bandRows = 64
 	tileRows = 128
-	// x as it is: a band of whole panels, of six rows or four.
+	// unpacked x: a band of whole panels, of six rows or four.
 	plainBand = 96
 	// Packed columns: a band is eight blocks of the tiles, a tile the rows that they take at once.
 	packedBand     = 256
@@ -190,8 +190,8 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	}
 }
 
-// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares after it,
-// if they are the worker's own, or the beginning of the product that comes next.
+// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares after it, if
+// they are the worker's own, or the beginning of the next product.
 func (d *Device) afterShares(worker, end int) []byte {
 	st := &d.multiply
 	first, n := d.pool.Share(st.shares.count(), worker)

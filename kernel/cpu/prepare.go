@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Prepare keeps a weight as it is stored: products widen it in registers. Up-projections of latent rows that the
-// kernels of attention do not read become float32.
+// Prepare keeps a weight in its stored form: products widen it in registers. Up-projections of latent rows that the
+// attention kernels do not read become float32.
 func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	m, err := d.Memory.Matrix(w, role)
 	if err != nil {
@@ -47,7 +47,7 @@ type experts struct {
 
 func (x *experts) quantised() bool { return x.quantIn > 0 }
 
-// PrepareExperts keeps the matrices as they are stored.
+// PrepareExperts keeps the matrices in their stored form.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if w.Split() {
 		return d.prepareSplit(w)
@@ -78,7 +78,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return x, nil
 }
 
-// ReplaceExpert puts an expert in the place of another.
+// ReplaceExpert replaces one expert by another.
 func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) error {
 	own, ok := x.(*experts)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// rootScore is sqrt(softplus(z)) in float64, rounded once: log1p keeps what a plain logarithm loses far below zero.
+// rootScore is sqrt(softplus(z)) in float64, rounded once: log1p is accurate far below zero, where a plain logarithm is
+// not.
 func rootScore(z float32) float32 {
 	v := float64(z)
 	return float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))

@@ -14,7 +14,7 @@ import (
 // rowBlock is the number of rows in one item of a row-wise operation: enough to outweigh the cost of an item.
 const rowBlock = 8
 
-// rowWork is a row-wise operation: the arguments of exactly one of them, and what its rows run.
+// rowWork is a row-wise operation: its arguments (exactly one of them is set), and the function of its rows.
 type rowWork struct {
 	do     func(d *Device, w *rowWork, worker, row int)
 	rows   int

@@ -10,8 +10,8 @@ import (
 )
 
 // scoreRows is how many neighbouring rows over the same gathered keys share the work of widening a block of them. Each
-// costs about as much as the widening alone, so that more of them gain little, and fewer leave more items to share out.
-// Over a paged cache the caller states how many rows share it (kernel.ScoreArgs.NextN).
+// costs about as much as the widening, so that more of them gain little, and fewer leave more items to divide among
+// workers. Over a paged cache the caller sets how many rows share it (kernel.ScoreArgs.NextN).
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.

@@ -221,7 +221,7 @@ func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut f
 	if places != nil {
 		before, behind = places[:split], places[split:]
 	}
-	// Collecting overwrites what it has read, never what it has not.
+	// Collecting overwrites only elements that were read already.
 	n := d.tier.Collect(s.places, s.kept, x[:split], before, 0, cut)
 	n += d.tier.Collect(s.places[n:], s.kept[n:], x[split:], behind, int32(split), over)
 	copy(out, s.places[:n])
@@ -243,5 +243,5 @@ func number(o int64) float32 {
 	return math.Float32frombits(uint32(o))
 }
 
-// after is the next larger number. Nothing is at least what follows infinity.
+// after is the next larger number. No number is at least the successor of infinity.
 func after(v float32) float32 { return number(order(v) + 1) }

@@ -3,18 +3,19 @@ package cpu
 import "sparrow/internal/device/host"
 
 // The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
-// therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
-// the beginning of a third. A worker takes many adjacent shares at once; the last ones are short, so that workers end
-// together. While the kernels multiply they prefetch what their worker reads next, also after the shares it has taken.
+// therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and the
+// beginning of a third. A worker takes many adjacent shares at once; the last ones are short, so that workers end
+// together. While the kernels multiply they prefetch the memory that their worker reads next, also after the shares it
+// has taken.
 
-// fewPlain is the rows that are few where x is taken as it is.
+// fewPlain is the largest number of rows that count as few where x is not packed.
 const fewPlain = 4
 
 // plainFew is the rows of a weight that are not cut where there are few.
 const plainFew = 4
 
-// shareRows is the rows of a part that shares do not cut: those that the kernels for packed rows take at once. Weights
-// that are not more, and taken as they are, would else be one worker's.
+// shareRows is the number of rows that shares do not cut: those that the kernels for packed rows take at once. Smaller
+// weights with unpacked x would otherwise belong to one worker.
 func shareRows(p *part) int {
 	if p.arranged() || p.to-p.from > packedBandFew {
 		return packedBandFew

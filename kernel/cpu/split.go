@@ -8,9 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Experts in two memories, on a device that has one: what is resident or fetched is computed here, the rest by the
-// workers of another device (internal/device/offload). It is how the exchange with these workers is tested without a
-// GPU.
+// Experts in two memories, on a device that has one: resident and fetched experts are computed here, the rest by the
+// workers of another device (internal/device/offload). With it the exchange with these workers is tested without a GPU.
 
 // mailRows and mailPairs bound an exchange: results of 4096 rows of 7168 columns are 112 MiB.
 const (

@@ -21,7 +21,7 @@ func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 }
 
 // ReadTable looks rows up. Each row of a large table is somewhere else in memory, or not in memory yet: tokens are
-// shared out one by one, so that workers wait beside each other.
+// divided among workers one by one, so that the workers' waits overlap.
 func (d *Device) ReadTable(a kernel.TableArgs) error {
 	if err := onlyF32("read table", a.Out); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (d *Device) engramRow(w *hyperWork, _, t int) {
 	}
 }
 
-// widenShared decodes a shared entry of DeepSeek-V4.1, or a window entry beside it.
+// widenShared decodes a shared entry of DeepSeek-V4.1, or a window entry.
 func (d *Device) widenShared(out []float32, kind layout.Kind, page []byte, slot int) {
 	if kind == layout.V41Row288 {
 		data, scales := layout.V41Entry{}.Row(page, slot)

@@ -6,9 +6,9 @@ import (
 	"sparrow/layout"
 )
 
-// Attention over every key of a sequence. A row's keys are cut into groups, at places that depend on nothing else:
-// chunks of a group are joined in order, then the groups of a row. Whichever worker computes a group, and beside which
-// rows, a row has the same bits.
+// Attention over every key of a sequence. A row's keys are cut into groups, at places that depend only on the row:
+// chunks of a group are joined in order, then the groups of a row. Whichever worker computes a group, and together with
+// which rows, a row has the same bits.
 const (
 	groupChunks = 8
 	groupKeys   = groupChunks * attendChunk
@@ -92,8 +92,8 @@ func (w *wholeWork) items(list []wholeItem, first, last int) []wholeItem {
 	return list
 }
 
-// wholeGroup attends with some heads of a few rows over a group of keys, chunk by chunk: what is read of a chunk is
-// still in the CPU cache for the next row.
+// wholeGroup attends with some heads of a few rows over a group of keys, chunk by chunk: the chunk is still in the CPU
+// cache for the next row.
 func (d *Device) wholeGroup(w *wholeWork, worker, item int) {
 	s, x := &d.scratch[worker], d.items[item]
 	s.hasQuery = [rowsTogether]bool{}

@@ -133,10 +133,10 @@ func gate(out, g, u []float32, limit float32) {
 	}
 }
 
-// Sample draws with package sample, which defines it.
+// Sample samples with package sample, which defines it.
 func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
 
-// Accept compares drafts with what the target chose.
+// Accept compares drafts with the target's choices.
 func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
 // Candidates sorts whole rows.

@@ -30,7 +30,7 @@ func (*Device) DualAttend(a kernel.DualArgs) error {
 	return nil
 }
 
-// readStream appends the entries that row r sees of a stream.
+// readStream appends the entries of a stream that row r sees.
 func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
 	l, err := layout.V4Of(s.Pool.Layout)
 	if err != nil {

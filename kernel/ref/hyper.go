@@ -75,8 +75,8 @@ func mixture(out, x []float32, pre []float64) {
 	}
 }
 
-// sinkhorn turns an n x n matrix of logits into one whose rows and columns sum to nearly 1: softmax of every row,
-// then columns and rows in turn, columns last.
+// sinkhorn turns an n x n matrix of logits into one whose rows and columns sum to nearly 1: softmax of every row, then
+// columns and rows alternately, columns last.
 func sinkhorn(a []float64, n, rounds int, eps float64) {
 	for i := range n {
 		softmax(a[i*n:][:n])

@@ -124,14 +124,14 @@ type deltaHead struct {
 	state kernel.Tensor // [key, value]
 }
 
-// deltaRow is what a row adds to the state of a head.
+// deltaRow is the change of a head's state by a row.
 type deltaRow struct {
 	q, k, v [dim]float64
 	g       [dim]float64 // logarithm of each channel's decay
 	beta    float64
 }
 
-// rows is the recurrent form. Rows that are held back leave the state as it was.
+// rows is the recurrent form. Held-back rows do not change the state.
 func (d *deltaHead) rows(s host.Span, slots int) {
 	before := append([]float32(nil), host.F32(d.state)...)
 	for j, r := range s.Rows {
@@ -150,7 +150,7 @@ func (d *deltaHead) rows(s host.Span, slots int) {
 	}
 }
 
-// replay changes the state by a row that was held back.
+// replay changes the state by a held-back row.
 func (d *deltaHead) replay(held []float32) {
 	w := d.a.Heads * dim
 	part := func(i int) []float32 { return held[i*w+d.h*dim:][:dim] }
@@ -187,7 +187,7 @@ func (d *deltaHead) row(q, k, v, gate []float32, beta float32) (x deltaRow) {
 	return x
 }
 
-// update changes the state by a row and returns what the row reads of it. The state is rounded after every row, so
+// update changes the state by a row and returns what the row reads from it. The state is rounded after every row, so
 // that its bits do not depend on where a sequence is cut.
 func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	var s [dim][dim]float64
@@ -253,7 +253,7 @@ func (d *deltaHead) chunk(rows []int32) {
 		}
 		return v
 	}
-	// Forward substitution: what the delta rule writes for row i, without what the rows before it explain.
+	// Forward substitution: what the delta rule writes for row i, less the part that the rows before it explain.
 	news := make([][dim]float64, n)
 	outs := make([][dim]float64, n)
 	for i := range rows {

@@ -12,9 +12,9 @@ import (
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
 //   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
-//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 lose nothing as bf16;
+//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 are exact in bf16;
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
-//   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
+//   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
 //     blocks;
 //   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
 //   - latent rows are rounded to bf16 before they are encoded, in every layout, and so are V4 entries and compressed
@@ -43,7 +43,7 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 	return out
 }
 
-// stored rounds a row of a weight to what a GPU keeps of it.
+// stored rounds a row of a weight to the values that a GPU stores.
 func (d *Device) stored(row []float64, w *host.Matrix) {
 	// NVFP4 that multiplies rows: bf16 holds its values, and sums take the factor.
 	if !d.Rounded || quantised(w) || w.Factor != 0 && w.Role() != kernel.Latent {
@@ -157,7 +157,7 @@ func quantised(w *host.Matrix) bool {
 		w.BlockCols == blockSide
 }
 
-// PrepareExperts keeps experts as they are, and whether a GPU multiplies them as e4m3.
+// PrepareExperts keeps experts in their stored form, and whether a GPU multiplies them as e4m3.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	x, err := d.Memory.Experts(w)
 	if err != nil {

@@ -22,7 +22,8 @@ type Answer struct {
 	Notices []plan.Notice `json:"notices,omitempty"`
 	Batch   *plan.Batch   `json:"batch,omitempty"`
 	Plan    *plan.Plan    `json:"plan,omitempty"`
-	// Arrays lists what other engines' kernels read, one list for each segment; only for plans of the public catalogue.
+	// Arrays lists the inputs of other engines' kernels, one list for each segment; only for plans of the public
+	// catalogue.
 	Arrays [][]public.Array `json:"arrays,omitempty"`
 	// Lengths holds the per-row lengths of each segment that is small enough to print.
 	Lengths []Lengths `json:"lengths,omitempty"`
@@ -42,7 +43,7 @@ type Question struct {
 	Carried bool // whether a shared layer is handed indices
 }
 
-// Explain plans a batch; b is nil for the configuration alone.
+// Explain plans a batch; without one (b is nil) it explains only the configuration.
 func Explain(cfg public.Config, notices []plan.Notice, b *plan.Batch, q Question) (*Answer, error) {
 	a := &Answer{Config: cfg, Notices: notices, Batch: b}
 	if b == nil {
@@ -132,7 +133,7 @@ func inputs(w io.Writer, p *plan.Plan) error {
 	return t.Flush()
 }
 
-// dense says up to how many keys the dense form runs, or that it does not, and why.
+// dense returns up to how many keys the dense form runs, or that it does not, and why.
 func dense(c *plan.Config, on, off string) string {
 	if c.DenseOK {
 		return fmt.Sprintf(on, c.T)

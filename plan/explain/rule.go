@@ -3,7 +3,7 @@ package explain
 import "sparrow/plan"
 
 // Title is the heading of the section of docs/spec that a rule such as "dispatch 5" names. It is empty for a rule that
-// is no section.
+// is not a section.
 func Title(rule string) string {
 	switch rule {
 	case "design 1":

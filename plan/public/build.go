@@ -184,8 +184,8 @@ func (w *builder) dense(s *plan.Segment, f batchFacts) {
 		Reason: "fits, but the batch is short enough for the dense form"}}
 }
 
-// prefill resolves flashmla_auto for this batch (dispatch 8). The choice
-// belongs to the plan; the configured kernel stays what it was.
+// prefill resolves flashmla_auto for this batch (dispatch 8). The choice belongs to the plan; the configured kernel
+// does not change.
 func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 	cfg := w.cfg
 	if cfg.SparsePrefill == plan.SparsePrefillAuto {

@@ -164,8 +164,7 @@ func objection(code plan.Code, text string) []plan.Objection {
 	return []plan.Objection{{Code: code, Text: text}}
 }
 
-// loadSplits are kernels that cut the key range by load and cannot be told not
-// to.
+// loadSplits are kernels that always cut the key range by load.
 var loadSplits = plan.SetOf(plan.TRTLLM)
 
 // objections to a kernel that other wishes give.
@@ -194,8 +193,7 @@ func pair(prefill, decode plan.Kernel) plan.Pair { return plan.Pair{Prefill: pre
 
 func both(k plan.Kernel) plan.Pair { return pair(k, k) }
 
-// pairs is the table of defaults in dispatch section 16, each row followed by
-// what else fits its hardware.
+// pairs is the table of defaults in dispatch section 16, each row followed by the alternatives for its hardware.
 func (r *resolver) pairs(plan.Pair) []plan.Pair {
 	arch := r.hw.Arch
 	fp8 := r.cfg.KV == plan.FP8E4M3

@@ -68,8 +68,7 @@ const (
 	RoleDecode  Role = "decode"
 )
 
-// Policy is what a user of another engine asks for. The zero value of every
-// field means "unset": Resolve decides.
+// Policy is the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
 type Policy struct {
 	KV string `json:"kv,omitempty"` // auto, bf16, fp8 or a layout
 	// Prefill and Decode are kernel names or aliases of them.
@@ -122,9 +121,8 @@ type Policy struct {
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
 
-// Config is the resolved, immutable configuration: what every planner settles,
-// and what these engines settle beyond that. Wishes are kept for explain to
-// show; no decision after Resolve reads them.
+// Config is the resolved, immutable configuration: the fields that every planner sets, and those of these engines. The
+// user's settings are kept for explain to show; no decision after Resolve reads them.
 type Config struct {
 	plan.Config
 	Wishes Policy `json:"wishes,omitzero"`
@@ -143,8 +141,7 @@ type Config struct {
 	MixedAllowed   bool     `json:"mixed_allowed,omitempty"`
 	ChunkedPrefill int      `json:"chunked_prefill,omitempty"`
 	MaxRunning     int      `json:"max_running,omitempty"`
-	// SparsePrefill is settled for V4 alone. Schedule is the kernel that plans
-	// its paged scores, unset where size decides.
+	// SparsePrefill is set only for V4. Schedule is the kernel that plans its paged scores, unset where size decides.
 	SparsePrefill plan.SparsePrefill `json:"sparse_prefill,omitempty"`
 	Schedule      plan.Schedule      `json:"schedule,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// Resolve turns wishes into an immutable Config, once. It keeps every explicit
-// choice or refuses it with a plan.Error; notices state what the user should know.
+// Resolve turns the user's settings into an immutable Config, once. It keeps every explicit choice or refuses it with a
+// plan.Error; notices are messages for the user.
 func Resolve(hw plan.Hardware, m plan.Model, p Policy) (Config, []plan.Notice, error) {
 	hw, m = hw.Clone(), m.Clone()
 	p.PipelineCuts = slices.Clone(p.PipelineCuts)
@@ -50,7 +50,7 @@ type resolver struct {
 	plan.Notes
 }
 
-// fingerprint hashes what was decided, without the texts that explain it.
+// fingerprint hashes the decisions, without the texts that explain them.
 func (c *Config) fingerprint() (plan.Key, error) {
 	decided := *c
 	decided.Wishes = Policy{}

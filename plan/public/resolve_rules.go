@@ -60,9 +60,8 @@ func (r *resolver) offload() error {
 	return nil
 }
 
-// v4Prefill settles what only V4 prompts know (dispatch 13). Where the sparse
-// prefill was switched off for a cause, asking for it is refused, never
-// answered by a size rule.
+// v4Prefill sets the fields of V4 prompts (dispatch 13). Where the sparse prefill was switched off for a reason, asking
+// for it is refused, never answered by a size rule.
 func (r *resolver) v4Prefill() error {
 	c, p := &r.cfg, r.policy
 	if !r.model.V4() {

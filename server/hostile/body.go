@@ -20,7 +20,7 @@ var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version
 	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",
 	"/flush_cache", "/sleep", "/wake_up", "/update_weights_from_disk"}, paths...)
 
-// seeds are bodies that are right but for the model's name, with the path they are for.
+// seeds are bodies that are valid except for the model's name, with the path they are for.
 var seeds = []struct{ path, body string }{
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"How many?"}],"max_tokens":8}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text",` +

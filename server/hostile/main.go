@@ -1,6 +1,6 @@
 // Command hostile runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
-// does after the simulations. It builds the server, and round after round starts it, sends to it, looks whether it
-// holds what it held before, and ends it, by TERM or by KILL, while requests run.
+// does after the simulations. It builds the server, and round after round starts it, sends requests, checks that it has
+// released everything, and ends it, by TERM or by KILL, while requests run.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 	"sparrow/internal/process"
 )
 
-// mix is what one client sends again and again while somebody else asks a short question.
+// mix is the requests that one client sends repeatedly while another asks a short question.
 type mix struct {
 	name    string
 	clients int // at a time, each on a connection of its own
@@ -80,7 +80,7 @@ const recording = `,"sparrow":{"selections":{"layers":"all","tokens":"all"},"exp
 
 func name(d *rand.Rand) string { return fmt.Sprintf("k%07x", d.Uint32()>>4) }
 
-// words is text of so many words that no cached prefix begins.
+// words is text of that many words, with no cached prefix.
 func words(d *rand.Rand, n int) string {
 	var b strings.Builder
 	for range n {
@@ -141,8 +141,8 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 	return errors.Join(err, s.Running())
 }
 
-// judge prints what was measured and compares it with what is allowed next to any load: three times as long as on the
-// idle server, and one step.
+// judge prints the measurements and compares them with the allowed time under any load: three times that of the idle
+// server, and one step.
 func judge(names string, idle, loaded []time.Duration, step time.Duration, sent *tally) error {
 	allowed := 3*rank(idle, 0.99) + step
 	sent.mu.Lock()
@@ -222,7 +222,7 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 }
 
 // firstTokens asks a short question that many times, each on a connection of its own, and returns how long its first
-// token took, and the longest step meanwhile.
+// token took, and the longest step in that time.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)
@@ -241,7 +241,7 @@ func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Dur
 	return list, step, nil
 }
 
-// stranger is where the short question comes from: without keys, addresses are tenants.
+// stranger is the address of the short question: without keys, addresses are tenants.
 var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 func firstToken(ctx context.Context, url string, i int) (time.Duration, error) {

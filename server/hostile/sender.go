@@ -19,7 +19,7 @@ type sender struct {
 	ending bool // the server is being ended: it may refuse, and streams may break
 }
 
-// one sends one request of a kind that is drawn. An error is a rule that the server broke.
+// one sends one request of a random kind. An error is a rule that the server broke.
 func (a *sender) one(ctx context.Context) error {
 	switch a.draw.IntN(12) {
 	case 0:
@@ -57,7 +57,7 @@ func (a *sender) one(ctx context.Context) error {
 	return a.send(ctx, "POST", path, mutate(a.draw, body))
 }
 
-// send sends a request as an HTTP client does, and reads the answer, slowly or not to the end where that is drawn.
+// send sends a request as an HTTP client does, and reads the answer; at random it reads slowly or not to the end.
 func (a *sender) send(ctx context.Context, method, path, body string) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -148,7 +148,7 @@ func (a *sender) read(resp *http.Response) (string, error) {
 	return string(data), err
 }
 
-// raw sends bytes that are no HTTP, or stop in the middle.
+// raw sends bytes that are not HTTP, or stop in the middle.
 func (a *sender) raw(ctx context.Context) error {
 	conn, err := a.dial()
 	if err != nil {

@@ -58,7 +58,7 @@ func (t *tally) add(status int, left bool) {
 	}
 }
 
-// keep notes the most that servers held after bad requests.
+// keep records the maximum of what servers held after bad requests.
 func (t *tally) keep(after map[string]float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,10 +218,10 @@ func text(data []byte) string {
 	return answer
 }
 
-// patience is how long a server may take until it holds what it held before bad requests.
+// patience is how long a server may take to release everything after bad requests.
 const patience = 20 * time.Second
 
-// settle waits until the server holds what it held before.
+// settle waits until the server has released everything.
 func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		after, err := b.held(ctx)
@@ -237,7 +237,7 @@ func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	}
 }
 
-// held returns what the server holds once nothing runs any more.
+// held returns the resources in use once nothing runs any more.
 func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	b.client.CloseIdleConnections()
 	var m map[string]float64
@@ -267,11 +267,11 @@ func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	return out, nil
 }
 
-// reserved is the memory of the cache and of steps: the heap has it from the start, the system gives it out as it is
-// used for the first time.
+// reserved is the memory of the cache and of steps: part of the heap from the start, it becomes resident when it is
+// first used.
 const reserved = "bytes of cache and steps"
 
-// growth is by how much a server may grow between two moments without requests: buffers, the heap's own pace.
+// growth is by how much an idle server may grow between two moments: buffers, garbage of the heap.
 const growth = 128 << 20
 
 // compare reports what is left of bad requests.

@@ -63,7 +63,7 @@ func Open(path string) (_ *File, err error) {
 	return out, out.openSplits(path, first, int(count))
 }
 
-// openSplits reads the other splits of a model and joins them in order. Metadata is that of the first split.
+// openSplits reads the other splits of a model and joins them in order. The metadata is that of the first split.
 func (f *File) openSplits(path string, named *File, count int) error {
 	const most = 99999 // five digits in the names
 	if count > most {
@@ -112,7 +112,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 
 func splitSuffix(i, count int) string { return fmt.Sprintf("-%05d-of-%05d%s", i+1, count, Extension) }
 
-// Extension ends the names of GGUF files as they are published.
+// Extension is the extension of published GGUF files.
 const Extension = ".gguf"
 
 var splitName = regexp.MustCompile(`^(.+)-[0-9]{5}-of-[0-9]{5}$`)
@@ -163,7 +163,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// insteadOf states what else a download may have left under the name of a model.
+// insteadOf returns what else a download may have left under the name of a model.
 func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {

@@ -17,8 +17,8 @@ var (
 // incomplete is the likely reason for a file that ends early.
 const incomplete = "the download may be incomplete"
 
-// Limits of what a file may ask for. They are far above real files, and keep a hostile one from costing memory: a
-// value takes at least one byte of the file, but its Go form takes more.
+// Limits of a file. They are far above real files, and keep a hostile one from using much memory: a value takes at
+// least one byte of the file, but its Go form takes more.
 const (
 	maxKey      = 1 << 16 // bytes of a key or a tensor name
 	maxPairs    = 1 << 20
@@ -198,7 +198,7 @@ func (s *scanner) array(depth int) any {
 	}
 }
 
-// values reads n values. The slice grows with what is read, because strings and arrays may end early.
+// values reads n values. The slice grows as values are read, because strings and arrays may end early.
 func values[T any](s *scanner, kind uint32, n, depth int) []T {
 	list := make([]T, 0, min(n, 1<<12))
 	for range n {

@@ -25,8 +25,8 @@ type Source struct {
 	Write func(io.Writer) error
 }
 
-// Create writes a file of version 3 and returns its SHA-256. It writes beside the path first, so that an interrupted
-// run leaves no file that looks complete.
+// Create writes a file of version 3 and returns its SHA-256. It writes to a temporary file in the same folder first, so
+// that an interrupted run leaves no file that looks complete.
 func Create(path string, pairs []Pair, tensors []Source) (sum [sha256.Size]byte, err error) {
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)

@@ -16,7 +16,7 @@ type agent struct {
 	program string // below node_modules; PLATFORM represents the machine's
 	offers  string // is in every prompt that offers the agent's tools
 	tools   tools
-	// setup writes what the agent reads at its start into its home, and gives arguments and environment.
+	// setup writes the agent's configuration files into its home, and returns arguments and environment.
 	setup func(home, url string) (args, env []string, err error)
 }
 

@@ -1,6 +1,5 @@
-// Command agents lets coding agents, installed from their packages, carry out a small task in front of a server whose
-// model plays a script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again,
-// finish.
+// Command agents lets coding agents, installed from their packages, do a small task with a server whose model follows a
+// script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
 //
 // Each agent runs once in each of several chat formats, without a terminal and without a network. Agents are installed
 // once, pinned, below a cache folder: that of the user, or the one that SPARROW_CLIENTS names. One that cannot be
@@ -30,7 +29,7 @@ import (
 	"sparrow/server"
 )
 
-// files are what npm needs to install the agents, a folder each.
+// files are npm's package files of the agents, a folder each.
 //
 //go:embed */package.json */package-lock.json
 var files embed.FS
@@ -117,7 +116,7 @@ func (a *agent) install(ctx context.Context, home string) (string, error) {
 	return program, nil
 }
 
-// carryOut runs an agent on the task, in a format, and looks at what it left.
+// carryOut runs an agent on the task, in a format, and checks its result.
 func carryOut(ctx context.Context, a *agent, program, format string) (err error) {
 	work, err := os.MkdirTemp("", "sparrow-agent-")
 	if err != nil {
@@ -160,7 +159,8 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 	return s.unharmed(len(a.steps(repository)))
 }
 
-// environment returns what an agent gets of ours: no keys, and a proxy that leads nowhere, so that nothing is fetched.
+// environment returns an agent's environment: without keys, and with a proxy that does not exist, so that nothing is
+// fetched.
 func environment(work string) []string {
 	env := []string{"HOME=" + work, "HTTPS_PROXY=http://127.0.0.1:9", "HTTP_PROXY=http://127.0.0.1:9",
 		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
@@ -174,7 +174,7 @@ func environment(work string) []string {
 
 func tail(out []byte) string { return strings.TrimSpace(string(out[max(0, len(out)-1500):])) }
 
-// served is a server in this process that notes what was asked.
+// served is a server in this process that records requests.
 type served struct {
 	url  string
 	stop context.CancelFunc

@@ -25,8 +25,8 @@ const (
 	pages      = 300
 )
 
-// index: Dynamo's index of cached prefixes answers what the cache itself would match, after stores, evictions and
-// clears at random, lost frames, new connections, a new index and a new server.
+// index: Dynamo's index of cached prefixes returns what the cache itself would match, after random stores, evictions
+// and clears, lost frames, new connections, a new index and a new server.
 func (s *stage) index(ctx context.Context) error {
 	x := &indexed{stage: s, ctx: ctx, random: rand.New(rand.NewPCG(26, 2))}
 	defer x.close()
@@ -70,7 +70,7 @@ func (s *stage) index(ctx context.Context) error {
 	return nil
 }
 
-// tiers: the index also knows the pages of a server that the device has given up to host memory.
+// tiers: the index also knows the pages of a server that were evicted from the device to host memory.
 func (s *stage) tiers(ctx context.Context) error {
 	events, err := freePort()
 	if err != nil {
@@ -223,7 +223,7 @@ func (x *indexed) newServer() error {
 	return x.newCache()
 }
 
-// newIndexer starts an index that knows nothing, in the place of the one before.
+// newIndexer starts an empty index instead of the one before.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
 		x.indexer.Kill()
@@ -247,7 +247,7 @@ func (x *indexed) startIndexer() error {
 	return x.indexer.Answers(x.ctx, x.url+"/workers")
 }
 
-// register tells the index of a server's events.
+// register connects the index to a server's events.
 func (x *indexed) register(page int, events, replay string) error {
 	var ignored any
 	return post(x.ctx, x.url+"/register", map[string]any{"instance_id": 1, "model_name": model, "block_size": page,
@@ -256,7 +256,7 @@ func (x *indexed) register(page int, events, replay string) error {
 
 var salts = []string{"", "", "acme"}
 
-// prompt is one of few, so that many begin alike.
+// prompt is one of few, so that many have a common beginning.
 func (x *indexed) prompt() []int32 {
 	n := 1 + x.random.IntN(10*pageTokens)
 	kind := int32(x.random.IntN(12))
@@ -294,14 +294,14 @@ func (x *indexed) step() {
 	x.evicted += int(x.pool.Stats().Evictions - before)
 }
 
-// compare asks the index about prompts until it agrees with the cache on all of them, or for too long.
+// compare queries the index about prompts until it agrees with the cache on all of them, or a limit is reached.
 func (x *indexed) compare() error {
 	var err error
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = x.agree(100); err == nil {
 			return nil
 		}
-		// An index that has missed the end of what was sent learns of it by the next batch.
+		// An index that has missed the end of the stream learns of it with the next batch.
 		x.step()
 	}
 	return err
@@ -328,7 +328,7 @@ func (x *indexed) agree(prompts int) error {
 	return nil
 }
 
-// ask returns how many tokens of a prompt the index says are cached.
+// ask returns how many tokens of a prompt are cached by the index.
 func (x *indexed) ask(prompt []int32, salt string) (int, error) {
 	if len(prompt) < pageTokens {
 		return 0, nil

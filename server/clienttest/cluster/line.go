@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// line passes bytes on between an index and a publisher, and fails when told to.
+// line forwards bytes between an index and a publisher, and fails on demand.
 type line struct {
 	listener net.Listener
 	target   string
@@ -62,7 +62,7 @@ func (n *line) pass(a, b net.Conn, work func() error) {
 	}
 }
 
-// messages copies the publisher's greeting, then whole messages, but for those to lose.
+// messages copies the publisher's greeting, then whole messages, except those to lose.
 func (n *line) messages(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	if _, err := io.CopyN(to, in, 64); err != nil {

@@ -1,8 +1,8 @@
-// Command cluster runs servers of the model inside the binary behind routers that people use, pinned, and prints a line
-// for each thing that must hold: prefixes are found again, load is even, a worker that ends costs its own streams, one
-// that drains costs none, an index of cached prefixes knows what the cache knows, and a simulation predicts the load.
+// Command cluster runs servers of the model inside the binary behind common routers, pinned, and prints a line for each
+// property that must hold: prefixes are found again, load is even, a worker that ends loses only its own streams, one
+// that drains loses none, an index of cached prefixes knows what the cache knows, and a simulation predicts the load.
 //
-// Routers are installed once, as the clients of server/clienttest/matrix are. Where they are not to be had, one line
+// Routers are installed once, as the clients of server/clienttest/matrix are. Where they cannot be installed, one line
 // says so. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others, planning.
 // The exit status is 1 when something failed, and 0 otherwise.
 package main
@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/process"
 )
 
-// lock lists the routers and what they need.
+// lock lists the routers and their dependencies.
 //
 //go:embed lock.txt
 var lock []byte

@@ -78,7 +78,7 @@ func (s *stage) balance(ctx context.Context) error {
 	return nil
 }
 
-// talkAtOnce lets conversations go on beside each other.
+// talkAtOnce runs conversations in parallel.
 func talkAtOnce(ctx context.Context, url string, first uint64, conversations, turns int) (err error) {
 	failed := make(chan error, conversations)
 	for i := range conversations {
@@ -138,7 +138,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	s.check("SMG: a restarted worker is used again", "", s.used(ctx, r.url, victim, 3000))
 	fmt.Printf("      %-62s %v\n", "after", time.Since(begun).Round(100*time.Millisecond))
 
-	// Draining: what runs ends well, and what comes meanwhile goes elsewhere.
+	// Draining: running requests end normally, and new ones go to other workers.
 	all = startStreams(ctx, r.url, 4000, 12, long)
 	all.begun.Wait()
 	if running, err = counts(ctx, workers, 12); err != nil {
@@ -184,7 +184,7 @@ func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) e
 	return errors.New("no request came within 20 s")
 }
 
-// others: the routers before and beside SMG pass a chat, a stream and a tool call on.
+// others: other routers forward a chat, a stream and a tool call.
 func (s *stage) others(ctx context.Context) error {
 	w, err := s.worker(ctx, "others")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/sim/fleet"
 )
 
-// planning: a simulation with costs that were measured here predicts what three servers do under load.
+// planning: a simulation with costs that were measured here predicts the load of three servers.
 func (s *stage) planning(ctx context.Context) error {
 	trace := filepath.Join(s.work, "trace.jsonl")
 	lines, err := s.simulate(ctx, "trace", "--sessions", "54", "--rate", "9", "--turns", "5", "--system-tokens", "500",
@@ -65,7 +65,7 @@ func (s *stage) planning(ctx context.Context) error {
 	return nil
 }
 
-// simulate runs the program of that name and gives what it printed.
+// simulate runs the program of that name and returns its output.
 func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{"run", "sparrow/cmd/simulate"}, args...)...).Output()
 	var failed *exec.ExitError
@@ -75,7 +75,7 @@ func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// mean simulates with several seeds: who comes first at the same moment decides which server answers.
+// mean simulates with several seeds: the order of simultaneous requests decides which server answers.
 func (s *stage) mean(ctx context.Context, args []string) (m fleet.Report, err error) {
 	const seeds = 5
 	for seed := range seeds {

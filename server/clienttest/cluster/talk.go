@@ -50,7 +50,7 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// say asks the next question and keeps the answer.
+// say asks the next question and stores the answer.
 func (c *conversation) say(ctx context.Context, url string) (usage, error) {
 	if c.turns > 0 {
 		c.messages = append(c.messages, message{"user", text(c.random, 25)})

@@ -32,7 +32,7 @@ class Item(BaseModel):
     count: int
 
 
-# Lines of results go where standard output went; what clients print goes to standard error.
+# Result lines go to the original standard output; clients' own output goes to standard error.
 _results, sys.stdout = sys.stdout, sys.stderr
 _cases = []
 

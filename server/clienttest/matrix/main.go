@@ -198,7 +198,7 @@ func (t *tally) line(client, feature, took string, err error) {
 	fmt.Fprintf(t.out, "ok    %-26s %-34s %s\n", client, feature, took)
 }
 
-// suite runs a script and counts the lines it prints. What it prints beside them is shown when it fails.
+// suite runs a script and counts the result lines that it prints. Its other output is shown when it fails.
 func (t *tally) suite(ctx context.Context, name string, command []string) {
 	ctx, cancel := context.WithTimeout(ctx, suiteTime)
 	defer cancel()
@@ -234,7 +234,7 @@ func (t *tally) suite(ctx context.Context, name string, command []string) {
 	}
 }
 
-// plainEnvironment is ours without what would lead clients elsewhere: keys, addresses and proxies.
+// plainEnvironment is our environment without keys, addresses and proxies for clients.
 func plainEnvironment() []string {
 	env := []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "HF_HUB_OFFLINE=1", "OPENAI_AGENTS_DISABLE_TRACING=1"}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TEMP", "LANG", "SYSTEMROOT", "USERPROFILE"} {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/pinned"
 )
 
-// installNode gives node and the script beside the packages that it pins.
+// installNode returns node and the script, installed together with the packages that it pins.
 func installNode(ctx context.Context, home string) ([]string, error) {
 	var texts [3][]byte
 	for i, name := range []string{"package.json", "package-lock.json", "clients.mjs"} {

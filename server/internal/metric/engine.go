@@ -38,7 +38,7 @@ func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
 	return d
 }
 
-// Describe names nothing: which metrics there are depends on what has run.
+// Describe lists nothing: which metrics exist depends on what has run.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the engine once.
@@ -192,7 +192,7 @@ func (s *snapshot) engine() {
 	}
 }
 
-// tiers writes what the prefix cache keeps outside the device; nothing where it keeps nothing there.
+// tiers writes the metrics of pages outside the device; none where there are no tiers.
 func (s *snapshot) tiers() {
 	t := &s.stats.Tiers
 	if len(t.Tiers) == 0 {

@@ -116,7 +116,7 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 
 // Handler answers a scrape.
 func (s *Set) Handler() http.Handler {
-	// Compressing takes longer than everything else, and those who scrape often are near.
+	// Compressing takes longer than everything else, and frequent scrapers are on the same network.
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry, DisableCompression: true})
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// slow asks a collector at most once a second: those of the process read a dozen files, and pickers scrape every 50 ms.
+// slow reads a collector at most once a second: those of the process read a dozen files, and routers scrape every 50
+// ms.
 type slow struct {
 	from prometheus.Collector
 
