@@ -45,8 +45,8 @@ func (c *compilers) hold(party string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if own := c.by[party] + bytes; own > c.most/2 || c.held+bytes > c.most {
-		return nil, fmt.Errorf("%w: compiled, those of requests that run or wait take %s, of this sender %s; all may "+
-			"take %s, one sender half of it, and this request needs %s; wait for answers, or send smaller schemas",
+		return nil, fmt.Errorf("%w: those of running and waiting requests take %s compiled, of this tenant %s; all "+
+			"may take %s, one tenant half of it, and this request needs %s; wait for answers, or send smaller schemas",
 			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[party])), unit.Bytes(int64(c.most)),
 			unit.Bytes(int64(bytes)))
 	}

@@ -196,7 +196,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d numbers from 0 on", c.GPUs, group.MaxRanks))
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
-		errs = append(errs, fmt.Errorf("in Tiers %d bytes of host memory, %d of files and a wait of %v; want 0 or more",
+		errs = append(errs, fmt.Errorf("Tiers: %d bytes of host memory, %d of files and a wait of %v; want 0 or more",
 			t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
@@ -208,11 +208,11 @@ func (c *Config) Validate() error {
 			"give one of both", c.Ranks))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
-		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",
+		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v, want it unset; set Draft instead",
 			c.Policy.Speculation))
 	}
 	if c.Policy.Running != 0 {
-		errs = append(errs, fmt.Errorf("Policy.Running is %d; MaxRunning says how many sequences run at once",
+		errs = append(errs, fmt.Errorf("Policy.Running is %d, want it unset; set MaxRunning instead",
 			c.Policy.Running))
 	}
 	if len(errs) > 0 {

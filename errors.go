@@ -42,7 +42,7 @@ var ErrDevice = engine.ErrDevice
 var ErrUndecided = errors.New("sparrow: nothing is decided before the model is open")
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
-var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json or tiktoken.model beside " +
+var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json or tiktoken.model next to " +
 	"safetensors files, or tokenizer.ggml in a GGUF file), so it takes token ids alone: send them to POST " +
 	"/v1/completions of 'sparrow serve', or set Request.Tokens in Go")
 

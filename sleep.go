@@ -19,7 +19,7 @@ func (e *Engine) Sleep(ctx context.Context, abort bool) error {
 		ctx = ended()
 	}
 	if err := e.stop(ctx); err != nil {
-		return fmt.Errorf("sparrow: giving memory back: %w", err)
+		return fmt.Errorf("sparrow: releasing memory: %w", err)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 			ctx = ended()
 		}
 		if err := e.stop(ctx); err != nil {
-			e.cfg.Log.Warn("memory of the old weights was not given back well", "error", err)
+			e.cfg.Log.Warn("releasing the memory of the old weights failed", "error", err)
 		}
 		if err := e.start(context.Background(), p); err != nil {
 			err = fmt.Errorf("sparrow: the weights in %s: %w; the old ones stay", dir, err)

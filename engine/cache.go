@@ -122,17 +122,17 @@ func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib,
 			float64(z.cfg.WeightBytes)/gib)
 		if onDevice(cfg) {
-			machine = fmt.Sprintf("the GPU has %.1f, %.1f of them free beside the weights", float64(total)/gib,
+			machine = fmt.Sprintf("the GPU has %.1f, the weights leave %.1f of them", float64(total)/gib,
 				float64(z.free)/gib)
 		}
 	}
-	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are there for it (%s)",
+	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are available (%s)",
 		tokens, asked/gib, float64(limit)/gib, machine)
 	if pages < 1 {
-		return fmt.Errorf("%w: not one page of %d tokens fits beside the states of %d sequences; "+
+		return fmt.Errorf("%w: no page of %d tokens fits in addition to the states of %d sequences; "+
 			"ask for a smaller layout (--kv) or fewer sequences (--max-running)", err, cfg.Page, z.cfg.MaxRunning)
 	}
-	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to size the cache by what is free", err,
+	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to use the free memory", err,
 		pages*cfg.Page)
 }
 

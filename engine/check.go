@@ -88,7 +88,7 @@ func (e *Engine) checkCounts() error {
 		b.waits.jobs, b.waits.tenants}
 	if got.Requests != want.Requests || got.Records != want.Records || got.Queued != want.Queued ||
 		got.Begun != want.Begun || !maps.Equal(got.Tenants, want.Tenants) || !maps.Equal(got.Waits, want.Waits) {
-		return fmt.Errorf("engine: of requests that have not ended are counted %+v, there are %+v", got, want)
+		return fmt.Errorf("engine: the counters of open requests are %+v, want %+v", got, want)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (t *tiers) check() error {
 		}
 	}
 	if seeking != t.seeking || restoring != len(t.restoring) {
-		return fmt.Errorf("engine: pages of %d waiting and %d admitted sequences are fetched, of %d and %d counted",
+		return fmt.Errorf("engine: %d waiting and %d admitted sequences fetch pages, the counters are %d and %d",
 			seeking, restoring, t.seeking, len(t.restoring))
 	}
 	return nil

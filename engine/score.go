@@ -77,7 +77,7 @@ func (in *intake) checkScored(r *Request) error {
 	for i := range max(len(r.Score.Continuations), 1) {
 		if n := len(r.Prompt) + len(r.given(i)); n > in.info.ContextTokens {
 			return &RequestError{Field: "prompt", Err: ErrContext,
-				Reason: fmt.Sprintf("has %d tokens with what follows it, the context holds %d", n,
+				Reason: fmt.Sprintf("has %d tokens with its continuation, the context holds %d", n,
 					in.info.ContextTokens)}
 		}
 	}

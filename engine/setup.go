@@ -83,7 +83,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	if d, ok := m.(model.Drafter); ok {
 		err = d.DraftHead()
 	} else {
-		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
+		err = fmt.Errorf("models of family %s cannot draft; ask for auto or off", m.Config().Family)
 	}
 	switch {
 	case err != nil:

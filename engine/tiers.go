@@ -341,7 +341,7 @@ func (t *tiers) advance() bool {
 					t.finish(c, c.restore.fetch.Why())
 				case !now.Before(late):
 					t.stats.Slow++
-					t.finish(c, fmt.Sprintf("pages came too slowly: %v were lost", t.wait))
+					t.finish(c, fmt.Sprintf("pages arrived too slowly: %v were lost", t.wait))
 				default:
 					if next.IsZero() || late.Before(next) {
 						next = late
@@ -401,7 +401,7 @@ func (t *tiers) take(c *choice, p *tier.Page, from string) {
 func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
-		return errors.New("a page of other tokens came") // a hash that collides: the prompt is computed
+		return errors.New("a page with other tokens arrived") // a hash that collides: the prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
@@ -456,7 +456,7 @@ func (t *tiers) close() {
 		t.stack.Clear()
 	}
 	if err := t.stack.Close(); err != nil {
-		t.log.Warn("the tiers of the prefix cache did not close well", "error", err)
+		t.log.Warn("closing the tiers of the prefix cache failed", "error", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (r *resolver) inputs() error {
 		return fmt.Errorf("plan: policy: dense threshold %d and transient reserve %d must not be negative",
 			p.DenseThreshold, p.MaxTransient)
 	case p.Running < 0:
-		return fmt.Errorf("plan: policy: %d running sequences (--max-running): want 0, which says nothing, or more",
+		return fmt.Errorf("plan: policy: %d running sequences (--max-running): want 0 (unset) or more",
 			p.Running)
 	case int(p.SplitKeys) >= len(keySplits.words):
 		return fmt.Errorf("plan: policy: split of keys %d must be one of %s", p.SplitKeys, keySplits.list())

@@ -76,7 +76,7 @@ func (s *Server) drain(hs *http.Server) {
 		s.halt()
 		return
 	}
-	o.Log.Warn("the grace period is over; what still runs fails now")
+	o.Log.Warn("the grace period is over; running requests fail now")
 	s.halt()
 	last, cancelLast := context.WithTimeout(context.Background(), failTime)
 	defer cancelLast()

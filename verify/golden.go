@@ -50,8 +50,8 @@ type index struct {
 func ReadGolden(dir string) ([]Golden, error) {
 	text, err := textfile.Read(filepath.Join(dir, "golden.json"), textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as "+
-			"in testdata/oracle/deepseek_v32-1; "+
+		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must be in the folder of the "+
+			"weights, as in testdata/oracle/deepseek_v32-1; "+
 			"other checkpoints can be tested by questions with known answers (sparrow eval --model)", dir, ErrNoGolden)
 	}
 	if err != nil {

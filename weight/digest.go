@@ -120,7 +120,7 @@ func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error)
 // names of files do not count. of is the digest of a file.
 func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d Digest, err error) {
 	if c.drawn {
-		return d, fmt.Errorf("%w: its tensors are drawn", ErrNoDigest)
+		return d, fmt.Errorf("%w: its tensors are random", ErrNoDigest)
 	}
 	if len(c.stamps) == 0 {
 		return c.hashTensors(), nil

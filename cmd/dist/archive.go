@@ -95,7 +95,7 @@ func checkLinking(b build, program []byte) error {
 		}
 	}
 	if loaded != b.cuda {
-		return fmt.Errorf("%s: loaded by the dynamic linker is %v, want %v", b.name, loaded, b.cuda)
+		return fmt.Errorf("%s: dynamic linking is %v, want %v", b.name, loaded, b.cuda)
 	}
 	return nil
 }

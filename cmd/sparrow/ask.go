@@ -126,7 +126,7 @@ func (a *asker) limit(u *sparrow.Usage) string {
 	case most == 0 || u == nil || u.CompletionTokens < most:
 		return "the context is full"
 	case a.assumed:
-		return fmt.Sprintf("%d tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all "+
+		return fmt.Sprintf("%d tokens, the default limit; --max-tokens allows more, --max-tokens 0 all "+
 			"that the context holds", most)
 	default:
 		return fmt.Sprintf("--max-tokens %d", most)

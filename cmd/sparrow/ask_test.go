@@ -118,7 +118,7 @@ func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 		assumed bool
 		want    string
 	}{
-		{"the default", 8, true, "(cut off: 8 tokens, as nothing else was asked for; --max-tokens allows more, " +
+		{"the default", 8, true, "(cut off: 8 tokens, the default limit; --max-tokens allows more, " +
 			"--max-tokens 0 all that the context holds)\n"},
 		{"the default in a small context", defaultAnswerTokens, true, "(cut off: the context is full)\n"},
 		{"a number", 8, false, "(cut off: --max-tokens 8)\n"},

@@ -38,7 +38,7 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	}
 	h, err := device.ParseExpertHomes(f.experts)
 	if err == nil && f.experts == "" {
-		err = errors.New("experts: nothing is given; want device, split, host or auto")
+		err = errors.New("experts: no value is given; want device, split, host or auto")
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("--%w", err)
@@ -51,8 +51,8 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
 	}
 	if n > 0 && h != sparrow.ExpertsSplit && h != sparrow.ExpertsAuto {
-		return "", 0, fmt.Errorf("--gpu-memory %s bounds what experts take beside the rest; give it with --experts "+
-			"split or auto", f.gpuMemory)
+		return "", 0, fmt.Errorf("--gpu-memory %s bounds the memory of experts and everything else; give it with "+
+			"--experts split or auto", f.gpuMemory)
 	}
 	return h, n, nil
 }

@@ -82,7 +82,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	}
 	switch {
 	case counts != nil && f.hw == "" && len(args) > 0:
-		return errors.New("inspect: --usage beside a model places its experts; give --hw too, or no model to print " +
+		return errors.New("inspect: --usage with a model places its experts; give --hw too, or no model to print " +
 			"the file")
 	case counts != nil && f.hw == "" && f.asJSON:
 		return counts.Write(w)

@@ -174,7 +174,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	case err != nil:
 		return nil, fmt.Errorf("--listen: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("--listen unix:%s: there is something else of this name; remove it, or choose another "+
+		return nil, fmt.Errorf("--listen unix:%s: the path exists and is not a socket; remove it, or choose another "+
 			"path", path)
 	default:
 		if err := removeStale(ctx, path); err != nil {
@@ -200,7 +200,7 @@ func removeStale(ctx context.Context, path string) error {
 		return fmt.Errorf("--listen unix:%s: a server listens there already; stop it, or choose another path", path)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("--listen: whether a server listens on %s: %w", path, err)
+		return fmt.Errorf("--listen: cannot tell whether a server listens on %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("--listen: %w", err)

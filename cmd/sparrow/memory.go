@@ -82,11 +82,11 @@ func (s *memorySum) String() string {
 	if s.tiers > 0 {
 		tiers = ", tiers of the cache " + unit.Bytes(s.tiers)
 	}
-	text := fmt.Sprintf("at most %s: model %s%s, requests %s, stored responses %s, garbage %s, the program %s; beside "+
-		"them files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), tiers, unit.Bytes(s.requests),
+	text := fmt.Sprintf("at most %s: model %s%s, requests %s, stored responses %s, garbage %s, the program %s; in "+
+		"addition mapped files", unit.Bytes(s.total()), unit.Bytes(s.model), tiers, unit.Bytes(s.requests),
 		unit.Bytes(s.store), unit.Bytes(s.garbage), unit.Bytes(s.program))
 	if most := sysmem.Total(); most > 0 && s.total() > most {
-		text += fmt.Sprintf("; warning: the process may have %s, ask for less (--cache-tokens, --step-tokens, "+
+		text += fmt.Sprintf("; warning: the process may use %s, ask for less (--cache-tokens, --step-tokens, "+
 			"--request-memory, --store-bytes, --host-cache)", unit.Bytes(most))
 	}
 	return text

@@ -377,7 +377,7 @@ func stallText(i sparrow.Info) string {
 	if i.MaxStall == 0 {
 		return "prompts may hold up streams for as long as a step takes"
 	}
-	return fmt.Sprintf("prompts aim at holding up streams for at most %v", i.MaxStall)
+	return fmt.Sprintf("prompts delay streams for at most %v, where possible", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

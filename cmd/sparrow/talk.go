@@ -185,7 +185,7 @@ func (t *talk) command(name, argument string) {
 			return
 		}
 		t.document = text
-		fmt.Fprintf(t.out, "(%d characters stand before your next question)\n", utf8.RuneCountInString(text))
+		fmt.Fprintf(t.out, "(%d characters are put before your next question)\n", utf8.RuneCountInString(text))
 	case "/plan":
 		if t.last.TraceLog == nil {
 			fmt.Fprintln(t.out, "(there is no answer yet)")

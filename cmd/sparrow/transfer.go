@@ -106,8 +106,8 @@ func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.
 	if o.Host = f.host; o.Host == "" {
 		if ip := net.ParseIP(host); ip.IsUnspecified() {
 			l.Close()
-			return fmt.Errorf("--transfer-listen %s: all addresses; say which of them others reach (--transfer-host)",
-				f.listenAt)
+			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; name one that other servers "+
+				"reach (--transfer-host)", f.listenAt)
 		}
 		o.Host = host
 	}

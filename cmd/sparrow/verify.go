@@ -92,7 +92,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 		return nil, err
 	}
 	if dir == "" {
-		return nil, errors.New("verify: the model inside the binary has no golden outputs beside it; verify a folder " +
+		return nil, errors.New("verify: the model inside the binary has no golden outputs; verify a folder " +
 			"under testdata/oracle of the source tree, or ask questions with known answers: sparrow eval")
 	}
 	src, err := family.Open(dir)

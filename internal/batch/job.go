@@ -127,7 +127,7 @@ func (s *Store) openJob(b *Batch) (_ *job, err error) {
 	for i, id := range files {
 		f, err := recoverJournal(s.data(id), func(line int, class Class) error {
 			if line >= j.Lines || j.done[line] {
-				return fmt.Errorf("%w: line %d of %d comes twice or is too many", ErrFolder, line, j.Lines)
+				return fmt.Errorf("%w: line %d of %d is repeated or out of range", ErrFolder, line, j.Lines)
 			}
 			j.done[line] = true
 			j.Counts.add(class)

@@ -147,7 +147,7 @@ func (s *Store) Wake() {
 // fail abandons a batch whose files cannot be read or written; a restart continues it.
 func (s *Store) fail(j *job, err error) {
 	j.broken = err
-	s.o.Log.Error("a batch cannot go on; it is taken up again after a restart", "batch", j.ID, "error", err)
+	s.o.Log.Error("a batch cannot continue; it is resumed after a restart", "batch", j.ID, "error", err)
 }
 
 // wait waits for a line that can run, or a batch that is to end, whose line is -1. No batch is the end.

@@ -11,9 +11,9 @@ var (
 	// ErrIncomplete is a model of which files are missing in the cache.
 	ErrIncomplete = errors.New("hub: files are missing in the cache")
 	// ErrQuant is the name of a GGUF file that none or several of a model's files have.
-	ErrQuant = errors.New("hub: no single GGUF file is meant")
+	ErrQuant = errors.New("hub: the name does not select one GGUF file")
 	// ErrNotFound is a model or a revision that the server does not have.
-	ErrNotFound = errors.New("hub: the server does not have it")
+	ErrNotFound = errors.New("hub: not found on the server")
 	// ErrDenied is a model that the server gives only to those with a token, or to others.
 	ErrDenied = errors.New("hub: access denied")
 	// ErrServer is an answer that does not follow the protocol, or contents that differ from the listed ones.

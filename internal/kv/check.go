@@ -34,7 +34,7 @@ type checker struct {
 func (c *checker) sequences() error {
 	for i, q := range c.open {
 		if q.slot != i {
-			return fmt.Errorf("sequence %d believes to be sequence %d", i, q.slot)
+			return fmt.Errorf("sequence %d has the index of sequence %d", i, q.slot)
 		}
 		if err := c.sequence(q); err != nil {
 			return fmt.Errorf("sequence %d: %w", i, err)
@@ -93,7 +93,7 @@ func (c *checker) entry(q *sequence, i int) error {
 func (c *checker) freeList() error {
 	for _, page := range c.Pool.free {
 		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages || c.free[page] {
-			return fmt.Errorf("page %d is free twice or not a page to hand out", page)
+			return fmt.Errorf("page %d is free twice or outside the pool", page)
 		}
 		c.free[page] = true
 	}

@@ -30,7 +30,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		hurt func(s state)
 		want string
 	}{
-		{"a sequence in the wrong place", func(s state) { s.a.slot++ }, "believes to be sequence"},
+		{"a sequence in the wrong place", func(s state) { s.a.slot++ }, "has the index of sequence"},
 		{"a closed sequence with a page", func(s state) { s.closed[0].table = append(s.closed[0].table, 3) },
 			"closed sequence 0 still has 1 pages"},
 		{"more tokens than room", func(s state) { s.a.length = 9; s.a.tail = s.a.tail[:1] }, "9 tokens"},
@@ -53,8 +53,8 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			s.b.table[0] = s.closedPage(t, 0)
 		}, "is stored, but not after"},
 		{"a page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "free twice"},
-		{"the reserved page free", func(s state) { s.free = append(s.free, 0) }, "page 0 is free twice or not"},
-		{"a page past the end free", func(s state) { s.free = append(s.free, 16) }, "page 16 is free twice or not"},
+		{"the reserved page free", func(s state) { s.free = append(s.free, 0) }, "page 0 is free twice or outside"},
+		{"a page past the end free", func(s state) { s.free = append(s.free, 16) }, "page 16 is free twice or outside"},
 		{"a page in use and free", func(s state) { s.free = append(s.free, Page(s.a.table[3])) },
 			"free true, in 1 page tables"},
 		{"a cached page and free", func(s state) { s.free = append(s.free, Page(s.closedPage(t, 0))) },

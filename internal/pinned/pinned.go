@@ -37,7 +37,7 @@ func Cache() (string, error) {
 func Python(ctx context.Context, home, name string, lock []byte) (python string, err error) {
 	version, err := Output(ctx, "", "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
 	if err != nil {
-		return "", fmt.Errorf("python3 is not to be had: %w", err)
+		return "", fmt.Errorf("python3 is not available: %w", err)
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major != 3 || minor < 11 {

@@ -148,7 +148,7 @@ func TestBlocksAreDrawn(t *testing.T) {
 	}
 	w.Draws = w.Draws[:2]
 	if _, err := b.run.Draft([]step.Draft{w}, false); err == nil {
-		t.Error("two draws for a block of five were not refused")
+		t.Error("two sampling parameters for a block of five were not refused")
 	}
 }
 

@@ -141,10 +141,12 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
 				len(w.Right), r.picks.most)
 		case w.Draws != nil && r.cfg.Model.Block > 0 && len(w.Draws) != r.cfg.Model.Block:
-			return fmt.Errorf("step: draft %d: %d draws for a block of %d", i, len(w.Draws), r.cfg.Model.Block)
+			return fmt.Errorf("step: draft %d: %d sampling parameters for a block of %d", i, len(w.Draws),
+				r.cfg.Model.Block)
 		case r.cfg.Model.Block > 0:
 		case w.Draws != nil && len(w.Draws) != len(w.Right)+1:
-			return fmt.Errorf("step: draft %d: %d draws for %d drafts, want one more", i, len(w.Draws), len(w.Right))
+			return fmt.Errorf("step: draft %d: %d sampling parameters for %d drafts, want one more", i, len(w.Draws),
+				len(w.Right))
 		}
 	}
 	return nil

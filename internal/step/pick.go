@@ -43,7 +43,7 @@ func bindPicks(a *kernel.Arena, requests, drafts int) picks {
 func (r *Runner) saveChosen() error {
 	dev, one := r.model.Device().(kernel.Device)
 	if !one {
-		return fmt.Errorf("step: several devices together feed no tokens from pass to pass")
+		return fmt.Errorf("step: several devices cannot pass tokens from pass to pass")
 	}
 	return r.feed.save(dev)
 }

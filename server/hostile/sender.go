@@ -32,7 +32,7 @@ func (a *sender) one(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil && answer != a.answer:
-			return fmt.Errorf("the answer beside bad requests is %s, want %s", answer, a.answer)
+			return fmt.Errorf("the answer during bad requests is %s, want %s", answer, a.answer)
 		}
 		return err
 	case 2:

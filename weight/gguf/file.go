@@ -84,7 +84,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 			name := filepath.Join(filepath.Dir(path), stem+splitSuffix(i, count))
 			part, err = f.add(name)
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("gguf: part %d of %d is missing: %s: %w; all parts must lie in one folder", i+1,
+				return fmt.Errorf("gguf: part %d of %d is missing: %s: %w; all parts must be in one folder", i+1,
 					count, name, fs.ErrNotExist)
 			}
 			if err != nil {
@@ -95,7 +95,7 @@ func (f *File) openSplits(path string, named *File, count int) error {
 		}
 		no, _ := part.Metadata.Int("split.no")
 		if n, _ := part.Metadata.Int("split.count"); n != int64(count) || no != int64(i) {
-			return fmt.Errorf("gguf: %s: %w: it says to be split %d of %d, its name says %d of %d",
+			return fmt.Errorf("gguf: %s: %w: its metadata says split %d of %d, its name %d of %d",
 				f.Parts[i].Path, ErrMalformed, no+1, n, i+1, count)
 		}
 		if i == 0 {

@@ -96,7 +96,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 	}
 	defer r.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswerBytes)).Decode(out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not what the interface says: %w", method, c.base+path, err)
+		return fmt.Errorf("%s %s: the answer does not follow the interface: %w", method, c.base+path, err)
 	}
 	return nil
 }

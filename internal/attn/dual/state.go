@@ -113,7 +113,7 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 				continue
 			}
 			if from+TailRows > t[0].Rows {
-				return fmt.Errorf("window page %d, there are %d", windows[last], t[0].Rows/TailRows)
+				return fmt.Errorf("window page %d of %d", windows[last], t[0].Rows/TailRows)
 			}
 			if err := s.dev.Copy(kernel.CopyArgs{Out: t[1].Slice(to, to+TailRows),
 				X: t[0].Slice(from, from+TailRows)}); err != nil {
@@ -229,7 +229,7 @@ func (s *State) Clone() (*State, error) {
 // n needs: always for the last 9 tokens, and for n = 0.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
-		return fmt.Errorf("dual: state: %d tokens cannot become %d", s.len, n)
+		return fmt.Errorf("dual: state: %d tokens cannot be truncated to %d", s.len, n)
 	}
 	if n == 0 {
 		s.len, s.low, s.high, s.draft = 0, 0, 0, draftMark{}

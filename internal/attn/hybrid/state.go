@@ -175,7 +175,7 @@ func (s *States) copy(to LinearState, slot int, from LinearState, at int) error 
 			continue
 		}
 		if (at+1)*t.rows > t.from.Rows {
-			return fmt.Errorf("window page %d, there are %d", at, t.from.Rows/t.rows)
+			return fmt.Errorf("window page %d of %d", at, t.from.Rows/t.rows)
 		}
 		if err := s.dev.Copy(kernel.CopyArgs{Out: t.to.Slice(slot*t.rows, (slot+1)*t.rows),
 			X: t.from.Slice(at*t.rows, (at+1)*t.rows)}); err != nil {
@@ -318,7 +318,7 @@ func (s *State) Clone() (*State, error) {
 func (s *State) Truncate(n int) error {
 	switch {
 	case n < 0 || n > s.len:
-		return fmt.Errorf("hybrid: state: %d tokens cannot become %d", s.len, n)
+		return fmt.Errorf("hybrid: state: %d tokens cannot be truncated to %d", s.len, n)
 	case n == 0:
 		s.len, s.base, s.lost = 0, 0, false
 	case n < s.base || s.lost:

@@ -337,7 +337,7 @@ func (t *selfTest) attendSparse() (scale float32, err error) {
 	}
 	for _, v := range most {
 		if v != v || math.IsInf(float64(v), 0) {
-			return 0, fmt.Errorf("mla: self-test: a largest score of attention is %v", v)
+			return 0, fmt.Errorf("mla: self-test: attention: row maximum is %v, want a finite number", v)
 		}
 		largest = max(largest, v)
 	}

@@ -90,7 +90,7 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	}
 	if err := b.err(); err != nil {
 		b.end()
-		return nil, fmt.Errorf("load: a stream beside the load: %w", err)
+		return nil, fmt.Errorf("load: a stream during the load: %w", err)
 	}
 	return b, nil
 }
@@ -168,7 +168,7 @@ func (b *beside) stop(from, to time.Time) *Beside {
 }
 
 func (b *Beside) print(w io.Writer) error {
-	fmt.Fprintf(w, "\n%d streams beside it, %.1f events/s\n", b.Streams, b.TokensPerSecond)
+	fmt.Fprintf(w, "\n%d streams during the load, %.1f events/s\n", b.Streams, b.TokensPerSecond)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "gaps in milliseconds\tmean\tp50\tp90\tp99\tmax\t")
 	for _, row := range []struct {

@@ -185,7 +185,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 		data = bytes.TrimSpace(data)
 		if string(data) == "[DONE]" {
 			if o.first == 0 {
-				return fmt.Errorf("%w: it ended without any token", errStream)
+				return fmt.Errorf("%w: the stream ended without a token", errStream)
 			}
 			return nil
 		}

@@ -68,5 +68,5 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		}
 		return part(kernel.F32, keys, p.Pages(), p.PageTokens, p.Mem.Cols, codeScale, 0)
 	}
-	return fmt.Errorf("a pool of layout %v cannot be drawn", p.Layout)
+	return fmt.Errorf("random rows of layout %v are not supported", p.Layout)
 }

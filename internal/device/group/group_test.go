@@ -293,7 +293,7 @@ func TestARankThatHangs(t *testing.T) {
 				}
 				return nil
 			})
-		}, []string{"rank 2 of 3 did not come to all-reduce of f32[2,8] within 60ms"}},
+		}, []string{"rank 2 of 3 did not reach all-reduce of f32[2,8] within 60ms"}},
 		{"at the end", func(g *Group, free chan struct{}) error {
 			return g.Do(func(r int) error {
 				if r == 1 {
@@ -344,7 +344,7 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 	err := g.Do(func(r int) error {
 		return g.Member(r).Comm.AllReduce(kernel.AllReduceArgs{X: x[r].Slice(0, r+1)})
 	})
-	wantLost(t, "other shapes", err, "rank 0 has come to all-reduce of f32[1,8] and rank 1 to all-reduce of f32[2,8]")
+	wantLost(t, "other shapes", err, "rank 0 has reached all-reduce of f32[1,8] and rank 1 all-reduce of f32[2,8]")
 }
 
 // Where one rank fails and another then does not end, the one that failed is named.

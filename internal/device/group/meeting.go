@@ -100,7 +100,7 @@ func (m *meeting) come(rank int, c *call) error {
 		case !s.watch.stuck(here):
 			s.timer.Reset(s.watch.every)
 		default:
-			m.miss(fmt.Errorf("%s did not come to %s within %v", m.missing(here), s.at.text(), m.timeout))
+			m.miss(fmt.Errorf("%s did not reach %s within %v", m.missing(here), s.at.text(), m.timeout))
 		}
 	}
 	s.timer.Stop()
@@ -122,7 +122,7 @@ func (m *meeting) absent() error {
 func (m *meeting) meet() error {
 	for i := range m.seats {
 		if a, b := &m.seats[0].at, &m.seats[i].at; !a.alike(b) {
-			m.miss(fmt.Errorf("rank 0 has come to %s and rank %d to %s", a.text(), i, b.text()))
+			m.miss(fmt.Errorf("rank 0 has reached %s and rank %d %s", a.text(), i, b.text()))
 			return m.absent()
 		}
 	}

@@ -62,7 +62,7 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 		return nil, err
 	}
 	if w.Split() {
-		return nil, fmt.Errorf("%w: prepare experts: %d of %d are in host memory beside a device; this one has one "+
+		return nil, fmt.Errorf("%w: prepare experts: %d of %d are in host memory; this device has one "+
 			"memory", kernel.ErrUnsupported, w.Methods.OnHost(), len(w.Gate))
 	}
 	all := func(list []kernel.Weight) []*Matrix {
@@ -81,7 +81,7 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 		return err
 	}
 	if len(w.Gate) != 1 || i < 0 || i >= x.Count() {
-		return fmt.Errorf("%w: %d experts in the place of expert %d of %d", kernel.ErrArgument, len(w.Gate), i,
+		return fmt.Errorf("%w: %d experts given to replace expert %d of %d", kernel.ErrArgument, len(w.Gate), i,
 			x.Count())
 	}
 	places := []struct {
@@ -91,7 +91,7 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 	for _, p := range places {
 		if !alike(p.from.Data, (*p.to).Data) || !alike(p.from.Scale, (*p.to).Scale) ||
 			!alike(p.from.Zero, (*p.to).Zero) {
-			return fmt.Errorf("%w: an expert of %v with scales of %v in the place of one of %v with scales of %v",
+			return fmt.Errorf("%w: an expert of %v with scales of %v cannot replace one of %v with scales of %v",
 				kernel.ErrArgument, p.from.Data, p.from.Scale, (*p.to).Data, (*p.to).Scale)
 		}
 	}

@@ -121,7 +121,7 @@ func (d *disk) scan() error {
 			}
 		}
 		if removed++; removed <= 3 {
-			d.log.Info("a file of the disk cache is of no use and is removed", "file", e.Name(), "reason", err)
+			d.log.Info("a file of the disk cache cannot be used and is removed", "file", e.Name(), "reason", err)
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -152,7 +152,7 @@ func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	}
 	page, err := d.spec.CheckHeader(head[:n], info.Size())
 	if k, _ := hashOf(filepath.Base(path)); err == nil && page.Hash != k {
-		err = fmt.Errorf("%w: its name is another page's", ErrOther)
+		err = fmt.Errorf("%w: its name belongs to another page", ErrOther)
 	}
 	return page, err
 }

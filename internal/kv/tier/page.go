@@ -132,10 +132,10 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {
-		return none, fmt.Errorf("%w: %d bytes that do not begin like a page", ErrDamaged, len(header))
+		return none, fmt.Errorf("%w: %d bytes without the header of a page", ErrDamaged, len(header))
 	}
 	if v := binary.LittleEndian.Uint32(header[atVersion:]); v != Version {
-		return none, fmt.Errorf("%w: format version %d, this is %d", ErrOther, v, Version)
+		return none, fmt.Errorf("%w: format version %d, want %d", ErrOther, v, Version)
 	}
 	want := s.HeaderBytes()
 	if n := binary.LittleEndian.Uint32(header[atHeader:]); int64(n) != int64(want) {

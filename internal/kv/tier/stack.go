@@ -88,7 +88,7 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
-		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not available; ask "+
 			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
 	}
 	if o.HostBytes > 0 {

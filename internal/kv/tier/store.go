@@ -149,7 +149,7 @@ func (s *store) failed(err error) {
 	defer s.mu.Unlock()
 	s.count.Failed++
 	if s.pause == 0 {
-		s.log.Warn("the page store fails; requests are computed and it is tried again later", "store", s.at.Host,
+		s.log.Warn("the page store failed; prompts are computed, and it is tried again later", "store", s.at.Host,
 			"error", err)
 	}
 	s.pause = min(max(2*s.pause, storePause), storePauseMost)
@@ -190,7 +190,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 		return 0, notKnown
 	}
 	if len(keys)*spec.PageTokens < s.least {
-		return 0, fmt.Sprintf("not asked for fewer than %d tokens", s.least)
+		return 0, fmt.Sprintf("not used for fewer than %d tokens", s.least)
 	}
 	begun := time.Now()
 	defer func() {
@@ -343,7 +343,7 @@ func (s *store) damaged(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count.Damaged++; s.count.Damaged == 1 {
-		s.log.Warn("the page store holds a page that is not what it should be; it is computed and written again",
+		s.log.Warn("a page in the page store is damaged; it is computed and written again",
 			"store", s.at.Host, "page", k)
 	}
 	s.remember(k, false)

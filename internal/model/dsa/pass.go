@@ -39,7 +39,7 @@ type pass struct {
 // Arrange lays out a pass of the model, or of its drafting layer.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	if p.Rows > w.hidden.mem.Rows {
-		return nil, fmt.Errorf("dsa: a pass of %d rows; memory is bound for %d", p.Rows, w.hidden.mem.Rows)
+		return nil, fmt.Errorf("dsa: workspace holds %d rows, pass has %d", w.hidden.mem.Rows, p.Rows)
 	}
 	if p.Pass != plan.PassTarget {
 		return w.arrangeDraft(p, cfg, a)

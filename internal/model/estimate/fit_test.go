@@ -179,7 +179,7 @@ func TestUseHelps(t *testing.T) {
 func TestWhatIsMissing(t *testing.T) {
 	for _, c := range []struct{ preset, hw, want string }{
 		{"deepseek-v3.2", "h200,128G", "are missing"},
-		{"deepseek-v3.2", "h200,memory=20G,1T", "more than there is"},
+		{"deepseek-v3.2", "h200,memory=20G,1T", "more device memory than there is"},
 		{"glm-5", "h200", "the host has 0 B for them"},
 	} {
 		_, err := question(t, c.preset, c.hw).Fit()
@@ -234,7 +234,8 @@ func TestParseMachine(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
-		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",
+		"": `GPU "" are not known`, "b200,128G": `GPU "b200" are not known`, "0xh200": "number of GPUs",
+		"99xh200":  "number of GPUs",
 		"h200,128": "no unit G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
 		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",

@@ -37,7 +37,7 @@ func ParseMachine(text string) (Machine, error) {
 	fields := strings.Split(strings.ToLower(text), ",")
 	gpus := 1
 	name := strings.TrimSpace(fields[0])
-	if number, kind, several := strings.Cut(name, "x"); several {
+	if number, kind, several := strings.Cut(name, "x"); several && number != "" && number[0] <= '9' {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > mostGPUs {
 			return bad("%q is not a number of GPUs from 1 to %d", number, mostGPUs)
@@ -49,7 +49,7 @@ func ParseMachine(text string) (Machine, error) {
 	case name == "h200":
 		m = H200s(gpus)
 	case name != "cpu":
-		return bad("no GPU %q is known", name)
+		return bad("the figures of a GPU %q are not known", name)
 	case gpus != 1:
 		return bad("%d machines without a GPU; want one", gpus)
 	}

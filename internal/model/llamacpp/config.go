@@ -48,8 +48,8 @@ func CheckArchitecture(arch string) error {
 		return nil
 	}
 	if isHead(arch) {
-		return fmt.Errorf("%w: general.architecture is %q, a draft head without its model: put it beside the GGUF "+
-			"file of DeepSeek-V4, with dspark or dflash in its name, and open that one; heads of %s are read",
+		return fmt.Errorf("%w: general.architecture is %q, a draft head without its model: put it into the folder of "+
+			"the GGUF file of DeepSeek-V4, with dspark or dflash in its name, and open that one; heads of %s are read",
 			ErrUnsupported, arch, dialects())
 	}
 	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5 and "+

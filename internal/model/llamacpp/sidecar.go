@@ -86,7 +86,7 @@ func besideModel(path string) (_ *sidecar, err error) {
 		case err != nil:
 			return nil, err
 		case s != nil && found != nil:
-			return nil, errors.Join(fmt.Errorf("gguf: %s: %w: %s and %s are draft heads beside it; keep one",
+			return nil, errors.Join(fmt.Errorf("gguf: %s: %w: %s and %s are draft heads in its folder; keep one",
 				path, ErrUnsupported, filepath.Base(found.path), filepath.Base(s.path)), s.file.Close())
 		case s != nil:
 			found = s
@@ -99,7 +99,7 @@ func besideModel(path string) (_ *sidecar, err error) {
 func openHead(path string) (*sidecar, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("a draft head beside the model: %w; move it away to run without drafts", err)
+		return nil, fmt.Errorf("the draft head in the model's folder: %w; move it away to run without drafts", err)
 	}
 	arch, _ := f.Metadata.Text("general.architecture")
 	s := &sidecar{file: f, path: path, names: heads[arch]}

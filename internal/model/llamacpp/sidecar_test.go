@@ -151,7 +151,7 @@ func TestDraftHeadsBesideTheModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.Remove(head)
-			if _, err := family.Open(head); err == nil || !strings.Contains(err.Error(), "beside") {
+			if _, err := family.Open(head); err == nil || !strings.Contains(err.Error(), "folder of the GGUF file") {
 				t.Errorf("a head alone: %v", err)
 			}
 			got, err := family.Open(path)

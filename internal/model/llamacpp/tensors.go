@@ -155,7 +155,7 @@ func dtypeOf(t *gguf.Tensor) (weight.DType, error) {
 	if f, ok := t.Type.Block(); ok {
 		return weight.Blocks(f), nil
 	}
-	return weight.Invalid, fmt.Errorf("tensor %s is %v, which weights cannot be", t.Name, t.Type)
+	return weight.Invalid, fmt.Errorf("tensor %s has type %v, which weights cannot have", t.Name, t.Type)
 }
 
 // experts3D cuts a fused tensor into one view for each expert.

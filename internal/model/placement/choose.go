@@ -142,7 +142,7 @@ func (a *Ask) order() []candidate {
 // refuse states what is missing.
 func (a *Ask) refuse(all, fit int, need int64) error {
 	if a.Device < 0 {
-		return fmt.Errorf("placement: %w: what the model needs on the device beside experts takes %s more than there "+
+		return fmt.Errorf("placement: %w: everything but experts needs %s more device memory than there "+
 			"is, and experts take %s", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
 	}
 	return fmt.Errorf("placement: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s and "+

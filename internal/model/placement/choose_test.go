@@ -191,8 +191,8 @@ func TestNothingFits(t *testing.T) {
 		want         string
 	}{
 		{40 * gib, 64 * gib, "36.26 GiB are missing"},
-		{-3 * gib, 200 * gib, "takes 3.00 GiB more than there is"},
-		{-3 * gib, 2 * gib, "takes 3.00 GiB more than there is"},
+		{-3 * gib, 200 * gib, "needs 3.00 GiB more device memory than there is"},
+		{-3 * gib, 2 * gib, "needs 3.00 GiB more device memory than there is"},
 	} {
 		_, err := Choose(flash(c.device, c.host))
 		if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), c.want) {

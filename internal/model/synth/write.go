@@ -82,7 +82,7 @@ func Vacant(dir string, beside []File) error {
 
 // taken refuses to replace a file.
 func taken(path string) error {
-	return fmt.Errorf("synth: %w: %s is there; choose an empty folder", weight.ErrExists, path)
+	return fmt.Errorf("synth: %w: %s exists; choose an empty folder", weight.ErrExists, path)
 }
 
 // absent lists the folders that must be made for dir, innermost first.

@@ -50,7 +50,7 @@ func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
 	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
-		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, w.streams.mem.Rows)
+		return nil, fmt.Errorf("v4: workspace holds %d rows, pass has %d", w.streams.mem.Rows, p.Rows)
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
 	if err := m.Reserve(1); err != nil {

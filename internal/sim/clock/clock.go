@@ -14,7 +14,7 @@ import (
 )
 
 // ErrStuck means that every process waits for another.
-var ErrStuck = errors.New("clock: every process waits, and no time is set at which one would go on")
+var ErrStuck = errors.New("clock: every process waits, and none has a time at which it continues")
 
 // Virtual is a virtual clock. Only its processes use it, besides the one caller of Run. It implements engine.Clock.
 type Virtual struct {

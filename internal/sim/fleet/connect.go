@@ -47,7 +47,7 @@ func connect(ctx context.Context, urls []string, key string, streams int) (*serv
 				"of at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
 		}
 		if i > 0 && info != s.info {
-			return nil, fmt.Errorf("%s is not like %s: %+v and %+v; want servers of one model with the same flags",
+			return nil, fmt.Errorf("%s differs from %s: %+v and %+v; want servers of one model with the same flags",
 				url, urls[0], info, s.info)
 		}
 		s.info, s.clients = info, append(s.clients, c)

@@ -117,7 +117,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 		return nil, err
 	}
 	if p.Rows > len(w.target.hash) {
-		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.target.hash))
+		return nil, fmt.Errorf("formula: workspace holds %d rows, pass has %d", len(w.target.hash), p.Rows)
 	}
 	main, index, err := model.Kinds(cfg)
 	if err != nil {

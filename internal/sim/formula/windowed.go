@@ -107,7 +107,7 @@ func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (mo
 		return nil, err
 	}
 	if p.Rows > len(w.hash) {
-		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.hash))
+		return nil, fmt.Errorf("formula: workspace holds %d rows, pass has %d", len(w.hash), p.Rows)
 	}
 	s := &windowPass{m: m, work: w}
 	s.take(&m.config, p, a)

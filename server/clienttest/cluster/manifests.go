@@ -61,7 +61,7 @@ func download(ctx context.Context, work, module string) (string, error) {
 	out, err := cmd.Output()
 	var got struct{ Dir, Error string }
 	if json.Unmarshal(out, &got) != nil || got.Dir == "" {
-		return "", fmt.Errorf("%s is not to be had: %s %v", module, got.Error, err)
+		return "", fmt.Errorf("%s is not available: %s %v", module, got.Error, err)
 	}
 	return got.Dir, nil
 }

@@ -134,7 +134,7 @@ func (r *Reader) end() error {
 		return cut(err)
 	}
 	if tail != [2]byte{'\r', '\n'} {
-		return fmt.Errorf("%w: a string that does not end with its line", ErrProtocol)
+		return fmt.Errorf("%w: a string without its line end", ErrProtocol)
 	}
 	return nil
 }
