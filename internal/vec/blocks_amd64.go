@@ -190,7 +190,7 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies one row of x, or up to four, at a time. The weights of sixteen rows stay in the L1 or L2
 // cache meanwhile.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
-	if g := grids[f]; g != nil && c.M1-c.M0 <= fewGridRows {
+	if g := grids[f]; g != nil && c.M1-c.M0 <= g.most {
 		mulGrids(c, f, w, ldw, g)
 		return
 	}

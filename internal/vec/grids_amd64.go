@@ -9,21 +9,23 @@ import (
 	"sparrow/internal/block"
 )
 
-// gridProduct is the product of one row of x by sixteen rows of weights whose values are points of a grid, straight
-// from their blocks; see _asm/blockgrid.go.
+// gridProduct is the product of one row of x by sixteen rows of weights, straight from the blocks of a format that is
+// unpacked for several rows; see _asm/blockgrid.go and blockrow.go.
 type gridProduct struct {
 	dot    func(*blockArgs)
-	points []uint16 // of the grid: a word with the levels of its values
+	most   int      // rows of x that are faster one by one than with weights unpacked for all of them
+	points []uint16 // of a grid: a word with the levels of its values; x is in planes then
 }
 
-// fewGridRows is the most rows of x that are faster one by one than with weights that are unpacked for all of them.
-const fewGridRows = 3
-
 var grids = map[block.Format]*gridProduct{
-	block.IQ2_XXS: {gridDotIQ2XXS, octetWords(block.IQ2_XXS)},
-	block.IQ2_XS:  {gridDotIQ2XS, octetWords(block.IQ2_XS)},
-	block.IQ3_XXS: {gridDotIQ3XXS, quadWords(block.IQ3_XXS)},
-	block.IQ3_S:   {gridDotIQ3S, quadWords(block.IQ3_S)},
+	block.IQ2_XXS: {gridDotIQ2XXS, 3, octetWords(block.IQ2_XXS)},
+	block.IQ2_XS:  {gridDotIQ2XS, 3, octetWords(block.IQ2_XS)},
+	block.IQ3_XXS: {gridDotIQ3XXS, 3, quadWords(block.IQ3_XXS)},
+	block.IQ3_S:   {gridDotIQ3S, 3, quadWords(block.IQ3_S)},
+	block.Q2_K:    {rowDotQ2K, 6, nil},
+	block.Q3_K:    {rowDotQ3K, 6, nil},
+	block.Q5_K:    {rowDotQ5K, 4, nil},
+	block.IQ4_XS:  {rowDotIQ4XS, 4, nil},
 }
 
 // octetWords are the points of eight values with two bits of level each.
@@ -82,13 +84,17 @@ func mulGrids(c BlockCut, f block.Format, w []byte, ldw int, g *gridProduct) {
 	defer releaseBlocks(s)
 	s.ready(&c)
 	a := &s.rows
-	a.trees, a.grid = s.tiles.sums, unsafe.Pointer(&g.points[0])
+	a.trees, a.grid = s.tiles.sums, unsafe.Pointer(unsafe.SliceData(g.points))
 	for j := 0; j < c.N; j += tileSide {
 		a.take(&c, f, w, ldw, j, 0, tileSide)
 		a.ahead = tileSide * ldw
 		for m := c.M0; m < c.M1; m++ {
 			x := c.X.row(c.X.unit(m))
-			a.x, a.scales, a.y = at(x.planes, 0), at(x.scales, 0), at(c.Y, (m-c.M0)*c.Ldy+j)
+			a.x, a.scales, a.sums = at(x.planes, 0), at(x.scales, 0), at(x.sums, 0)
+			if g.points == nil {
+				a.x = at(x.codes, 0)
+			}
+			a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
 			a.steps = c.X.k / 256
 			runKernel(g.dot, a)
 			a.ahead = 0

@@ -632,6 +632,18 @@ func rotatePairsavx512(a *vecArgs)
 func rotateQuantavx512(a *quantArgs)
 
 //go:noescape
+func rowDotIQ4XS(a *blockArgs)
+
+//go:noescape
+func rowDotQ2K(a *blockArgs)
+
+//go:noescape
+func rowDotQ3K(a *blockArgs)
+
+//go:noescape
+func rowDotQ5K(a *blockArgs)
+
+//go:noescape
 func rowFP4(a *rowArgs)
 
 //go:noescape

@@ -94,6 +94,7 @@ func (e *emitter) emitGrids() {
 		(&gridDot{emitter: e, f: f}).write()
 	}
 	e.emitTurned()
+	e.emitRowDots()
 }
 
 // bytesTable writes a table of n bytes.
@@ -215,15 +216,7 @@ func (k *gridDot) write() {
 		k.op("ADDQ $32, R14")
 		k.op("ADDQ $64, R15")
 	})
-	for half := range 2 {
-		k.op("VMOVDQA64 %d(R12), Z%d", 128*half, t.first+2)
-		k.op("VMOVDQA64 %d(R12), Z%d", 128*half+64, gridSum)
-		t.merge(2, gridSum)
-		if half == 0 {
-			k.op("VMOVDQA64 Z%d, Z%d", gridSum, t.first+3)
-		}
-	}
-	t.merge(3, gridSum)
+	k.fold(t, 0, gridSum)
 	k.op("VCVTDQ2PS Z%d, Z%d", gridSum, gridSum)
 	k.op("VCVTPH2PS 256(R12), Z10")
 	k.op("MOVWLZX 288(R12), R9")
@@ -238,6 +231,24 @@ func (k *gridDot) write() {
 	k.op("ADDQ $%d, BX", f.bytes)
 	k.op("DECQ blockArgs_steps(AX)")
 	k.op("JNZ %s", loop)
+	k.store()
+}
+
+// fold leaves the sums of sixteen rows, of which each of four registers in memory has four, in register z.
+func (k *gridDot) fold(t tree, at, z int) {
+	for half := range 2 {
+		k.op("VMOVDQA64 %d(R12), Z%d", at+128*half, t.first+2)
+		k.op("VMOVDQA64 %d(R12), Z%d", at+128*half+64, z)
+		t.merge(2, z)
+		if half == 0 {
+			k.op("VMOVDQA64 Z%d, Z%d", z, t.first+3)
+		}
+	}
+	t.merge(3, z)
+}
+
+// store writes the results.
+func (k *gridDot) store() {
 	store := k.label("store")
 	k.op(`
 		MOVQ blockArgs_y(AX), DI

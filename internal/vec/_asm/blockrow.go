@@ -1,0 +1,382 @@
+package main
+
+import "fmt"
+
+// Formats of 256 values with integer scales that are multiplied straight from their blocks for one row of x. Each
+// step's x is in four registers, in the order in which a format's values come out of its bytes. Two rows are computed
+// at a time, their instructions in turn: a row alone is a chain of dependent instructions.
+//
+//	AX arguments   BX bytes to the step   R8, R10 steps of two rows   R13 bytes to prefetch ahead
+//	SI codes of x   DI its scales   CX its sums   R12 memory for sums, minimums and scales
+//	R14 pointers to rows   R15 a sum   DX a scale   R9, R11 temporaries
+//	Z0 ... Z5, Z16 ... Z21 temporaries   Z6, Z22 sums of a row   Z7, Z23 its minimums   Z8 results   Z9 zero
+//	Z10, Z11 of the trees   Z12, Z13 sums   Z14, Z15 minimums   Z24 ... Z27 of a format   Z28 ... Z31 x
+type rowFormat struct {
+	name  string
+	bytes int // of a block
+	scale int // byte of d, before that of the minimums where there are some
+	mins  bool
+	shift int // sums are this many bits too large
+	load  [4]string
+	x     func(k *rowDot)         // prepares x, and what else a step has
+	row   func(k *rowDot, s *set) // adds the products of a row
+}
+
+// set is the registers of one of two rows: t and the five after it are temporaries.
+type set struct {
+	row, r       string
+	t, sum, mins int
+}
+
+var rowSets = [2]*set{{"R8", "R9", 0, 6, 7}, {"R10", "R11", 16, 22, 23}}
+
+const (
+	rowConst, rowX = 24, 28
+)
+
+type rowDot struct {
+	gridDot
+	r *rowFormat
+}
+
+var rowFormats = []*rowFormat{
+	{name: "Q2K", bytes: 84, scale: 80, mins: true, load: rowTables("rowScales2K"), x: (*rowDot).halvesX,
+		row: (*rowDot).q2k},
+	{name: "Q3K", bytes: 110, scale: 108, shift: 8, load: rowTables("rowScales3K"), x: (*rowDot).halvesX,
+		row: (*rowDot).q3k},
+	{name: "Q5K", bytes: 176, scale: 0, mins: true, load: rowTables("rowScales5K"), x: (*rowDot).plainX,
+		row: (*rowDot).q5k},
+	{name: "IQ4XS", bytes: 136, scale: 0, load: [4]string{"rowLower", "rowUpper"}, x: (*rowDot).nibblesX,
+		row: (*rowDot).iq4xs},
+}
+
+func rowTables(name string) (list [4]string) {
+	for i := range list {
+		list[i] = fmt.Sprintf("%s%d", name, i)
+	}
+	return list
+}
+
+func (e *emitter) emitRowDots() {
+	e.rowData()
+	for _, f := range rowFormats {
+		k := &rowDot{gridDot{emitter: e}, f}
+		k.write()
+	}
+}
+
+func (e *emitter) rowData() {
+	for q := range 4 {
+		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // of sixteen values
+		e.bytesTable(fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
+		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
+		e.bytesTable(fmt.Sprintf("rowScales5K%d", q), 64, func(i int) int { return 2*q + i/32 | i%2*0x80 })
+	}
+	upper := func(first int) func(i int) int {
+		return func(i int) int {
+			if i%4 != 3 {
+				return 0x80
+			}
+			return first + i/16
+		}
+	}
+	e.bytesTable("rowLower", 64, upper(0))
+	e.bytesTable("rowUpper", 64, upper(4))
+	same := func(name string, word uint32) {
+		e.bytesTable(name, 8, func(i int) int { return int(word >> (8 * (i % 4))) })
+	}
+	same("rowNibble", 0x0F0F0F0F)
+	same("rowTwo", 0x03030303)
+	same("rowFour", 0x04040404)
+	same("rowFifth", 0x10101010)
+	same("rowThirty", 0x30303030)
+	same("row32", 0x20202020)
+	same("row128", 0x80808080)
+	// Q3_K: upper nibbles in the upper half of a lane; two bits to bits 4 and 5.
+	e.bytesTable("rowHalves", 16, func(i int) int { return []int{0, 4}[i/8] * (1 - min(1, i%8)) })
+	e.bytesTable("rowRotate", 16, func(i int) int { return []int{4, 2, 0, 30}[i/4] * (1 - min(1, i%4)) })
+	// Right shifts of words, more in the upper half of a register.
+	e.bytesTable("rowUpper4", 64, func(i int) int { return i / 32 * 4 * (1 - i%2) })
+	e.bytesTable("rowUpper1", 64, func(i int) int { return i / 32 * (1 - i%2) })
+	// Q5_K: of twelve bytes, scales 0 to 7 and minimums 0 to 7: the bytes with lower bits, their shifts and masks,
+	// the bytes with upper bits.
+	low := []int{0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11}
+	high := []int{0x80, 0x80, 0x80, 0x80, 0, 1, 2, 3, 0x80, 0x80, 0x80, 0x80, 4, 5, 6, 7}
+	e.bytesTable("rowLow5K", 16, func(i int) int { return low[i] })
+	e.bytesTable("rowHigh5K", 16, func(i int) int { return high[i] })
+	e.bytesTable("rowShift5K", 16, func(i int) int { return i / 12 * 4 * (1 - min(1, i%4)) })
+	e.bytesTable("rowMask5K", 16, func(i int) int { return []int{0x3F, 0x0F}[i/4%2] })
+	e.bytesTable("rowMins5K", 32, func(i int) int { return 8 + i/4 | i%2*0x80 })
+	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	e.bytesTable("rowIQ4", 16, func(i int) int { return values[i] + 128 })
+}
+
+func (k *rowDot) write() {
+	f := k.r
+	k.function("rowDot"+f.name, "blockArgs", fmt.Sprintf("one row of x by sixteen rows of %s.", f.name))
+	k.op(`
+		XORQ BX, BX
+		MOVQ blockArgs_ahead(AX), R13
+		MOVQ blockArgs_x(AX), SI
+		MOVQ blockArgs_scales(AX), DI
+		MOVQ blockArgs_sums(AX), CX
+		MOVQ blockArgs_trees(AX), R12`)
+	for i, name := range f.load {
+		if name != "" {
+			k.op("VMOVDQU64 %s<>(SB), Z%d", name, rowConst+i)
+		}
+	}
+	k.zero(gridResults)
+	k.zero(gridZero)
+	loop := k.label("loop")
+	k.at(loop)
+	f.x(k)
+	k.op(`
+		LEAQ blockArgs_rows(AX), R14
+		MOVQ R12, R15
+		LEAQ 512(R12), DX
+		MOVQ $4, blockArgs_count(AX)`)
+	sums, mins := tree{emitter: k.emitter, first: 12}, tree{emitter: k.emitter, first: 14}
+	k.loop("rows", "blockArgs_count(AX)", func() {
+		for r := 0; r < 4; r += 2 {
+			var lists [2][]string
+			for i, s := range rowSets {
+				lists[i] = k.lines(func() { k.one(r+i, s) })
+			}
+			k.emit(lists[:]...)
+			for i, s := range rowSets {
+				k.join(sums, r+i, s.sum)
+				if f.mins {
+					k.join(mins, r+i, s.mins)
+				}
+			}
+		}
+		k.op("VMOVDQA64 Z%d, (R15)", rowSets[1].sum)
+		if f.mins {
+			k.op("VMOVDQA64 Z%d, 256(R15)", rowSets[1].mins)
+		}
+		k.op("ADDQ $16, DX")
+		k.op("ADDQ $32, R14")
+		k.op("ADDQ $64, R15")
+	})
+	k.fold(sums, 0, 6)
+	if f.shift > 0 {
+		k.op("VPSRAD $%d, Z6, Z6", f.shift)
+	}
+	k.op("VCVTDQ2PS Z6, Z6")
+	k.op("VMOVDQU64 512(R12), Z0")
+	if f.mins {
+		k.fold(sums, 256, 7)
+		k.op("VCVTDQ2PS Z7, Z7")
+		k.op("VPSRLD $16, Z0, Z1")
+		k.op("VPMOVDW Z1, Y1")
+		k.op("VCVTPH2PS Y1, Z1")
+		k.op("VMULPS Z7, Z1, Z7")
+	}
+	k.op("VPMOVDW Z0, Y0")
+	k.op("VCVTPH2PS Y0, Z0")
+	if f.mins {
+		k.op("VFMSUB213PS Z7, Z0, Z6")
+	} else {
+		k.op("VMULPS Z0, Z6, Z6")
+	}
+	k.op("VFMADD231PS.BCST (DI), Z6, Z%d", gridResults)
+	k.op("ADDQ $256, SI")
+	k.op("ADDQ $4, DI")
+	k.op("ADDQ $32, CX")
+	k.op("ADDQ $%d, BX", f.bytes)
+	k.op("DECQ blockArgs_steps(AX)")
+	k.op("JNZ %s", loop)
+	k.store()
+}
+
+// join takes the r-th of four rows into a tree of two levels.
+func (k *rowDot) join(t tree, r, z int) {
+	if r < 3 {
+		t.add(r, z)
+		return
+	}
+	t.merge(0, z)
+	t.merge(1, z)
+}
+
+// one is a row of weights, the r-th of four.
+func (k *rowDot) one(r int, s *set) {
+	k.op("MOVQ %d(R14), %s", 8*r, s.row)
+	k.op("ADDQ BX, %s", s.row)
+	for at := 0; at < k.r.bytes; at += 64 {
+		k.op("PREFETCHT0 %d(%s)(R13*1)", at, s.row)
+	}
+	if k.r.mins {
+		k.op("MOVL %d(%s), %s", k.r.scale, s.row, s.r)
+	} else {
+		k.op("MOVWLZX %d(%s), %s", k.r.scale, s.row, s.r)
+	}
+	k.op("MOVL %s, %d(DX)", s.r, 4*r)
+	k.r.row(k, s)
+}
+
+// plainX takes x in order.
+func (k *rowDot) plainX() {
+	for i := range 4 {
+		k.op("VMOVDQU64 %d(SI), Z%d", 64*i, rowX+i)
+	}
+}
+
+// halvesX takes x as two-bit values are stored: a plane is 32 values of each half of a block.
+func (k *rowDot) halvesX() {
+	for i := range 4 {
+		k.op("VMOVDQU64 %d(SI), Y%d", 32*i, rowX+i)
+		k.op("VINSERTI64X4 $1, %d(SI), Z%d, Z%d", 128+32*i, rowX+i, rowX+i)
+	}
+}
+
+// nibblesX takes x as the nibbles of IQ4_XS are stored, by lanes: sixteen values of each 32, then the others. What
+// values that are 128 too large add is in Z26 and Z27, negative.
+func (k *rowDot) nibblesX() {
+	k.op("VPBROADCASTD row128<>(SB), Z0")
+	for p := range 2 {
+		k.op("VMOVDQU64 %d(SI), Z1", 128*p)
+		k.op("VMOVDQU64 %d(SI), Z2", 128*p+64)
+		k.op("VSHUFI64X2 $0x88, Z2, Z1, Z%d", rowX+2*p)
+		k.op("VSHUFI64X2 $0xDD, Z2, Z1, Z%d", rowX+2*p+1)
+		k.op("VPXORD Z3, Z3, Z3")
+		k.op("VPDPBUSD Z%d, Z0, Z3", rowX+2*p)
+		k.op("VPDPBUSD Z%d, Z0, Z3", rowX+2*p+1)
+		k.op("VPSUBD Z3, Z%d, Z%d", gridZero, rowConst+2+p)
+	}
+}
+
+// plane adds the products of plane q, whose codes are in register t+2, scaled by the bytes of register t+1.
+func (k *rowDot) plane(q int, s *set) {
+	t := s.t
+	k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
+	k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
+	k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+}
+
+func (k *rowDot) q2k(s *set) {
+	t := s.t
+	k.op("VMOVDQU64 16(%s), Z%d", s.row, t)
+	k.op("VBROADCASTI32X4 (%s), Z%d", s.row, t+1)
+	k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPMOVZXBW (%s), Y%d", s.row, s.mins)
+	k.op("VPSRLW $4, Y%d, Y%d", s.mins, s.mins)
+	k.op("VPMADDWD (CX), Y%d, Y%d", s.mins, s.mins)
+	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
+	for q := range 4 {
+		from := t
+		if q > 0 {
+			from = t + 2
+			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+		}
+		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+2)
+		k.plane(q, s)
+	}
+}
+
+func (k *rowDot) q3k(s *set) {
+	t := s.t
+	k.op("VPBROADCASTQ 96(%s), Z%d", s.row, t+1)
+	k.op("VPBROADCASTD 104(%s), Z%d", s.row, t+2)
+	k.op("VBROADCASTI32X4 rowHalves<>(SB), Z%d", t+3)
+	k.op("VPSRLVQ Z%d, Z%d, Z%d", t+3, t+1, t+1)
+	k.op("VBROADCASTI32X4 rowRotate<>(SB), Z%d", t+3)
+	k.op("VPROLVD Z%d, Z%d, Z%d", t+3, t+2, t+2)
+	k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Z%d, Z%d", t+2, t+1)
+	k.op("VPBROADCASTD row32<>(SB), Z%d", t+3)
+	k.op("VPSUBB Z%d, Z%d, Z%d", t+3, t+1, t+1)
+	// Values are four too large.
+	k.op("VPMOVSXBW X%d, Y%d", t+1, t+3)
+	k.op("VPMADDWD (CX), Y%d, Y%d", t+3, t+3)
+	k.op("VPSLLD $%d, Y%d, Y%d", 2+k.r.shift, t+3, t+3)
+	k.op("VPSUBD Z%d, Z%d, Z%d", t+3, gridZero, s.sum)
+	k.op("VMOVDQU64 32(%s), Z%d", s.row, t)
+	k.op("VBROADCASTI64X4 (%s), Z%d", s.row, t+4)
+	k.op("VPSRLVW rowUpper4<>(SB), Z%d, Z%d", t+4, t+4)
+	for q := range 4 {
+		from, high := t, t+4
+		if q > 0 {
+			from = t + 2
+			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+		}
+		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+2)
+		if q != 2 {
+			high = t + 5
+			k.shifted(t+4, high, 2-q)
+		}
+		k.op("VPTERNLOGD.BCST $0xF8, rowFour<>(SB), Z%d, Z%d", high, t+2)
+		k.plane(q, s)
+	}
+}
+
+// shifted moves the bits of the words of register z to the left, or to the right.
+func (k *rowDot) shifted(z, to, left int) {
+	if left < 0 {
+		k.op("VPSRLW $%d, Z%d, Z%d", -left, z, to)
+		return
+	}
+	k.op("VPSLLW $%d, Z%d, Z%d", left, z, to)
+}
+
+func (k *rowDot) q5k(s *set) {
+	t := s.t
+	k.op("VBROADCASTI32X4 4(%s), Z%d", s.row, t)
+	k.shuffle("rowLow5K", t, t+1)
+	k.shuffle("rowHigh5K", t, t+2)
+	k.op("VBROADCASTI32X4 rowShift5K<>(SB), Z%d", t+3)
+	k.op("VPSRLVD Z%d, Z%d, Z%d", t+3, t+1, t+1)
+	k.op("VBROADCASTI32X4 rowMask5K<>(SB), Z%d", t+3)
+	k.op("VPANDD Z%d, Z%d, Z%d", t+3, t+1, t+1)
+	k.op("VPSRLW $2, Z%d, Z%d", t+2, t+2)
+	k.op("VPTERNLOGD.BCST $0xF8, rowThirty<>(SB), Z%d, Z%d", t+2, t+1)
+	k.op("VPSHUFB rowMins5K<>(SB), Y%d, Y%d", t+1, s.mins)
+	k.op("VPMADDWD (CX), Y%d, Y%d", s.mins, s.mins)
+	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
+	k.op("VBROADCASTI64X4 16(%s), Z%d", s.row, t+4)
+	k.op("VPSRLVW rowUpper1<>(SB), Z%d, Z%d", t+4, t+4)
+	k.op("VMOVDQU64 rowUpper4<>(SB), Z%d", t)
+	for q := range 4 {
+		k.op("VBROADCASTI64X4 %d(%s), Z%d", 48+32*q, s.row, t+2)
+		k.op("VPSRLVW Z%d, Z%d, Z%d", t, t+2, t+2)
+		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+2)
+		high := t + 4
+		if q != 2 {
+			high = t + 5
+			k.shifted(t+4, high, 4-2*q)
+		}
+		k.op("VPTERNLOGD.BCST $0xF8, rowFifth<>(SB), Z%d, Z%d", high, t+2)
+		k.plane(q, s)
+	}
+}
+
+func (k *rowDot) iq4xs(s *set) {
+	t := s.t
+	k.op("MOVL 4(%s), %s", s.row, s.r)
+	k.op("PDEPQ rowNibble<>(SB), %s, %s", s.r, s.r)
+	k.op("VMOVQ %s, X%d", s.r, t)
+	k.op("MOVWLZX 2(%s), %s", s.row, s.r)
+	k.op("PDEPQ rowThirty<>(SB), %s, %s", s.r, s.r)
+	k.op("VMOVQ %s, X%d", s.r, t+1)
+	k.op("VPORD X%d, X%d, X%d", t+1, t, t)
+	k.op("VPBROADCASTQ X%d, Z%d", t, t)
+	k.op("VPBROADCASTD row32<>(SB), Z%d", t+1)
+	k.op("VPSUBB Z%d, Z%d, Z%d", t+1, t, t)
+	k.op("VBROADCASTI32X4 rowIQ4<>(SB), Z%d", t+5)
+	for p, sum := range []int{s.sum, s.mins} {
+		k.op("VMOVDQA64 Z%d, Z%d", rowConst+2+p, sum)
+		k.op("VMOVDQU64 %d(%s), Z%d", 8+64*p, s.row, t+2)
+		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+3)
+		k.op("VPSRLW $4, Z%d, Z%d", t+2, t+2)
+		k.op("VPANDD.BCST rowNibble<>(SB), Z%d, Z%d", t+2, t+2)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", t+3, t+5, t+3)
+		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+2*p, t+3, sum)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", t+2, t+5, t+2)
+		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+2*p+1, t+2, sum)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+p, t, t+4)
+		k.op("VPSRAD $24, Z%d, Z%d", t+4, t+4)
+		k.op("VPMULLD Z%d, Z%d, Z%d", t+4, sum, sum)
+	}
+	k.op("VPADDD Z%d, Z%d, Z%d", s.mins, s.sum, s.sum)
+}
