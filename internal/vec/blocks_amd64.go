@@ -85,6 +85,11 @@ type blockScratch struct {
 	quant blockQuantArgs
 	turn  blockTurnArgs
 
+	plainPanel plainPanelArgs
+	record     recordArgs
+	panelDot   panelDotArgs
+	records    []byte // [k/256, rows] of several rows of x
+
 	panel   []byte // with scales, minimums and sums after it; plain blocks
 	results []byte // [units, 16, 16] float32
 }
@@ -96,6 +101,7 @@ func releaseBlocks(s *blockScratch) {
 	s.rows, s.plain = blockArgs{}, blockArgs{}
 	s.quant, s.turn, s.fold = blockQuantArgs{}, blockTurnArgs{}, foldArgs{}
 	s.tiles.x, s.tiles.scalesX, s.tiles.parts = nil, nil, nil
+	s.record = recordArgs{}
 	blockScratches.put(s)
 }
 
@@ -192,6 +198,10 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 	if g := grids[f]; g != nil && c.M1-c.M0 <= g.most {
 		mulGrids(c, f, w, ldw, g)
+		return
+	}
+	if p := panelOf(f); p != nil && c.M1-c.M0 >= leastPanelRows {
+		mulPanels(c, f, w, ldw, p)
 		return
 	}
 	if unpacked(f) {

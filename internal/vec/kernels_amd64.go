@@ -602,13 +602,55 @@ func panel4x4avx512(a *panelArgs)
 func panel4x6avx512(a *panelArgs)
 
 //go:noescape
+func panelDot4x1(a *panelDotArgs)
+
+//go:noescape
+func panelDot4x16(a *panelDotArgs)
+
+//go:noescape
+func panelDot4x16Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot4x1Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot4x8(a *panelDotArgs)
+
+//go:noescape
+func panelDot4x8Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x1(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x16(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x16Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x1Mins(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x8(a *panelDotArgs)
+
+//go:noescape
+func panelDot8x8Mins(a *panelDotArgs)
+
+//go:noescape
 func parts1(a *partsArgs)
 
 //go:noescape
 func parts2(a *partsArgs)
 
 //go:noescape
+func plainPanelavx512(a *plainPanelArgs)
+
+//go:noescape
 func planePeaks(a *packArgs)
+
+//go:noescape
+func recordsavx512(a *recordArgs)
 
 //go:noescape
 func reluAddavx2(a *vecArgs)

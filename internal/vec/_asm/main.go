@@ -67,6 +67,7 @@ func files() map[string][]byte {
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
 	file("grids_avx512", avx512, (*emitter).emitGrids)
+	file("blockpanels_avx512", avx512, (*emitter).emitPanelDots)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)
 	file("blocks_avx2", avx2, (*emitter).emitBlocks2)
 	set["kernels_amd64.go"] = declarations(declared)

@@ -1,0 +1,222 @@
+package main
+
+import "fmt"
+
+// Several rows of x by formats that are unpacked: plain blocks of sixteen rows become a panel whose lanes are the rows,
+// so that no product has to be added up across lanes. Parts of a panel:
+//
+//	codes [64 dwords, 16 rows] of four uint8   scales [16 runs, 16] int32
+//	pairs [8, 16] of two int16: scales of codes that are raised, or minimums   d [16], dmin [16] float32
+//
+// A row of x is a record for each block: codes [256] int8, sums of sixteen codes [16] int16, scale.
+const (
+	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
+
+	recordSums, recordScale, recordBytes = 256, 288, 320
+)
+
+func (e *emitter) emitPanelDots() {
+	e.emitPlainPanel()
+	e.emitRecords()
+	for _, runs := range []int{16, 8, 1} {
+		for _, mins := range []bool{false, true} {
+			for _, rows := range []int{8, 4} {
+				e.emitPanelDot(runs, mins, rows)
+			}
+		}
+	}
+}
+
+// emitPlainPanel writes the kernel that makes a panel of plain blocks.
+//
+//	AX arguments   SI plain blocks   DX bytes between them   DI panel   R8 a block   R9, R10 temporaries
+func (e *emitter) emitPlainPanel() {
+	const a = "plainPanelArgs_"
+	e.function("plainPanelavx512", "plainPanelArgs", "sixteen plain blocks to a panel.")
+	e.op("MOVQ %splain(AX), SI", a)
+	e.op("MOVQ %spitch(AX), DX", a)
+	e.op("MOVQ %spanel(AX), DI", a)
+	e.op("MOVQ SI, R8")
+	for r := range 16 {
+		e.op("MOVL %d(R8), R9", plainD)
+		e.op("MOVL %d(R8), R10", plainD+4)
+		e.op("MOVL R9, %d(DI)", panelD+4*r)
+		e.op("MOVL R10, %d(DI)", panelMin+4*r)
+		e.op("ADDQ DX, R8")
+	}
+	columns := func(at int) [16]int {
+		e.op("MOVQ SI, R8")
+		for r := range 16 {
+			e.op("VMOVDQU64 %d(R8), Z%d", at, r)
+			e.op("ADDQ DX, R8")
+		}
+		return e.transpose16()
+	}
+	plain, done := e.label("plain"), e.label("done")
+	column := columns(plainScales)
+	for i := range 8 {
+		e.op("VPSLLD $16, Z%d, Z16", column[i])
+		e.op("VPSRAD $16, Z16, Z16")
+		e.op("VPSRAD $16, Z%d, Z17", column[i])
+		e.op("VMOVDQU64 Z16, %d(DI)", panelScales+128*i)
+		e.op("VMOVDQU64 Z17, %d(DI)", panelScales+128*i+64)
+	}
+	e.op("CMPQ %smins(AX), $0", a)
+	e.op("JE %s", plain)
+	for i := range 8 {
+		e.op("VMOVDQU64 Z%d, %d(DI)", column[8+i], panelPairs+64*i)
+	}
+	e.op("JMP %s", done)
+	e.at(plain)
+	for i := range 8 {
+		e.op("VMOVDQU64 Z%d, %d(DI)", column[i], panelPairs+64*i)
+	}
+	e.at(done)
+	e.op("MOVQ $4, CX")
+	e.loop("codes", "CX", func() {
+		column := columns(0)
+		e.op("VPBROADCASTD %sflip(AX), Z16", a)
+		for c, z := range column {
+			e.op("VPXORD Z16, Z%d, Z%d", z, z)
+			e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+		}
+		e.op("ADDQ $64, SI")
+		e.op("ADDQ $1024, DI")
+	})
+	end := e.label("end")
+	e.op("CMPQ %stimes(AX), $0", a)
+	e.op("JE %s", end)
+	// Codes times their scales are still bytes.
+	e.op("MOVQ %spanel(AX), DI", a)
+	e.op("LEAQ %d(DI), SI", panelScales)
+	e.op("MOVQ $16, CX")
+	e.loop("times", "CX", func() {
+		e.op("VMOVDQU64 (SI), Z0")
+		for i := range 4 {
+			e.op("VPMULLD %d(DI), Z0, Z1", 64*i)
+			e.op("VMOVDQU64 Z1, %d(DI)", 64*i)
+		}
+		e.op("ADDQ $64, SI")
+		e.op("ADDQ $256, DI")
+	})
+	e.at(end)
+	e.ret()
+}
+
+// emitRecords writes the kernel that makes the records of a row of x.
+//
+//	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
+func (e *emitter) emitRecords() {
+	const a = "recordArgs_"
+	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
+	e.op("MOVQ %scodes(AX), SI", a)
+	e.op("MOVQ %ssums(AX), DX", a)
+	e.op("MOVQ %sscales(AX), R8", a)
+	e.op("MOVQ %sto(AX), DI", a)
+	e.op("MOVQ %sstride(AX), R9", a)
+	e.op("MOVQ %sblocks(AX), CX", a)
+	e.loop("record", "CX", func() {
+		for i := range 4 {
+			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
+			e.op("VMOVDQU64 Z%d, %d(DI)", i, 64*i)
+		}
+		e.op("VMOVDQU (DX), Y4")
+		e.op("VMOVDQU Y4, %d(DI)", recordSums)
+		e.op("MOVL (R8), R10")
+		e.op("MOVL R10, %d(DI)", recordScale)
+		e.op("ADDQ $256, SI")
+		e.op("ADDQ $32, DX")
+		e.op("ADDQ $4, R8")
+		e.op("ADDQ R9, DI")
+	})
+	e.ret()
+}
+
+// emitPanelDot writes the kernel of some rows of x by a panel with so many scales of a row.
+//
+//	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales   CX runs left
+//	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
+func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
+	const a = "panelDotArgs_"
+	name := fmt.Sprintf("panelDot%dx%d", rows, runs)
+	if mins {
+		name += "Mins"
+	}
+	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by a panel with %d scales.", rows, runs))
+	e.op("MOVQ %spanel(AX), R8", a)
+	e.op("MOVQ %sx(AX), SI", a)
+	e.op("MOVQ %sy(AX), DI", a)
+	e.op("VMOVQ %sshift(AX), X31", a)
+	e.op("VPXORD Z30, Z30, Z30")
+	e.loop("rows", a+"count(AX)", func() {
+		e.op("MOVQ R8, R9")
+		e.op("MOVQ SI, R10")
+		e.op("LEAQ %d(R8), R11", panelScales)
+		for r := range rows {
+			e.op("VMOVDQA64 Z30, Z%d", r)
+		}
+		times, sums := runs, 8
+		if runs == 1 {
+			times, sums = 8, 0
+		}
+		dwords := 64 / times
+		e.op("MOVQ $%d, CX", times)
+		e.loop("run", "CX", func() {
+			for r := range rows {
+				if runs > 1 {
+					e.op("VMOVDQA64 Z30, Z%d", sums+r)
+				}
+			}
+			for d := range dwords {
+				e.op("VMOVDQU64 %d(R9), Z%d", 64*d, 16+d%4)
+				for r := range rows {
+					e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+4*d, 16+d%4, sums+r)
+				}
+			}
+			if runs > 1 {
+				e.op("VMOVDQU64 (R11), Z20")
+				for r := range rows {
+					e.op("VPMULLD Z20, Z%d, Z%d", sums+r, sums+r)
+				}
+				for r := range rows {
+					e.op("VPADDD Z%d, Z%d, Z%d", sums+r, r, r)
+				}
+				e.op("ADDQ $%d, R11", 1024/runs)
+			}
+			e.op("ADDQ $%d, R9", 64*dwords)
+			e.op("ADDQ $%d, R10", 4*dwords)
+		})
+		for r := range rows {
+			e.op("VMOVDQA64 Z30, Z%d", 8+r)
+		}
+		for i := range 8 {
+			e.op("VMOVDQU64 %d(R8), Z%d", panelPairs+64*i, 16+i%4)
+			for r := range rows {
+				e.op("VPDPWSSD.BCST %d(SI), Z%d, Z%d", recordBytes*r+recordSums+4*i, 16+i%4, 8+r)
+			}
+		}
+		e.op("VMOVUPS %d(R8), Z20", panelD)
+		if mins {
+			e.op("VMOVUPS %d(R8), Z21", panelMin)
+		}
+		for r := range rows {
+			if mins {
+				e.op("VCVTDQ2PS Z%d, Z%d", r, r)
+				e.op("VCVTDQ2PS Z%d, Z%d", 8+r, 8+r)
+				e.op("VMULPS Z%d, Z21, Z%d", 8+r, 8+r)
+				e.op("VFMSUB213PS Z%d, Z20, Z%d", 8+r, r)
+			} else {
+				e.op("VPSLLD X31, Z%d, Z%d", 8+r, 8+r)
+				e.op("VPSUBD Z%d, Z%d, Z%d", 8+r, r, r)
+				e.op("VCVTDQ2PS Z%d, Z%d", r, r)
+				e.op("VMULPS Z20, Z%d, Z%d", r, r)
+			}
+			e.op("VMOVUPS %d(DI), Z22", 64*r)
+			e.op("VFMADD231PS.BCST %d(SI), Z%d, Z22", recordBytes*r+recordScale, r)
+			e.op("VMOVUPS Z22, %d(DI)", 64*r)
+		}
+		e.op("ADDQ $%d, SI", recordBytes*rows)
+		e.op("ADDQ $%d, DI", 64*rows)
+	})
+	e.ret()
+}

@@ -1,0 +1,167 @@
+//go:build !purego
+
+package vec
+
+import (
+	"unsafe"
+
+	"sparrow/internal/block"
+)
+
+// Arguments of the kernels of _asm/blockpanel.go. Distances are in bytes.
+
+// plainPanelArgs: sixteen plain blocks into a panel.
+type plainPanelArgs struct {
+	plain, panel unsafe.Pointer
+	pitch        int    // between plain blocks
+	mins         int    // pairs are minimums, not scales
+	times        int    // codes are multiplied by their scales
+	flip         uint32 // bits of codes to change
+}
+
+// recordArgs: a row of x into records.
+type recordArgs struct {
+	codes, sums, scales, to unsafe.Pointer
+	stride                  int // between records
+	blocks                  int
+}
+
+// panelDotArgs: rows of x by a panel.
+type panelDotArgs struct {
+	panel, x, y unsafe.Pointer
+	shift       int // log2 of what codes are raised by
+	count       int // times so many rows as the kernel takes; counted down by it
+}
+
+const (
+	panelBytes  = 5760
+	recordBytes = 320
+	// leastPanelRows is the least rows of x for which a panel is made.
+	leastPanelRows = 5
+	// mostPanelRows is the most rows whose records are made at a time: they should stay in the L2 cache.
+	mostPanelRows = 64
+)
+
+// panelProduct is how a format is multiplied by several rows of x.
+type panelProduct struct {
+	dot8, dot4  func(*panelDotArgs)
+	mins, times bool
+	flip        uint32
+	shift       int
+}
+
+// panelOf is nil for formats without panels: those of 32 values.
+func panelOf(f block.Format) *panelProduct {
+	if !unpacked(f) || f.Values() != 256 {
+		return nil
+	}
+	return &panels[f]
+}
+
+var panels = func() (list [32]panelProduct) {
+	for f := range unpackers {
+		p := panelProduct{dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
+		switch f {
+		case block.Q2_K: // of at most 3 times 15
+			p = panelProduct{dot8: panelDot8x1Mins, dot4: panelDot4x1Mins, mins: true, times: true}
+		case block.Q5_K:
+			p = panelProduct{dot8: panelDot8x8Mins, dot4: panelDot4x8Mins, mins: true}
+		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
+			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
+		case block.TQ1_0, block.TQ2_0: // whose scales are 1
+			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
+		case block.IQ4_XS:
+			p.flip, p.shift = 0x80808080, 7
+		}
+		list[f] = p
+	}
+	return list
+}()
+
+// mulPanels multiplies rows of x by weights that are unpacked into panels of sixteen rows.
+func mulPanels(c BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	for m := c.M0; m < c.M1; m += mostPanelRows {
+		part := c
+		part.M0, part.M1, part.Y = m, min(c.M1, m+mostPanelRows), c.Y[(m-c.M0)*c.Ldy:]
+		s.mulPanels(&part, f, w, ldw, p)
+	}
+}
+
+func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
+	s.ready(c)
+	rows := (c.M1 - c.M0 + 3) / 4 * 4
+	if n := rows * lineBytes; len(s.results) < n {
+		s.results = alignedBytes(n)
+	}
+	s.fillRecords(c, rows)
+	const pitch = plainDepth / 256 * plainBytes
+	if n := tileSide*pitch + panelBytes; len(s.panel) < n {
+		panic("vec: plain blocks and a panel do not fit")
+	}
+	a, unpack := &s.rows, unpackers[f].wide
+	a.panel, a.grid = at(s.panel, 0), gridOf(f)
+	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
+		times: flag(p.times), flip: p.flip}
+	for j := 0; j < c.N; j += tileSide {
+		clear(s.results[:rows*lineBytes])
+		a.take(c, f, w, ldw, j, 0, tileSide)
+		a.ahead, a.last = tileSide*ldw, 0
+		for k := 0; k < c.X.k; k += plainDepth {
+			blocks := min(plainDepth, c.X.k-k) / 256
+			a.steps, a.count, a.second = blocks, tileSide, pitch-blocks*plainBytes
+			runKernel(unpack, a)
+			a.last += blocks * f.Bytes()
+			for b := range blocks {
+				s.plainPanel.plain = at(s.panel, b*plainBytes)
+				runKernel(plainPanelavx512, &s.plainPanel)
+				s.dotPanel(p, rows, (k/256+b)*rows*recordBytes)
+			}
+		}
+		for m := range c.M1 - c.M0 {
+			to := c.Y[m*c.Ldy+j:][:min(tileSide, c.N-j)]
+			for r, v := range unsafe.Slice((*float32)(at(s.results, m*lineBytes)), len(to)) {
+				if c.Add {
+					v += to[r]
+				}
+				to[r] = v
+			}
+		}
+	}
+}
+
+// fillRecords makes the records of the rows of x; those that do not exist are zeros.
+func (s *blockScratch) fillRecords(c *BlockCut, rows int) {
+	blocks := c.X.k / 256
+	if n := blocks * rows * recordBytes; len(s.records) < n {
+		s.records = alignedBytes(n + n/4)
+	}
+	for r := range rows {
+		if r >= c.M1-c.M0 {
+			for b := range blocks {
+				clear(s.records[(b*rows+r)*recordBytes:][:recordBytes])
+			}
+			continue
+		}
+		x := c.X.row(c.X.unit(c.M0 + r))
+		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
+			to: at(s.records, r*recordBytes), stride: rows * recordBytes, blocks: blocks}
+		runKernel(recordsavx512, &s.record)
+	}
+}
+
+// dotPanel adds the products of a panel and a block of the rows of x, whose records begin at a byte, to the results.
+func (s *blockScratch) dotPanel(p *panelProduct, rows, records int) {
+	a := &s.panelDot
+	*a = panelDotArgs{panel: s.plainPanel.panel, shift: p.shift}
+	if eights := rows / 8; eights > 0 {
+		a.x, a.y, a.count = at(s.records, records), at(s.results, 0), eights
+		runKernel(p.dot8, a)
+	}
+	if rest := rows % 8; rest > 0 {
+		from := rows - rest
+		a.x, a.y, a.count = at(s.records, records+from*recordBytes), at(s.results, from*lineBytes), 1
+		runKernel(p.dot4, a)
+	}
+}
