@@ -16,6 +16,7 @@ type plainPanelArgs struct {
 	pitch        int    // between plain blocks
 	mins         int    // pairs are minimums, not scales
 	times        int    // codes are multiplied by their scales
+	planes       int    // codes are in planes
 	flip         uint32 // bits of codes to change
 }
 
@@ -24,6 +25,7 @@ type recordArgs struct {
 	codes, sums, scales, to unsafe.Pointer
 	stride                  int // between records
 	blocks                  int
+	planes                  int // of every sixteen codes, byte i of each dword in dword i
 }
 
 // panelDotArgs: rows of x by a panel.
@@ -95,15 +97,20 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
-	s.fillRecords(c, rows)
+	g := grids[f]
+	planes := g != nil && g.unpack != nil
+	s.fillRecords(c, rows, planes)
 	const pitch = plainDepth / 256 * plainBytes
 	if n := tileSide*pitch + panelBytes; len(s.panel) < n {
 		panic("vec: plain blocks and a panel do not fit")
 	}
 	a, unpack := &s.rows, unpackers[f].wide
 	a.panel, a.grid = at(s.panel, 0), gridOf(f)
+	if planes {
+		unpack, a.grid = g.unpack, unsafe.Pointer(&g.points[0])
+	}
 	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), flip: p.flip}
+		times: flag(p.times), planes: flag(planes), flip: p.flip}
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
 		a.take(c, f, w, ldw, j, 0, tileSide)
@@ -132,7 +139,7 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 }
 
 // fillRecords makes the records of the rows of x; those that do not exist are zeros.
-func (s *blockScratch) fillRecords(c *BlockCut, rows int) {
+func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 	blocks := c.X.k / 256
 	if n := blocks * rows * recordBytes; len(s.records) < n {
 		s.records = alignedBytes(n + n/4)
@@ -146,7 +153,8 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int) {
 		}
 		x := c.X.row(c.X.unit(c.M0 + r))
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
-			to: at(s.records, r*recordBytes), stride: rows * recordBytes, blocks: blocks}
+			to: at(s.records, r*recordBytes), stride: rows * recordBytes, blocks: blocks,
+			planes: flag(planes)}
 		runKernel(recordsavx512, &s.record)
 	}
 }

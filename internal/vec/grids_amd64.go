@@ -13,19 +13,20 @@ import (
 // unpacked for several rows; see _asm/blockgrid.go and blockrow.go.
 type gridProduct struct {
 	dot    func(*blockArgs)
-	most   int      // rows of x that are faster one by one than with weights unpacked for all of them
-	points []uint16 // of a grid: a word with the levels of its values; x is in planes then
+	unpack func(*blockArgs) // into plain blocks with planes; nil for that of all tiers
+	most   int              // rows of x that are faster one by one than with weights unpacked for all of them
+	points []uint16         // of a grid: a word with the levels of its values; x is in planes then
 }
 
 var grids = map[block.Format]*gridProduct{
-	block.IQ2_XXS: {gridDotIQ2XXS, 3, octetWords(block.IQ2_XXS)},
-	block.IQ2_XS:  {gridDotIQ2XS, 3, octetWords(block.IQ2_XS)},
-	block.IQ3_XXS: {gridDotIQ3XXS, 3, quadWords(block.IQ3_XXS)},
-	block.IQ3_S:   {gridDotIQ3S, 3, quadWords(block.IQ3_S)},
-	block.Q2_K:    {rowDotQ2K, 6, nil},
-	block.Q3_K:    {rowDotQ3K, 6, nil},
-	block.Q5_K:    {rowDotQ5K, 4, nil},
-	block.IQ4_XS:  {rowDotIQ4XS, 4, nil},
+	block.IQ2_XXS: {gridDotIQ2XXS, gridUnpackIQ2XXS, 3, octetWords(block.IQ2_XXS)},
+	block.IQ2_XS:  {gridDotIQ2XS, gridUnpackIQ2XS, 3, octetWords(block.IQ2_XS)},
+	block.IQ3_XXS: {gridDotIQ3XXS, gridUnpackIQ3XXS, 3, quadWords(block.IQ3_XXS)},
+	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S)},
+	block.Q2_K:    {rowDotQ2K, nil, 6, nil},
+	block.Q3_K:    {rowDotQ3K, nil, 6, nil},
+	block.Q5_K:    {rowDotQ5K, nil, 4, nil},
+	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil},
 }
 
 // octetWords are the points of eight values with two bits of level each.

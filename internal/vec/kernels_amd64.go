@@ -323,6 +323,18 @@ func gridDotIQ3S(a *blockArgs)
 func gridDotIQ3XXS(a *blockArgs)
 
 //go:noescape
+func gridUnpackIQ2XS(a *blockArgs)
+
+//go:noescape
+func gridUnpackIQ2XXS(a *blockArgs)
+
+//go:noescape
+func gridUnpackIQ3S(a *blockArgs)
+
+//go:noescape
+func gridUnpackIQ3XXS(a *blockArgs)
+
+//go:noescape
 func groupE2M11avx2(a *groupArgs)
 
 //go:noescape

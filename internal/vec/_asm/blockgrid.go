@@ -92,6 +92,7 @@ func (e *emitter) emitGrids() {
 	e.gridData()
 	for _, f := range gridFormats {
 		(&gridDot{emitter: e, f: f}).write()
+		(&gridDot{emitter: e, f: f}).unpack()
 	}
 	e.emitTurned()
 	e.emitRowDots()
@@ -129,6 +130,7 @@ func (e *emitter) gridData() {
 	same("gridSeven", 0x007F007F)
 	same("gridTwice", 0x01010101)
 	same("gridOne", 1)
+	same("grid64", 0x40404040)
 	same("gridNibbleScale", 0x1E)
 	same("gridLowByte", 0x00FF00FF)
 	for bit := range 16 {
@@ -170,15 +172,8 @@ func (k *gridDot) write() {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_trees(AX), R12
 		MOVQ blockArgs_grid(AX), R11`)
-	for q := range 4 {
-		k.op("VPBROADCASTD gridSign%d<>(SB), Z%d", q, gridSigns+q)
-	}
-	k.op("VBROADCASTI32X4 grid%s<>(SB), Z%d", f.name, gridLevels)
-	if !f.quads {
-		k.op("VBROADCASTI32X4 grid%s<>+16(SB), Z%d", f.name, gridLevels+1)
-	}
+	k.constants()
 	k.zero(gridResults)
-	k.zero(gridZero)
 	t := tree{emitter: k.emitter, first: 12}
 	k.op("MOVQ blockArgs_rows(AX), R8")
 	k.op("LEAQ 256(R12), DX")
@@ -290,13 +285,15 @@ func (k *gridDot) emit(lists ...[]string) {
 	}
 }
 
-// decode looks up the block at R8. Its d becomes the r-th from DX on.
+// decode looks up the block at R8. Its d becomes the r-th from DX on, where that is not negative.
 func (k *gridDot) decode(r int, to found) {
 	for at := 0; at < k.f.bytes; at += 64 {
 		k.op("PREFETCHT0 %d(R8)(R13*1)", at)
 	}
-	k.op("MOVWLZX (R8), R9")
-	k.op("MOVW R9, %d(DX)", 2*r)
+	if r >= 0 {
+		k.op("MOVWLZX (R8), R9")
+		k.op("MOVW R9, %d(DX)", 2*r)
+	}
 	k.op("VMOVDQU64 2(R8), Z0")
 	if k.f.quads {
 		k.quadLevels(to)
@@ -311,6 +308,71 @@ func (k *gridDot) decode(r int, to found) {
 	k.f.scales(k, to.scales)
 }
 
+// unpack writes the kernel that makes plain blocks of packed ones, with codes in planes; see unpacker.
+//
+//	R8 a block   DI its plain block   SI pointers to rows   R15 blocks left   R11 tables   Z8 64   Z9 zero
+func (k *gridDot) unpack() {
+	f, at := k.f, founds[0]
+	k.function("gridUnpack"+f.name, "blockArgs", fmt.Sprintf("%s of sixteen rows to planes.", f.name))
+	k.op(`
+		MOVQ blockArgs_panel(AX), DI
+		MOVQ blockArgs_ahead(AX), R13
+		MOVQ blockArgs_grid(AX), R11
+		LEAQ blockArgs_rows(AX), SI
+		VPBROADCASTD grid64<>(SB), Z8`)
+	k.constants()
+	k.loop("row", "blockArgs_count(AX)", func() {
+		k.op(`
+			MOVQ (SI), R8
+			ADDQ blockArgs_last(AX), R8
+			ADDQ $8, SI
+			MOVQ blockArgs_steps(AX), R15`)
+		k.loop("block", "R15", func() {
+			k.decode(-1, at)
+			for q := range 4 {
+				k.values(q, at)
+				k.op("VPSUBB Z%d, Z%d, K%d, Z%d", gridW, gridZero, 6+q%2, gridW)
+				k.op("VPADDB Z8, Z%d, Z%d", gridW, gridW)
+				k.op("VMOVDQU64 Z%d, %d(DI)", gridW, 64*q)
+			}
+			k.op("VPMOVDW Z%d, %d(DI)", at.scales, plainScales)
+			k.op("VPBROADCASTW (R8), X0")
+			k.op("VCVTPH2PS X0, X0")
+			k.op("VMULSS gridFactor%s<>(SB), X0, X0", f.name)
+			k.op("VMOVSS X0, %d(DI)", plainD)
+			k.op("ADDQ $%d, R8", f.bytes)
+			k.op("ADDQ $%d, DI", plainBytes)
+		})
+		k.op("ADDQ blockArgs_second(AX), DI")
+	})
+	k.ret()
+}
+
+// constants loads those of the products.
+func (k *gridDot) constants() {
+	for q := range 4 {
+		k.op("VPBROADCASTD gridSign%d<>(SB), Z%d", q, gridSigns+q)
+	}
+	k.op("VBROADCASTI32X4 grid%s<>(SB), Z%d", k.f.name, gridLevels)
+	if !k.f.quads {
+		k.op("VBROADCASTI32X4 grid%s<>+16(SB), Z%d", k.f.name, gridLevels+1)
+	}
+	k.zero(gridZero)
+}
+
+// values leaves the magnitudes of plane q in gridW, and which are negative in mask 6 + q%2.
+func (k *gridDot) values(q int, from found) {
+	levels, values := []int{from.low, from.high}[q/2], gridLevels
+	switch {
+	case !k.f.quads:
+		values += q % 2
+	case q%2 == 1:
+		k.op("VPSRLW $4, Z%d, Z%d", levels, levels)
+	}
+	k.op("VPSHUFB Z%d, Z%d, Z%d", levels, values, gridW)
+	k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
+}
+
 // products leaves those of a block in the lanes of gridSum, scaled.
 func (k *gridDot) products(from found) {
 	sums := []int{gridSum, gridOther}
@@ -318,15 +380,7 @@ func (k *gridDot) products(from found) {
 		k.op("VMOVDQA64 Z%d, Z%d", gridZero, z)
 	}
 	for q := range 4 {
-		levels, values := []int{from.low, from.high}[q/2], gridLevels
-		switch {
-		case !k.f.quads:
-			values += q % 2
-		case q%2 == 1:
-			k.op("VPSRLW $4, Z%d, Z%d", levels, levels)
-		}
-		k.op("VPSHUFB Z%d, Z%d, Z%d", levels, values, gridW)
-		k.op("VPTESTMB Z%d, Z%d, K%d", gridSigns+q, from.signs, 6+q%2)
+		k.values(q, from)
 		k.op("VMOVDQU64 %d(SI), Z%d", 64*q, gridX)
 		k.op("VPSUBB %d(SI), Z%d, K%d, Z%d", 64*q, gridZero, 6+q%2, gridX)
 		k.op("VPDPBUSD Z%d, Z%d, Z%d", gridX, gridW, sums[q%2])

@@ -72,17 +72,28 @@ func (e *emitter) emitPlainPanel() {
 		e.op("VMOVDQU64 Z%d, %d(DI)", column[i], panelPairs+64*i)
 	}
 	e.at(done)
-	e.op("MOVQ $4, CX")
-	e.loop("codes", "CX", func() {
-		column := columns(0)
-		e.op("VPBROADCASTD %sflip(AX), Z16", a)
-		for c, z := range column {
-			e.op("VPXORD Z16, Z%d, Z%d", z, z)
-			e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
-		}
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $1024, DI")
-	})
+	// Planes, where a register is every fourth dword, or codes in order.
+	planes, multiplied := e.label("planes"), e.label("multiplied")
+	codes := func(apart, next int) {
+		e.op("MOVQ $4, CX")
+		e.loop("codes", "CX", func() {
+			column := columns(0)
+			e.op("VPBROADCASTD %sflip(AX), Z16", a)
+			for c, z := range column {
+				e.op("VPXORD Z16, Z%d, Z%d", z, z)
+				e.op("VMOVDQU64 Z%d, %d(DI)", z, apart*c)
+			}
+			e.op("ADDQ $64, SI")
+			e.op("ADDQ $%d, DI", next)
+		})
+	}
+	e.op("CMPQ %splanes(AX), $0", a)
+	e.op("JNE %s", planes)
+	codes(64, 1024)
+	e.op("JMP %s", multiplied)
+	e.at(planes)
+	codes(256, 64)
+	e.at(multiplied)
 	end := e.label("end")
 	e.op("CMPQ %stimes(AX), $0", a)
 	e.op("JE %s", end)
@@ -108,6 +119,8 @@ func (e *emitter) emitPlainPanel() {
 //	AX arguments   SI codes   DX sums   R8 scales   DI records   R9 bytes between them   CX blocks left
 func (e *emitter) emitRecords() {
 	const a = "recordArgs_"
+	e.bytesTable("recordInOrder", 16, func(i int) int { return i })
+	e.bytesTable("recordPlanes", 16, func(i int) int { return i%4*4 + i/4 })
 	e.function("recordsavx512", "recordArgs", "the records of a row of x.")
 	e.op("MOVQ %scodes(AX), SI", a)
 	e.op("MOVQ %ssums(AX), DX", a)
@@ -115,9 +128,16 @@ func (e *emitter) emitRecords() {
 	e.op("MOVQ %sto(AX), DI", a)
 	e.op("MOVQ %sstride(AX), R9", a)
 	e.op("MOVQ %sblocks(AX), CX", a)
+	planes := e.label("planes")
+	e.op("VBROADCASTI32X4 recordInOrder<>(SB), Z5")
+	e.op("CMPQ %splanes(AX), $0", a)
+	e.op("JE %s", planes)
+	e.op("VBROADCASTI32X4 recordPlanes<>(SB), Z5")
+	e.at(planes)
 	e.loop("record", "CX", func() {
 		for i := range 4 {
 			e.op("VMOVDQU64 %d(SI), Z%d", 64*i, i)
+			e.op("VPSHUFB Z5, Z%d, Z%d", i, i)
 			e.op("VMOVDQU64 Z%d, %d(DI)", i, 64*i)
 		}
 		e.op("VMOVDQU (DX), Y4")
