@@ -39,13 +39,16 @@ const (
 	panelBytes  = 5760
 	recordBytes = 320
 	// leastPanelRows is the least rows of x for which a panel is made.
-	leastPanelRows = 5
+	leastPanelRows = blockRowsOnce + 1
 	// mostPanelRows is the most rows whose records are made at a time: they should stay in the L2 cache.
 	mostPanelRows = 64
 )
 
 // panelProduct is how a format is multiplied by several rows of x.
 type panelProduct struct {
+	unpack      func(*blockArgs)
+	grid        unsafe.Pointer // what unpack looks values up in
+	planes      bool           // codes of plain blocks are in planes
 	dot8, dot4  func(*panelDotArgs)
 	mins, times bool
 	flip        uint32
@@ -54,26 +57,38 @@ type panelProduct struct {
 
 // panelOf is nil for formats without panels: those of 32 values.
 func panelOf(f block.Format) *panelProduct {
-	if !unpacked(f) || f.Values() != 256 {
+	if f.Values() != 256 {
 		return nil
 	}
 	return &panels[f]
 }
 
 var panels = func() (list [32]panelProduct) {
-	for f := range unpackers {
-		p := panelProduct{dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
+	for _, f := range block.Formats() {
+		if f.Values() != 256 {
+			continue
+		}
+		p := panelProduct{unpack: unpackers[f].wide, dot8: panelDot8x8, dot4: panelDot4x8, shift: 6}
 		switch f {
 		case block.Q2_K: // of at most 3 times 15
-			p = panelProduct{dot8: panelDot8x1Mins, dot4: panelDot4x1Mins, mins: true, times: true}
+			p.dot8, p.dot4, p.mins, p.times = panelDot8x1Mins, panelDot4x1Mins, true, true
+		case block.Q4_K:
+			p.unpack, p.dot8, p.dot4, p.mins = unpackQ4Kavx512, panelDot8x8Mins, panelDot4x8Mins, true
 		case block.Q5_K:
-			p = panelProduct{dot8: panelDot8x8Mins, dot4: panelDot4x8Mins, mins: true}
+			p.dot8, p.dot4, p.mins = panelDot8x8Mins, panelDot4x8Mins, true
+		case block.Q6_K:
+			p.unpack, p.dot8, p.dot4 = unpackQ6Kavx512, panelDot8x16, panelDot4x16
 		case block.Q3_K, block.IQ2_XS, block.IQ2_S, block.IQ1_M:
 			p.dot8, p.dot4 = panelDot8x16, panelDot4x16
 		case block.TQ1_0, block.TQ2_0: // whose scales are 1
 			p.dot8, p.dot4 = panelDot8x1, panelDot4x1
 		case block.IQ4_XS:
 			p.flip, p.shift = 0x80808080, 7
+		}
+		if g := grids[f]; g != nil && g.unpack != nil {
+			p.unpack, p.planes, p.grid = g.unpack, true, unsafe.Pointer(&g.points[0])
+		} else {
+			p.grid = gridOf(f)
 		}
 		list[f] = p
 	}
@@ -97,20 +112,15 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	if n := rows * lineBytes; len(s.results) < n {
 		s.results = alignedBytes(n)
 	}
-	g := grids[f]
-	planes := g != nil && g.unpack != nil
-	s.fillRecords(c, rows, planes)
+	s.fillRecords(c, rows, p.planes)
 	const pitch = plainDepth / 256 * plainBytes
 	if n := tileSide*pitch + panelBytes; len(s.panel) < n {
 		panic("vec: plain blocks and a panel do not fit")
 	}
-	a, unpack := &s.rows, unpackers[f].wide
-	a.panel, a.grid = at(s.panel, 0), gridOf(f)
-	if planes {
-		unpack, a.grid = g.unpack, unsafe.Pointer(&g.points[0])
-	}
+	a := &s.rows
+	a.panel, a.grid = at(s.panel, 0), p.grid
 	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(planes), flip: p.flip}
+		times: flag(p.times), planes: flag(p.planes), flip: p.flip}
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
 		a.take(c, f, w, ldw, j, 0, tileSide)
@@ -118,7 +128,7 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 		for k := 0; k < c.X.k; k += plainDepth {
 			blocks := min(plainDepth, c.X.k-k) / 256
 			a.steps, a.count, a.second = blocks, tileSide, pitch-blocks*plainBytes
-			runKernel(unpack, a)
+			runKernel(p.unpack, a)
 			a.last += blocks * f.Bytes()
 			for b := range blocks {
 				s.plainPanel.plain = at(s.panel, b*plainBytes)

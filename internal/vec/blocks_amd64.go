@@ -200,7 +200,7 @@ func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 		mulGrids(c, f, w, ldw, g)
 		return
 	}
-	if p := panelOf(f); p != nil && c.M1-c.M0 >= leastPanelRows {
+	if p := panelOf(f); p != nil && (c.M1-c.M0 >= leastPanelRows || p.planes) {
 		mulPanels(c, f, w, ldw, p)
 		return
 	}

@@ -620,9 +620,6 @@ func panelDot4x1(a *panelDotArgs)
 func panelDot4x16(a *panelDotArgs)
 
 //go:noescape
-func panelDot4x16Mins(a *panelDotArgs)
-
-//go:noescape
 func panelDot4x1Mins(a *panelDotArgs)
 
 //go:noescape
@@ -636,9 +633,6 @@ func panelDot8x1(a *panelDotArgs)
 
 //go:noescape
 func panelDot8x16(a *panelDotArgs)
-
-//go:noescape
-func panelDot8x16Mins(a *panelDotArgs)
 
 //go:noescape
 func panelDot8x1Mins(a *panelDotArgs)
@@ -1001,6 +995,9 @@ func unpackQ41avx2(a *blockArgs)
 func unpackQ41avx512(a *blockArgs)
 
 //go:noescape
+func unpackQ4Kavx512(a *blockArgs)
+
+//go:noescape
 func unpackQ50avx2(a *blockArgs)
 
 //go:noescape
@@ -1017,6 +1014,9 @@ func unpackQ5Kavx2(a *blockArgs)
 
 //go:noescape
 func unpackQ5Kavx512(a *blockArgs)
+
+//go:noescape
+func unpackQ6Kavx512(a *blockArgs)
 
 //go:noescape
 func unpackTQ10avx2(a *blockArgs)

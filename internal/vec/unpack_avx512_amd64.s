@@ -35,6 +35,12 @@ DATA unpack60<>+16(SB)/8, $0x3C3C3C3C3C3C3C3C
 DATA unpack60<>+24(SB)/8, $0x3C3C3C3C3C3C3C3C
 GLOBL unpack60<>(SB), RODATA|NOPTR, $32
 
+DATA unpack48<>+0(SB)/8, $0x3030303030303030
+DATA unpack48<>+8(SB)/8, $0x3030303030303030
+DATA unpack48<>+16(SB)/8, $0x3030303030303030
+DATA unpack48<>+24(SB)/8, $0x3030303030303030
+GLOBL unpack48<>(SB), RODATA|NOPTR, $32
+
 DATA unpack32<>+0(SB)/8, $0x2020202020202020
 DATA unpack32<>+8(SB)/8, $0x2020202020202020
 DATA unpack32<>+16(SB)/8, $0x2020202020202020
@@ -641,9 +647,9 @@ block8:
 	VZEROUPPER
 	RET
 
-// func unpackIQ1Savx512(a *blockArgs)
-// IQ1S of sixteen rows to PlainRaised.
-TEXT ·unpackIQ1Savx512(SB), NOSPLIT, $0-8
+// func unpackQ4Kavx512(a *blockArgs)
+// Q4K of sixteen rows to PlainMins.
+TEXT ·unpackQ4Kavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -663,6 +669,189 @@ row9:
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
 block10:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	PREFETCHT0 128(R8)(R13*1)
+	MOVQ 4(R8), R9
+	MOVL 12(R8), R10
+	MOVQ R10, R11
+	SHRQ $4, R11
+	SHLQ $32, R11
+	ORQ R10, R11
+	ANDQ unpack15<>(SB), R11
+	MOVQ R9, R10
+	SHRQ $2, R10
+	MOVQ $0x3030303030303030, BX
+	ANDQ BX, R10
+	ORQ R10, R11
+	ANDQ unpack63<>(SB), R9
+	VMOVQ R9, X0
+	VPINSRQ $1, R11, X0, X0
+	VPMOVZXBW X0, Y0
+	VPSHUFB unpackTwice<>(SB), Y0, Y1
+	VMOVDQU Y1, 256(DI)
+	VPSHUFB unpackTwiceMore<>(SB), Y0, Y1
+	VMOVDQU Y1, 288(DI)
+	VMOVD (R8), X0
+	VCVTPH2PS X0, X0
+	VMOVQ X0, 320(DI)
+	VMOVDQU 16(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VMOVDQU Y1, (DI)
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU 48(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VMOVDQU Y1, 64(DI)
+	VMOVDQU Y0, 96(DI)
+	VMOVDQU 80(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VMOVDQU Y1, 128(DI)
+	VMOVDQU Y0, 160(DI)
+	VMOVDQU 112(R8), Y0
+	VPAND Y15, Y0, Y1
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y0
+	VMOVDQU Y1, 192(DI)
+	VMOVDQU Y0, 224(DI)
+	ADDQ $144, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block10
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row9
+	VZEROUPPER
+	RET
+
+// func unpackQ6Kavx512(a *blockArgs)
+// Q6K of sixteen rows to PlainRaised.
+TEXT ·unpackQ6Kavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row11:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block12:
+	PREFETCHT0 (R8)(R13*1)
+	PREFETCHT0 64(R8)(R13*1)
+	PREFETCHT0 128(R8)(R13*1)
+	PREFETCHT0 192(R8)(R13*1)
+	VPMOVSXBW 192(R8), Y0
+	VMOVDQU Y0, 256(DI)
+	VPBROADCASTW 208(R8), X0
+	VCVTPH2PS X0, X0
+	VMOVSS X0, 320(DI)
+	VMOVDQU unpack48<>(SB), Y7
+	VMOVDQU unpack32<>(SB), Y6
+	VMOVDQU 128(R8), Y9
+	VMOVDQU (R8), Y0
+	VPAND Y15, Y0, Y2
+	VPSLLW $4, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, (DI)
+	VMOVDQU 32(R8), Y1
+	VPAND Y15, Y1, Y2
+	VPSLLW $2, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 32(DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y2
+	VMOVDQA Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 64(DI)
+	VPSRLW $4, Y1, Y1
+	VPAND Y15, Y1, Y2
+	VPSRLW $2, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 96(DI)
+	VMOVDQU 160(R8), Y9
+	VMOVDQU 64(R8), Y0
+	VPAND Y15, Y0, Y2
+	VPSLLW $4, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 128(DI)
+	VMOVDQU 96(R8), Y1
+	VPAND Y15, Y1, Y2
+	VPSLLW $2, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 160(DI)
+	VPSRLW $4, Y0, Y0
+	VPAND Y15, Y0, Y2
+	VMOVDQA Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 192(DI)
+	VPSRLW $4, Y1, Y1
+	VPAND Y15, Y1, Y2
+	VPSRLW $2, Y9, Y3
+	VPAND Y7, Y3, Y3
+	VPOR Y3, Y2, Y2
+	VPADDB Y6, Y2, Y2
+	VMOVDQU Y2, 224(DI)
+	ADDQ $210, R8
+	ADDQ $384, DI
+	DECQ DX
+	JNZ block12
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row11
+	VZEROUPPER
+	RET
+
+// func unpackIQ1Savx512(a *blockArgs)
+// IQ1S of sixteen rows to PlainRaised.
+TEXT ·unpackIQ1Savx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row13:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block14:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW (R8), X0
 	VCVTPH2PS X0, X0
@@ -879,10 +1068,10 @@ block10:
 	ADDQ $50, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block10
+	JNZ block14
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row9
+	JNZ row13
 	VZEROUPPER
 	RET
 
@@ -902,12 +1091,12 @@ TEXT ·unpackIQ1Mavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row11:
+row15:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block12:
+block16:
 	PREFETCHT0 (R8)(R13*1)
 	MOVQ 48(R8), R9
 	MOVQ $0xF000F000F000F000, R10
@@ -1147,10 +1336,10 @@ block12:
 	ADDQ $56, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block12
+	JNZ block16
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row11
+	JNZ row15
 	VZEROUPPER
 	RET
 
@@ -1170,12 +1359,12 @@ TEXT ·unpackIQ2XXSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row13:
+row17:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block14:
+block18:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1318,10 +1507,10 @@ block14:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block14
+	JNZ block18
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row13
+	JNZ row17
 	VZEROUPPER
 	RET
 
@@ -1341,12 +1530,12 @@ TEXT ·unpackIQ2XSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row15:
+row19:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block16:
+block20:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1514,10 +1703,10 @@ block16:
 	ADDQ $74, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block16
+	JNZ block20
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row15
+	JNZ row19
 	VZEROUPPER
 	RET
 
@@ -1537,12 +1726,12 @@ TEXT ·unpackIQ2Savx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row17:
+row21:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block18:
+block22:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1743,10 +1932,10 @@ block18:
 	ADDQ $82, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block18
+	JNZ block22
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row17
+	JNZ row21
 	VZEROUPPER
 	RET
 
@@ -1766,12 +1955,12 @@ TEXT ·unpackIQ3XXSavx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row19:
+row23:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block20:
+block24:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -1976,10 +2165,10 @@ block20:
 	ADDQ $98, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block20
+	JNZ block24
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row19
+	JNZ row23
 	VZEROUPPER
 	RET
 
@@ -1999,12 +2188,12 @@ TEXT ·unpackIQ3Savx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row21:
+row25:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block22:
+block26:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW (R8), X0
@@ -2359,10 +2548,10 @@ block22:
 	ADDQ $110, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block22
+	JNZ block26
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row21
+	JNZ row25
 	VZEROUPPER
 	RET
 
@@ -2382,12 +2571,12 @@ TEXT ·unpackTQ10avx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row23:
+row27:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block24:
+block28:
 	PREFETCHT0 (R8)(R13*1)
 	VPBROADCASTW 52(R8), X0
 	VCVTPH2PS X0, X0
@@ -2532,10 +2721,10 @@ block24:
 	ADDQ $54, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block24
+	JNZ block28
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row23
+	JNZ row27
 	VZEROUPPER
 	RET
 
@@ -2555,12 +2744,12 @@ TEXT ·unpackTQ20avx512(SB), NOSPLIT, $0-8
 	VPXOR Y13, Y13, Y13
 	VMOVDQU unpackOctet<>(SB), Y11
 	VMOVDQU unpackBit<>(SB), Y10
-row25:
+row29:
 	MOVQ (SI), R8
 	ADDQ blockArgs_last(AX), R8
 	ADDQ $8, SI
 	MOVQ blockArgs_steps(AX), DX
-block26:
+block30:
 	PREFETCHT0 (R8)(R13*1)
 	PREFETCHT0 64(R8)(R13*1)
 	VPBROADCASTW 64(R8), X0
@@ -2604,91 +2793,6 @@ block26:
 	ADDQ $66, R8
 	ADDQ $384, DI
 	DECQ DX
-	JNZ block26
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row25
-	VZEROUPPER
-	RET
-
-// func unpackQ41avx512(a *blockArgs)
-// Q41 of sixteen rows to Plain32.
-TEXT ·unpackQ41avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row27:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block28:
-	PREFETCHT0 (R8)(R13*1)
-	MOVL (R8), R9
-	MOVL R9, (DI)
-	VBROADCASTI128 4(R8), Y0
-	VPSRLVD unpackHalves<>(SB), Y0, Y0
-	VPAND Y15, Y0, Y0
-	VMOVDQU Y0, 4(DI)
-	ADDQ $20, R8
-	ADDQ $36, DI
-	DECQ DX
-	JNZ block28
-	ADDQ blockArgs_second(AX), DI
-	DECQ CX
-	JNZ row27
-	VZEROUPPER
-	RET
-
-// func unpackQ50avx512(a *blockArgs)
-// Q50 of sixteen rows to Plain32.
-TEXT ·unpackQ50avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ blockArgs_panel(AX), DI
-	MOVQ blockArgs_ahead(AX), R13
-	MOVQ blockArgs_grid(AX), R14
-	LEAQ blockArgs_rows(AX), SI
-	LEAQ unpackDeltas<>(SB), R12
-	MOVQ blockArgs_count(AX), CX
-	VMOVDQU unpack15<>(SB), Y15
-	VMOVDQU unpack3<>(SB), Y14
-	VMOVDQU unpack64<>(SB), Y12
-	VPXOR Y13, Y13, Y13
-	VMOVDQU unpackOctet<>(SB), Y11
-	VMOVDQU unpackBit<>(SB), Y10
-row29:
-	MOVQ (SI), R8
-	ADDQ blockArgs_last(AX), R8
-	ADDQ $8, SI
-	MOVQ blockArgs_steps(AX), DX
-block30:
-	PREFETCHT0 (R8)(R13*1)
-	MOVWLZX (R8), R9
-	MOVL R9, (DI)
-	VPBROADCASTD 2(R8), Y1
-	VPSHUFB Y11, Y1, Y1
-	VPAND Y10, Y1, Y1
-	VPCMPEQB Y10, Y1, Y1
-	VPAND unpack16<>(SB), Y1, Y1
-	VBROADCASTI128 6(R8), Y0
-	VPSRLVD unpackHalves<>(SB), Y0, Y0
-	VPAND Y15, Y0, Y0
-	VPOR Y1, Y0, Y0
-	VPSUBB unpack16<>(SB), Y0, Y0
-	VMOVDQU Y0, 4(DI)
-	ADDQ $22, R8
-	ADDQ $36, DI
-	DECQ DX
 	JNZ block30
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
@@ -2696,9 +2800,9 @@ block30:
 	VZEROUPPER
 	RET
 
-// func unpackQ51avx512(a *blockArgs)
-// Q51 of sixteen rows to Plain32.
-TEXT ·unpackQ51avx512(SB), NOSPLIT, $0-8
+// func unpackQ41avx512(a *blockArgs)
+// Q41 of sixteen rows to Plain32.
+TEXT ·unpackQ41avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -2721,17 +2825,11 @@ block32:
 	PREFETCHT0 (R8)(R13*1)
 	MOVL (R8), R9
 	MOVL R9, (DI)
-	VPBROADCASTD 4(R8), Y1
-	VPSHUFB Y11, Y1, Y1
-	VPAND Y10, Y1, Y1
-	VPCMPEQB Y10, Y1, Y1
-	VPAND unpack16<>(SB), Y1, Y1
-	VBROADCASTI128 8(R8), Y0
+	VBROADCASTI128 4(R8), Y0
 	VPSRLVD unpackHalves<>(SB), Y0, Y0
 	VPAND Y15, Y0, Y0
-	VPOR Y1, Y0, Y0
 	VMOVDQU Y0, 4(DI)
-	ADDQ $24, R8
+	ADDQ $20, R8
 	ADDQ $36, DI
 	DECQ DX
 	JNZ block32
@@ -2741,9 +2839,9 @@ block32:
 	VZEROUPPER
 	RET
 
-// func unpackIQ4NLavx512(a *blockArgs)
-// IQ4NL of sixteen rows to Plain32.
-TEXT ·unpackIQ4NLavx512(SB), NOSPLIT, $0-8
+// func unpackQ50avx512(a *blockArgs)
+// Q50 of sixteen rows to Plain32.
+TEXT ·unpackQ50avx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ blockArgs_panel(AX), DI
 	MOVQ blockArgs_ahead(AX), R13
@@ -2766,6 +2864,97 @@ block34:
 	PREFETCHT0 (R8)(R13*1)
 	MOVWLZX (R8), R9
 	MOVL R9, (DI)
+	VPBROADCASTD 2(R8), Y1
+	VPSHUFB Y11, Y1, Y1
+	VPAND Y10, Y1, Y1
+	VPCMPEQB Y10, Y1, Y1
+	VPAND unpack16<>(SB), Y1, Y1
+	VBROADCASTI128 6(R8), Y0
+	VPSRLVD unpackHalves<>(SB), Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPOR Y1, Y0, Y0
+	VPSUBB unpack16<>(SB), Y0, Y0
+	VMOVDQU Y0, 4(DI)
+	ADDQ $22, R8
+	ADDQ $36, DI
+	DECQ DX
+	JNZ block34
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row33
+	VZEROUPPER
+	RET
+
+// func unpackQ51avx512(a *blockArgs)
+// Q51 of sixteen rows to Plain32.
+TEXT ·unpackQ51avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row35:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block36:
+	PREFETCHT0 (R8)(R13*1)
+	MOVL (R8), R9
+	MOVL R9, (DI)
+	VPBROADCASTD 4(R8), Y1
+	VPSHUFB Y11, Y1, Y1
+	VPAND Y10, Y1, Y1
+	VPCMPEQB Y10, Y1, Y1
+	VPAND unpack16<>(SB), Y1, Y1
+	VBROADCASTI128 8(R8), Y0
+	VPSRLVD unpackHalves<>(SB), Y0, Y0
+	VPAND Y15, Y0, Y0
+	VPOR Y1, Y0, Y0
+	VMOVDQU Y0, 4(DI)
+	ADDQ $24, R8
+	ADDQ $36, DI
+	DECQ DX
+	JNZ block36
+	ADDQ blockArgs_second(AX), DI
+	DECQ CX
+	JNZ row35
+	VZEROUPPER
+	RET
+
+// func unpackIQ4NLavx512(a *blockArgs)
+// IQ4NL of sixteen rows to Plain32.
+TEXT ·unpackIQ4NLavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ blockArgs_panel(AX), DI
+	MOVQ blockArgs_ahead(AX), R13
+	MOVQ blockArgs_grid(AX), R14
+	LEAQ blockArgs_rows(AX), SI
+	LEAQ unpackDeltas<>(SB), R12
+	MOVQ blockArgs_count(AX), CX
+	VMOVDQU unpack15<>(SB), Y15
+	VMOVDQU unpack3<>(SB), Y14
+	VMOVDQU unpack64<>(SB), Y12
+	VPXOR Y13, Y13, Y13
+	VMOVDQU unpackOctet<>(SB), Y11
+	VMOVDQU unpackBit<>(SB), Y10
+row37:
+	MOVQ (SI), R8
+	ADDQ blockArgs_last(AX), R8
+	ADDQ $8, SI
+	MOVQ blockArgs_steps(AX), DX
+block38:
+	PREFETCHT0 (R8)(R13*1)
+	MOVWLZX (R8), R9
+	MOVL R9, (DI)
 	VBROADCASTI128 2(R8), Y0
 	VPSRLVD unpackHalves<>(SB), Y0, Y0
 	VPAND Y15, Y0, Y0
@@ -2775,9 +2964,9 @@ block34:
 	ADDQ $18, R8
 	ADDQ $36, DI
 	DECQ DX
-	JNZ block34
+	JNZ block38
 	ADDQ blockArgs_second(AX), DI
 	DECQ CX
-	JNZ row33
+	JNZ row37
 	VZEROUPPER
 	RET

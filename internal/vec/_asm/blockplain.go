@@ -47,6 +47,10 @@ func (e *emitter) emitUnpack() {
 	u.blocks("Q3K", 110, plainRaised, u.q3k)
 	u.blocks("Q5K", 176, plainMins, u.q5k)
 	u.blocks("IQ4XS", 136, plainSigned, u.iq4xs)
+	if u.wide() { // for panels
+		u.blocks("Q4K", 144, plainMins, u.q4k)
+		u.blocks("Q6K", 210, plainRaised, u.q6k)
+	}
 	u.blocks("IQ1S", 50, plainRaised, u.iq1s)
 	u.blocks("IQ1M", 56, plainRaised, u.iq1m)
 	u.blocks("IQ2XXS", 66, plainRaised, u.iq2xxs)
@@ -83,6 +87,7 @@ func (u unpacker) data() {
 	same("unpack64", 0x40404040)
 	same("unpack63", 0x3F3F3F3F)
 	same("unpack60", 0x3C3C3C3C)
+	same("unpack48", 0x30303030)
 	same("unpack32", 0x20202020)
 	same("unpack16", 0x10101010)
 	same("unpack4", 0x04040404)
@@ -255,7 +260,8 @@ func (u unpacker) shift(y, to, left int) {
 	}
 }
 
-func (u unpacker) q5k() {
+// scalesMins writes d, dmin and the scales and minimums of Q4_K and Q5_K.
+func (u unpacker) scalesMins() {
 	u.sixBits(0)
 	for i, table := range []string{"unpackTwice", "unpackTwiceMore"} {
 		u.op("VPSHUFB %s<>(SB), Y0, Y1", table)
@@ -264,6 +270,48 @@ func (u unpacker) q5k() {
 	u.op("VMOVD (R8), X0")
 	u.op("VCVTPH2PS X0, X0")
 	u.op("VMOVQ X0, %d(DI)", plainD)
+}
+
+func (u unpacker) q4k() {
+	u.scalesMins()
+	for j := range 4 {
+		u.op("VMOVDQU %d(R8), Y0", 16+32*j)
+		u.op("VPAND Y%d, Y0, Y1", unNibble)
+		u.op("VPSRLW $4, Y0, Y0")
+		u.op("VPAND Y%d, Y0, Y0", unNibble)
+		u.store(1, 64*j)
+		u.store(0, 64*j+32)
+	}
+}
+
+// q6k: values are 32 too large, and 32 more make 64.
+func (u unpacker) q6k() {
+	u.op("VPMOVSXBW 192(R8), Y0")
+	u.op("VMOVDQU Y0, %d(DI)", plainScales)
+	u.scale(208, "")
+	u.load("unpack48", 7)
+	u.load("unpack32", 6)
+	for g := range 2 {
+		u.op("VMOVDQU %d(R8), Y%d", 128+32*g, unOther)
+		for part := range 4 {
+			low := part % 2
+			if part < 2 {
+				u.op("VMOVDQU %d(R8), Y%d", 64*g+32*part, low)
+			} else {
+				u.op("VPSRLW $4, Y%d, Y%d", low, low)
+			}
+			u.op("VPAND Y%d, Y%d, Y2", unNibble, low)
+			u.shift(unOther, 3, 4-2*part)
+			u.op("VPAND Y7, Y3, Y3")
+			u.op("VPOR Y3, Y2, Y2")
+			u.op("VPADDB Y6, Y2, Y2")
+			u.store(2, 128*g+32*part)
+		}
+	}
+}
+
+func (u unpacker) q5k() {
+	u.scalesMins()
 	u.load("unpack16", 7)
 	u.op("VMOVDQU 16(R8), Y%d", unOther)
 	for j := range 8 {
