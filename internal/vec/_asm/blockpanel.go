@@ -156,7 +156,8 @@ func (e *emitter) emitRecords() {
 
 // emitPanelDot writes the kernel of some rows of x by a panel with so many scales of a row.
 //
-//	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales   CX runs left
+//	AX arguments   R8 panel   SI records   DI results   R9 codes of the panel   R10 those of x   R11 scales
+//	CX runs left
 //	Z0 ... sums   Z8 ... sums of a run, or of pairs   Z16 ... Z19 panel   Z20 ... Z22 scales   X31 by how much to shift
 func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 	const a = "panelDotArgs_"
