@@ -67,6 +67,15 @@ var stateful = []deviceTest{
 	{"law of sampled blocks", TestSampledBlocksFollowTheTarget},
 }
 
+// linear are those of a model with linear attention.
+var linear = []deviceTest{
+	{"crowd", TestLinearAttentionServesACrowdToTheBit},
+	{"every way to a prompt", TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits},
+	{"failed batch", TestAFailedBatchRestartsLinearAttention},
+	{"conversation", TestAConversationReusesItsSnapshots},
+	{"drafting crowd", TestADraftingCrowdOfLinearAttention},
+}
+
 // elsewhere runs tests on another device.
 func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests []deviceTest) {
 	standIn = open
@@ -104,6 +113,20 @@ func TestGPUEngineWithoutIndexer(t *testing.T) {
 }
 
 func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
+
+func TestGPULinearAttention(t *testing.T) { onGPU(t, linear) }
+
+// The operations of linear attention are those that a GPU takes.
+func TestLinearAttentionByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
+		s, err := strict.Open(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
+}
 
 // Operations of overlapped passes, of tokens sampled on the device and of drafts in advance keep the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {

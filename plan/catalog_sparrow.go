@@ -77,8 +77,8 @@ var sparrowCatalogue = Catalogue{
 			Reads: dsaLayouts, Heads: tileHeads, Rows: countedUnits, Segments: true,
 		},
 		{
-			Kernel: SparsePools, Prefill: true, Decode: true, Archs: SetOf(CPU), Pooled: true,
-			Reads: nopeLayouts,
+			Kernel: SparsePools, Prefill: true, Decode: true, Archs: ours, Pooled: true,
+			Reads: nopeLayouts, Heads: tileHeads, Rows: countedUnits, Segments: true,
 		},
 	},
 }

@@ -125,6 +125,8 @@ func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 		}
 	}
 	switch {
+	case m.Pooled():
+		return pooledScratch(cfg)
 	case !m.V4():
 		scratch(m.K, m.K)
 	case s.Row == RowDraft:

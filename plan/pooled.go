@@ -107,3 +107,14 @@ func (r *resolver) heldBack(n int) error {
 	return &Error{Code: E11, Asked: fmt.Sprintf("%d drafts for %s", n-1, r.model.Family),
 		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }
+
+// pooledScratch is sparseScratch of a row of the tokens of all pools that it keeps. Parts of rows of bf16 are float32.
+func pooledScratch(cfg *Config) (row, rows int64) {
+	heads, keys := cfg.Model.Heads, cfg.Model.PoolWidth()
+	row, rows = sparseScratch(cfg.Hardware.SMs, heads, keys, keys, cfg.SplitKeys.Keys())
+	if stats := int64(heads) * partStatBytes; row > 0 && cfg.Layout == BF16Row1024 {
+		part := int64(roundUp(heads, unitHeads)) * latentDim * partValueBytes
+		row += row / (part + stats) * part * (partFloatBytes - partValueBytes) / partValueBytes
+	}
+	return row, rows
+}

@@ -40,6 +40,20 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
+// GLM-5.3-Flash in both layouts: whole prompts, and chunks around the boundaries of pools and of 64 positions.
+func TestGPUOracleNext(t *testing.T) {
+	if err := cuda.Available(); err != nil && !*portableTier {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	dir := unpacked(t, glmNext)
+	for _, kv := range []string{"bf16", "fp8"} {
+		for _, chunk := range []int{0, 127} {
+			onGPUFrom(t, dir, glmNext, plan.Policy{KV: kv}, chunk, nil)
+		}
+	}
+	onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8"}, 3, []string{"short"})
+}
+
 // A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, in addition to the checks of all
 // checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
 func TestGPUOracleDSpark(t *testing.T) {

@@ -63,9 +63,15 @@ func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	case layout.FP8Row576:
 		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw",
 			"store_latent_raw", layout.RawRowBytes}, nil
+	case layout.BF16Row1024:
+		return mainKernels{write: "write_nope_bf16", slots: "gather_slots_nope_bf16",
+			rowBytes: layout.NopeBF16Bytes}, nil
+	case layout.FP8Row528:
+		return mainKernels{write: "write_nope_block", slots: "gather_slots_nope_block",
+			rowBytes: layout.NopeRowBytes}, nil
 	}
-	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152,
-		layout.FP8Row656, layout.FP8Row576)
+	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v, %v, %v and %v have", kind,
+		layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.BF16Row1024, layout.FP8Row528)
 }
 
 // scale checks the pool-wide scale of 576-byte rows.
@@ -76,7 +82,7 @@ func (c *checks) scale(kind layout.Kind, k float32) {
 }
 
 // WriteMain rotates the keys and stores one row of the layout per token. The bytes are those of layout.Main.Encode
-// over the latent and the rotated key rounded to bf16.
+// over the latent and the rotated key rounded to bf16. Layouts without a rotated part take no keys.
 func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -90,16 +96,18 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 // check finds what the writers cannot take.
 func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
-	c.rotary(a.Rotary)
 	c.memory("latent", a.Latent, 16)
-	c.memory("key", a.Key, 4)
-	c.memory("positions", a.Positions, 4)
 	c.memory("slots", a.Slots, 4)
+	if layout.Width(kind) > layout.LatentDim {
+		c.rotary(a.Rotary)
+		c.memory("key", a.Key, 4)
+		c.memory("positions", a.Positions, 4)
+		c.multiple("key stride", a.KeyStride, 2, layout.RopeDim)
+	}
 	if a.Norm != 0 {
 		c.memory("norm", a.Norm, 16)
 	}
 	c.multiple("latent stride", a.LatentStride, 8, layout.LatentDim)
-	c.multiple("key stride", a.KeyStride, 2, layout.RopeDim)
 	c.count("tokens", a.Tokens)
 	c.scale(kind, a.KScale)
 }
@@ -112,13 +120,14 @@ func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, to
 	c.count("count", count)
 }
 
-// GatherSlots copies the listed rows of a pool to consecutive bf16 rows of 1152 bytes, dequantised.
+// GatherSlots copies the listed rows of a pool to consecutive bf16 rows of 1152 bytes, dequantised; of 1024 bytes where
+// they have no rotated part.
 func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
 	}
-	return k.gatherSlots(s, names.slots, kind, names.rowBytes, layout.BF16RowBytes, a)
+	return k.gatherSlots(s, names.slots, kind, names.rowBytes, 2*int64(layout.Width(kind)), a)
 }
 
 // RawToBlockSlots copies the listed 576-byte rows of a pool to consecutive 656-byte rows: exactly for a power-of-two
@@ -140,6 +149,9 @@ func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) e
 	names, err := kernelsOf(kind)
 	if err != nil {
 		return err
+	}
+	if names.pages == "" {
+		return argumentError("rows of layout %v cannot be gathered by pages; gather them by slots", kind)
 	}
 	return k.gatherPages(s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
 }

@@ -102,7 +102,7 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 // check finds what the writer cannot take.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
-	c.rotary(a.Rotary)
+	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)
 	c.memory("keys", a.Keys, 8)
 	if a.Gamma != 0 {
@@ -131,7 +131,7 @@ func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + short
 
 // check finds what the preparation cannot take.
 func (a *IndexQueryArgs) check(c *checks) {
-	c.rotary(a.Rotary)
+	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)
 	c.memory("queries", a.Queries, 8)
 	c.memory("weights", a.Weights, 4)

@@ -21,6 +21,8 @@ func Mirrors() map[string]reflect.Type {
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, LowRankArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
 		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{},
+		SequencesView{}, ConvolveArgs{}, DeltaArgs{}, GatedNormArgs{}, LayerNormArgs{}, MeanStreamsArgs{},
+		SpreadPoolsArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -93,7 +93,8 @@ const portableTopKWaves = 2
 // portableSparse are the portable kernels of sparse attention, by that for Hopper.
 var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_bf16",
 	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
-	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat"}
+	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat",
+	"sparrow_sparse_nope": "portable_sparse_nope"}
 
 // portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of
 // segments.

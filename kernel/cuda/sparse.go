@@ -25,7 +25,7 @@ type SelectionView struct {
 // SparseAttendArgs are the arguments of sparse attention and of its combine.
 type SparseAttendArgs struct {
 	Streams       [2]SelectionView // read in this order, one softmax; only V4 has a second
-	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values, of 512 for V4; multiple of 16
+	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values, of 512 for V4 and rows without rotation
 	Out           Ptr              // bf16 [Rows, OutStride]: Heads of 512 values; multiple of 16
 	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero
 	Max           Ptr              // f32 [Rows, MaxStride], largest scaled score; or zero
@@ -169,8 +169,11 @@ var sparseKernels = map[layout.Kind]sparseRows{
 		"sparrow_sparse_block_duo", false},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
 		"sparrow_sparse_raw_duo", false},
-	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", false},
-	0:               {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "", true},
+	layout.V4Row584:  {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", false},
+	layout.FP8Row528: {"sparrow_sparse_nope", layout.NopeRowBytes, layout.LatentDim, 1, 2, combineF16, "", false},
+	layout.BF16Row1024: {"sparrow_sparse_flat", layout.NopeBF16Bytes, layout.LatentDim, 1, 4, combineF32, "",
+		true},
+	0: {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "", true},
 }
 
 // launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two
@@ -182,13 +185,14 @@ func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (ke
 	return r.kernel, int32(units)
 }
 
-// SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of
-// one or two streams. With several segments the combine follows.
+// SparseAttend computes attention over selected rows of a layout: rows of FP8 or bf16, or V4 entries of one or two
+// streams. With several segments the combine follows.
 func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := sparseKernels[kind]
 	if kind == 0 || rows.kernel == "" {
-		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v and %v have",
-			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584)
+		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v, %v, %v and %v have",
+			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, layout.BF16Row1024,
+			layout.FP8Row528)
 	}
 	return k.sparseAttend(s, rows, a)
 }

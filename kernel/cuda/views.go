@@ -99,6 +99,13 @@ func (c *checks) rotary(r RotaryView) {
 	c.positive("rotary rows", r.Rows)
 }
 
+// perhapsRotary checks a rotary table, or that there is none.
+func (c *checks) perhapsRotary(r RotaryView) {
+	if r != (RotaryView{}) {
+		c.rotary(r)
+	}
+}
+
 // pages checks a page-table source.
 func (c *checks) pages(v PageTableView) {
 	c.memory("page table", v.Table, 4)

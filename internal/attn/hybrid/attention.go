@@ -286,7 +286,7 @@ func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	s.list.Add(kernel.SpreadArgs{Out: l.indices, Lens: l.lens, Pools: rows(s.selected), Seen: rows(s.lens),
 		Table: s.table, TableRow: rows(s.request), PageTokens: c.Main.PageTokens, Pool: Pool})
 	s.list.Add(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: c.Main, Indices: l.indices, Lens: l.lens,
-		Heads: d.Heads, Scale: s.params.Scale})
+		Heads: d.Heads, Scale: s.params.Scale, SplitKeys: l.segment.SplitKeys.Keys()})
 	s.list.Add(kernel.ExpandArgs{Out: rows(s.out), U: l.latent, KVB: w.KVB, Dims: d})
 }
 

@@ -25,7 +25,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 		return err
 	}
 	r := require{op: "sparse attend"}
-	r.layout(a.Pool, mains...)
+	r.layout(a.Pool, latents...)
 	args := r.attention(a.Q, a.Out, a.LSE, a.Heads, a.Scale)
 	if a.Max.Given() {
 		args.Max, args.MaxStride = at(a.Max), int64(a.Max.Stride)

@@ -29,11 +29,11 @@ func TestGPUSparseAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 1000, 1000}
 	rows, width := len(lens), 1000 // one, two or four segments
-	for _, kind := range mains {
+	for _, kind := range latents {
 		l, err := layout.MainOf(kind)
 		b.must(err)
 		bytes := make([]byte, 12*l.PageBytes(64))
-		v := make([]float32, layout.RowDim)
+		v := make([]float32, layout.Width(kind))
 		for s := range 12 * 64 {
 			for i := range v {
 				v[i] = num.RoundBF16(float32(b.rng.NormFloat64()))
@@ -44,7 +44,7 @@ func TestGPUSparseAttend(t *testing.T) {
 		for _, x := range []struct{ heads, split int }{{3, 512}, {64, 256}, {128, 512}, {128, 256}, {128, 0}} {
 			heads := x.heads
 			indices, counts := b.selected(rows, width, 12*64, lens)
-			q, out := b.random(rows, heads*layout.RowDim), b.random(rows, heads*layout.LatentDim)
+			q, out := b.random(rows, heads*layout.Width(kind)), b.random(rows, heads*layout.LatentDim)
 			lse, top := b.normal(rows, heads), b.normal(rows, heads)
 			b.must(
 				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef,

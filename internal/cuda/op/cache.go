@@ -8,8 +8,12 @@ import (
 	"sparrow/layout"
 )
 
-// mains are the layouts of latent rows that have kernels.
-var mains = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
+// mains are the layouts of latent rows that have kernels, nopes those without a rotated part.
+var (
+	mains   = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
+	nopes   = []layout.Kind{layout.BF16Row1024, layout.FP8Row528}
+	latents = append(append([]layout.Kind(nil), mains...), nopes...)
+)
 
 func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) error {
 	r := require{op: op}
@@ -50,10 +54,13 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		return err
 	}
 	r := require{op: "store rows"}
-	r.layout(a.Pool, mains...)
+	r.layout(a.Pool, latents...)
 	r.dtype("kv", a.KV, kernel.BF16)
 	r.packed("slots", a.Slots)
 	r.aligned("kv", a.KV, 4)
+	if r.err == nil && layout.Width(a.Pool.Layout) == layout.LatentDim {
+		return d.storeNope(&r, &a)
+	}
 	positions, err := d.counting(a.KV.Rows)
 	if err != nil {
 		return err
@@ -77,13 +84,30 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	return nil
 }
 
+// storeNope normalises and encodes latent rows without a rotated part.
+func (d *Device) storeNope(r *require, a *kernel.StoreArgs) error {
+	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Latent: at(a.KV), Slots: at(a.Slots), Faults: d.faults.Ptr(),
+		Norm: at(a.Norm), Epsilon: float64(a.Eps), LatentStride: stride(a.KV), Tokens: r.count("tokens", a.KV.Rows),
+		KScale: 1}
+	if r.err != nil || a.KV.Rows == 0 {
+		return r.err
+	}
+	if a.KV.Off%16 == 0 && stride(a.KV)%8 == 0 && a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0 {
+		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+	}
+	return d.normalised(r.op, a.KV, a.Norm, a.Eps, func(latent kernel.Tensor) error {
+		args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
+		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+	})
+}
+
 // GatherRows collects rows as bf16.
 func (d *Device) GatherRows(a kernel.GatherArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "gather rows"}
-	r.layout(a.Pool, mains...)
+	r.layout(a.Pool, latents...)
 	r.dtype("out", a.Out, kernel.BF16)
 	r.packed("slots", a.Slots)
 	r.aligned("out", a.Out, 16)

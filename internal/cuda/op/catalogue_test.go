@@ -18,6 +18,7 @@ var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.SparseRaw:   {layout.FP8Row576: {"sparrow_sparse_raw"}},
 	plan.V4Paged:     {layout.V4Row584: {"sparrow_sparse_entry"}},
 	plan.V4Flat:      {0: {"sparrow_sparse_flat"}},
+	plan.SparsePools: {layout.FP8Row528: {"sparrow_sparse_nope"}, layout.BF16Row1024: {"sparrow_sparse_flat"}},
 	plan.DenseLatent: {layout.BF16Row1152: {"sparrow_latent_bf16"},
 		layout.FP8Row656: {"sparrow_latent_block", "sparrow_latent_block_duo"},
 		layout.FP8Row576: {"sparrow_latent_raw", "sparrow_latent_raw_duo"}},
@@ -39,6 +40,10 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 		Context: 1 << 16, Window: 128, Ratios: []int{4, 128}}
 	dense := v32
 	dense.Family, dense.K, dense.IndexHeads = plan.DeepSeekV3, 0, 0
+	next, err := plan.ModelFor("glm5_next")
+	if err != nil {
+		t.Fatal(err)
+	}
 	chosen := map[plan.Kernel]bool{}
 	for k := plan.KernelNone + 1; k < plan.FlashMLASparse; k++ {
 		if k == plan.Auto {
@@ -51,7 +56,7 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 				}
 			}
 		}
-		for _, model := range []plan.Model{v32, v4, dense} {
+		for _, model := range []plan.Model{v32, v4, dense, next} {
 			for _, kv := range []string{"bf16", "fp8", "fp8-656", "fp8-576", "exact"} {
 				cfg, _, err := plan.Resolve(hw, model, plan.Policy{KV: kv, Prefill: k.String()})
 				if err != nil {

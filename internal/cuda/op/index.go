@@ -62,7 +62,7 @@ func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool k
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
 	r.aligned("keys", keys, 8)
-	return cuda.WriteIndexKeyArgs{Pool: r.pool(pool), Rotary: r.angles(angles), Keys: at(keys), Slots: at(slots),
+	return cuda.WriteIndexKeyArgs{Pool: r.pool(pool), Rotary: r.perhapsAngles(angles), Keys: at(keys), Slots: at(slots),
 		Faults: d.faults.Ptr(), KeyStride: int64(keys.Stride), Tokens: r.count("keys", keys.Rows)}
 }
 
@@ -75,7 +75,7 @@ func (r *require) indexPool(p kernel.Pool) {
 }
 
 // StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to
-// bf16 before it is rotated.
+// bf16 before it is rotated. Keys that are finished have neither norm nor rotation.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -89,6 +89,9 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	var err error
 	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
 		return err
+	}
+	if !a.Norm.Given() {
+		return d.kernels.WriteIndexKeys(d.stream, &args)
 	}
 	return d.normalised(r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
 		args.Keys, args.KeyStride = at(keys), layout.IndexDim
@@ -139,7 +142,7 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if a.Offset != 0 && a.Offset != layout.IndexDim-layout.RopeDim {
 		r.fail("rotated part at %d, this backend takes 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
 	}
-	args := cuda.IndexQueryArgs{Rotary: r.angles(a.Angles),
+	args := cuda.IndexQueryArgs{Rotary: r.perhapsAngles(a.Angles),
 		Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights),
 		Codes: at(a.Out), Folded: at(a.W), Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride),
 		WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads),

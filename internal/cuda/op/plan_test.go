@@ -53,6 +53,10 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	next, err := plan.ModelFor("glm5_next")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		model  plan.Model
@@ -76,6 +80,10 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 			4 * (128 + 1024)},
 		{"V4 entries of short contexts among long ones", flash, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100,
 			128 + 64, 128 + 8192, 4 * (128 + 512)},
+		{"rows without rotation", next, plan.Policy{KV: "fp8"}, "decode:100x3000", layout.FP8Row528, 100, 2051, 2051,
+			4 * 2051},
+		{"bf16 rows without rotation", next, plan.Policy{KV: "bf16"}, "decode:100x3000", layout.BF16Row1024, 100, 2051,
+			2051, 4 * 2051},
 		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192,
 			128 + 8192, 4 * (128 + 1024)},
 	} {

@@ -73,3 +73,11 @@ func (r *require) angles(t kernel.Tensor) cuda.RotaryView {
 	r.aligned("angles", t, 16)
 	return cuda.RotaryView{Table: at(t), Rows: r.count("angles", t.Rows)}
 }
+
+// perhapsAngles is a table of rotations, or none where nothing is rotated.
+func (r *require) perhapsAngles(t kernel.Tensor) cuda.RotaryView {
+	if !t.Given() {
+		return cuda.RotaryView{}
+	}
+	return r.angles(t)
+}

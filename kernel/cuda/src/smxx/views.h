@@ -15,7 +15,7 @@ struct PoolView {
 // numbers.
 struct RotaryView {
     const f32* table; // [rows, 64]: 32 cosines, then 32 sines, pair i at i and 32 + i
-    i32 rows;
+    i32 rows;         // indexer vectors: 0 where nothing is rotated
     i32 reserved;
 };
 

@@ -52,7 +52,7 @@ DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
     const f32* angles = nullptr;
     if (active) {
         load_vector(a.keys + token * a.key_stride, v);
-        angles = rotary(a.rotary, a.positions[token], a.faults);
+        if (a.rotary.rows > 0) angles = rotary(a.rotary, a.positions[token], a.faults);
     }
     if (a.gamma != nullptr) layer_norm(v, a.gamma, a.beta, a.epsilon);
     uint4 codes = quantise_vector(v, a.recipe, angles, scale);
@@ -71,7 +71,7 @@ DEVICE void index_query_body(const IndexQueryArgs& a, i64 token, i32 block) {
     const f32* angles = nullptr;
     if (active) {
         load_vector(a.queries + token * a.query_stride + (i64)head * 128, v);
-        angles = rotary(a.rotary, a.positions[token], a.faults);
+        if (a.rotary.rows > 0) angles = rotary(a.rotary, a.positions[token], a.faults);
     }
     uint4 codes = quantise_vector(v, a.recipe, angles, scale); // zeros for a padding head
     if (head >= a.padded_heads) return;

@@ -1,0 +1,165 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Linear attention with a gate for each channel, and what pools of index keys need. Rows of a sequence are computed one
+// after the other, so that their bits depend neither on how it is cut into passes nor on other sequences.
+
+// sequences are the rows of sequences as kernels see them: slots and snapshots have that many rows of the tensors, and
+// of held back rows each slot has an equal part.
+func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor, rows int) cuda.SequencesView {
+	for _, t := range []struct {
+		name string
+		kernel.Tensor
+	}{{"rows", s.Rows}, {"spans", s.Spans}, {"snapshots", s.Snapshots}, {"state", state}, {"kept", kept},
+		{"held", held}} {
+		if t.Given() {
+			r.packed(t.name, t.Tensor)
+		}
+	}
+	r.aligned("state", state, 16)
+	r.aligned("kept", kept, 16)
+	v := cuda.SequencesView{Rows: at(s.Rows), Spans: at(s.Spans), Snapshots: at(s.Snapshots), Faults: d.faults.Ptr(),
+		Count: r.count("rows", s.Rows.Rows), Sequences: r.count("sequences", s.Spans.Rows),
+		Slots: r.count("slots", state.Rows/rows), Kept: r.count("snapshots", kept.Rows/rows)}
+	if held.Given() && v.Slots > 0 {
+		v.Held = r.count("held rows", held.Rows/int(v.Slots))
+	}
+	return v
+}
+
+// Convolve computes causal convolutions over the rows of each sequence. A row, slot or snapshot outside its tensor
+// raises a fault.
+func (d *Device) Convolve(a kernel.ConvArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "convolve"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	r.aligned("x", a.X, 8)
+	r.aligned("out", a.Out, 8)
+	r.packed("weight", a.Weight)
+	r.aligned("weight", a.Weight, 16)
+	if a.X.Cols%4 != 0 {
+		r.fail("%d channels, this backend takes multiples of 4", a.X.Cols)
+	}
+	args := cuda.ConvolveArgs{Of: d.sequences(&r, a.Sequences, a.State, a.Kept, a.Held, kernel.ConvRows), X: at(a.X),
+		Out: at(a.Out), Weight: at(a.Weight), State: at(a.State), Kept: at(a.Kept), XStride: stride(a.X),
+		OutStride: stride(a.Out), Columns: r.count("channels", a.X.Cols)}
+	if a.Held.Given() {
+		r.aligned("held", a.Held, 16)
+		args.Held = at(a.Held)
+	}
+	if r.err != nil || a.X.Rows == 0 || a.X.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.Convolve(d.stream, &args)
+}
+
+// Delta computes the gated delta rule in its recurrent form. A row, slot or snapshot outside its tensor raises a fault.
+func (d *Device) Delta(a kernel.DeltaArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "delta rule"}
+	if a.Chunk != 0 {
+		r.fail("chunks of %d rows, this backend computes row by row", a.Chunk)
+	}
+	for _, t := range []struct {
+		name string
+		kernel.Tensor
+	}{{"q", a.Q}, {"k", a.K}, {"v", a.V}, {"out", a.Out}} {
+		r.dtype(t.name, t.Tensor, kernel.BF16)
+		r.aligned(t.name, t.Tensor, 8)
+	}
+	r.aligned("gate", a.Gate, 16)
+	r.aligned("bias", a.Bias, 16)
+	args := cuda.DeltaArgs{Of: d.sequences(&r, a.Sequences, a.State, a.Kept, a.Held, a.Heads*kernel.DeltaDim),
+		Q: at(a.Q), K: at(a.K), V: at(a.V), Gate: at(a.Gate), Beta: at(a.Beta), ALog: at(a.ALog), Bias: at(a.Bias),
+		Out: at(a.Out), State: at(a.State), Kept: at(a.Kept), QStride: stride(a.Q), KStride: stride(a.K),
+		VStride: stride(a.V), GateStride: stride(a.Gate), BetaStride: stride(a.Beta), OutStride: stride(a.Out),
+		Heads: r.count("heads", a.Heads), Bound: a.Bound}
+	if a.Held.Given() {
+		args.Held = at(a.Held)
+	}
+	if r.err != nil || a.Q.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.Delta(d.stream, &args)
+}
+
+// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "gated norm"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("gate", a.Gate, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	args := cuda.GatedNormArgs{X: at(a.X), Gate: at(a.Gate), Weight: at(a.Weight), Out: at(a.Out),
+		Epsilon: float64(a.Eps), XStride: stride(a.X), GateStride: stride(a.Gate), OutStride: stride(a.Out),
+		Rows: r.count("rows", a.X.Rows), Heads: r.count("heads", a.Heads),
+		Columns: r.count("columns of a head", a.X.Cols/a.Heads)}
+	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
+		return r.err
+	}
+	return d.kernels.GatedNorm(d.stream, &args)
+}
+
+// LayerNorm normalises rows.
+func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "layer norm"}
+	args := cuda.LayerNormArgs{X: at(a.X), Out: at(a.Out), Weight: at(a.Weight), Bias: at(a.Bias),
+		Epsilon: float64(a.Eps), XStride: stride(a.X), OutStride: stride(a.Out), Rows: r.count("rows", a.X.Rows),
+		Columns: r.count("columns", a.X.Cols), XType: r.element("x", a.X), OutType: r.element("out", a.Out)}
+	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
+		return r.err
+	}
+	return d.kernels.LayerNorm(d.stream, &args)
+}
+
+// MeanStreams collapses residual streams to their mean.
+func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "mean of streams"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	args := cuda.MeanStreamsArgs{X: at(a.X), Out: at(a.Out), XStride: stride(a.X), OutStride: stride(a.Out),
+		Rows: r.count("rows", a.X.Rows), Hidden: r.count("columns", a.Out.Cols), Streams: r.count("streams", a.Streams)}
+	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
+		return r.err
+	}
+	return d.kernels.MeanStreams(d.stream, &args)
+}
+
+// Spread turns pools into the places of their tokens. A pool that a row does not see whole, and a token beyond its
+// table, raise a fault.
+func (d *Device) Spread(a kernel.SpreadArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "spread pools"}
+	r.packed("lens", a.Lens)
+	r.packed("seen", a.Seen)
+	r.packed("table row", a.TableRow)
+	args := cuda.SpreadPoolsArgs{Pools: at(a.Pools), Seen: at(a.Seen), Table: at(a.Table), TableRows: at(a.TableRow),
+		Out: at(a.Out), Lengths: at(a.Lens), Faults: d.faults.Ptr(), PoolStride: stride(a.Pools),
+		OutStride: stride(a.Out), TableStride: stride(a.Table), Rows: r.count("rows", a.Pools.Rows),
+		Columns: r.count("pools", a.Pools.Cols), Pool: r.count("tokens of a pool", a.Pool),
+		PageTokens: r.count("tokens of a page", a.PageTokens), TableColumns: r.count("pages", a.Table.Cols),
+		Tables: r.count("tables", a.Table.Rows)}
+	if r.err != nil || args.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.SpreadPools(d.stream, &args)
+}

@@ -1,0 +1,264 @@
+package op
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// linearPass is a pass of linear attention: rows of some sequences, each with a slot, in a mixed order.
+type linearPass struct {
+	rows, spans, snapshots both
+	lens                   []int
+}
+
+// pass makes one of sequences of some lengths, in slots from the last on. Of each, whether it begins, and where the
+// state after its last row is kept.
+func (b *bench) pass(begins bool, lens ...int) linearPass {
+	total := 0
+	for _, n := range lens {
+		total += n
+	}
+	var rows, spans []int32
+	kept := make([]int32, total)
+	for i := range kept {
+		kept[i] = -1
+	}
+	for _, r := range b.rng.Perm(total) {
+		rows = append(rows, int32(r))
+	}
+	at := int32(0)
+	for i, n := range lens {
+		begin := int32(0)
+		if begins {
+			begin = 1
+		}
+		spans = append(spans, at, int32(n), int32(len(lens)-1-i), begin, 0, 0)
+		if at += int32(n); n > 0 {
+			kept[rows[at-1]] = int32(i)
+		}
+	}
+	return linearPass{b.ints(total, 1, rows), b.ints(len(lens), kernel.SpanWords, spans), b.ints(total, 1, kept), lens}
+}
+
+func (p linearPass) on(gpu bool) kernel.Sequences {
+	if gpu {
+		return kernel.Sequences{Rows: p.rows.gpu, Spans: p.spans.gpu, Snapshots: p.snapshots.gpu}
+	}
+	return kernel.Sequences{Rows: p.rows.ref, Spans: p.spans.ref, Snapshots: p.snapshots.ref}
+}
+
+// Sequences that run side by side through passes of many rows and of few have the outputs, states and snapshots of the
+// reference.
+func TestGPUConvolve(t *testing.T) {
+	b := onGPU(t)
+	for _, lens := range [][]int{{1, 1, 1, 1, 1}, {1, 40, 3, 2, 100}, {2000}} {
+		const cols = 3 * 256
+		n := len(lens)
+		w, state, kept := b.normal(cols, 4), b.normal(n*kernel.ConvRows, cols), b.normal(n*kernel.ConvRows, cols)
+		for _, begins := range []bool{true, false} {
+			p := b.pass(begins, lens...)
+			x, out := b.random(p.rows.ref.Rows, cols), b.random(p.rows.ref.Rows, cols)
+			b.must(b.ref.Convolve(kernel.ConvArgs{Out: out.ref, X: x.ref, Weight: w.ref, State: state.ref,
+				Kept: kept.ref, Sequences: p.on(false)}),
+				b.gpu.Convolve(kernel.ConvArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, State: state.gpu,
+					Kept: kept.gpu, Sequences: p.on(true)}))
+			what := fmt.Sprintf("%v rows, beginning %v", lens, begins)
+			b.near(what, out, toBF16)
+			b.near(what+" state", state, 0)
+			b.near(what+" snapshots", kept, 0)
+		}
+	}
+}
+
+// The delta rule over hundreds of rows stays with the reference, states and snapshots within rounding of float32.
+func TestGPUDelta(t *testing.T) {
+	b := onGPU(t)
+	const n = kernel.DeltaDim
+	for _, c := range []struct {
+		heads int
+		lens  []int
+	}{{2, []int{1, 1, 1}}, {3, []int{7, 0, 8, 9, 17}}, {1, []int{300}}} {
+		w, seqs := c.heads*n, len(c.lens)
+		speed, bias := b.normal(1, c.heads), b.normal(1, w)
+		state, kept := b.normal(seqs*w, n), b.normal(seqs*w, n)
+		for _, begins := range []bool{true, false} {
+			p := b.pass(begins, c.lens...)
+			rows := p.rows.ref.Rows
+			q, k, v, out := b.random(rows, w), b.random(rows, w), b.random(rows, w), b.random(rows, w)
+			gate, beta := b.normal(rows, w), b.normal(rows, c.heads)
+			b.must(b.ref.Delta(kernel.DeltaArgs{Out: out.ref, Q: q.ref, K: k.ref, V: v.ref, Gate: gate.ref,
+				Beta: beta.ref, ALog: speed.ref, Bias: bias.ref, State: state.ref, Kept: kept.ref,
+				Sequences: p.on(false), Heads: c.heads, Bound: -5}),
+				b.gpu.Delta(kernel.DeltaArgs{Out: out.gpu, Q: q.gpu, K: k.gpu, V: v.gpu, Gate: gate.gpu,
+					Beta: beta.gpu, ALog: speed.gpu, Bias: bias.gpu, State: state.gpu, Kept: kept.gpu,
+					Sequences: p.on(true), Heads: c.heads, Bound: -5}))
+			what := fmt.Sprintf("%+v, beginning %v", c, begins)
+			b.near(what, out, toBF16)
+			b.near(what+" state", state, 1e-5)
+			b.near(what+" snapshots", kept, 1e-5)
+		}
+	}
+	err := b.gpu.Delta(kernel.DeltaArgs{})
+	if !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("without arguments: %v", err)
+	}
+}
+
+// A sequence cut into passes in any way, alone or beside others, has the same bits: outputs and states.
+func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
+	b := onGPU(t)
+	const heads, n, rows = 2, kernel.DeltaDim, 70
+	const w = heads * n
+	speed, bias, conv := b.normal(1, heads).gpu, b.normal(1, w).gpu, b.normal(3*w, 4).gpu
+	z := b.random(rows, 3*w).gpu
+	gate, beta := b.normal(rows, w).gpu, b.normal(rows, heads).gpu
+	run := func(cuts []int, beside int) (outs, states []byte) {
+		state, kept := b.normal((beside+1)*w, n).gpu, b.normal(w, n).gpu
+		tails, keptTails := b.normal((beside+1)*kernel.ConvRows, 3*w).gpu, b.normal(kernel.ConvRows, 3*w).gpu
+		from := 0
+		for _, size := range cuts {
+			spans, list, none := []int32{0, int32(size), int32(beside), 0, 0, 0}, []int32(nil), []int32(nil)
+			if from == 0 {
+				spans[3] = 1
+			}
+			for i := range size {
+				list = append(list, int32(i))
+			}
+			for j := range beside { // sequences of two rows each
+				spans = append(spans, int32(size+2*j), 2, int32(j), 1, 0, 0)
+				list = append(list, int32(size+2*j), int32(size+2*j+1))
+			}
+			for range list {
+				none = append(none, -1)
+			}
+			of := kernel.Sequences{Rows: b.ints(len(list), 1, list).gpu, Spans: b.ints(beside+1, 6, spans).gpu,
+				Snapshots: b.ints(len(list), 1, none).gpu}
+			take := func(t kernel.Tensor) kernel.Tensor {
+				at := slices.Clone(list)
+				for i := range at {
+					at[i] = (at[i] + int32(from)) % rows
+				}
+				out := b.place(b.gpu, t.DType, len(list), t.Cols, nil)
+				b.must(b.gpu.Take(kernel.TakeArgs{Out: out, X: t, Rows: b.ints(len(at), 1, at).gpu}))
+				return out
+			}
+			c, out := b.random(len(list), 3*w).gpu, b.random(len(list), w).gpu
+			b.must(b.gpu.Convolve(kernel.ConvArgs{Out: c, X: take(z), Weight: conv, State: tails, Kept: keptTails,
+				Sequences: of}),
+				b.gpu.Delta(kernel.DeltaArgs{Out: out, Q: c.Columns(0, w), K: c.Columns(w, 2*w),
+					V: c.Columns(2*w, 3*w), Gate: take(gate), Beta: take(beta), ALog: speed, Bias: bias, State: state,
+					Kept: kept, Sequences: of, Heads: heads, Bound: -5}))
+			outs = append(outs, b.bytes(b.gpu, out.Slice(0, size))...)
+			from += size
+		}
+		return outs, append(b.bytes(b.gpu, state.Slice(beside*w, (beside+1)*w)),
+			b.bytes(b.gpu, tails.Slice(beside*kernel.ConvRows, (beside+1)*kernel.ConvRows))...)
+	}
+	wantOut, wantState := run([]int{rows}, 0)
+	for _, c := range []struct {
+		cuts   []int
+		beside int
+	}{{[]int{64, 6}, 0}, {[]int{1, 2, 3, 64}, 0}, {[]int{rows}, 3}, {slices.Repeat([]int{1}, rows), 5},
+		{slices.Repeat([]int{7}, 10), 1}} {
+		out, state := run(c.cuts, c.beside)
+		if !bytes.Equal(out, wantOut) || !bytes.Equal(state, wantState) {
+			t.Errorf("passes of %v rows beside %d sequences: outputs equal %v, states equal %v", c.cuts, c.beside,
+				bytes.Equal(out, wantOut), bytes.Equal(state, wantState))
+		}
+	}
+}
+
+// Norms of the released widths; keys and gates of a raw row are halves of float32 columns.
+func TestGPUGatedNorm(t *testing.T) {
+	b := onGPU(t)
+	for _, c := range []struct{ rows, heads, size int }{{1, 64, 128}, {9, 3, 128}, {2, 5, 33}} {
+		x, gate, out := b.random(c.rows, c.heads*c.size), b.random(c.rows, c.heads*c.size),
+			b.random(c.rows, c.heads*c.size)
+		w := b.normal(1, c.size)
+		b.must(b.ref.GatedNorm(kernel.GatedNormArgs{Out: out.ref, X: x.ref, Gate: gate.ref, Weight: w.ref,
+			Heads: c.heads, Eps: 1e-5}),
+			b.gpu.GatedNorm(kernel.GatedNormArgs{Out: out.gpu, X: x.gpu, Gate: gate.gpu, Weight: w.gpu,
+				Heads: c.heads, Eps: 1e-5}))
+		b.near(fmt.Sprintf("%+v", c), out, toBF16)
+		raw, weight, bias := b.normal(c.rows, 2*c.size), b.normal(1, c.size), b.normal(1, c.size)
+		keys := both{raw.ref.Columns(0, c.size), raw.gpu.Columns(0, c.size)}
+		b.must(b.ref.LayerNorm(kernel.LayerNormArgs{Out: keys.ref, X: keys.ref, Weight: weight.ref, Bias: bias.ref,
+			Eps: 1e-6}),
+			b.gpu.LayerNorm(kernel.LayerNormArgs{Out: keys.gpu, X: keys.gpu, Weight: weight.gpu, Bias: bias.gpu,
+				Eps: 1e-6}))
+		b.near(fmt.Sprintf("layer norm, %+v", c), raw, 1e-5)
+		wide, mean := b.random(c.rows, 4*c.size), b.random(c.rows, c.size)
+		b.must(b.ref.MeanStreams(kernel.MeanStreamsArgs{Out: mean.ref, X: wide.ref, Streams: 4}),
+			b.gpu.MeanStreams(kernel.MeanStreamsArgs{Out: mean.gpu, X: wide.gpu, Streams: 4}))
+		b.near(fmt.Sprintf("mean, %+v", c), mean, toBF16)
+	}
+}
+
+// Tokens of selected pools, and those that no pool has yet; a pool that a row does not see whole raises a fault.
+func TestGPUSpread(t *testing.T) {
+	b := onGPU(t)
+	const rows, k, pool, page = 9, 512, 4, 256
+	pools, seen, tableRow := make([]int32, 0, rows*k), make([]int32, rows), make([]int32, rows)
+	for r := range rows {
+		whole := r * 97 // none, fewer than k, and more
+		seen[r], tableRow[r] = int32(whole*pool+r%pool), int32(r%2)
+		some := b.rng.Perm(max(whole, 1))[:min(whole, k)]
+		slices.Sort(some)
+		for _, p := range some {
+			pools = append(pools, int32(p))
+		}
+		for len(pools) < (r+1)*k {
+			pools = append(pools, -1)
+		}
+	}
+	pages := make([]int32, 2*16)
+	for i, p := range b.rng.Perm(len(pages)) {
+		pages[i] = int32(p)
+	}
+	list, sees, table, at := b.ints(rows, k, pools), b.ints(rows, 1, seen), b.ints(2, 16, pages),
+		b.ints(rows, 1, tableRow)
+	width := k*pool + pool - 1
+	out, lens := b.ints(rows, width, make([]int32, rows*width)), b.ints(rows, 1, make([]int32, rows))
+	b.must(b.ref.Spread(kernel.SpreadArgs{Out: out.ref, Lens: lens.ref, Pools: list.ref, Seen: sees.ref,
+		Table: table.ref, TableRow: at.ref, PageTokens: page, Pool: pool}),
+		b.gpu.Spread(kernel.SpreadArgs{Out: out.gpu, Lens: lens.gpu, Pools: list.gpu, Seen: sees.gpu,
+			Table: table.gpu, TableRow: at.gpu, PageTokens: page, Pool: pool}))
+	b.same("places", out.ref, out.gpu)
+	b.same("numbers", lens.ref, lens.gpu)
+	b.must(b.gpu.Spread(kernel.SpreadArgs{Out: out.gpu.Slice(0, 1), Lens: lens.gpu.Slice(0, 1),
+		Pools: b.ints(1, k, slices.Repeat([]int32{0}, k)).gpu, Seen: b.ints(1, 1, []int32{3}).gpu, Table: table.gpu,
+		TableRow: at.gpu.Slice(0, 1), PageTokens: page, Pool: pool}))
+	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a pool that is not seen whole: %v, want ErrArgument at the next sync", err)
+	}
+	b.must(b.gpu.Sync())
+}
+
+// Keys and queries of a model that rotates nothing.
+func TestGPUIndexWithoutRotation(t *testing.T) {
+	b := onGPU(t)
+	n, l := len(scattered), layout.IndexFP8{}
+	key, slots := b.random(n, layout.IndexDim), b.ints(n, 1, scattered)
+	onRef, onGPU := b.pools(layout.IndexPage132, 3, l.PageBytes(64), 64, nil)
+	b.must(b.ref.StoreKeys(kernel.KeyStoreArgs{Keys: key.ref, Hadamard: true, Slots: slots.ref, Pool: onRef}),
+		b.gpu.StoreKeys(kernel.KeyStoreArgs{Keys: key.gpu, Hadamard: true, Slots: slots.gpu, Pool: onGPU}))
+	b.fewDiffer("keys", onRef.Mem, onGPU.Mem)
+	const heads = 32
+	q, weights, w := b.random(3, heads*layout.IndexDim), b.normal(3, heads), b.normal(3, heads)
+	outRef, outGPU := b.place(b.ref, kernel.E4M3, 3, heads*layout.IndexDim, nil),
+		b.place(b.gpu, kernel.E4M3, 3, heads*layout.IndexDim, nil)
+	b.must(b.ref.IndexQuery(kernel.IndexQueryArgs{Out: outRef, W: w.ref, Q: q.ref, Weights: weights.ref, Heads: heads,
+		Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}),
+		b.gpu.IndexQuery(kernel.IndexQueryArgs{Out: outGPU, W: w.gpu, Q: q.gpu, Weights: weights.gpu, Heads: heads,
+			Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}))
+	b.fewDiffer("queries", outRef, outGPU)
+	b.near("weights", w, 1e-2)
+	b.must(b.gpu.Sync())
+}

@@ -1,0 +1,79 @@
+package step_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sparrow/internal/model"
+	"sparrow/internal/model/synth"
+	"sparrow/internal/step"
+	"sparrow/plan"
+)
+
+// nextLayers is GLM-5.3-Flash with some layers and narrow experts; its heads have the released sizes.
+const nextLayers = `{
+	"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next",
+	"vocab_size": 640, "hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 128,
+	"num_hidden_layers": %d, "layer_types": [%s], "first_k_dense_replace": 1,
+	"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 256, "kv_lora_rank": 512,
+	"qk_nope_head_dim": 256, "qk_rope_head_dim": 0, "v_head_dim": 256,
+	"n_routed_experts": 288, "n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1,
+	"routed_scaling_factor": 1.5, "swiglu_limit": 10.0,
+	"index_n_heads": 32, "index_head_dim": 128, "index_topk": 2048, "index_kpool": 4,
+	"linear_attn_config": {"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+	"hc_mult": 4, "hc_sinkhorn_iters": 4, "hc_eps": 1e-06, "rms_norm_eps": 1e-05, "max_position_embeddings": 65536,
+	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
+	"bos_token_id": 0, "eos_token_id": 1
+}`
+
+// Every operation of GLM-5.3-Flash has a kernel on the GPU: of a prompt, and of a decode pass, whose layers take so
+// many launches.
+func TestDecodeLayerLaunchesNext(t *testing.T) {
+	for _, kv := range []string{"fp8", "bf16"} {
+		base := launchesOfNext(t, kv, "linear_attention", "deepseek_sparse_attention")
+		for kind, want := range map[string]int64{"linear_attention": 28, "deepseek_sparse_attention": 39} {
+			took := launchesOfNext(t, kv, "linear_attention", "deepseek_sparse_attention", kind) - base
+			if took != want { // today; a smaller number is progress
+				t.Errorf("%s rows, %s: %d launches of a layer, want %d", kv, kind, took, want)
+			}
+		}
+	}
+}
+
+// launchesOfNext counts the launches of one decode pass after 15 pages.
+func launchesOfNext(t *testing.T, kv string, kinds ...string) int64 {
+	t.Helper()
+	config := fmt.Sprintf(nextLayers, len(kinds), `"`+strings.Join(kinds, `", "`)+`"`)
+	c, err := synth.New("layers", []byte(config), synth.Options{Seed: 1, DType: synth.FP8})
+	dir := t.TempDir()
+	if err == nil {
+		err = c.Write(context.Background(), dir, nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, dev := detached(t, dir)
+	b := newBench(t, m, plan.Policy{KV: kv})
+	b.run.Close()
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 256, Requests: 1, Context: 8192, GraphBytes: -1}); err != nil {
+		t.Fatal(err)
+	}
+	const cached = 15 * 256
+	pages := make([]int32, cached/256+1)
+	restore := m.(interface {
+		Restore(n int, windows []int32) (model.State, error)
+	}).Restore
+	state, err := restore(cached, pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Release()
+	tokens := make([]int32, 127)
+	b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Cached: cached, Pages: pages, State: state, Logits: 1})
+	before := dev.Launches()
+	b.step(step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: cached + 127, Pages: pages, State: state,
+		Logits: 1})
+	return dev.Launches() - before
+}

@@ -1,0 +1,290 @@
+package cuda
+
+import "math"
+
+// SequencesView states which rows of a pass belong to which sequence, and where its state is.
+type SequencesView struct {
+	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, by position
+	Spans     Ptr // i32 [Sequences, 6]: first of Rows, how many, slot, begins, rows held back before, holds back
+	Snapshots Ptr // i32 [Count]: by row of the pass, where the state after it is kept as well; -1: nowhere
+	Faults    Ptr // one u32 of fault bits, or zero
+	Count     int32
+	Sequences int32
+	Slots     int32 // of the states
+	Kept      int32 // snapshots that there is room for
+	Held      int32 // rows of a slot that may be held back
+	Reserved  int32
+}
+
+// ConvolveArgs are the arguments of causal convolutions over the rows of sequences.
+type ConvolveArgs struct {
+	Of        SequencesView
+	X         Ptr   // bf16 [Count, Columns]
+	Out       Ptr   // bf16 [Count, Columns]
+	Weight    Ptr   // f32 [Columns, 4]
+	State     Ptr   // f32 [Slots*3, Columns]: the oldest row of a sequence first
+	Kept      Ptr   // f32 [Kept*3, Columns]
+	Held      Ptr   // f32 [Slots*Held, Columns], or zero
+	XStride   int64 // elements between rows, multiples of 4
+	OutStride int64
+	Columns   int32 // a multiple of 4
+	Reserved  int32
+}
+
+// DeltaArgs are the arguments of the gated delta rule.
+type DeltaArgs struct {
+	Of         SequencesView
+	Q          Ptr // bf16 [Count, Heads*128], also K and V
+	K          Ptr
+	V          Ptr
+	Gate       Ptr   // f32 [Count, Heads*128]
+	Beta       Ptr   // f32 [Count, Heads]
+	ALog       Ptr   // f32 [Heads]
+	Bias       Ptr   // f32 [Heads*128]
+	Out        Ptr   // bf16 [Count, Heads*128]
+	State      Ptr   // f32 [Slots, Heads, 128 keys, 128 values]
+	Kept       Ptr   // f32 [Kept, Heads, 128, 128]
+	Held       Ptr   // f32 [Slots*Held, 3*Heads*128+Heads]: k, v, gate, beta; or zero
+	QStride    int64 // elements between rows, multiples of 4, but for Beta
+	KStride    int64
+	VStride    int64
+	GateStride int64
+	BetaStride int64
+	OutStride  int64
+	Heads      int32
+	Bound      float32 // of the logarithm of a channel's decay
+}
+
+// GatedNormArgs are the arguments of the RMSNorm of heads with a gate.
+type GatedNormArgs struct {
+	X          Ptr // bf16 [Rows, Heads*Columns], also Gate and Out
+	Gate       Ptr
+	Weight     Ptr // f32 [Columns]
+	Out        Ptr
+	Epsilon    float64
+	XStride    int64 // elements between rows
+	GateStride int64
+	OutStride  int64
+	Rows       int32
+	Heads      int32
+	Columns    int32
+	Reserved   int32
+}
+
+// LayerNormArgs are the arguments of LayerNorm.
+type LayerNormArgs struct {
+	X         Ptr // f32 or bf16 [Rows, Columns]
+	Out       Ptr // the same
+	Weight    Ptr // f32 [Columns]
+	Bias      Ptr // f32 [Columns]
+	Epsilon   float64
+	XStride   int64 // elements between rows
+	OutStride int64
+	Rows      int32
+	Columns   int32
+	XType     ElementType
+	OutType   ElementType
+}
+
+// MeanStreamsArgs are the arguments of the mean of residual streams.
+type MeanStreamsArgs struct {
+	X         Ptr   // bf16 [Rows, Streams*Hidden]
+	Out       Ptr   // bf16 [Rows, Hidden]
+	XStride   int64 // elements between rows
+	OutStride int64
+	Rows      int32
+	Hidden    int32
+	Streams   int32
+	Reserved  int32
+}
+
+// SpreadPoolsArgs are the arguments of the kernel that turns pools into the places of their tokens.
+type SpreadPoolsArgs struct {
+	Pools        Ptr   // i32 [Rows, Columns]: ascending, then -1
+	Seen         Ptr   // i32 [Rows]: tokens that a row sees
+	Table        Ptr   // i32 [Tables, TableStride] pages
+	TableRows    Ptr   // i32 [Rows]
+	Out          Ptr   // i32 [Rows, Columns*Pool+Pool-1]: places of tokens, then -1
+	Lengths      Ptr   // i32 [Rows]
+	Faults       Ptr   // one u32 of fault bits, or zero
+	PoolStride   int64 // entries between rows
+	OutStride    int64
+	TableStride  int64
+	Rows         int32
+	Columns      int32
+	Pool         int32 // tokens of a pool
+	PageTokens   int32
+	TableColumns int32
+	Tables       int32
+}
+
+// deltaDim is the size of keys and values of a head of linear attention.
+const deltaDim = 128
+
+// sequences checks which rows belong to which sequence.
+func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
+	c.memory("rows", v.Rows, 4)
+	c.memory("spans", v.Spans, 4)
+	c.memory("snapshots", v.Snapshots, 4)
+	c.count("rows", v.Count)
+	c.count("snapshots", v.Kept)
+	c.count("held rows", v.Held)
+	c.positive("slots", v.Slots)
+	c.memory("state", state, 16)
+	if v.Kept > 0 {
+		c.memory("kept", kept, 16)
+	}
+	if v.Held > 0 {
+		c.memory("held", held, 4)
+	}
+	if v.Sequences < 0 || v.Sequences > maxGridY {
+		c.fail("%d sequences, supported are 0 to %d", v.Sequences, maxGridY)
+	}
+}
+
+const (
+	convChannels = 4 * portableThreads // of a block
+	convRun      = 16                  // entries of the list of rows of a block where there are many
+	// convFewRows is up to how many rows of a sequence, on average, a thread takes all of them.
+	convFewRows = 4
+)
+
+// Convolve computes causal convolutions over the rows of each sequence and keeps the last three of them. A row has the
+// same bits whichever kernels run.
+func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
+	c := checks{kernel: "convolve_few"}
+	c.sequences(a.Of, a.State, a.Kept, a.Held)
+	c.memory("x", a.X, 8)
+	c.memory("out", a.Out, 8)
+	c.memory("weight", a.Weight, 16)
+	c.positive("columns", a.Columns)
+	c.multiple("columns", int64(a.Columns), 4, 4)
+	c.multiple("x stride", a.XStride, 4, int64(a.Columns))
+	c.multiple("out stride", a.OutStride, 4, int64(a.Columns))
+	if a.Held != 0 {
+		c.memory("held", a.Held, 16)
+	}
+	if a.Of.Count == 0 || a.Of.Sequences == 0 {
+		return c.err
+	}
+	each := Dim{X: rowBlocks(a.Columns/4, portableThreads), Y: uint32(a.Of.Sequences)}
+	if int64(a.Of.Count) <= convFewRows*int64(a.Of.Sequences) {
+		return runGrid(k, s, &c, each, a)
+	}
+	c.kernel = "convolve_many"
+	runs := ceilDiv(a.Of.Count, convRun)
+	if runs > maxGridY {
+		c.fail("%d rows, at most %d", a.Of.Count, convRun*maxGridY)
+	}
+	if err := runGrid(k, s, &c, Dim{X: each.X, Y: uint32(runs)}, a); err != nil {
+		return err
+	}
+	c.kernel = "convolve_keep"
+	return runGrid(k, s, &c, each, a)
+}
+
+// Delta computes the gated delta rule in its recurrent form.
+func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
+	c := checks{kernel: "delta_rule"}
+	c.sequences(a.Of, a.State, a.Kept, a.Held)
+	c.positive("heads", a.Heads)
+	width := int64(a.Heads) * deltaDim
+	for _, t := range [...]struct {
+		name   string
+		at     Ptr
+		align  int
+		stride int64
+	}{{"q", a.Q, 8, a.QStride}, {"k", a.K, 8, a.KStride}, {"v", a.V, 8, a.VStride}, {"gate", a.Gate, 16, a.GateStride},
+		{"out", a.Out, 8, a.OutStride}} {
+		c.memory(t.name, t.at, t.align)
+		c.multiple(t.name+" stride", t.stride, 4, width)
+	}
+	c.memory("beta", a.Beta, 4)
+	c.multiple("beta stride", a.BetaStride, 1, int64(a.Heads))
+	c.memory("a_log", a.ALog, 4)
+	c.memory("bias", a.Bias, 16)
+	if !(a.Bound < 0) {
+		c.fail("a decay bounded by %g, want a negative number", a.Bound)
+	}
+	if a.Of.Sequences == 0 {
+		return c.err
+	}
+	sequences := uint32(a.Of.Sequences)
+	if err := runGrid(k, s, &c, Dim{X: 2 * uint32(a.Heads), Y: sequences}, a); err != nil || a.Of.Held == 0 {
+		return err
+	}
+	c.kernel = "delta_hold"
+	return runGrid(k, s, &c, Dim{X: rowBlocks(a.Heads, longRows), Y: sequences}, a)
+}
+
+// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func (k *Kernels) GatedNorm(s *Stream, a *GatedNormArgs) error {
+	c := checks{kernel: "gated_norm"}
+	c.positive("heads", a.Heads)
+	c.positive("columns", a.Columns)
+	c.memory("x", a.X, 2)
+	c.memory("gate", a.Gate, 2)
+	c.memory("out", a.Out, 2)
+	c.memory("weight", a.Weight, 4)
+	width := int64(a.Heads) * int64(a.Columns)
+	c.multiple("x stride", a.XStride, 1, width)
+	c.multiple("gate stride", a.GateStride, 1, width)
+	c.multiple("out stride", a.OutStride, 1, width)
+	c.count("rows", a.Rows)
+	blocks := (int64(a.Rows)*int64(a.Heads) + longRows - 1) / longRows
+	if blocks > maxGrid {
+		c.fail("%d rows of %d heads, at most %d heads in all", a.Rows, a.Heads, int64(maxGrid)*longRows)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+}
+
+// LayerNorm normalises rows.
+func (k *Kernels) LayerNorm(s *Stream, a *LayerNormArgs) error {
+	c := checks{kernel: "layer_norm_rows"}
+	c.positive("columns", a.Columns)
+	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Columns)
+	c.element("out", a.Out, a.OutType, ElementBF16, a.OutStride, a.Columns)
+	c.memory("weight", a.Weight, 4)
+	c.memory("bias", a.Bias, 4)
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, longRows, a)
+}
+
+// MeanStreams collapses residual streams to their mean.
+func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
+	c := checks{kernel: "mean_streams"}
+	c.streams(a.Streams, a.Hidden)
+	c.memory("x", a.X, 2)
+	c.memory("out", a.Out, 2)
+	c.multiple("x stride", a.XStride, 1, int64(a.Streams)*int64(a.Hidden))
+	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
+	c.count("rows", a.Rows)
+	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: min(rowBlocks(a.Hidden, portableThreads), 64)}, a)
+}
+
+// SpreadPools turns pools into the places of their tokens. A pool that a row does not see whole, and a token beyond its
+// table, raise FaultPosition.
+func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
+	c := checks{kernel: "spread_pools"}
+	for _, t := range [...]struct {
+		name string
+		at   Ptr
+	}{{"pools", a.Pools}, {"seen", a.Seen}, {"table", a.Table}, {"table rows", a.TableRows}, {"out", a.Out},
+		{"lengths", a.Lengths}} {
+		c.memory(t.name, t.at, 4)
+	}
+	c.positive("pool", a.Pool)
+	c.positive("columns", a.Columns)
+	c.positive("page tokens", a.PageTokens)
+	c.count("table columns", a.TableColumns)
+	c.count("tables", a.Tables)
+	width := int64(a.Columns)*int64(a.Pool) + int64(a.Pool) - 1
+	if width > math.MaxInt32 {
+		c.fail("%d pools of %d tokens, at most %d places", a.Columns, a.Pool, math.MaxInt32)
+	}
+	c.multiple("pool stride", a.PoolStride, 1, int64(a.Columns))
+	c.multiple("out stride", a.OutStride, 1, width)
+	c.multiple("table stride", a.TableStride, 1, int64(a.TableColumns))
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}

@@ -1,0 +1,17 @@
+// Sparse attention over 528-byte FP8 rows, which have no rotated part.
+#include "sm90/sparse/kernel.cuh"
+#include "sm90/sparse/nope.cuh"
+
+namespace {
+using Registers = sparrow_sparse::Registers<200, 160, 144>;
+using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::NopeFormat>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+    1) sparrow_sparse_nope(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend<Registers, Rows>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_sparse_nope_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

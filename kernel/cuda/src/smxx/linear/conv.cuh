@@ -1,0 +1,127 @@
+// Causal convolution of each channel over four rows of its sequence, then silu.
+//
+// In, out  bf16 rows of the pass; float32 rows of the sequence before them, in its slot, or held back.
+// Block    256 threads, four neighbouring channels each. Few rows: blockIdx.y is a sequence, whose rows a thread takes
+//          one after the other and then leaves the last three in the slot. Many rows: blockIdx.y is a run of 16 entries
+//          of the list of rows, and a second launch (convolve_keep) fills the slots when all have read them. A row has
+//          the same bits either way: a sum of four products, oldest first.
+// Bytes    each row read once and written once; the three rows before a run once more, from cache.
+#pragma once
+#include "smxx/linear/sequences.cuh"
+
+constexpr i32 kTaps = 4;
+constexpr i32 kConvRun = 16; // rows of a block where there are many
+
+// Row `back` rows before row 0 of this pass (1: the one just before), of a sequence with a state.
+DEVICE float4 before(const ConvolveArgs& a, const Span& s, i32 back, i32 channel) {
+    const i32 at = s.held - back; // of what was held back; below zero, of the slot's three rows
+    if (at >= 0) {
+        const i64 row = static_cast<i64>(s.slot) * a.of.held + at;
+        return *reinterpret_cast<const float4*>(a.held + row * a.columns + channel);
+    }
+    if (s.begins) return make_float4(0, 0, 0, 0);
+    const i64 row = static_cast<i64>(s.slot) * 3 + 3 + at;
+    return *reinterpret_cast<const float4*>(a.state + row * a.columns + channel);
+}
+
+// Row i of a sequence, i below zero: before this pass.
+DEVICE float4 conv_row(const ConvolveArgs& a, const Span& s, i32 i, i32 channel) {
+    if (i < 0) return before(a, s, -i, channel);
+    const i32 row = row_at(a.of, s, i);
+    return row < 0 ? make_float4(0, 0, 0, 0) : load_bf16x4(a.x + row * a.x_stride + channel);
+}
+
+DEVICE f32 silu_of_taps(f32 a, f32 b, f32 c, f32 d, float4 w) {
+    f32 sum = __fmul_rn(w.x, a);
+    sum = __fmaf_rn(w.y, b, sum);
+    sum = __fmaf_rn(w.z, c, sum);
+    sum = __fmaf_rn(w.w, d, sum);
+    return __fdiv_rn(sum, __fadd_rn(1.0f, expf(-sum)));
+}
+
+struct Taps {
+    float4 w[4]; // of four channels
+};
+DEVICE Taps taps_at(const ConvolveArgs& a, i32 channel) {
+    Taps t;
+#pragma unroll
+    for (int i = 0; i < 4; i++) t.w[i] = reinterpret_cast<const float4*>(a.weight)[channel + i];
+    return t;
+}
+
+DEVICE void keep_rows(f32* to, const ConvolveArgs& a, i64 at, i32 channel, float4 x, float4 y, float4 z) {
+    *reinterpret_cast<float4*>(to + (3 * at) * a.columns + channel) = x;
+    *reinterpret_cast<float4*>(to + (3 * at + 1) * a.columns + channel) = y;
+    *reinterpret_cast<float4*>(to + (3 * at + 2) * a.columns + channel) = z;
+}
+
+// Rows from and up to of a sequence.
+DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32 channel) {
+    if (s.slot < 0) {
+        for (i32 i = from; i < to; i++) {
+            const i32 row = row_at(a.of, s, i);
+            if (row >= 0) store_bf16x4(a.out + row * a.out_stride + channel, make_float4(0, 0, 0, 0));
+        }
+        return;
+    }
+    const Taps t = taps_at(a, channel);
+    float4 x = conv_row(a, s, from - 3, channel), y = conv_row(a, s, from - 2, channel),
+           z = conv_row(a, s, from - 1, channel);
+    for (i32 i = from; i < to; i++) {
+        const i32 row = row_at(a.of, s, i);
+        if (row < 0) return;
+        const float4 n = load_bf16x4(a.x + row * a.x_stride + channel);
+        store_bf16x4(a.out + row * a.out_stride + channel,
+                     make_float4(silu_of_taps(x.x, y.x, z.x, n.x, t.w[0]), silu_of_taps(x.y, y.y, z.y, n.y, t.w[1]),
+                                 silu_of_taps(x.z, y.z, z.z, n.z, t.w[2]), silu_of_taps(x.w, y.w, z.w, n.w, t.w[3])));
+        x = y, y = z, z = n;
+        const i32 snapshot = snapshot_at(a.of, row);
+        if (snapshot >= 0) keep_rows(a.kept, a, snapshot, channel, x, y, z);
+    }
+}
+
+// Leaves the last three rows of a sequence in its slot; where its rows are held back, those before them, and the rows
+// themselves with what is held back.
+DEVICE void keep_last(const ConvolveArgs& a, const Span& s, i32 channel) {
+    if (s.slot < 0) return;
+    const i32 end = s.holds ? 0 : s.rows;
+    const float4 x = conv_row(a, s, end - 3, channel), y = conv_row(a, s, end - 2, channel),
+                 z = conv_row(a, s, end - 1, channel);
+    keep_rows(a.state, a, s.slot, channel, x, y, z);
+    if (!s.holds) return;
+    for (i32 i = 0; i < s.rows; i++) {
+        const i64 row = static_cast<i64>(s.slot) * a.of.held + i;
+        *reinterpret_cast<float4*>(a.held + row * a.columns + channel) = conv_row(a, s, i, channel);
+    }
+}
+
+DEVICE i32 conv_channel() { return 4 * (blockIdx.x * kThreads + threadIdx.x); }
+
+DEVICE void convolve_few_body(const ConvolveArgs& a) {
+    begin_after_previous();
+    const i32 channel = conv_channel();
+    if (channel >= a.columns) return;
+    const Span s = span_at(a.of, blockIdx.y);
+    convolve(a, s, 0, s.rows, channel);
+    keep_last(a, s, channel);
+}
+
+DEVICE void convolve_many_body(const ConvolveArgs& a) {
+    begin_after_previous();
+    const i32 channel = conv_channel();
+    if (channel >= a.columns) return;
+    const i32 first = blockIdx.y * kConvRun, last = min(first + kConvRun, a.of.count);
+    for (i32 n = sequence_of(a.of, first), at = first; n < a.of.sequences && at < last; n++) {
+        const Span s = span_at(a.of, n);
+        const i32 end = min(s.first + s.rows, last);
+        if (end <= at) continue;
+        convolve(a, s, at - s.first, end - s.first, channel);
+        at = end;
+    }
+}
+
+DEVICE void convolve_keep_body(const ConvolveArgs& a) {
+    begin_after_previous();
+    const i32 channel = conv_channel();
+    if (channel < a.columns) keep_last(a, span_at(a.of, blockIdx.y), channel);
+}

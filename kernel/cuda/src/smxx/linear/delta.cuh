@@ -1,0 +1,248 @@
+// The gated delta rule in its recurrent form: a state [128 keys, 128 values] of every head and sequence, which each row
+// changes.
+//
+//     S' = diag(exp(g)) S;  u = beta (v - S'^T k);  S = S' + k (x) u;  out = S^T q = S'^T q + (k . q) u
+//
+// In       bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
+// Block    64 columns of a head of a sequence, eight warps of eight columns. A lane has four columns of eight
+//          keys in registers, 32 values, from the first row to the last: the state is read once and written once, in
+//          whole sectors. S'^T k and S'^T q are added over the 16 lanes of a column together. Rows come eight
+//          at a time: a warp prepares one of them (norms, decays) in shared memory while the eight before are computed.
+// Bits     of a row depend neither on how its sequence is cut into passes nor on other sequences.
+// Bytes    64 KiB of state read and written for each head and sequence.
+#pragma once
+#include "smxx/linear/sequences.cuh"
+
+constexpr i32 kDelta = 128;       // keys, and values, of a head
+constexpr i32 kDeltaColumns = 64; // of a block
+constexpr i32 kDeltaTile = 8;     // rows that are prepared together
+
+struct DeltaTile {
+    f32 k[kDeltaTile][kDelta], q[kDeltaTile][kDelta], decay[kDeltaTile][kDelta];
+    f32 v[kDeltaTile][kDeltaColumns];
+    f32 beta[kDeltaTile], kq[kDeltaTile];
+    i32 row[kDeltaTile], snapshot[kDeltaTile]; // -1: none
+};
+
+// What a lane reads of a row before it is prepared.
+struct RawDelta {
+    float4 q, k, gate;
+    f32 v[2], beta;
+    i32 row, snapshot;
+};
+
+DEVICE f32 sum_32(f32 v) {
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v = __fadd_rn(v, __shfl_xor_sync(ptx::kFullMask, v, d));
+    return v;
+}
+DEVICE f32 dot_4(float4 a, float4 b) {
+    return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmul_rn(a.x, b.x))));
+}
+DEVICE float4 times_4(float4 a, f32 s) {
+    return make_float4(__fmul_rn(a.x, s), __fmul_rn(a.y, s), __fmul_rn(a.z, s), __fmul_rn(a.w, s));
+}
+DEVICE f32 sigmoid(f32 x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-x))); }
+
+struct DeltaHead {
+    const DeltaArgs& a;
+    Span s;
+    i32 head, first; // column of the block
+    float4 bias;     // of the lane's channels
+    f32 speed;
+
+    // Entry i of the rows: of those that were held back first.
+    DEVICE RawDelta load(i32 i) const {
+        const i32 lane = lane_id();
+        RawDelta x{};
+        x.row = x.snapshot = -1;
+        if (i >= s.held + s.rows) return x;
+        const i64 at = static_cast<i64>(head) * kDelta;
+        if (i < s.held) {
+            const i64 width = static_cast<i64>(a.heads) * kDelta;
+            const f32* held = a.held + (static_cast<i64>(s.slot) * a.of.held + i) * (3 * width + a.heads);
+#pragma unroll
+            for (int j = 0; j < 4; j++) { // rows of any number of heads: four bytes at a time
+                (&x.k.x)[j] = held[at + 4 * lane + j];
+                (&x.gate.x)[j] = held[2 * width + at + 4 * lane + j];
+            }
+            x.v[0] = held[width + at + first + 2 * lane];
+            x.v[1] = held[width + at + first + 2 * lane + 1];
+            x.beta = held[3 * width + head];
+            return x;
+        }
+        x.row = row_at(a.of, s, i - s.held);
+        if (x.row < 0) return x;
+        x.snapshot = snapshot_at(a.of, x.row);
+        x.q = load_bf16x4(a.q + x.row * a.q_stride + at + 4 * lane);
+        x.k = load_bf16x4(a.k + x.row * a.k_stride + at + 4 * lane);
+        x.gate = *reinterpret_cast<const float4*>(a.gate + x.row * a.gate_stride + at + 4 * lane);
+        const u32 v = *reinterpret_cast<const u32*>(a.v + x.row * a.v_stride + at + first + 2 * lane);
+        x.v[0] = bf16_low(v), x.v[1] = bf16_high(v);
+        x.beta = a.beta[x.row * a.beta_stride + head];
+        return x;
+    }
+
+    DEVICE f32 decay(f32 gate, f32 own) const {
+        return expf(__fmul_rn(a.bound, sigmoid(__fmul_rn(speed, __fadd_rn(gate, own)))));
+    }
+
+    DEVICE void prepare(DeltaTile& t, i32 at, RawDelta& x) const {
+        const i32 lane = lane_id();
+        constexpr f32 kScale = 0.08838834764831845f; // 128^-1/2
+        const f32 qq = sum_32(dot_4(x.q, x.q)), kk = sum_32(dot_4(x.k, x.k));
+        x.q = times_4(x.q, __fmul_rn(__frsqrt_rn(__fadd_rn(qq, 1e-6f)), kScale));
+        x.k = times_4(x.k, __frsqrt_rn(__fadd_rn(kk, 1e-6f)));
+        reinterpret_cast<float4*>(t.q[at])[lane] = x.q;
+        reinterpret_cast<float4*>(t.k[at])[lane] = x.k;
+        reinterpret_cast<float4*>(t.decay[at])[lane] = make_float4(decay(x.gate.x, bias.x), decay(x.gate.y, bias.y),
+                                                                   decay(x.gate.z, bias.z), decay(x.gate.w, bias.w));
+        reinterpret_cast<float2*>(t.v[at])[lane] = make_float2(x.v[0], x.v[1]);
+        const f32 kq = sum_32(dot_4(x.k, x.q));
+        if (lane == 0) {
+            t.kq[at] = kq, t.beta[at] = sigmoid(x.beta);
+            t.row[at] = x.row, t.snapshot[at] = x.snapshot;
+        }
+    }
+};
+
+// The state of a warp's columns: lane 2g + c has columns 4c to 4c + 3 of keys 8g to 8g + 7.
+struct DeltaState {
+    float4 s[8];
+
+    DEVICE void load(const f32* from) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) s[i] = *reinterpret_cast<const float4*>(from + i * kDelta);
+    }
+    DEVICE void store(f32* to) const {
+#pragma unroll
+        for (int i = 0; i < 8; i++) *reinterpret_cast<float4*>(to + i * kDelta) = s[i];
+    }
+    DEVICE void clear() {
+#pragma unroll
+        for (int i = 0; i < 8; i++) s[i] = make_float4(0, 0, 0, 0);
+    }
+
+    static DEVICE void eight(f32 (&out)[8], const f32* row, i32 group) {
+        const float4 low = reinterpret_cast<const float4*>(row)[2 * group],
+                     high = reinterpret_cast<const float4*>(row)[2 * group + 1];
+        out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
+        out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+    }
+
+    // Changes the state by row `at`. The lanes that have an output (own) return it.
+    DEVICE f32 row(const DeltaTile& t, i32 at, i32 group, i32 column) {
+        float4 p = make_float4(0, 0, 0, 0), o = p;
+        f32 key[8], query[8], decay[8];
+        eight(key, t.k[at], group);
+        eight(query, t.q[at], group);
+        eight(decay, t.decay[at], group);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            s[i] = times_4(s[i], decay[i]);
+            p.x = __fmaf_rn(s[i].x, key[i], p.x), p.y = __fmaf_rn(s[i].y, key[i], p.y);
+            p.z = __fmaf_rn(s[i].z, key[i], p.z), p.w = __fmaf_rn(s[i].w, key[i], p.w);
+            o.x = __fmaf_rn(s[i].x, query[i], o.x), o.y = __fmaf_rn(s[i].y, query[i], o.y);
+            o.z = __fmaf_rn(s[i].z, query[i], o.z), o.w = __fmaf_rn(s[i].w, query[i], o.w);
+        }
+        // Sums over the 16 groups: the low bit of a group decides between p and o, the next two choose a column.
+        const bool outs = group & 1, upper = group & 2, odd = group & 4;
+        float4 keep = outs ? o : p, give = outs ? p : o;
+        keep.x = __fadd_rn(keep.x, __shfl_xor_sync(ptx::kFullMask, give.x, 2));
+        keep.y = __fadd_rn(keep.y, __shfl_xor_sync(ptx::kFullMask, give.y, 2));
+        keep.z = __fadd_rn(keep.z, __shfl_xor_sync(ptx::kFullMask, give.z, 2));
+        keep.w = __fadd_rn(keep.w, __shfl_xor_sync(ptx::kFullMask, give.w, 2));
+        f32 a = upper ? keep.z : keep.x, b = upper ? keep.w : keep.y;
+        a = __fadd_rn(a, __shfl_xor_sync(ptx::kFullMask, upper ? keep.x : keep.z, 4));
+        b = __fadd_rn(b, __shfl_xor_sync(ptx::kFullMask, upper ? keep.y : keep.w, 4));
+        f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
+        sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
+        // Of column `column`, and the same in every copy: what the row writes, then what it reads.
+        const f32 u = __fmul_rn(t.beta[at], __fsub_rn(t.v[at][column], sum));
+        const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
+        const i32 from = lane_id() & 1; // the lane of group 0 with these columns
+        float4 n;
+        n.x = __shfl_sync(ptx::kFullMask, u, from);
+        n.y = __shfl_sync(ptx::kFullMask, u, from + 8);
+        n.z = __shfl_sync(ptx::kFullMask, u, from + 4);
+        n.w = __shfl_sync(ptx::kFullMask, u, from + 12);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            s[i].x = __fmaf_rn(key[i], n.x, s[i].x), s[i].y = __fmaf_rn(key[i], n.y, s[i].y);
+            s[i].z = __fmaf_rn(key[i], n.z, s[i].z), s[i].w = __fmaf_rn(key[i], n.w, s[i].w);
+        }
+        return __fmaf_rn(t.kq[at], written, sum);
+    }
+};
+
+DEVICE void delta_body(const DeltaArgs& a) {
+    __shared__ __align__(16) DeltaTile tiles[2];
+    begin_after_previous();
+    const i32 warp = threadIdx.x / 32, lane = lane_id();
+    const i32 head = blockIdx.x >> 1, first = (blockIdx.x & 1) * kDeltaColumns;
+    const Span s = span_at(a.of, blockIdx.y);
+    if (s.slot < 0) {
+        for (i32 i = warp; i < s.rows; i += kWarpsPerBlock) {
+            const i32 row = row_at(a.of, s, i);
+            if (row < 0) continue;
+            reinterpret_cast<u32*>(a.out + row * a.out_stride + static_cast<i64>(head) * kDelta + first)[lane] = 0;
+        }
+        return;
+    }
+    if (s.held + s.rows == 0) return;
+    const DeltaHead h{a, s, head, first, reinterpret_cast<const float4*>(a.bias)[head * (kDelta / 4) + lane],
+                      expf(a.a_log[head])};
+    const i32 group = lane >> 1;
+    // The column whose sums a lane ends up with: bits 1 and 2 of its group, in the order that row() exchanges them.
+    const i32 own = 8 * warp + 4 * (lane & 1) + (group & 2 ? 2 : 0) + (group & 4 ? 1 : 0);
+    const i64 size = static_cast<i64>(kDelta) * kDelta;
+    const i64 at = 8 * group * static_cast<i64>(kDelta) + first + 8 * warp + 4 * (lane & 1);
+    f32* mine = a.state + (static_cast<i64>(s.slot) * a.heads + head) * size + at;
+    DeltaState state;
+    if (s.begins) state.clear();
+    else state.load(mine);
+    RawDelta raw = h.load(warp);
+    h.prepare(tiles[0], warp, raw);
+    __syncthreads();
+    const i32 rows = s.held + s.rows;
+    for (i32 from = 0, b = 0; from < rows; from += kDeltaTile, b ^= 1) {
+        const bool more = from + kDeltaTile < rows;
+        if (more) raw = h.load(from + kDeltaTile + warp);
+        const DeltaTile& t = tiles[b];
+        const i32 count = min(kDeltaTile, rows - from);
+        for (i32 i = 0; i < count; i++) {
+            // Rows that are held back change no state: it is stored before the first of them.
+            if (s.holds && from + i == s.held) state.store(mine);
+            const f32 out = state.row(t, i, group, own);
+            const i32 row = t.row[i];
+            if (row >= 0 && (group & 9) == 1)
+                a.out[row * a.out_stride + static_cast<i64>(head) * kDelta + first + own] =
+                    static_cast<u16>(pack_bf16_fast(out, 0.0f));
+            const i32 snapshot = t.snapshot[i];
+            if (snapshot >= 0) state.store(a.kept + (static_cast<i64>(snapshot) * a.heads + head) * size + at);
+        }
+        if (more) h.prepare(tiles[b ^ 1], warp, raw);
+        __syncthreads();
+    }
+    if (!s.holds || s.rows == 0) state.store(mine);
+}
+
+// Keeps the rows that are held back, once all blocks have read those before them. A warp has a head of a row.
+DEVICE void delta_hold_body(const DeltaArgs& a) {
+    begin_after_previous();
+    const Span s = span_at(a.of, blockIdx.y);
+    const i32 head = blockIdx.x * kWarpsPerBlock + threadIdx.x / 32;
+    if (s.slot < 0 || !s.holds || head >= a.heads) return;
+    const i64 width = static_cast<i64>(a.heads) * kDelta, at = static_cast<i64>(head) * kDelta;
+    for (i32 i = 0; i < s.rows; i++) {
+        const i32 row = row_at(a.of, s, i);
+        if (row < 0) return;
+        f32* held = a.held + (static_cast<i64>(s.slot) * a.of.held + i) * (3 * width + a.heads);
+        for (i32 c = lane_id(); c < kDelta; c += 32) {
+            held[at + c] = bf16_low(a.k[row * a.k_stride + at + c]);
+            held[width + at + c] = bf16_low(a.v[row * a.v_stride + at + c]);
+            held[2 * width + at + c] = a.gate[row * a.gate_stride + at + c];
+        }
+        if (lane_id() == 0) held[3 * width + head] = a.beta[row * a.beta_stride + head];
+    }
+}

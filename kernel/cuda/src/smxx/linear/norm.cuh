@@ -1,0 +1,59 @@
+// Norms and sums of rows that linear attention and pooled index keys need.
+//
+// gated norm   a warp for each head of a row: x / sqrt(mean(x^2) + epsilon) * weight * sigmoid(gate).
+// layer norm   a warp for each row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
+// mean         a thread for eight columns: the mean of residual streams.
+#pragma once
+#include "smxx/linear/sequences.cuh"
+#include "smxx/rows/norm.cuh"
+
+DEVICE void gated_norm_body(const GatedNormArgs& a) {
+    begin_after_previous();
+    const i64 each = warp_row();
+    if (each >= static_cast<i64>(a.rows) * a.heads) return;
+    const i64 row = each / a.heads, at = each % a.heads * a.columns;
+    const u16* x = a.x + row * a.x_stride + at;
+    const u16* gate = a.gate + row * a.gate_stride + at;
+    u16* out = a.out + row * a.out_stride + at;
+    f32 sum = 0;
+    for (i32 c = lane_id(); c < a.columns; c += 32) {
+        const f32 v = bf16_low(x[c]);
+        sum = __fmaf_rn(v, v, sum);
+    }
+    const f32 inverse = inverse_root(warp_total(sum), a);
+    for (i32 c = lane_id(); c < a.columns; c += 32) {
+        const f32 g = __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-bf16_low(gate[c]))));
+        out[c] = static_cast<u16>(bf16_bits(__fmul_rn(__fmul_rn(__fmul_rn(bf16_low(x[c]), inverse), a.weight[c]), g)));
+    }
+}
+
+DEVICE void layer_norm_body(const LayerNormArgs& a) {
+    begin_after_previous();
+    const i64 row = warp_row();
+    if (row >= a.rows) return;
+    const i64 from = row * a.x_stride, to = row * a.out_stride;
+    f64 sum = 0;
+    for (i32 c = lane_id(); c < a.columns; c += 32) sum = __dadd_rn(sum, read_float(a.x, from + c, a.x_type));
+    const f64 mean = __ddiv_rn(warp_total(sum), a.columns);
+    f64 squares = 0;
+    for (i32 c = lane_id(); c < a.columns; c += 32) {
+        const f64 d = __dsub_rn(read_float(a.x, from + c, a.x_type), mean);
+        squares = __fma_rn(d, d, squares);
+    }
+    const f32 inverse = inverse_root(warp_total(squares), a);
+    for (i32 c = lane_id(); c < a.columns; c += 32) {
+        const f32 v = __fmul_rn(__double2float_rn(__dsub_rn(read_float(a.x, from + c, a.x_type), mean)), inverse);
+        write_float(a.out, to + c, a.out_type, __fmaf_rn(v, a.weight[c], a.bias[c]));
+    }
+}
+
+DEVICE void mean_streams_body(const MeanStreamsArgs& a) {
+    begin_after_previous();
+    const i64 row = blockIdx.x;
+    for (i32 c = blockIdx.y * kThreads + threadIdx.x; c < a.hidden; c += gridDim.y * kThreads) {
+        f32 sum = 0;
+        for (i32 i = 0; i < a.streams; i++)
+            sum = __fadd_rn(sum, bf16_low(a.x[row * a.x_stride + static_cast<i64>(i) * a.hidden + c]));
+        a.out[row * a.out_stride + c] = static_cast<u16>(bf16_bits(__fdiv_rn(sum, static_cast<f32>(a.streams))));
+    }
+}

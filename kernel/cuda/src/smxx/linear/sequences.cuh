@@ -1,0 +1,64 @@
+// The rows of a sequence and its state's place, checked: what is outside its memory raises a fault and counts as
+// padding.
+#pragma once
+#include "smxx/floats.cuh"
+#include "smxx/linear/args.h"
+
+struct Span {
+    i32 first; // of the rows
+    i32 rows;
+    i32 slot; // below zero: padding
+    bool begins;
+    i32 held;   // rows that were held back and are part of the sequence
+    bool holds; // these rows are held back
+};
+
+DEVICE Span span_at(const SequencesView& v, i32 sequence) {
+    const i32* s = v.spans + 6 * static_cast<i64>(sequence);
+    Span x{s[0], s[1], s[2], s[3] != 0, s[4], s[5] != 0};
+    if (x.rows < 0 || x.first < 0 || x.first > v.count - x.rows) {
+        raise_fault(v.faults, kFaultRow);
+        x.first = x.rows = 0;
+    }
+    if (x.slot >= v.slots || x.held < 0 || x.held > v.held || (x.holds && x.rows > v.held)) {
+        raise_fault(v.faults, kFaultRow);
+        x.slot = -1;
+    }
+    return x;
+}
+
+// Row i of a sequence's in the pass, or -1.
+DEVICE i32 row_at(const SequencesView& v, const Span& s, i32 i) {
+    const i32 row = v.rows[s.first + i];
+    if (row >= 0 && row < v.count) return row;
+    raise_fault(v.faults, kFaultRow);
+    return -1;
+}
+
+// Where the state after a row is kept as well, or -1.
+DEVICE i32 snapshot_at(const SequencesView& v, i32 row) {
+    const i32 at = v.snapshots[row];
+    if (at < v.kept) return at;
+    raise_fault(v.faults, kFaultRow);
+    return -1;
+}
+
+// The sequence of entry i of the rows: spans follow each other.
+DEVICE i32 sequence_of(const SequencesView& v, i32 i) {
+    i32 low = 0, high = v.sequences - 1;
+    while (low < high) {
+        const i32 mid = (low + high + 1) >> 1;
+        if (v.spans[6 * static_cast<i64>(mid)] <= i) low = mid;
+        else high = mid - 1;
+    }
+    return low;
+}
+
+// Four bf16 values of 8 bytes.
+DEVICE float4 load_bf16x4(const u16* p) {
+    const uint2 v = *reinterpret_cast<const uint2*>(p);
+    return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
+}
+DEVICE void store_bf16x4(u16* p, float4 v) {
+    *reinterpret_cast<uint2*>(p) = make_uint2(pack_bf16_fast(v.x, v.y), pack_bf16_fast(v.z, v.w));
+}
