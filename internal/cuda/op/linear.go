@@ -10,7 +10,8 @@ import (
 
 // sequences are the rows of sequences as kernels see them: slots and snapshots have that many rows of the tensors, and
 // of held back rows each slot has an equal part.
-func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor, rows int) cuda.SequencesView {
+func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor,
+	rows int) cuda.SequencesView {
 	for _, t := range []struct {
 		name string
 		kernel.Tensor

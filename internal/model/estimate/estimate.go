@@ -38,7 +38,8 @@ type Estimate struct {
 // Of estimates a step of a batch on GPUs that share a model (docs/ranks.md), experts in the format that the family is
 // released in.
 func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
-	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 {
+	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 &&
+		cfg.Layout != plan.FP8Row528 {
 		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; ask for --hw h200, or for "+
 			"several such as 8xh200, and --kv fp8, not for %v with %v", cfg.Hardware.Arch, cfg.Layout)
 	}
@@ -99,6 +100,8 @@ func stages(d config.Description, p *parts, m *Machine) *Estimate {
 		(&dsaStep{parts: p, c: c}).run()
 	case *config.V4:
 		(&v4Step{parts: p, c: c}).run()
+	case *config.Next:
+		(&nextStep{parts: p, c: c}).run()
 	}
 	out := &Estimate{GPUs: m.GPUs, Rows: int(p.rows), Stages: p.stages}
 	for _, s := range p.stages {

@@ -203,6 +203,8 @@ func restBytes(d config.Description, heads, gpus int) int64 {
 		return int64(dsaRest(c, float64(heads), float64(gpus)))
 	case *config.V4:
 		return int64(v4Rest(c, float64(heads), float64(gpus)))
+	case *config.Next: // on one GPU
+		return int64(nextRest(c))
 	}
 	return 0
 }
@@ -223,6 +225,8 @@ func cacheBytes(d config.Description) int64 {
 		s := v4.SizesOf(c, layout.V4Packed{}, layout.IndexFP8{}, page)
 		windows := kv.Window{Pages: 1, Tokens: c.Attention.Window}.PerSequence(page)
 		return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
+	case *config.Next:
+		return nextCache(c)
 	}
 	return 0
 }
@@ -243,6 +247,8 @@ func rowBytes(d config.Description, of int) float64 {
 		streams, raw := 2*2*float64(c.Hyper.Streams*c.Hidden), 4*2*2*float64(a.Dim+layout.IndexDim)
 		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + raw +
 			index(c.Indexer)
+	case *config.Next:
+		return nextRow(c)
 	}
 	return 0
 }

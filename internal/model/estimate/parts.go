@@ -74,6 +74,13 @@ func expertsOf(d config.Description) experts {
 				e.layers[l] = c.FFN.Experts
 			}
 		}
+	case *config.Next:
+		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
+		for l := range e.layers {
+			if l >= len(c.FFN.Dense) || !c.FFN.Dense[l] {
+				e.layers[l] = c.FFN.Experts
+			}
+		}
 	case *config.V4:
 		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
 		for l := range e.layers {
