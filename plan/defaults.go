@@ -9,18 +9,22 @@ import (
 // Defaults is a policy with the defaults of hardware, and those defaults as
 // flags: on a GPU the cache is FP8 and prompts read gathered rows of it, where
 // nothing else was asked for. The cache's layout by its name gives the plan that
-// it gives as the default. V4 has one type of cache.
+// it gives as the default. V4 has one type of cache, and pools have one kernel.
 func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 	if on == CPU || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil
 	}
 	var chosen []string
+	narrow, wide := FP8Row656, BF16Row1152
+	if f.Pooled() {
+		narrow, wide = FP8Row528, BF16Row1024
+	}
 	if p.KV == "" {
 		p.KV, p.KVWhy = "fp8", fmt.Sprintf("a GPU's default: a row has %d bytes, a bf16 row %d",
-			FP8Row656.BytesPerToken(), BF16Row1152.BytesPerToken())
+			narrow.BytesPerToken(), wide.BytesPerToken())
 		chosen = append(chosen, "--kv "+p.KV)
 	}
-	if f.Dense() {
+	if f.Dense() || f.Pooled() {
 		return p, chosen
 	}
 	if (p.KV == "fp8" || p.KV == FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {

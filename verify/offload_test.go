@@ -40,6 +40,7 @@ func TestOffloaded(t *testing.T) {
 func TestOffloadedByADevicesRules(t *testing.T) {
 	for _, c := range []offloadCase{
 		{quantised, "fp8", placed.Mixed, 61}, {"glm_moe_dsa-1", "fp8", placed.All, 0},
+		{glmNext, "fp8", placed.Half, 127},
 	} {
 		dev, err := strict.Open(cpu.Open(vec.Best(), kernel.Options{}))
 		if err != nil {
@@ -57,7 +58,7 @@ func TestGPUOffloaded(t *testing.T) {
 		{"deepseek_v32-1", "fp8", placed.Half, 0}, {"deepseek_v32-1", "bf16", placed.All, 61},
 		{quantised, "fp8", placed.Half, 61}, {quantised, "fp8", placed.All, 0},
 		{"glm_moe_dsa-1", "fp8", placed.All, 61}, {"glm_moe_dsa-1", "fp8", placed.Mixed, 0},
-		{v4, "fp8", placed.Half, 0}, {v4, "fp8", placed.All, 129}, {v4, "fp8", placed.Mixed, 61},
+		{v4, "fp8", placed.Half, 0}, {v4, "fp8", placed.All, 129}, {v4, "fp8", placed.Mixed, 61}, {glmNext, "bf16", placed.Half, 127},
 	} {
 		dev, err := op.Open(0)
 		if err != nil {
@@ -71,7 +72,11 @@ func TestGPUOffloaded(t *testing.T) {
 func (c offloadCase) run(t *testing.T, dev kernel.Device) {
 	t.Run(c.name+"/"+c.kv, func(t *testing.T) {
 		t.Cleanup(func() { dev.Close() })
-		src, err := family.Open(folder(c.name))
+		dir := folder(c.name)
+		if c.name == glmNext {
+			dir = unpacked(t, c.name)
+		}
+		src, err := family.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +91,7 @@ func (c offloadCase) run(t *testing.T, dev kernel.Device) {
 			t.Fatal(err)
 		}
 		report := func(m model.Model) *verify.Report {
-			r, err := verify.Run(folder(c.name), m, verify.Options{Config: cfg, Chunk: c.chunk})
+			r, err := verify.Run(dir, m, verify.Options{Config: cfg, Chunk: c.chunk})
 			if err != nil {
 				t.Fatal(err)
 			}

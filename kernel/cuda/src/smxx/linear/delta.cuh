@@ -189,7 +189,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
         }
         return;
     }
-    if (s.held + s.rows == 0) return;
+    if (s.held + s.rows == 0 && !s.begins) return;
     const DeltaHead h{a, s, head, first, reinterpret_cast<const float4*>(a.bias)[head * (kDelta / 4) + lane],
                       expf(a.a_log[head])};
     const i32 group = lane >> 1;
