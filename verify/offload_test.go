@@ -58,7 +58,8 @@ func TestGPUOffloaded(t *testing.T) {
 		{"deepseek_v32-1", "fp8", placed.Half, 0}, {"deepseek_v32-1", "bf16", placed.All, 61},
 		{quantised, "fp8", placed.Half, 61}, {quantised, "fp8", placed.All, 0},
 		{"glm_moe_dsa-1", "fp8", placed.All, 61}, {"glm_moe_dsa-1", "fp8", placed.Mixed, 0},
-		{v4, "fp8", placed.Half, 0}, {v4, "fp8", placed.All, 129}, {v4, "fp8", placed.Mixed, 61}, {glmNext, "bf16", placed.Half, 127},
+		{v4, "fp8", placed.Half, 0}, {v4, "fp8", placed.All, 129}, {v4, "fp8", placed.Mixed, 61},
+		{glmNext, "bf16", placed.Half, 127},
 	} {
 		dev, err := op.Open(0)
 		if err != nil {
