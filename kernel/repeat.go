@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"sync"
 
@@ -22,8 +24,8 @@ type Repeated struct {
 // size of usual rows, so that neighbouring rows differ.
 const patternBytes = 8<<20 + 4096 + 64
 
-// Pattern makes the bytes that values of a distribution are repeated from: e2m1x2 pairs of codes, or scales of type
-// e8m0, all equal to the mean.
+// Pattern makes the bytes that values of a distribution are repeated from: pairs of codes, e2m1x2 or u4x2, or scales of
+// type e8m0 or bf16, all equal to the mean.
 func Pattern(t DType, d Drawn) ([]byte, error) {
 	switch t {
 	case E8M0:
@@ -39,8 +41,25 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 			out[i] = num.PackE2M1(num.E2M1(d.Value(int64(2*i))), num.E2M1(d.Value(int64(2*i+1))))
 		}
 		return out, nil
+	case U4x2:
+		const zero = 8 // the code of 0
+		code := func(i int) byte {
+			n := math.RoundToEven(float64(d.Value(int64(i))))
+			return byte(zero + int(max(min(n, zero-1), -zero)))
+		}
+		out := make([]byte, patternBytes)
+		for i := range out {
+			out[i] = code(2*i) | code(2*i+1)<<4
+		}
+		return out, nil
+	case BF16:
+		out := make([]byte, 0, patternBytes)
+		for len(out) < patternBytes {
+			out = binary.NativeEndian.AppendUint16(out, num.BF16(d.Mean))
+		}
+		return out, nil
 	}
-	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2 and e8m0", ErrArgument, t)
+	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2, u4x2, e8m0 and bf16", ErrArgument, t)
 }
 
 // From is the pattern as the bytes of a tensor with that seed: it states where they begin.

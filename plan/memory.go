@@ -76,12 +76,14 @@ const (
 )
 
 // latentScratch is sparseScratch of a row that attends to every key of a table
-// of that many tokens: it is cut after split keys, into two parts at least.
+// of that many tokens: it is cut after split keys, or an eighth more where
+// that saves a part, into two parts at least.
 func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 	if split == 0 {
 		return 0, 0
 	}
-	segments := max(int64((tokens+split-1)/split), 2)
+	longest := split * 9 / 8 / partBlock * partBlock
+	segments := max(int64((tokens+longest-1)/longest), 2)
 	units, value := segments*int64(roundUp(heads, unitHeads)/unitHeads), int64(partValueBytes)
 	if l == BF16Row1152 {
 		value = partFloatBytes

@@ -132,13 +132,14 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 	return c, nil
 }
 
-// FromShapes makes a checkpoint of tensors with random values: none has Data, all have Drawn.
+// FromShapes makes a checkpoint of tensors that are drawn, not read. Those that describe others, such as shapes, may
+// have Data in place of Drawn.
 func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
 	for i := range sh.tensors {
 		t := &sh.tensors[i]
 		n, ok := dataBytes(t.DType, t.Shape)
-		if !ok || t.Drawn == nil {
+		if !ok || t.Drawn == nil && int64(len(t.Data)) != n {
 			return nil, fmt.Errorf("weight: %s: tensor %q: %w: %s of shape %s without data", name, t.Name, ErrMalformed,
 				t.DType, shapeText(t.Shape))
 		}

@@ -308,7 +308,11 @@ func drawn(shape string, seed uint64, nextN *int) (*family.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := synth.New(file, text, synth.Options{DType: synth.FP8, Seed: seed, NextN: nextN})
+	o := synth.Options{DType: synth.FP8, Seed: seed, NextN: nextN}
+	if d, err := config.Describe(file, text); err == nil && synth.AsReleased(d) == synth.Int4 {
+		o.DType = synth.Int4
+	}
+	c, err := synth.New(file, text, o)
 	if err != nil {
 		return nil, err
 	}

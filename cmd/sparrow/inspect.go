@@ -195,18 +195,14 @@ func released(given, file string, text []byte) (src *family.Source, sizesAs stri
 	if err != nil {
 		return nil, "", err
 	}
-	o := synth.Options{DType: synth.FP8}
-	if d.Common().Format == config.FormatBF16 {
-		o.DType = synth.BF16
-	}
+	o := synth.Options{DType: synth.AsReleased(d)}
 	c, err := synth.New(file, text, o)
 	if err != nil {
 		return nil, "", err
 	}
 	src, err = c.Dummy(given)
-	if err == nil && d.Common().Family != config.DeepseekV41 && !slices.Contains([]config.Format{config.FormatBF16,
-		config.FormatFP8, config.FormatFP4},
-		d.Common().Format) {
+	if err == nil && d.Common().Family != config.DeepseekV41 && o.DType != synth.Int4 &&
+		!slices.Contains([]config.Format{config.FormatBF16, config.FormatFP8, config.FormatFP4}, d.Common().Format) {
 		src.Config.Format, src.Config.Losses = d.Common().Format, d.Common().Losses
 		return src, o.DType.String(), nil
 	}

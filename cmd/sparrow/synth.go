@@ -50,8 +50,9 @@ Shapes with a name:
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringVar(&f.config, "config", "", "shape: a name from the list above, a config.json, or a checkpoint folder")
-	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 as released (blocks of "+
-		"128 x 128, FP4 experts in DeepSeek-V4)")
+	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, fp8 as released (blocks of 128 "+
+		"x 128, FP4 experts in DeepSeek-V4), or int4 (routed experts in groups of 32, the rest bf16, as "+
+		"Kimi-K2-Thinking)")
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
 	s.StringVar(&f.shard, "shard-bytes", "4G",
 		"most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")

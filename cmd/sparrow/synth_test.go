@@ -122,7 +122,7 @@ func TestSynthFailsWithAReason(t *testing.T) {
 	}{
 		{"v32-mini", nil},
 		{"neither a file nor one of", []string{"--config", "v33"}},
-		{"--dtype", []string{"--config", "v32-tiny", "--dtype", "int4"}},
+		{"--dtype", []string{"--config", "v32-tiny", "--dtype", "int3"}},
 		{"--shard-bytes", []string{"--config", "v32-tiny", "--shard-bytes", "many"}},
 		{"--nextn 2", []string{"--config", "v32-tiny", "--nextn", "2"}},
 	} {

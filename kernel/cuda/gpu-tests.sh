@@ -32,10 +32,8 @@ pack() {
     done
     go test -c -vet=off -tags remote -ldflags='-s -w' -o "$to/$(binary server/soak)" ./server/soak || exit 1
     go build -trimpath -ldflags='-s -w' -o "$to/bin/sparrow" ./cmd/sparrow || exit 1
-    mkdir -p "$to/server/soak" "$to/testdata/oracle" "$to/builtin/testdata"
-    for m in deepseek_v32-1 deepseek_v32-fp8-1 glm_moe_dsa-1 deepseek_v4-1; do
-        cp -R testdata/oracle/$m "$to/testdata/oracle/"
-    done
+    mkdir -p "$to/server/soak" "$to/testdata" "$to/builtin/testdata"
+    cp -R testdata/oracle "$to/testdata/" # archives as well: tests unpack them
     cp builtin/*.json builtin/model.safetensors "$to/builtin/"
     cp builtin/testdata/golden.json "$to/builtin/testdata/"
     cp kernel/cuda/gpu-tests.sh "$to/"

@@ -23,15 +23,17 @@ var latentKernels = map[layout.Kind]sparseRows{
 // is in shared memory (UnitList in storage.cuh).
 const LatentWaves = 32
 
-// LatentSegments is how rows that see up to most keys are cut into segments of at most so many keys, 0: not at all. A
-// row of n keys has n / keys segments, rounded up, of about the same length, whatever the others have. Rows that are
-// cut at all count as two segments at least, so that short rows have the same bits beside long ones.
+// LatentSegments is how rows that see up to most keys are cut into segments of about so many keys, 0: not at all. A
+// segment may be an eighth longer: a row of 8193 keys cut after 1024 has eight segments, not a ninth that is as much
+// work to begin and to add as the others. A row of n keys has as few as they allow, of about the same length, whatever
+// the others have. Rows that are cut at all count as two segments at least, so that short rows have the same bits
+// beside long ones.
 func LatentSegments(most, keys int32) (segments, blocks int32) {
 	all := max((most+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 {
 		return 1, all
 	}
-	blocks = keys / sparseKeys
+	blocks = keys * 9 / 8 / sparseKeys
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 

@@ -228,7 +228,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	case d == kernel.E2M1x2 && m.Scale.DType == weight.F32:
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
-	case d == kernel.E2M1x2:
+	case d == kernel.E2M1x2 || d == kernel.U4x2 && m.Data.Drawn != nil:
 		w.Data = l.packed(m.Data, d, out, in/2)
 	default:
 		w.Data = l.values(m.Data, d, out, in/d.Values())
@@ -262,8 +262,8 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// packed are the bytes of a tensor of packed FP4, or of its scales: the checkpoint's, or a pattern that all tensors of
-// one distribution repeat.
+// packed are the bytes of a tensor of packed values of four bits, or of its scales: the checkpoint's, or a pattern that
+// all tensors of one distribution repeat.
 func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
@@ -403,6 +403,8 @@ func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 		return view(t.Data, kernel.E4M3, rows, cols)
 	case m.Values == weight.F4E2M1x2:
 		return l.packed(t, kernel.E8M0, rows, cols)
+	case m.Values == weight.U4x2 && t.Drawn != nil:
+		return l.packed(t, valueType(t.DType), rows, cols)
 	case m.Values != weight.F8E4M3:
 		return view(t.Data, valueType(t.DType), rows, cols)
 	case t.DType == weight.F32 || t.Drawn != nil:

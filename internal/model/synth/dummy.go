@@ -14,8 +14,8 @@ const bellPeak = 3.46
 
 // Dummy is the checkpoint without files: its tensors have shapes and distributions, and the values are generated when
 // they are loaded, by a device in its own memory. Values differ from those that Write writes and have the same
-// distributions. Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another offset: 147 GB
-// of experts are made as fast as memory is copied.
+// distributions. Packed values of four bits and their scales repeat a pattern of 8 MiB, each tensor from another
+// offset: 147 GB of experts are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	var list []weight.Tensor
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
@@ -45,6 +45,8 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 			s := scale(num.MaxE4M3)
 			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
 			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
+		case groupInt4:
+			list = append(list, int4Drawn(t, seed)...)
 		case plainValues, expertTable, tokenMap:
 			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
 		}

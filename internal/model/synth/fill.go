@@ -52,6 +52,8 @@ func (f *filler) sources(t tensor) []weight.Source {
 		scales := weight.Source{Name: t.scale, DType: weight.F8E8M0, Shape: []int{t.shape[0], t.shape[1] / fp4Group}}
 		scales.Fill = func(w io.Writer) error { return f.scales(w, t, f.rows8, f.writeE8M0) }
 		return []weight.Source{data, scales}
+	case t.store == groupInt4:
+		return f.int4Sources(t)
 	case t.store == tokenMap:
 		data.Fill = func(w io.Writer) error { return f.tokens(w, t) }
 	case t.store == expertTable:

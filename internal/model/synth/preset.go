@@ -38,6 +38,7 @@ func Presets() []Preset {
 		{"v4-dspark-mini", "DeepSeek-V4 with a DSpark draft head, cut to 24 layers of a quarter of the width and 32 " +
 			"experts, whole vocabulary: the benchmark shape of drafts on CPUs"},
 		{"v3-slice", "DeepSeek-V3 at its full width, 6 layers and 64 experts: v32-slice without an indexer"},
+		{"kimi-slice", "Kimi-K2-Thinking at its full width, 4 layers, 64 heads and 384 experts in int4"},
 		{"glm53f-twelve", "GLM-5.3-Flash at its full width, 12 layers in the released pattern"},
 		{"glm-4.7-flash", "GLM-4.7-Flash as released, 30 billion parameters, without an indexer"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},

@@ -19,8 +19,11 @@ import (
 // Every preset that fits in memory loads through internal/model/family and gives logits that spread over a few units:
 // neither flat, nor so peaked that one token takes everything.
 func TestWrittenCheckpointRuns(t *testing.T) {
-	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny"} {
-		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}} {
+	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny", "v3-tiny"} {
+		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}, {Seed: 1, DType: Int4}} {
+			if o.DType == Int4 && name != "v3-tiny" {
+				continue
+			}
 			logits := logitsOf(t, written(t, name, o))
 			mean, square := 0.0, 0.0
 			for _, v := range logits {
@@ -36,16 +39,19 @@ func TestWrittenCheckpointRuns(t *testing.T) {
 	}
 }
 
-// FP8 weights are the BF16 weights of the same seed, rounded: the logits stay close.
-func TestFP8IsTheSameModelRounded(t *testing.T) {
-	a, b := logitsOf(t, written(t, "v32-tiny", Options{Seed: 4})),
-		logitsOf(t, written(t, "v32-tiny", Options{Seed: 4, DType: FP8}))
-	dot, aa, bb := 0.0, 0.0, 0.0
-	for i := range a {
-		dot, aa, bb = dot+float64(a[i])*float64(b[i]), aa+float64(a[i])*float64(a[i]), bb+float64(b[i])*float64(b[i])
-	}
-	if c := dot / math.Sqrt(aa*bb); c < 0.98 {
-		t.Errorf("logits of the two have cosine %g", c)
+// FP8 weights, and experts of four bits, are the BF16 weights of the same seed, rounded: the logits stay close.
+func TestFewerBitsAreTheSameModelRounded(t *testing.T) {
+	for name, kind := range map[string]DType{"v32-tiny": FP8, "v3-tiny": Int4} {
+		a, b := logitsOf(t, written(t, name, Options{Seed: 4})),
+			logitsOf(t, written(t, name, Options{Seed: 4, DType: kind}))
+		dot, aa, bb := 0.0, 0.0, 0.0
+		for i := range a {
+			x, y := float64(a[i]), float64(b[i])
+			dot, aa, bb = dot+x*y, aa+x*x, bb+y*y
+		}
+		if c := dot / math.Sqrt(aa*bb); c < 0.98 {
+			t.Errorf("%s, %v: logits of the two have cosine %g", name, kind, c)
+		}
 	}
 }
 

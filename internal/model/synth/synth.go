@@ -15,18 +15,22 @@ type DType uint8
 const (
 	BF16 DType = iota
 	FP8        // as released: e4m3 in blocks of 128 x 128 and, in the experts of DeepSeek-V4, FP4 in groups of 32
+	Int4       // experts in four bits and groups of 32, the rest BF16
 )
 
 // String is the name ParseDType reads.
 func (d DType) String() string {
-	if d == FP8 {
+	switch d {
+	case FP8:
 		return "fp8"
+	case Int4:
+		return "int4"
 	}
 	return "bf16"
 }
 
 // DTypeNames lists what ParseDType reads.
-func DTypeNames() []string { return []string{"bf16", "fp8"} }
+func DTypeNames() []string { return []string{"bf16", "fp8", "int4"} }
 
 // ParseDType reads the name of a stored type.
 func ParseDType(s string) (DType, error) {
@@ -35,8 +39,10 @@ func ParseDType(s string) (DType, error) {
 		return BF16, nil
 	case "fp8":
 		return FP8, nil
+	case "int4":
+		return Int4, nil
 	}
-	return BF16, fmt.Errorf("%w: dtype %q, supported are bf16 and fp8", ErrOptions, s)
+	return BF16, fmt.Errorf("%w: dtype %q, supported are bf16, fp8 and int4", ErrOptions, s)
 }
 
 // Options are the caller's settings in addition to the shape.
@@ -74,8 +80,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 		return nil, fmt.Errorf("synth: %w: shards of %d bytes; give a positive size, or 0 for one file", ErrOptions,
 			o.ShardBytes)
 	}
-	if o.DType != BF16 && o.DType != FP8 {
-		return nil, fmt.Errorf("synth: %w: dtype %d is neither BF16 nor FP8", ErrOptions, o.DType)
+	if o.DType > Int4 {
+		return nil, fmt.Errorf("synth: %w: dtype %d is none of BF16, FP8 and Int4", ErrOptions, o.DType)
 	}
 	text, err := rewrite(file, text, o)
 	if err != nil {
@@ -86,9 +92,13 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 		return nil, err
 	}
 	out := &Checkpoint{config: d, text: text, options: o}
+	if _, ok := d.(*config.DSA); !ok && o.DType == Int4 {
+		return nil, fmt.Errorf("synth: %s: %w: experts in int4 of a %s, supported are DeepSeek-V3 and V3.2, GLM-5, "+
+			"GLM-4.7-Flash and Kimi-K2; take fp8", file, ErrOptions, d.Common().Family)
+	}
 	switch c := d.(type) {
 	case *config.DSA:
-		out.tensors = listTensors(c, o.DType == FP8)
+		out.tensors = listTensors(c, o.DType)
 	case *config.V4:
 		out.tensors = listV4(c, o.DType == FP8, c.Format == config.FormatFP4)
 	case *config.V41:
@@ -119,6 +129,13 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	delete(fields, "dtype")
 	fields["torch_dtype"] = json.RawMessage(`"bfloat16"`)
 	delete(fields, "quantization_config")
+	if o.DType == Int4 {
+		b, err := int4Config()
+		if err != nil {
+			return nil, fmt.Errorf("synth: %s: %w", file, err)
+		}
+		fields["quantization_config"] = b
+	}
 	if o.DType == FP8 {
 		q := quantization{Scheme: "dynamic", Format: "e4m3", Method: "fp8", Block: [2]int{block, block}}
 		if string(fields["model_type"]) == `"`+string(config.DeepseekV41)+`"` {

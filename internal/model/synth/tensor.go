@@ -34,6 +34,7 @@ const (
 	expertTable                // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                     // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                   // I32 [vocabulary]: a key for each token
+	groupInt4                  // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 )
 
 // Gains, as multiples of the deviation that keeps the size of activations.
@@ -47,16 +48,18 @@ const (
 type lister struct {
 	c     *config.DSA
 	fp8   bool
+	int4  bool // of routed experts
 	nextN bool
 	list  []tensor
 
 	embedSpread, headSpread float64
 }
 
-func listTensors(c *config.DSA, fp8 bool) []tensor {
+func listTensors(c *config.DSA, d DType) []tensor {
 	// Unit rows in the embedding start the residual stream at the size every norm brings it to. A tied table must
 	// suit the head.
-	l := &lister{c: c, fp8: fp8, embedSpread: 1, headSpread: headGain / math.Sqrt(float64(c.Hidden))}
+	l := &lister{c: c, fp8: d == FP8, int4: d == Int4, embedSpread: 1,
+		headSpread: headGain / math.Sqrt(float64(c.Hidden))}
 	embed, head := "model.embed_tokens.weight", "lm_head.weight"
 	if c.TiedHead {
 		head, l.embedSpread = embed, l.headSpread
@@ -163,6 +166,11 @@ func (l *lister) experts(p string) {
 		spread: biasSpread})
 	for e := range f.Experts {
 		l.mlp(fmt.Sprintf("%sexperts.%d.", p, e), f.Inner)
+	}
+	if l.int4 {
+		for i := range 3 * f.Experts {
+			l.list[len(l.list)-1-i].store = groupInt4
+		}
 	}
 	if f.Shared > 0 {
 		l.mlp(p+"shared_experts.", f.Inner*f.Shared)

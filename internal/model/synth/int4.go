@@ -1,0 +1,139 @@
+package synth
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"math"
+	"strings"
+
+	"sparrow/internal/model/config"
+	"sparrow/internal/num"
+	"sparrow/weight"
+)
+
+// Routed experts in four bits as Kimi-K2-Thinking and K2.5 are released (dense-mla spec, 4): compressed-tensors'
+// pack-quantized, groups of 32 values with a bf16 scale, a code is the value and 8. Everything else is BF16.
+
+// formatInt4 is what a config with that format is described as.
+const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
+
+const (
+	int4Group = 32
+	int4Most  = 7 // the largest magnitude that both signs have
+	int4Zero  = 8 // the code of 0
+)
+
+// AsReleased is the stored type of random weights for a model that is released so: FP8 where there is none of its own.
+func AsReleased(d config.Description) DType {
+	switch d.Common().Format {
+	case config.FormatBF16:
+		return BF16
+	case formatInt4:
+		return Int4
+	}
+	return FP8
+}
+
+// int4Config is the quantization_config that states the format.
+func int4Config() (json.RawMessage, error) {
+	return json.Marshal(map[string]any{
+		"quant_method": "compressed-tensors", "format": "pack-quantized",
+		"ignore": []string{"re:.*self_attn.*", "re:.*shared_experts.*",
+			`re:.*mlp\.(gate|up|gate_up|down)_proj.*`, "lm_head"},
+		"config_groups": map[string]any{"group_0": map[string]any{"targets": []string{"Linear"},
+			"weights": map[string]any{"num_bits": 4, "type": "int", "group_size": int4Group, "strategy": "group",
+				"symmetric": true, "dynamic": false}}},
+	})
+}
+
+// int4Names are the tensors of a matrix: codes I32 [out, in/8], scales BF16 [out, in/32] and I32 [2] out and in.
+func int4Names(name string) (codes, scales, shape string) {
+	stem := strings.TrimSuffix(name, ".weight")
+	return stem + ".weight_packed", stem + ".weight_scale", stem + ".weight_shape"
+}
+
+// int4Shape are the bytes of the last of them.
+func int4Shape(t tensor) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(t.shape[0]))
+	return binary.LittleEndian.AppendUint32(b, uint32(t.shape[1]))
+}
+
+// int4Sources lists what t becomes in the file.
+func (f *filler) int4Sources(t tensor) []weight.Source {
+	codes, scales, shape := int4Names(t.name)
+	return []weight.Source{
+		{Name: codes, DType: weight.I32, Shape: []int{t.shape[0], t.shape[1] / 8},
+			Fill: func(w io.Writer) error { return f.int4(w, t) }},
+		{Name: scales, DType: weight.BF16, Shape: []int{t.shape[0], t.shape[1] / int4Group},
+			Fill: func(w io.Writer) error { return f.scales(w, t, f.int4, f.writeBF16) }},
+		{Name: shape, DType: weight.I32, Shape: []int{2},
+			Fill: func(w io.Writer) error { return f.write(w, int4Shape(t)) }},
+	}
+}
+
+// int4 draws the values of t row by row, finds the scale of each group and writes pairs of codes. Without w only the
+// scales are found.
+func (f *filler) int4(w io.Writer, t tensor) error {
+	out, in := t.shape[0], t.shape[1]
+	r := newRandom(f.seed, t.like, t.mean, t.spread)
+	scales := make([]float32, 0, out*in/int4Group)
+	for row := 0; row < out; row += block {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		v := f.take(min(block, out-row) * in)
+		b := f.takeBytes(len(v) / 2)
+		if row == 0 || !f.repeat {
+			r.fill(v)
+			for at := 0; at < len(v); at += int4Group {
+				scales = append(scales, quantiseInt4(b[at/2:(at+int4Group)/2], v[at:at+int4Group]))
+			}
+		} else {
+			scales = append(scales, scales[:len(v)/int4Group]...)
+		}
+		if w == nil {
+			continue
+		}
+		if err := f.write(w, b); err != nil {
+			return err
+		}
+	}
+	f.keep(t, scales)
+	return nil
+}
+
+// quantiseInt4 packs a group and returns its scale, which a bf16 holds: the largest magnitude becomes 7. A group of
+// zeros has scale 1.
+func quantiseInt4(dst []byte, v []float32) float32 {
+	peak := float32(0)
+	for _, x := range v {
+		peak = max(peak, float32(math.Abs(float64(x))))
+	}
+	scale := num.RoundBF16(peak / int4Most)
+	if scale == 0 {
+		scale = 1
+	}
+	code := func(x float32) byte {
+		n := math.RoundToEven(float64(x / scale))
+		return byte(int4Zero + int(max(min(n, int4Most), -int4Most)))
+	}
+	for i := range dst {
+		dst[i] = code(v[2*i]) | code(v[2*i+1])<<4
+	}
+	return scale
+}
+
+// int4Drawn are the tensors of t without values. One scale serves all groups, of which the largest value is the
+// largest code or less.
+func int4Drawn(t tensor, seed uint64) []weight.Tensor {
+	codes, scales, shape := int4Names(t.name)
+	s := num.RoundBF16(float32(bellPeak * t.spread / int4Most))
+	return []weight.Tensor{
+		{Name: codes, DType: weight.I32, Shape: []int{t.shape[0], t.shape[1] / 8},
+			Drawn: &weight.Distribution{Seed: seed, Spread: float32(t.spread) / s}},
+		{Name: scales, DType: weight.BF16, Shape: []int{t.shape[0], t.shape[1] / int4Group},
+			Drawn: &weight.Distribution{Seed: seed, Mean: s}},
+		{Name: shape, DType: weight.I32, Shape: []int{2}, Data: int4Shape(t)},
+	}
+}
