@@ -37,6 +37,21 @@ func TestTextPatterns(t *testing.T) {
 	}
 }
 
+// Where case does not count, a letter stands for all of its forms: k and s have three.
+func TestPatternsWithoutCase(t *testing.T) {
+	g, err := Pattern(`(?i)ks\d`, tokensOf(t, pieces...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"ks1": true, "KS1": true, "kS1": true, "\u212aS1": true, "k\u017f1": true,
+		"\u212a\u017f1": true, "js1": false, "Lt1": false, "k\u01801": false} {
+		s := g.Start()
+		if got := s.AcceptString(text) == nil && s.Done(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 func TestChoices(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g, err := Choice([]string{"red", "redder", "blue \"é"}, tokens)

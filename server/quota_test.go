@@ -34,6 +34,8 @@ func TestLimitsAreRead(t *testing.T) {
 		{"more than all", "a share=101%", "", Limit{}, "want a share"},
 		{"not a number", "a share=NaN", "", Limit{}, "want a share"},
 		{"which line", "a share=1\nb share=2", "", Limit{}, "line 2"},
+		{"as long as it may be", "a share=1\n#" + strings.Repeat("x", maxLimitsBytes-11), "a", Limit{Share: 1}, ""},
+		{"a byte too long", "a share=1\n#" + strings.Repeat("x", maxLimitsBytes-10), "", Limit{}, "longer than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := ReadLimits(strings.NewReader(c.text))
