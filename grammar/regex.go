@@ -256,23 +256,14 @@ func runeClass(in *syntax.Inst) []rune {
 	if len(in.Rune) == 1 {
 		class := []rune{in.Rune[0], in.Rune[0]}
 		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {
+			// The parser keeps the least of the letter's forms, after which the others come in ascending order.
 			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
 				class = append(class, r, r)
 			}
-			sortPairs(class)
 		}
 		return class
 	}
 	return in.Rune
-}
-
-func sortPairs(class []rune) {
-	for i := 2; i < len(class); i += 2 {
-		for j := i; j > 0 && class[j] < class[j-2]; j -= 2 {
-			class[j], class[j-2] = class[j-2], class[j]
-			class[j+1], class[j-1] = class[j-1], class[j+1]
-		}
-	}
 }
 
 func inClass(class []rune, r rune) bool {
