@@ -135,3 +135,32 @@ func TestWaitLimit(t *testing.T) {
 		t.Errorf("where batches take 700 ms streams wait for %v, want 700ms", got)
 	}
 }
+
+// That the bound is not kept is said of what streams usually wait, after some batches: not of one batch that took long,
+// nor where streams take long by themselves and prompts add no more than half of the bound.
+func TestUsualStall(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		took, before, usual time.Duration
+		batches             int
+		want                time.Duration
+	}{
+		{10 * ms, 10 * ms, 20 * ms, 20, 0},         // 70 until they run, 100 with an operation and their own
+		{10 * ms, 10 * ms, 90 * ms, 20, 150 * ms},  // 50 until they run, an operation of 90 and their own 10
+		{10 * ms, 10 * ms, 90 * ms, 7, 0},          // little is known yet
+		{10 * ms, 10 * ms, 90 * ms, 8, 150 * ms},   // from here on
+		{900 * ms, 10 * ms, 90 * ms, 20, 150 * ms}, // the latest batch took long, and is not usual
+		{10 * ms, 900 * ms, 90 * ms, 20, 150 * ms}, // as the one before it
+		{10 * ms, 10 * ms, 39 * ms, 20, 0},         // 51 + 39 + 10
+		{10 * ms, 10 * ms, 41 * ms, 20, 101 * ms},  // 50 + 41 + 10
+		{200 * ms, 200 * ms, 5 * ms, 20, 405 * ms}, // as long as they take, and again
+		{200 * ms, 200 * ms, 0, 20, 400 * ms},
+	} {
+		i := innerPasses{took: c.took, tookBefore: c.before, most: min(c.took, c.before), usual: c.usual,
+			batches: c.batches}
+		if got := i.stall(100 * ms); got != c.want {
+			t.Errorf("batches of %v and %v, operations of %v: %v after %d batches, want %v", c.before, c.took, c.usual,
+				got, c.batches, c.want)
+		}
+	}
+}

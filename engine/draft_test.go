@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/sched"
 	"sparrow/internal/spec"
 	"sparrow/internal/step"
 	"sparrow/internal/testmodel"
@@ -397,5 +398,36 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	if n := strings.Count(log.String(), "drafting does not pay"); n != 1 ||
 		!strings.Contains(log.String(), "id=loser") {
 		t.Errorf("the log says it %d times:\n%s", n, &log)
+	}
+}
+
+// Where drafts count as right by chance, a device that is told so before the host has sampled decides as the host does
+// later: for each draft, however many tokens are not known yet.
+func TestPretendedDraftsAreRightForBoth(t *testing.T) {
+	c := &choice{job: &Job{setup: &setup{cfg: Config{DraftAccept: 0.5}}}, seq: sched.Sequence{Tokens: tokens(1, 20)}}
+	const drafts = 6
+	right := 0
+	for made := range 20 {
+		for ahead := range 3 {
+			it := &sched.Item{Seq: &c.seq, Tokens: tokens(2, drafts+1), Drafts: drafts, Cached: 19 + ahead}
+			c.limits.made = made
+			list := slices.Clone(c.rightDrafts(it))
+			for i, draft := range it.DraftTokens() {
+				c.limits.made = made + ahead + i
+				for _, sampled := range []int32{draft, draft + 1} {
+					got := c.pretend(sampled, draft, 0.5)
+					if told := sampled >= list[i].Least && sampled <= list[i].Most; told != (got == draft) {
+						t.Fatalf("token %d of the answer: the device is told %+v, the host takes %d for draft %d",
+							c.limits.made, list[i], got, draft)
+					}
+					if got == draft {
+						right++
+					}
+				}
+			}
+		}
+	}
+	if all := 20 * 3 * drafts * 2; right < all/4 || right > all*3/4 {
+		t.Errorf("%d of %d drafts are right, half were asked for", right, all)
 	}
 }

@@ -91,6 +91,34 @@ func create(t *testing.T, s *Store, tenant, text string) Batch {
 	return b
 }
 
+// A batch is made of a file that was uploaded for batches, by the same tenant; what is refused holds no file.
+func TestBatchesAreMadeOfFilesForThem(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	good := upload(t, s, "a", lines(1))
+	other, err := s.Upload(File{Tenant: "a", Name: "out.jsonl", Purpose: "batch_output"}, strings.NewReader(lines(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		tenant, input string
+		want          error
+	}{
+		"another purpose":  {"a", other.ID, ErrInput},
+		"another tenant's": {"b", good.ID, ErrUnknown},
+		"no file":          {"a", "file-x", ErrUnknown},
+	} {
+		_, err := s.Create(New{Tenant: c.tenant, Kind: "k", Endpoint: "/e", Input: c.input, Window: time.Hour})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, f := range []File{good, other} {
+		if err := s.DeleteFile("a", f.ID); err != nil {
+			t.Errorf("%s is held: %v", f.Name, err)
+		}
+	}
+}
+
 func wait(t *testing.T, s *Store, b Batch) Batch {
 	t.Helper()
 	await.True(t, "the batch ends", func() bool {
