@@ -28,7 +28,8 @@ func TestChoices(t *testing.T) {
 	for _, it := range task.Items {
 		it.Label = (it.Label + 1) % len(it.Choices)
 	}
-	if rep, err = Run(t.Context(), NewEngine(e), []Task{task}, Options{}); err != nil || rep.Total.Final != 0 {
+	rep, err = Run(t.Context(), NewEngine(e), []Task{task}, Options{Limit: 6})
+	if err != nil || rep.Total.Final != 0 || rep.Total.Items != 6 {
 		t.Errorf("with wrong labels %+v, %v", rep.Total, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"math"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ func small(o Options) Options {
 	return o
 }
 
+// everything adds what other tests imply: make long sets it.
+var everything = flag.Bool("long", false, "every shape of the operations too (make long)")
+
 // affordable leaves out the largest shapes where only plain Go can run them.
 func affordable() []Case {
 	if cpu.Backends()[0].Name != "cpu-go" {
@@ -41,8 +45,19 @@ func affordable() []Case {
 	})
 }
 
+// shapes leaves one shape of each case but where make long runs all of them: other packages compare the operations.
+func shapes(list []Case) []Case {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(list), func(c Case) bool {
+		again := seen[c.Name]
+		seen[c.Name] = true
+		return again && !*everything
+	})
+}
+
 func TestEveryCaseIsRightAndTimed(t *testing.T) {
-	r, err := Run(context.Background(), affordable(), small(Options{}))
+	cases := shapes(affordable())
+	r, err := Run(context.Background(), cases, small(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +76,7 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 			t.Errorf("%s %s: stream read %v GB/s, share %v", x.Name, x.Shape, x.StreamGBs, x.StreamShare)
 		}
 	}
-	for _, c := range affordable() {
+	for _, c := range cases {
 		if (c.Only == nil || c.Only(best)) && !seen[c.Name+c.Shape+best] {
 			t.Errorf("%s %s was not timed on %s", c.Name, c.Shape, best)
 		}

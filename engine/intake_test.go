@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"sparrow/internal/testmodel"
+)
+
+// A request that is refused hears which field it is about, what was asked and what is supported; one at a limit is
+// taken.
+func TestRefusalsSayWhatWasAsked(t *testing.T) {
+	in := still(t, testmodel.V32Draft(t), Config{CacheTokens: 128, MaxQueue: 3, Draft: drafts(t, 2)}).intake
+	ask := func(prompt int, f func(r *Request)) Request {
+		r := Request{Prompt: tokens(1, prompt), Sampling: greedy()}
+		f(&r)
+		return r
+	}
+	number := func(n int) *int { return &n }
+	for _, c := range []struct {
+		refused     Request
+		field, want string
+		taken       Request // at the limit
+	}{
+		{ask(5, func(r *Request) { r.Sampling.N = 4 }), "n", "is 4, but at most 3 sequences may wait at a time",
+			ask(5, func(r *Request) { r.Sampling.N = 3 })},
+		{ask(5, func(r *Request) { r.Draft = number(3) }), "draft",
+			"is 3, and this engine drafts at most 2 tokens at a time", ask(5, func(r *Request) { r.Draft = number(2) })},
+		{ask(5, func(r *Request) { r.Draft = number(-1) }), "draft",
+			"is -1, and this engine drafts at most 2 tokens at a time", ask(5, func(r *Request) { r.Draft = number(0) })},
+		{ask(5, func(r *Request) { r.Prompt[3] = 640 }), "prompt", "token 3 is 640, the vocabulary has 640",
+			ask(5, func(r *Request) { r.Prompt[3] = 639 })},
+		{ask(5, func(r *Request) { r.Prompt[4] = -1 }), "prompt", "token 4 is -1, the vocabulary has 640",
+			ask(5, func(r *Request) { r.Prompt[4] = 0 })},
+		{ask(128, func(*Request) {}), "prompt", "has 128 tokens, the context holds 128 with at least one for the " +
+			"answer; send less, or open the model with a larger --context where it allows that",
+			ask(127, func(*Request) {})},
+		{ask(100, func(r *Request) { r.MaxTokens = 29 }), "max_tokens",
+			"is 29; after the 100 tokens of the prompt the context of 128 has room for 28",
+			ask(100, func(r *Request) { r.MaxTokens = 28 })},
+		{ask(5, func(r *Request) { r.MaxTokens = -2 }), "max_tokens", "is -2, want a positive number",
+			ask(5, func(r *Request) { r.MaxTokens = 0 })},
+		{ask(5, func(r *Request) { r.MaxTokens, r.MinTokens = 7, 8 }), "min_tokens", "is 8, want 0 to max_tokens (7)",
+			ask(5, func(r *Request) { r.MaxTokens, r.MinTokens = 7, 7 })},
+		{ask(5, func(r *Request) { r.MinTokens = -1 }), "min_tokens", "is -1, want 0 to max_tokens (0)",
+			ask(5, func(r *Request) { r.MinTokens = 1 })},
+		{ask(5, func(r *Request) { r.Score = &Score{Top: 21} }), "prompt_logprobs", "is 21, want 0 to 20",
+			ask(5, func(r *Request) { r.Score = &Score{Top: 20} })},
+		{ask(5, func(r *Request) { r.Score = &Score{From: 6} }), "score",
+			"begins at token 6, want one of the 5 that are given", ask(5, func(r *Request) { r.Score = &Score{From: 5} })},
+		{ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {}}} }), "continuations",
+			"number 1 has no tokens", ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {2}}} })},
+		{ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 9)}} }), "prompt",
+			"has 129 tokens with what follows it, the context holds 128",
+			ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 8)}} })},
+	} {
+		var got *RequestError
+		if _, err := in.prepare(c.refused); !errors.As(err, &got) || got.Field != c.field || got.Reason != c.want {
+			t.Errorf("%v; want %s: %s", err, c.field, c.want)
+		}
+		if _, err := in.prepare(c.taken); err != nil {
+			t.Errorf("at the limit of %s: %v", c.field, err)
+		}
+	}
+}
+
+// Memory for an answer is set aside before it runs: for all of a short one, and for a part of one that may be long.
+func TestMemoryOfAnAnswerIsBounded(t *testing.T) {
+	in := still(t, testmodel.V32(t), Config{CacheTokens: 4 * reservedTokens}).intake
+	for most, want := range map[int]int{1: 1, 100: 100, reservedTokens: reservedTokens,
+		2*reservedTokens - 20: reservedTokens} {
+		j, err := in.prepare(Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cap(j.choices[0].seq.Tokens) - 10; got < want || got > want+want/4+16 {
+			t.Errorf("an answer of up to %d tokens has memory for %d, want %d", most, got, want)
+		}
+	}
+}
