@@ -65,9 +65,9 @@ func TestArraysOfAPass(t *testing.T) {
 		{"V4, a prompt", v4, extendOver(9, 3000),
 			"token_ids 9x1, positions 9x1, row_requests 9x1, slots 9x1, window_lengths 9x1, window_indices 9x128, " +
 				"page_table 1x16, gather_slots 136x1, window_start 9x1, groups 9x1, kept 9x1, group_start 9x1, " +
-				"group_base 9x1, keep_rows 9x1, tail_rows 9x1, group_slots 752x1, close_sources 2x8, close_slots 2x1, " +
-				"close_positions 2x1, heavy_lengths 9x1, heavy_base 9x1, heavy_keeps 9x1, heavy_indices 9x64, " +
-				"heavy_slots 23x1"},
+				"group_base 9x1, keep_rows 9x1, tail_rows 9x1, group_slots 752x1, close_sources 2x8, " +
+				"close_slots 2x1, close_positions 2x1, heavy_lengths 9x1, heavy_base 9x1, heavy_keeps 9x1, " +
+				"heavy_indices 9x64, heavy_slots 23x1"},
 		{"V4, a drafting layer sees a window", v4, with(extend(300, 7), next),
 			"token_ids 135x1, positions 135x1, slots 135x1, window_lengths 135x1, hidden_rows 135x1, draft_rows " +
 				"135x1, window_indices 135x128"},
