@@ -23,7 +23,7 @@ func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
 			if err == nil {
 				t.Fatalf("model %q: a cache of %d tokens was opened", dir, tokens)
 			}
-			for _, want := range []string{strconv.Itoa(tokens), "GiB are there", "--cache-tokens"} {
+			for _, want := range []string{strconv.Itoa(tokens), "GiB are available", "--cache-tokens"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("model %q, %d tokens: no %q in %q", dir, tokens, want, err)
 				}

@@ -111,7 +111,7 @@ func TestRemoteErrors(t *testing.T) {
 	}{
 		"refused":    {429, `{"error": {"message": "busy"}}`, "busy"},
 		"no choices": {200, `{"choices": []}`, "0 choices"},
-		"not JSON":   {200, `<html>`, "not what the interface says"},
+		"not JSON":   {200, `<html>`, "does not follow the interface"},
 	} {
 		r, err := NewRemote(t.Context(), RemoteConfig{URL: fixed(t, c.status, c.body, nil).URL, Model: "m"})
 		if err != nil {

@@ -249,7 +249,7 @@ func TestListenFlagsAreChecked(t *testing.T) {
 		{[]string{"--listen", "unix:/x", "--port", "80"}, "takes the place of"},
 		{[]string{"--socket-mode", "0600"}, "--socket-mode is about"},
 		{[]string{"--listen", "unix:/x", "--socket-mode", "rw"}, "in octal"},
-		{[]string{"--listen", "unix:" + file}, "something else of this name"},
+		{[]string{"--listen", "unix:" + file}, "exists and is not a socket"},
 		{[]string{"--listen", "unix:" + dir + strings.Repeat("/x", 60)}, "at most 107"},
 		{[]string{"--listen", "unix:" + dir + "/none/s"}, "no such file"},
 		{[]string{"--tls-cert", file}, "belong together"},

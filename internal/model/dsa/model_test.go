@@ -265,7 +265,7 @@ func TestPassRefuses(t *testing.T) {
 	if err != nil || out.Logits.Rows != 2 || out.Logits.Cols != 640 {
 		t.Errorf("got %v, %v", out, err)
 	}
-	if _, err := r.run(r.prompt(rigRows+1, 0)); err == nil || !strings.Contains(err.Error(), "bound for 160") {
+	if _, err := r.run(r.prompt(rigRows+1, 0)); err == nil || !strings.Contains(err.Error(), "holds 160 rows") {
 		t.Errorf("more rows than the model has memory for: got %v", err)
 	}
 }

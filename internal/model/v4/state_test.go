@@ -133,7 +133,7 @@ func TestStatesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		want string
-	}{{301, "cannot become 301"}, {-1, "cannot become -1"}, {200, "compute the sequence again"},
+	}{{301, "be truncated to 301"}, {-1, "be truncated to -1"}, {200, "compute the sequence again"},
 		{287, "compute the sequence again"}} {
 		if err := s.State.Truncate(c.n); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("truncate to %d: got %v, want %q", c.n, err, c.want)
