@@ -18,10 +18,10 @@ import (
 type compilers struct {
 	mu    sync.Mutex
 	free  int
-	queue []*compiling // parties that wait, in the order of their turns
+	queue []*compiling // tenants that wait, in the order of their turns
 	most  int          // bytes
 	held  int
-	by    map[string]int // bytes of each party
+	by    map[string]int // bytes of each tenant
 }
 
 // maxCompiled bounds the compiled schemas of requests that run or wait, in bytes.
@@ -30,10 +30,10 @@ const maxCompiled = 256 << 20
 // maxToolBytes bounds the compiled tools that are cached for later requests, in bytes.
 const maxToolBytes = 128 << 20
 
-// compiling is the requests of one party that wait, in order. Closing a channel gives one its turn.
+// compiling is the requests of one tenant that wait, in order. Closing a channel gives one its turn.
 type compiling struct {
-	party string
-	turns []chan struct{}
+	tenant string
+	turns  []chan struct{}
 }
 
 func newCompilers() *compilers {
@@ -41,30 +41,30 @@ func newCompilers() *compilers {
 }
 
 // hold counts the compiled memory of a request until release is called, or refuses it.
-func (c *compilers) hold(party string, bytes int) (release func(), err error) {
+func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if own := c.by[party] + bytes; own > c.most/2 || c.held+bytes > c.most {
+	if own := c.by[tenant] + bytes; own > c.most/2 || c.held+bytes > c.most {
 		return nil, fmt.Errorf("%w: those of running and waiting requests take %s compiled, of this tenant %s; all "+
 			"may take %s, one tenant half of it, and this request needs %s; wait for answers, or send smaller schemas",
-			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[party])), unit.Bytes(int64(c.most)),
+			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[tenant])), unit.Bytes(int64(c.most)),
 			unit.Bytes(int64(bytes)))
 	}
 	c.held += bytes
-	c.by[party] += bytes
+	c.by[tenant] += bytes
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.held -= bytes
-		if c.by[party] -= bytes; c.by[party] == 0 {
-			delete(c.by, party)
+		if c.by[tenant] -= bytes; c.by[tenant] == 0 {
+			delete(c.by, tenant)
 		}
 	}, nil
 }
 
-// run compiles when it is the party's turn, on a thread of lower priority than those that compute.
-func (c *compilers) run(ctx context.Context, party string, compile func()) error {
-	if err := c.enter(ctx, party); err != nil {
+// run compiles when it is the tenant's turn, on a thread of lower priority than those that compute.
+func (c *compilers) run(ctx context.Context, tenant string, compile func()) error {
+	if err := c.enter(ctx, tenant); err != nil {
 		return err
 	}
 	defer c.leave()
@@ -73,7 +73,7 @@ func (c *compilers) run(ctx context.Context, party string, compile func()) error
 }
 
 // enter waits for a turn, until ctx ends.
-func (c *compilers) enter(ctx context.Context, party string) error {
+func (c *compilers) enter(ctx context.Context, tenant string) error {
 	c.mu.Lock()
 	if c.free > 0 {
 		c.free--
@@ -81,10 +81,10 @@ func (c *compilers) enter(ctx context.Context, party string) error {
 		return nil
 	}
 	turn := make(chan struct{})
-	i := slices.IndexFunc(c.queue, func(q *compiling) bool { return q.party == party })
+	i := slices.IndexFunc(c.queue, func(q *compiling) bool { return q.tenant == tenant })
 	if i < 0 {
 		i = len(c.queue)
-		c.queue = append(c.queue, &compiling{party: party})
+		c.queue = append(c.queue, &compiling{tenant: tenant})
 	}
 	own := c.queue[i]
 	own.turns = append(own.turns, turn)

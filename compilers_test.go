@@ -12,17 +12,17 @@ import (
 
 // However many schemas one tenant sends, a schema of another tenant waits for at most one of them; the number of
 // compilations at a time is bounded, and a request that is cancelled does not affect others.
-func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
+func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &compilers{free: 1, by: map[string]int{}}
 		var mu sync.Mutex
 		var order []string
 		running := 0
 		next := make(chan struct{})
-		compile := func(party string) func() {
+		compile := func(tenant string) func() {
 			return func() {
 				mu.Lock()
-				order = append(order, party)
+				order = append(order, tenant)
 				running++
 				if running > 1 {
 					t.Error("two compile at a time")
@@ -35,9 +35,9 @@ func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
 			}
 		}
 		var all sync.WaitGroup
-		send := func(ctx context.Context, party string) {
+		send := func(ctx context.Context, tenant string) {
 			all.Go(func() {
-				if err := c.run(ctx, party, compile(party)); err != nil && !errors.Is(err, context.Canceled) {
+				if err := c.run(ctx, tenant, compile(tenant)); err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
@@ -71,11 +71,11 @@ func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	c := newCompilers()
 	c.most = 1000
 	var releases []func()
-	hold := func(party string, bytes int, want bool) {
+	hold := func(tenant string, bytes int, want bool) {
 		t.Helper()
-		release, err := c.hold(party, bytes)
+		release, err := c.hold(tenant, bytes)
 		if got := err == nil; got != want || !want && !errors.Is(err, ErrSchemaMemory) {
-			t.Errorf("%d bytes of %s: %v", bytes, party, err)
+			t.Errorf("%d bytes of %s: %v", bytes, tenant, err)
 		}
 		if err == nil {
 			releases = append(releases, release)
@@ -95,7 +95,7 @@ func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 		release()
 	}
 	if c.held != 0 || len(c.by) != 0 {
-		t.Errorf("%d bytes of %d parties are left", c.held, len(c.by))
+		t.Errorf("%d bytes of %d tenants are left", c.held, len(c.by))
 	}
 }
 
@@ -137,6 +137,6 @@ func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := e.compilers; c.held != 0 || len(c.by) != 0 {
-		t.Errorf("%d bytes of %d parties are left", c.held, len(c.by))
+		t.Errorf("%d bytes of %d tenants are left", c.held, len(c.by))
 	}
 }

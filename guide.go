@@ -46,8 +46,8 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 	}
 	g.MaskWords = e.grammar.MaskWords()
 	var err error
-	bytes, party := 0, cmp.Or(r.Tenant, "\x00"+r.Source)
-	if waiting := e.compilers.run(ctx, party, func() {
+	bytes, tenant := 0, cmp.Or(r.Tenant, "\x00"+r.Source)
+	if waiting := e.compilers.run(ctx, tenant, func() {
 		if err = e.compile(&g, r, demand, reasoning); err == nil {
 			bytes = guideBytes(&g)
 		}
@@ -65,7 +65,7 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 			return g, err
 		}
 	}
-	release, err := e.compilers.hold(party, bytes)
+	release, err := e.compilers.hold(tenant, bytes)
 	if err != nil {
 		return g, err
 	}

@@ -37,7 +37,7 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 		l.inbox.leaveQueue(c.job)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
-			l.inbox.waits.admit(j.party, now)
+			l.inbox.waits.admit(j.turnKey, now)
 			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
 			j.computed = j.usage.CachedTokens
 			l.tally.stats.PromptTokens += int64(j.usage.PromptTokens)

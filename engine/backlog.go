@@ -21,16 +21,16 @@ const floodFactor = 4
 // choices of a large request are admitted as they fit, and two such requests do not block each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
-	parties := len(b.tenants)
+	owners := len(b.tenants)
 	if own.requests == 0 {
-		parties++
+		owners++
 	}
 	fits := b.waiting+n <= b.most
 	large := own.requests <= 1 && max(own.sequences, n) > 1
-	share := own.sequences+n <= b.most/parties || own.requests == 0 || large
+	share := own.sequences+n <= b.most/owners || own.requests == 0 || large
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
 		return fmt.Errorf("%w: %d sequences wait, %d of this tenant; at most %d may, and %d of a tenant while others "+
-			"wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/parties)
+			"wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
 	}
 	if b.tenants == nil {
 		b.tenants = map[string]queued{}

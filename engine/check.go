@@ -53,7 +53,7 @@ type openCounts struct {
 	Queued   int   // sequences that were in no batch yet
 	Tenants  map[string]queued
 	Begun    int            // requests that have not begun
-	Waits    map[string]int // those of each party
+	Waits    map[string]int // by turn key
 }
 
 // checkCounts compares counters with the requests that have not ended. The caller holds the lock.
@@ -76,12 +76,12 @@ func (e *Engine) checkCounts() error {
 			}
 		}
 		if want.Queued += n; n > 0 {
-			own := want.Tenants[j.party]
-			want.Tenants[j.party] = queued{own.sequences + n, own.requests + 1}
+			own := want.Tenants[j.turnKey]
+			want.Tenants[j.turnKey] = queued{own.sequences + n, own.requests + 1}
 		}
 		if j.admitted.IsZero() {
 			want.Begun++
-			want.Waits[j.party]++
+			want.Waits[j.turnKey]++
 		}
 	}
 	got := openCounts{s.Requests - s.Finished - s.Aborted - s.Failed, b.records, b.queued.waiting, b.queued.tenants,

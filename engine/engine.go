@@ -139,5 +139,5 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 func (e *Engine) Wait(tenant, source string) time.Duration {
 	e.tally.Lock()
 	defer e.tally.Unlock()
-	return e.inbox.waits.estimate(party(tenant, source, false), e.now())
+	return e.inbox.waits.estimate(turnKey(tenant, source, false), e.now())
 }

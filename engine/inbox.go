@@ -49,13 +49,13 @@ func (b *inbox) add(j *Job) error {
 		b.tally.stats.Refused++
 		return err
 	}
-	if err := b.queued.add(j.party, len(j.choices)); err != nil {
+	if err := b.queued.add(j.turnKey, len(j.choices)); err != nil {
 		b.records -= j.records
 		b.tally.stats.Refused++
 		return err
 	}
 	b.tally.stats.Requests++
-	b.waits.queue(j.party, j.arrived)
+	b.waits.queue(j.turnKey, j.arrived)
 	j.inbox = b
 	b.jobs = append(b.jobs, j)
 	b.signal()
@@ -109,7 +109,7 @@ func (b *inbox) signal() {
 // leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds the lock.
 func (b *inbox) leaveQueue(j *Job) {
 	j.queued--
-	b.queued.done(j.party, j.queued == 0)
+	b.queued.done(j.turnKey, j.queued == 0)
 }
 
 // recordFactor bounds the records of all requests in flight, as a multiple of the limit of one.

@@ -59,7 +59,7 @@ func (in *intake) prepare(r Request) (*Job, error) {
 	r.Replay = nil // it holds the rows
 	j := &Job{setup: in.setup, request: r, arrived: in.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt(),
-		party: party(r.Tenant, r.Source, r.Background)}
+		turnKey: turnKey(r.Tenant, r.Source, r.Background)}
 	if replay != nil {
 		j.salt = replaySalt()
 	}
@@ -150,7 +150,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.party, Flow: r.Flow,
+	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.turnKey, Flow: r.Flow,
 		Priority: r.Priority, Background: r.Background, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.

@@ -86,7 +86,7 @@ type Job struct {
 	trace             *Trace    // nil unless asked for
 	replay            *record.Replay
 	salt              []byte // of its pages
-	party             string // who takes turns with others
+	turnKey           string // by which requests take turns
 	records           int64  // bound of what it records, in bytes
 	computed          int    // tokens of the prompt whose rows are in the cache; guarded by the tally
 }
@@ -130,14 +130,14 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.inbox.cancel(j) }
 
-// backgroundParty begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
-const backgroundParty = "\x00\x00"
+// backgroundKey begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
+const backgroundKey = "\x00\x00"
 
-// party returns the key by which requests take turns: the tenant, or the source of requests without one. Tenants' names
-// contain no NUL.
-func party(tenant, source string, background bool) string {
+// turnKey returns the key by which requests take turns: the tenant, or the source of requests without one. Tenants'
+// names contain no NUL.
+func turnKey(tenant, source string, background bool) string {
 	if background {
-		return backgroundParty + tenant
+		return backgroundKey + tenant
 	}
 	if tenant == "" && source != "" {
 		return "\x00" + source

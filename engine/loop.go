@@ -203,7 +203,7 @@ func (l *loop) conclude(c *choice, why Finish, err error) {
 			l.tally.stats.Finished++
 		}
 		if j.admitted.IsZero() {
-			l.inbox.waits.leave(j.party)
+			l.inbox.waits.leave(j.turnKey)
 		}
 		j.complete(l.now())
 		if release := j.request.Guide.Release; release != nil {

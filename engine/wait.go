@@ -45,19 +45,19 @@ func (w *waits) leave(tenant string) {
 // estimate returns how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as
 // much as the tenant's own.
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
-	jobs, parties, own := w.jobs, len(w.tenants), w.tenants[tenant]
+	jobs, owners, own := w.jobs, len(w.tenants), w.tenants[tenant]
 	for name, n := range w.tenants {
-		if strings.HasPrefix(name, backgroundParty) { // they come after everybody
-			jobs, parties = jobs-n, parties-1
+		if strings.HasPrefix(name, backgroundKey) { // they come after everybody
+			jobs, owners = jobs-n, owners-1
 		}
 	}
 	if jobs == 0 {
 		return 0
 	}
 	if own == 0 {
-		parties++
+		owners++
 	}
-	ahead := min(jobs, own*parties) + 1
+	ahead := min(jobs, own*owners) + 1
 	return time.Duration(ahead) * w.interval(now)
 }
 

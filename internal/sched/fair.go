@@ -29,7 +29,7 @@ func (o *roster) before(a, b *Sequence) bool {
 	return a.age < b.age
 }
 
-// makeRoom suspends running sequences of parties that have more than others, where a party that has less waits and
+// makeRoom suspends running sequences of accounts that have more than others, where an account that has less waits and
 // cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
 func (o *roster) makeRoom() {
 	blocked := false
@@ -88,7 +88,7 @@ func (o *roster) swap(blocked bool) bool {
 
 // excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the
 // request with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of
-// the same tenant. nil where its owner would then have less than the waiting one. A party always keeps its oldest
+// the same tenant. nil where its owner would then have less than the waiting one. An account always keeps its oldest
 // sequence: it continues, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
@@ -108,8 +108,8 @@ func (o *roster) excessInside(q *Sequence) *Sequence {
 	return o.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
 }
 
-// excessOf is excess at some levels of parties.
-func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
+// excessOf is excess at some levels of accounts.
+func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
 	rank := -1 // whose sequences may go: any
 	if len(o.running) < o.limits.MaxRunning && !q.waitsForPlace() {
@@ -120,7 +120,7 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequen
 	}
 	for _, level := range levels {
 		own := level(q)
-		var worst *party
+		var worst *account
 		most := 0
 		for _, r := range o.running {
 			p := level(r)
@@ -164,8 +164,8 @@ func (o *roster) lowest(q *Sequence) (lower *Sequence) {
 	return lower
 }
 
-// holds sums the places and pages of a party's running sequences.
-func (o *roster) holds(p *party, level func(*Sequence) *party, has func(*Sequence) int) (n int) {
+// holds sums the places and pages of an account's running sequences.
+func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Sequence) int) (n int) {
 	for _, r := range o.running {
 		if level(r) == p {
 			n += has(r)
@@ -175,8 +175,8 @@ func (o *roster) holds(p *party, level func(*Sequence) *party, has func(*Sequenc
 }
 
 // youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in
-// a party; nil where that would be the party's oldest.
-func (o *roster) youngestOf(p *party, level func(*Sequence) *party, rank int) (youngest *Sequence) {
+// an account; nil where that would be the account's oldest.
+func (o *roster) youngestOf(p *account, level func(*Sequence) *account, rank int) (youngest *Sequence) {
 	oldest := true
 	for _, r := range o.running { // in order of arrival
 		if level(r) != p {
@@ -191,7 +191,7 @@ func (o *roster) youngestOf(p *party, level func(*Sequence) *party, rank int) (y
 	return youngest
 }
 
-func (q *Sequence) tenant() *party    { return q.request.parent.parent }
-func (q *Sequence) flow() *party      { return q.request.parent }
-func (q *Sequence) ofRequest() *party { return q.request }
-func (q *Sequence) pages() int        { return len(q.cache.Pages()) }
+func (q *Sequence) tenant() *account    { return q.request.parent.parent }
+func (q *Sequence) flow() *account      { return q.request.parent }
+func (q *Sequence) ofRequest() *account { return q.request }
+func (q *Sequence) pages() int          { return len(q.cache.Pages()) }

@@ -38,8 +38,8 @@ type Sequence struct {
 
 	age     int64
 	state   state
-	request *party // while it waits or runs
-	turn    int    // sequences that its request added before it
+	request *account // while it waits or runs
+	turn    int      // sequences that its request added before it
 	cache   kv.Sequence
 	rank    int // whose pool cache is of, while it runs
 	// restoring: its beginning comes from elsewhere, page by page; until that ends it has no items.

@@ -8,7 +8,7 @@ import "slices"
 // there is one: it ends within a batch or two, whatever else is computed.
 //
 // Of long prompts no more than MaxPrompts begin, since one after the other they end earlier than all at once. Beyond
-// that one begins for a party that has none, where another of the same parent has two or more.
+// that one begins for an account that has none, where another of the same parent has two or more.
 
 // choosePrompts makes the list of the batch's prompts, from those in progress and those that can be admitted, and
 // returns the remaining tokens of the batch.
@@ -106,7 +106,7 @@ func (f *forming) mayBegin(q *Sequence) bool {
 	if f.roster.all.begun < f.roster.limits.MaxPrompts || slices.Contains(f.roster.kept, q) {
 		return true
 	}
-	for _, level := range [...]func(*Sequence) *party{(*Sequence).tenant, (*Sequence).flow, (*Sequence).ofRequest} {
+	for _, level := range [...]func(*Sequence) *account{(*Sequence).tenant, (*Sequence).flow, (*Sequence).ofRequest} {
 		own := level(q)
 		crowded := func(r *Sequence) bool { p := level(r); return p.parent == own.parent && p.begun > 1 }
 		if own.begun == 0 && (slices.ContainsFunc(f.begun, crowded) || slices.ContainsFunc(f.prompts, crowded)) {

@@ -13,7 +13,7 @@ import (
 // Meet makes the collective operations of ranks in host memory that are not group: each is used by a thread of its own.
 // One that keeps the others waiting for the time-out ends them.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
-	m, beats := &meeting{}, make([]*atomic.Uint64, ranks)
+	m, beats := &barrier{}, make([]*atomic.Uint64, ranks)
 	for i := range beats {
 		beats[i] = &atomic.Uint64{}
 	}
@@ -28,22 +28,22 @@ func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 // member is a rank's kernel.Collective. Ranks wait for each other, each does its share of the work in the memory of
 // all, and they wait again: after that the posted tensors are not read any more.
 type member struct {
-	*meeting
+	*barrier
 	rank int
 }
 
 // exchange lets ranks meet, work and meet again.
 func (m *member) exchange(c call, work func(m *member)) error {
-	if err := m.come(m.rank, &c); err != nil {
+	if err := m.arrive(m.rank, &c); err != nil {
 		return err
 	}
 	work(m)
-	return m.come(m.rank, nil)
+	return m.arrive(m.rank, nil)
 }
 
 // share is the rank's share of n elements, which need not divide.
 func (m *member) share(n int) (first, last int) {
-	return n * m.rank / len(m.seats), n * (m.rank + 1) / len(m.seats)
+	return n * m.rank / len(m.states), n * (m.rank + 1) / len(m.states)
 }
 
 // AllReduce sums a share of the elements and writes it to all ranks.
@@ -57,12 +57,12 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 			return
 		}
 		own := func(r int) kernel.Tensor {
-			x := m.seats[r].at.x
+			x := m.states[r].at.x
 			x.Rows, x.Cols, x.Stride = 1, last, last
 			return x.Columns(first, last)
 		}
 		m.sum(own(0), own)
-		for r := 1; r < len(m.seats); r++ {
+		for r := 1; r < len(m.states); r++ {
 			copy(host.Bytes(own(r)), host.Bytes(own(0)))
 		}
 	})
@@ -74,7 +74,7 @@ func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
 	if out.DType == kernel.F32 {
 		to := host.F32(out)
 		copy(to, host.F32(row(0)))
-		for r := 1; r < len(m.seats); r++ {
+		for r := 1; r < len(m.states); r++ {
 			for i, v := range host.F32(row(r)) {
 				to[i] += v
 			}
@@ -82,7 +82,7 @@ func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
 		return
 	}
 	sum := make([]float32, out.Cols)
-	for r := range m.seats {
+	for r := range m.states {
 		for i, v := range host.U16(row(r)) {
 			if x := num.FromBF16(v); r == 0 {
 				sum[i] = x
@@ -99,12 +99,12 @@ func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
 
 // AllGather copies the rank's columns to all ranks.
 func (m *member) AllGather(a kernel.AllGatherArgs) error {
-	if err := a.Fits(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.states)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "all-gather", x: a.X, out: a.Out}, func(m *member) {
-		for r := range m.seats {
-			to := m.seats[r].at.out.Columns(m.rank*a.X.Cols, (m.rank+1)*a.X.Cols)
+		for r := range m.states {
+			to := m.states[r].at.out.Columns(m.rank*a.X.Cols, (m.rank+1)*a.X.Cols)
 			for t := range a.X.Rows {
 				copy(host.Bytes(to.Slice(t, t+1)), host.Bytes(a.X.Slice(t, t+1)))
 			}
@@ -114,13 +114,13 @@ func (m *member) AllGather(a kernel.AllGatherArgs) error {
 
 // ReduceScatter sums the rank's columns.
 func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
-	if err := a.Fits(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.states)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "reduce-scatter", x: a.X, out: a.Out}, func(m *member) {
 		for t := range a.Out.Rows {
 			m.sum(a.Out.Slice(t, t+1), func(r int) kernel.Tensor {
-				return m.seats[r].at.x.Slice(t, t+1).Columns(m.rank*a.Out.Cols, (m.rank+1)*a.Out.Cols)
+				return m.states[r].at.x.Slice(t, t+1).Columns(m.rank*a.Out.Cols, (m.rank+1)*a.Out.Cols)
 			})
 		}
 	})
@@ -128,7 +128,7 @@ func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
 
 // Broadcast copies the rows of one rank to this one.
 func (m *member) Broadcast(a kernel.BroadcastArgs) error {
-	if err := a.Fits(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.states)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: fmt.Sprintf("broadcast from rank %d", a.From), x: a.X}, func(m *member) {
@@ -136,20 +136,20 @@ func (m *member) Broadcast(a kernel.BroadcastArgs) error {
 			return
 		}
 		for t := range a.X.Rows {
-			copy(host.Bytes(a.X.Slice(t, t+1)), host.Bytes(m.seats[a.From].at.x.Slice(t, t+1)))
+			copy(host.Bytes(a.X.Slice(t, t+1)), host.Bytes(m.states[a.From].at.x.Slice(t, t+1)))
 		}
 	})
 }
 
 // ShareRows copies the rank's rows to all others.
 func (m *member) ShareRows(a kernel.ShareArgs) error {
-	if err := a.Fits(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.states)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "share of rows", x: a.X}, func(m *member) {
-		for r := range m.seats {
+		for r := range m.states {
 			for t := a.Bounds[m.rank]; t < a.Bounds[m.rank+1] && r != m.rank; t++ {
-				copy(host.Bytes(m.seats[r].at.x.Slice(t, t+1)), host.Bytes(a.X.Slice(t, t+1)))
+				copy(host.Bytes(m.states[r].at.x.Slice(t, t+1)), host.Bytes(a.X.Slice(t, t+1)))
 			}
 		}
 	})

@@ -40,7 +40,7 @@ type Options struct {
 type Group struct {
 	ranks   []*rank
 	opts    Options
-	meeting meeting
+	barrier barrier
 	ending  watch    // of ranks that have not returned from what Do runs
 	done    chan int // a rank has returned from what Do runs
 	back    []bool   // ranks that have
@@ -60,7 +60,7 @@ type rank struct {
 	calls chan func(rank int) error
 	ended chan struct{} // closed when the thread has ended
 	err   error         // of the latest call
-	beats atomic.Uint64 // operations that it has come to
+	beats atomic.Uint64 // operations that it has begun
 }
 
 // New makes a group of devices. It takes the devices over: Close closes them.
@@ -94,7 +94,7 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 		r := &rank{dev: d, calls: make(chan func(int) error, 1), ended: make(chan struct{})}
 		g.ranks, beats = append(g.ranks, r), append(beats, &r.beats)
 	}
-	g.meeting.init(beats, o.Timeout)
+	g.barrier.init(beats, o.Timeout)
 	g.ending = newWatch(beats, o.Timeout)
 	for i, r := range g.ranks {
 		go g.run(i, r)
@@ -126,7 +126,7 @@ func (g *Group) run(i int, r *rank) {
 	for call := range r.calls {
 		r.err = guard(i, call)
 		if r.err != nil {
-			g.meeting.leave(i, r.err)
+			g.barrier.leave(i, r.err)
 		}
 		g.done <- i
 	}
@@ -150,7 +150,7 @@ func (g *Group) Device(rank int) kernel.Device { return g.ranks[rank].dev }
 
 // Member is the place of a rank among the others.
 func (g *Group) Member(rank int) kernel.Member {
-	m := kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.meeting, rank}, Beats: &g.ranks[rank].beats}
+	m := kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.barrier, rank}, Beats: &g.ranks[rank].beats}
 	if g.peers != nil {
 		m.Comm = g.peers[rank]
 	}
@@ -175,7 +175,7 @@ func (g *Group) Do(f func(rank int) error) error {
 		r.calls <- f
 	}
 	defer g.timer.Stop()
-	failed := g.meeting.failed
+	failed := g.barrier.failed
 	for left := len(g.ranks); left > 0; {
 		select {
 		case i := <-g.done:
@@ -194,7 +194,7 @@ func (g *Group) Do(f func(rank int) error) error {
 				g.timer.Reset(g.ending.every)
 				continue
 			}
-			g.lost = g.meeting.late(g.back)
+			g.lost = g.barrier.late(g.back)
 			if i, n := g.own(); n > 0 { // why the others wait
 				g.lost = g.alone(i)
 			}
@@ -207,8 +207,8 @@ func (g *Group) Do(f func(rank int) error) error {
 // outcome is the state of a call on all ranks.
 func (g *Group) outcome() error {
 	first, own := g.own()
-	missed := g.meeting.err()
-	g.meeting.reset()
+	missed := g.barrier.err()
+	g.barrier.reset()
 	switch {
 	case missed != nil:
 		g.lost = missed
@@ -225,7 +225,7 @@ func (g *Group) outcome() error {
 // own returns how many of the ranks that are back failed by themselves, and the first of them.
 func (g *Group) own() (first, n int) {
 	for i, r := range g.ranks {
-		if g.back[i] && r.err != nil && !errors.Is(r.err, errMeeting) {
+		if g.back[i] && r.err != nil && !errors.Is(r.err, errBarrier) {
 			if n++; n == 1 {
 				first = i
 			}

@@ -11,24 +11,24 @@ import (
 	"sparrow/kernel"
 )
 
-// errMeeting is wrapped by errors of ranks that did not fail by themselves: another one was missing.
-var errMeeting = errors.New("group: another rank is missing")
+// errBarrier is wrapped by errors of ranks that did not fail by themselves: another one was missing.
+var errBarrier = errors.New("group: another rank is missing")
 
-// meeting is where ranks wait for each other.
-type meeting struct {
+// barrier is where ranks wait for each other.
+type barrier struct {
 	timeout time.Duration
 	failed  chan struct{} // closed once a rank was missing
-	seats   []seat
+	states  []rankState
 
 	mu      sync.Mutex
 	arrived int
-	round   uint64 // of meetings that took place
+	round   uint64 // completed barriers
 	left    int    // ranks that have failed
-	missed  error  // why no meeting takes place any more
+	missed  error  // why no barrier can be completed any more
 }
 
-// seat is the state of a rank at a barrier. Its tensors are read by others between two barriers.
-type seat struct {
+// rankState is the state of a rank at a barrier. Its tensors are read by others between two barriers.
+type rankState struct {
 	here  bool
 	left  bool
 	at    call
@@ -51,22 +51,22 @@ func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
 
-// init makes a seat for each rank, whose operations beats count.
-func (m *meeting) init(beats []*atomic.Uint64, timeout time.Duration) {
-	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, len(beats))
-	for i := range m.seats {
+// init makes a state for each rank, whose operations beats count.
+func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
+	m.timeout, m.failed, m.states = timeout, make(chan struct{}), make([]rankState, len(beats))
+	for i := range m.states {
 		t := time.NewTimer(time.Hour)
 		t.Stop()
-		m.seats[i].wake, m.seats[i].timer, m.seats[i].watch = make(chan struct{}, 1), t,
+		m.states[i].wake, m.states[i].timer, m.states[i].watch = make(chan struct{}, 1), t,
 			newWatch(beats, timeout)
 	}
 }
 
-// come waits until every rank has come with an operation like this one, or with nil for the end of the one before,
-// whose tensors others may still read. It returns an error as soon as one cannot come any more, or has stayed at one
+// arrive waits until every rank has arrived with an operation like this one, or with nil for the end of the one before,
+// whose tensors others may still read. It returns an error as soon as one cannot arrive any more, or has stayed at one
 // operation for the time-out.
-func (m *meeting) come(rank int, c *call) error {
-	s := &m.seats[rank]
+func (m *barrier) arrive(rank int, c *call) error {
+	s := &m.states[rank]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.absent(); err != nil {
@@ -77,8 +77,8 @@ func (m *meeting) come(rank int, c *call) error {
 	}
 	m.arrived++
 	round := m.round
-	if m.arrived == len(m.seats) {
-		return m.meet()
+	if m.arrived == len(m.states) {
+		return m.complete()
 	}
 	s.watch.begin()
 	s.timer.Reset(s.watch.every)
@@ -95,7 +95,7 @@ func (m *meeting) come(rank int, c *call) error {
 			late = true
 		}
 		m.mu.Lock()
-		switch here := func(i int) bool { return m.seats[i].here }; {
+		switch here := func(i int) bool { return m.states[i].here }; {
 		case !late || m.round != round:
 		case !s.watch.stuck(here):
 			s.timer.Reset(s.watch.every)
@@ -107,21 +107,21 @@ func (m *meeting) come(rank int, c *call) error {
 	return nil
 }
 
-// absent is an error where a rank cannot come any more. The caller holds mu.
-func (m *meeting) absent() error {
+// absent is an error where a rank cannot arrive any more. The caller holds mu.
+func (m *barrier) absent() error {
 	switch {
 	case m.missed != nil:
-		return fmt.Errorf("%w: %w", errMeeting, m.missed)
+		return fmt.Errorf("%w: %w", errBarrier, m.missed)
 	case m.left > 0:
-		return fmt.Errorf("%w: it failed", errMeeting)
+		return fmt.Errorf("%w: it failed", errBarrier)
 	}
 	return nil
 }
 
-// meet completes a barrier that all ranks have reached. The caller holds mu.
-func (m *meeting) meet() error {
-	for i := range m.seats {
-		if a, b := &m.seats[0].at, &m.seats[i].at; !a.alike(b) {
+// complete ends a barrier that all ranks have reached. The caller holds mu.
+func (m *barrier) complete() error {
+	for i := range m.states {
+		if a, b := &m.states[0].at, &m.states[i].at; !a.alike(b) {
 			m.miss(fmt.Errorf("rank 0 has reached %s and rank %d %s", a.text(), i, b.text()))
 			return m.absent()
 		}
@@ -132,25 +132,25 @@ func (m *meeting) meet() error {
 }
 
 // clear resets the states of all ranks and wakes those that wait. The caller holds mu.
-func (m *meeting) clear() {
+func (m *barrier) clear() {
 	m.arrived = 0
-	for i := range m.seats {
-		m.seats[i].here = false
+	for i := range m.states {
+		m.states[i].here = false
 	}
 	m.wakeAll()
 }
 
-func (m *meeting) wakeAll() {
-	for i := range m.seats {
+func (m *barrier) wakeAll() {
+	for i := range m.states {
 		select {
-		case m.seats[i].wake <- struct{}{}:
+		case m.states[i].wake <- struct{}{}:
 		default: // it has not yet seen the last one, and looks at everything when it does
 		}
 	}
 }
 
-// miss ends all meetings. The caller holds mu.
-func (m *meeting) miss(why error) {
+// miss ends all barriers. The caller holds mu.
+func (m *barrier) miss(why error) {
 	if m.missed == nil {
 		m.missed = fmt.Errorf("%w: %w", kernel.ErrLost, why)
 		close(m.failed)
@@ -158,8 +158,8 @@ func (m *meeting) miss(why error) {
 	m.wakeAll()
 }
 
-// late ends all meetings because ranks have not returned from a pass that others have ended, and is why.
-func (m *meeting) late(back []bool) error {
+// late ends all barriers because ranks have not returned from a pass that others have ended, and is why.
+func (m *barrier) late(back []bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.miss(fmt.Errorf("%s did not end a pass within %v of the others", m.missing(func(i int) bool { return back[i] }),
@@ -168,9 +168,9 @@ func (m *meeting) late(back []bool) error {
 }
 
 // missing names the ranks that are not here.
-func (m *meeting) missing(here func(rank int) bool) string {
+func (m *barrier) missing(here func(rank int) bool) string {
 	var list []string
-	for i := range m.seats {
+	for i := range m.states {
 		if !here(i) {
 			list = append(list, fmt.Sprint(i))
 		}
@@ -179,34 +179,34 @@ func (m *meeting) missing(here func(rank int) bool) string {
 	if len(list) > 1 {
 		word = "ranks"
 	}
-	return fmt.Sprintf("%s %s of %d", word, strings.Join(list, ", "), len(m.seats))
+	return fmt.Sprintf("%s %s of %d", word, strings.Join(list, ", "), len(m.states))
 }
 
 // leave records that a rank has failed and will not reach the barrier: ranks that wait for it stop waiting.
-func (m *meeting) leave(rank int, err error) {
+func (m *barrier) leave(rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if errors.Is(err, errMeeting) || m.seats[rank].left {
+	if errors.Is(err, errBarrier) || m.states[rank].left {
 		return
 	}
-	m.seats[rank].left = true
+	m.states[rank].left = true
 	m.left++
 	m.wakeAll()
 }
 
-// reset forgets ranks that failed. No rank may be at a meeting.
-func (m *meeting) reset() {
+// reset forgets ranks that failed. No rank may be at a barrier.
+func (m *barrier) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left = 0
-	for i := range m.seats {
-		m.seats[i].left = false
+	for i := range m.states {
+		m.states[i].left = false
 	}
 	m.clear()
 }
 
-// err is why no meeting takes place any more.
-func (m *meeting) err() error {
+// err is why no barrier can be completed any more.
+func (m *barrier) err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.missed

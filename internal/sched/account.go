@@ -1,9 +1,9 @@
 package sched
 
-// A party is an owner of sequences: a tenant, a flow of a tenant, or one request of a flow. While others of the same
+// An account is an owner of sequences: a tenant, a flow of a tenant, or one request of a flow. While others of the same
 // parent wait, none keeps more than they have.
-type party struct {
-	parent  *party
+type account struct {
+	parent  *account
 	key     any // in the table of the parent
 	running int // sequences that hold pages
 	waiting int
@@ -11,16 +11,16 @@ type party struct {
 	turns   int   // sequences that a request has added
 	begun   int   // prompts under way, while those of a batch are chosen
 	chosen  int   // of these, the ones in the batch
-	members map[any]*party
+	members map[any]*account
 }
 
-// member finds or makes the party of a key. A new one begins with the service of the least served of the others: time
+// member finds or makes the account of a key. A new one begins with the service of the least served of the others: time
 // without requests earns nothing.
-func (p *party) member(key any) *party {
+func (p *account) member(key any) *account {
 	if m := p.members[key]; m != nil {
 		return m
 	}
-	m := &party{parent: p, key: key}
+	m := &account{parent: p, key: key}
 	first := true
 	for _, other := range p.members {
 		if first || other.served < m.served {
@@ -28,14 +28,14 @@ func (p *party) member(key any) *party {
 		}
 	}
 	if p.members == nil {
-		p.members = map[any]*party{}
+		p.members = map[any]*account{}
 	}
 	p.members[key] = m
 	return m
 }
 
-// count changes how many sequences run and wait, up to the root. A party without any is forgotten.
-func (p *party) count(running, waiting int) {
+// count changes how many sequences run and wait, up to the root. An account without any is forgotten.
+func (p *account) count(running, waiting int) {
 	for ; p != nil; p = p.parent {
 		p.running += running
 		p.waiting += waiting
@@ -46,14 +46,14 @@ func (p *party) count(running, waiting int) {
 }
 
 // serve counts tokens.
-func (p *party) serve(tokens int) {
+func (p *account) serve(tokens int) {
 	for ; p != nil; p = p.parent {
 		p.served += int64(tokens)
 	}
 }
 
 // countPrompts counts prompts that are under way and that are in the batch.
-func (p *party) countPrompts(begun, chosen int) {
+func (p *account) countPrompts(begun, chosen int) {
 	for ; p != nil; p = p.parent {
 		p.begun += begun
 		p.chosen += chosen
@@ -61,7 +61,7 @@ func (p *party) countPrompts(begun, chosen int) {
 }
 
 // forgetPrompts ends what countPrompts counts.
-func (p *party) forgetPrompts() {
+func (p *account) forgetPrompts() {
 	for ; p != nil; p = p.parent {
 		p.begun, p.chosen = 0, 0
 	}
