@@ -85,7 +85,7 @@ func (e *Engine) core() (*engine.Engine, error) {
 	return e.running.core, nil
 }
 
-// ServePages hands cached pages in host memory to other engines, until the listener or the engine is closed.
+// ServePages serves cached pages in host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	c, err := e.core()
 	if err != nil {

@@ -21,7 +21,7 @@ var ErrSchemaMemory = errors.New("sparrow: too much memory for schemas")
 var ErrRequest = engine.ErrRequest
 
 // ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError
-// beside it names the field.
+// that wraps it too names the field.
 var ErrContext = engine.ErrContext
 
 // ErrStep means that the model failed on this request only; others were not affected.

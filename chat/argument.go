@@ -13,7 +13,7 @@ type value struct {
 	next func() bool
 }
 
-// readValue hands out an argument's key and enters the state that reads its value.
+// readValue emits an argument's key and enters the state that reads its value.
 func (s *stream) readValue(key string, v value) bool {
 	before := ", "
 	if s.args == 0 {
@@ -29,7 +29,7 @@ func (s *stream) readValue(key string, v value) bool {
 	return s.enter(s.stringValue)
 }
 
-// stringValue hands out a string as it comes.
+// stringValue emits a string as it comes.
 func (s *stream) stringValue() bool {
 	text, which := s.text(s.value.end)
 	s.arguments(jinja.EscapeJSON(text))
@@ -62,7 +62,7 @@ func (s *stream) cutShort() bool {
 	return false
 }
 
-// finish hands out the end of the arguments.
+// finish emits the end of the arguments.
 func (s *stream) finish() {
 	if s.args == 0 {
 		s.arguments("{}")

@@ -100,7 +100,7 @@ func (p *v31Parser) name() bool {
 	return p.enter(p.body)
 }
 
-// body hands out the arguments as they come: they already are JSON.
+// body emits the arguments as they come: they already are JSON.
 func (p *v31Parser) body() bool {
 	text, which := p.text(p.m.close)
 	p.json.WriteString(text)

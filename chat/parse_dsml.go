@@ -117,8 +117,8 @@ func (p *dsmlParser) invokeEnd() bool {
 	return p.malformedOrWait("expected the end of the invoke tag")
 }
 
-// startOnce hands out the start of the call with its first argument, so that a body that turns out malformed before
-// that leaves no half call after.
+// startOnce emits the start of the call with its first argument, so that a body that turns out malformed before that
+// leaves no half call.
 func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true

@@ -244,7 +244,7 @@ func (s *stream) startAs(id, name string) {
 	s.args = 0
 }
 
-// arguments hands out more of the current call's JSON.
+// arguments emits more of the current call's JSON.
 func (s *stream) arguments(json string) {
 	s.commit()
 	if json == "" {

@@ -6,7 +6,7 @@ import "time"
 // hours pass in seconds and every run of a seed is the same.
 type Clock interface {
 	Now() time.Time
-	// Go runs f beside its caller.
+	// Go runs f concurrently with its caller.
 	Go(f func())
 	// Wait returns true once wake has a value or is closed, and false when that took longer than a positive limit.
 	Wait(wake <-chan struct{}, limit time.Duration) bool

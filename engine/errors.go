@@ -13,7 +13,7 @@ var ErrQueueFull = errors.New("sparrow: the queue is full")
 var ErrRequest = errors.New("sparrow: bad request")
 
 // ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError
-// beside it names the field.
+// that wraps it too names the field.
 var ErrContext = errors.New("sparrow: the context is too short")
 
 // ErrStep means that the model failed on this request only; others were not affected.

@@ -13,9 +13,9 @@ import (
 	"sparrow/kernel"
 )
 
-// mover is a device in host memory with the rules of one that copies pages without waiting: what is written from
-// page-locked memory must stay as it is until the next Sync or the end of what was fetched later, and what is collected
-// is there once it was waited for.
+// mover is a device in host memory with the rules of one that copies pages without waiting: page-locked memory that is
+// written from must not change until the next Sync or the end of a later fetch, and collected pages are complete once
+// they were waited for.
 type mover struct {
 	kernel.Device
 	t *testing.T

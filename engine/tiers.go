@@ -237,7 +237,7 @@ func (t *tiers) settle() {
 	t.imports = t.imports[:0]
 }
 
-// finishCopies waits for copies from the device and hands the pages over.
+// finishCopies waits for copies from the device and passes the pages to the tiers.
 func (t *tiers) finishCopies() {
 	for i, c := range t.copies {
 		if err := c.done.Wait(); err != nil {
@@ -413,7 +413,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	return t.sched.Restored(q)
 }
 
-// finish lets a choice go on with computing.
+// finish lets a choice continue with computing.
 func (t *tiers) finish(c *choice, why string) {
 	took := t.setup.since(c.restore.begun)
 	if saved := t.computing(c) - took; saved > 0 {
@@ -483,7 +483,7 @@ func (t *tiers) counts() []tier.Count {
 	return list
 }
 
-// ServePages hands pages of host memory to other engines, until the listener or the engine is closed.
+// ServePages serves pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
 		return errors.New("sparrow: pages are served from host memory, and none was given; ask for a host cache")

@@ -29,7 +29,7 @@ type randomDevice struct {
 	replaced int
 }
 
-// Do carries out an operation in its own way, or by the device.
+// Do runs an operation in its own way, or by the device.
 func (d *randomDevice) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.ScoreArgs:

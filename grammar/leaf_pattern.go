@@ -8,7 +8,7 @@ import (
 // patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in
 // canonical spelling only (see [appendString]), so that each string has one text.
 //
-// A bound on the number of characters is counted beside the automaton instead of multiplying its states.
+// A bound on the number of characters is counted separately instead of multiplying the automaton's states.
 type patternLeaf struct {
 	dfa    *runeDFA
 	family uint32 // of masks that all grammars share, familyNone if there is none

@@ -180,7 +180,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 	return s, nil
 }
 
-// oldDraft reports whether $schema names a draft in which $ref replaces the keywords beside it.
+// oldDraft reports whether $schema names a draft in which $ref replaces the other keywords of its schema.
 func oldDraft(root *value) bool {
 	v, ok := root.get("$schema")
 	if !ok || v.kind != stringValue {

@@ -40,7 +40,7 @@ type Device interface {
 	Preparer
 	// Do runs an operation whose arguments were checked.
 	Do(Op) error
-	// What is also done beside the lists of passes.
+	// Operations that are also used outside the lists of passes.
 	RowPutter
 	Accepter
 }

@@ -268,8 +268,8 @@ func (b *Mailbox) Finish(err error) {
 	notify(b.done)
 }
 
-// Post hands over an exchange whose rows and ids were written, after Err was found nil. For devices whose operations
-// run when they are called; others write the words themselves.
+// Post posts an exchange whose rows and ids were written, after Err was found nil. For devices whose operations run
+// when they are called; others write the words themselves.
 func (b *Mailbox) Post(m Message) {
 	w := b.words[MailMessage:]
 	w[0], w[1], w[2], w[3], w[4] = uint32(m.Layer), uint32(m.Rows), uint32(m.Top), math.Float32bits(m.Limit), 0

@@ -39,7 +39,7 @@ func Dispatch(d Device, op Op) error {
 	return fmt.Errorf("%w: %s is an operation of several ranks, %s is one device", ErrUnsupported, op.Name(), d.Name())
 }
 
-// run hands arguments to the method of a device that has the operation.
+// run calls the method of a device that has the operation.
 func run[D any, A Op](dev Device, do func(D, A) error, a A) error {
 	if d, ok := dev.(D); ok {
 		return do(d, a)

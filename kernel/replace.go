@@ -9,8 +9,8 @@ type Replacement struct {
 	Experts func(Experts) Experts
 }
 
-// Replace copies an operation with every tensor and weight replaced: for devices that hand operations on
-// to another device. Lists are copied too. It uses reflection and allocates.
+// Replace copies an operation with every tensor and weight replaced: for devices that pass operations to another
+// device. Lists are copied too. It uses reflection and allocates.
 func Replace(op Op, by Replacement) Op {
 	args := reflect.New(reflect.TypeOf(op)).Elem()
 	args.Set(reflect.ValueOf(op))

@@ -28,7 +28,7 @@ func Hosted(x Experts) bool {
 	return ok && h.Hosted()
 }
 
-// ExpertPoster is a device that hands rows to workers on the host before it runs experts.
+// ExpertPoster is a device that passes rows to workers on the host before it runs experts.
 type ExpertPoster interface {
 	// PostExperts begins the work of Experts with the same arguments, whose output it does not touch: operations
 	// between the two run while the workers compute.

@@ -10,7 +10,7 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// Browsers get the page at /, everybody else the line that clients of Ollama ask for.
+// Browsers get the page at /, others the line that clients of Ollama check.
 func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	html := get(t, hs.URL+"/", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -33,7 +33,7 @@ func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 	}
 }
 
-// namespaces are names of formats, which nobody fetches.
+// namespaces are names of formats, which are not fetched.
 var namespaces = []string{"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
 // Every file that the page names is there, with a type that browsers take, and no file names another host.

@@ -59,7 +59,7 @@ func newService(e Engine, o Options) (*service, error) {
 func (s *service) draining() bool { return s.state.Load() >= stateDraining }
 
 // randomSeed is below 2^53, so that the seed in a trace survives clients that keep numbers as float64. It never fails:
-// crypto/rand ends the process before it hands out something predictable.
+// crypto/rand ends the process before it returns something predictable.
 func randomSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])

@@ -1,8 +1,8 @@
 // Package verify compares a model with what an independent implementation computed on the same checkpoint.
 //
-// A checkpoint folder with golden.json and golden.safetensors beside the weights flows in, together with the settings
-// to prove; a Report flows out: for each case the largest logit error, cosines of hidden states, selections, and
-// greedy tokens, judged by the tolerances of tolerance.go.
+// A checkpoint folder with golden.json and golden.safetensors next to the weights flows in, together with the settings
+// to prove; a Report flows out: for each case the largest logit error, cosines of hidden states, selections, and greedy
+// tokens, judged by the tolerances of tolerance.go.
 package verify
 
 import (
@@ -46,7 +46,7 @@ type index struct {
 	} `json:"cases"`
 }
 
-// ReadGolden loads every case beside a checkpoint.
+// ReadGolden loads every golden case of a checkpoint.
 func ReadGolden(dir string) ([]Golden, error) {
 	text, err := textfile.Read(filepath.Join(dir, "golden.json"), textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

@@ -56,7 +56,7 @@ type faulty struct {
 	fault string
 }
 
-// Do carries out an operation in its own way, or by the device.
+// Do runs an operation in its own way, or by the device.
 func (d *faulty) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.DenseArgs:

@@ -47,8 +47,8 @@ func TestV41Exact(t *testing.T) {
 	}
 }
 
-// Entries in four bits beside a window in eight stay close by the measures of tolerance.go, and chunks of any size
-// store the same bytes: all of them give the same numbers.
+// Entries in four bits with a window in eight stay close by the measures of tolerance.go, and chunks of any size store
+// the same bytes: all of them give the same numbers.
 func TestV41Packed(t *testing.T) {
 	dir := unpacked(t, "deepseek_v41-1")
 	m := openPath(t, dir, "cpu", kernel.Options{})

@@ -166,7 +166,7 @@ var itemFields = wire.Fields[itemReader]{
 	"summary":   {Read: func(c *wire.Reader, i *itemReader) { i.summary = readTexts(c) }},
 	"output":    {Read: func(c *wire.Reader, i *itemReader) { i.output = readTexts(c) }},
 
-	// What a replayed item says beside its text.
+	// Fields of a replayed item other than its text.
 	"status":            {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
 	"phase":             {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
 	"encrypted_content": {Read: readSealed},

@@ -1,3 +1,3 @@
-// Package gputest holds tests of an engine on a GPU beside one on a CPU, in a test binary that is small enough to be
-// carried to a machine without Go (kernel/cuda/gpu-tests.sh).
+// Package gputest holds tests that compare an engine on a GPU with one on a CPU, in a test binary that is small enough
+// to be carried to a machine without Go (kernel/cuda/gpu-tests.sh).
 package gputest

@@ -95,8 +95,8 @@ func files(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// kill starts a process that loads a model, kills it in the middle, and looks for what it has left: no file, neither
-// beside the model nor in a folder for temporary ones, and the next process loads the model.
+// kill starts a process that loads a model, kills it in the middle, and looks for what it has left: no file, neither in
+// the model's folder nor in one for temporary files, and the next process loads the model.
 func kill(t *testing.T, name string) {
 	t.Helper()
 	temp, before := t.TempDir(), files(t, checkpoint)

@@ -109,7 +109,7 @@ func encodeQ5K(dst []byte, src []float32) {
 }
 
 // sixBitScales writes d, dmin, and scales and minimums of 6 bits for each 32 values, as Q4_K and Q5_K have them, and
-// hands out the codes, up to top. The rest of dst begins as zeros.
+// writes the codes, up to top. The rest of dst begins as zeros.
 func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	var search lanes
 	scales, leasts := search.affine(src, top)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// ggufModel is a repository as GGUF files are published: splits in folders, files beside them, and what is not a model.
+// ggufModel is a repository as GGUF files are published: splits in folders, single files, and files that are not
+// models.
 func ggufModel() []testFile {
 	var files []testFile
 	for i, name := range []string{"README.md", "config.json", "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",

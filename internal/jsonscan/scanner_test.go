@@ -60,7 +60,7 @@ func TestScannerDecodesStrings(t *testing.T) {
 	}
 }
 
-// readString reads one JSON string and nothing behind it.
+// readString reads one JSON string and nothing after it.
 func readString(data []byte) (string, error) {
 	r := jsonscan.Scanner{Text: data}
 	s, err := r.Str()

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Pool hands out pages. One goroutine uses it at a time.
+// Pool allocates pages. One goroutine uses it at a time.
 type Pool struct {
 	cfg   Config
 	index *prefix.Index
@@ -196,7 +196,7 @@ func (p *Pool) ensure(n int) error {
 	return p.win.ensure(n)
 }
 
-// take hands out a page; ensure has said that there is one.
+// take returns a free page; ensure has checked that there is one.
 func (p *Pool) take() Page {
 	if len(p.free) == 0 {
 		page, ok := p.index.Oldest()

@@ -1,7 +1,7 @@
 // Package mark is text with marks on the bytes that come from a request.
 //
 // In flow pieces of text, marked or not; out flows their concatenation with the spans of the marked bytes. Marks are
-// beside the text, never in it: no character is reserved, and the text is the same with and without them.
+// stored separately from the text: no character is reserved, and the text is the same with and without them.
 package mark
 
 import (

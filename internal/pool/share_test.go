@@ -26,7 +26,7 @@ func TestSharesCoverTheItems(t *testing.T) {
 }
 
 // Claims begin anew in every run, also where the numbers of runs pass the point at which they are reset, and where they
-// no longer fit beside a count.
+// no longer fit into a word with the count.
 func TestClaimsBeginAnew(t *testing.T) {
 	for _, begin := range []uint64{0, resetRuns - 3, 1<<(64-countBits) - 3} {
 		p := open(t, 3)

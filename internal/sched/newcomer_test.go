@@ -165,8 +165,8 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	}
 }
 
-// A sequence that kept its pages continues beside others, where a batch has a row left that it may record, or be given;
-// else it runs again without a token, and its turn comes with a later batch.
+// A sequence that kept its pages continues in a batch that has room for its recorded or replayed rows; otherwise it
+// runs without a token and continues in a later batch.
 func TestKeptSequencesWaitForRows(t *testing.T) {
 	far := Span{From: 3, To: 1000} // the rows of its answer
 	for name, span := range map[string]func(*Sequence){

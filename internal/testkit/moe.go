@@ -106,7 +106,7 @@ func (f foreign) Out() int        { return f.out }
 func (f foreign) In() int         { return f.in }
 func (foreign) Role() kernel.Role { return kernel.Projected }
 
-// testRefusals hands over arguments that must be refused with an error that names them, never read out of bounds.
+// testRefusals passes arguments that must be refused with an error that names them, never read out of bounds.
 func testRefusals(p *pair) {
 	x := p.random(2, 8)
 	i1 := p.ints(2, 1, []int32{0, 99})

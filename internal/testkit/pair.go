@@ -152,7 +152,7 @@ func (p *pair) weightFor(role kernel.Role, t kernel.DType, out, in int) weights 
 	return p.prepare(w, role)
 }
 
-// prepare hands a weight to both sides. The reference's memory is the host's.
+// prepare prepares a weight on both sides. The reference's memory is the host's.
 func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
 	p.Helper()
 	out := weights{stored: w}
@@ -164,7 +164,7 @@ func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
 	return out
 }
 
-// experts hands the matrices of experts to both sides.
+// experts prepares the matrices of experts on both sides.
 func (p *pair) experts(gate, up, down []weights) (onRef, onDev kernel.Experts) {
 	p.Helper()
 	stored := func(list []weights) (out []kernel.Weight) {

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fence hands out memory that ends, or begins, exactly at a page that must not
-// be touched.
+// fence allocates memory that ends, or begins, exactly at a page that must not be touched.
 type fence struct {
 	t      *testing.T
 	before bool

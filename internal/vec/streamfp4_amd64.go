@@ -135,7 +135,7 @@ func (ts *tileScratch) findRest(w *nibbleWeights, u streamUnits, first int) {
 	a.findMask = math.MaxUint64 >> (64 - (groups - 64*a.findRegisters))
 }
 
-// copiesFP4 multiplies copies of rows that are no unit or no whole blocks.
+// copiesFP4 multiplies copies of rows that are not a whole unit or not whole blocks.
 func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.picked = n.picked[:0]

@@ -91,8 +91,8 @@ func wantSums(t *testing.T, what string, y, x []float32, ldx, m int, w []float32
 	}
 }
 
-// inPlanes is rows of x as tiles take them beside e2m1 weights: rounded to multiples of a power of two, the least
-// with which the largest number of a row has two digits of eight bits with a sign.
+// inPlanes is rows of x in the form in which tiles multiply e2m1 weights: rounded to multiples of a power of two, the
+// least with which the largest number of a row has two digits of eight bits with a sign.
 func inPlanes(x []float32, ldx, m, k int) []float32 {
 	out := make([]float32, len(x))
 	for i := range m {

@@ -106,7 +106,7 @@ func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	return b.String()
 }
 
-// Ignore skips the value at hand and notes that it has no effect.
+// Ignore skips the current value and records that it has no effect.
 func (c *Reader) Ignore() {
 	c.Note()
 	c.Skip()
@@ -223,7 +223,7 @@ func (c *Reader) Skip() {
 	}
 }
 
-// Raw consumes the value at hand and returns a copy of its text, names in the order they came.
+// Raw consumes the current value and returns a copy of its text, names in their original order.
 func (c *Reader) Raw() json.RawMessage {
 	c.scan.Next()
 	from := c.scan.Pos
@@ -289,7 +289,7 @@ func (c *Reader) ahead() *Reader {
 // Peek is a copy of the text of the value at hand, which is not consumed.
 func (c *Reader) Peek() json.RawMessage { return c.ahead().Raw() }
 
-// TextMember looks for a member of the object at hand that is a string, without consuming anything; empty if there is
+// TextMember looks for a member of the current object that is a string, without consuming anything; empty if there is
 // none.
 func (c *Reader) TextMember(name string) string {
 	ahead, found := c.ahead(), ""

@@ -186,7 +186,7 @@ const spareFrom = 8
 // Name is the registered name.
 func (d *Device) Name() string { return d.name }
 
-// Do carries out an operation by its method.
+// Do runs an operation by its method.
 func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 
 // Activation is float32.

@@ -172,8 +172,8 @@ func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 // Hosted reports whether the host's workers compute some of the experts.
 func (x *splitExperts) Hosted() bool { return x.hosted[0] || x.hosted[1] }
 
-// PostExperts hands rows to the host's workers, so that operations before Experts run meanwhile. Rows that take several
-// exchanges, or belong to both phases, are handed over by Experts.
+// PostExperts passes rows to the host's workers, so that operations before Experts run at the same time. Rows that take
+// several exchanges, or belong to both phases, are passed by Experts.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	return err
 }
 
-// post copies rows and choices to the mailbox and hands them over. Workers that were late may still read it.
+// post copies rows and choices to the mailbox and posts them. Workers that were late may still read it.
 func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	box, k := d.split.box, a.IDs.Cols
 	if err := box.Err(); err != nil {
@@ -214,8 +214,8 @@ func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	return nil
 }
 
-// splitBlock hands rows to the workers, computes the device's own experts meanwhile, and sums all results in the order
-// of the choice.
+// splitBlock passes rows to the workers, computes the device's own experts at the same time, and sums all results in
+// the order of the choice.
 func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	st, k, rows := &d.experts, a.IDs.Cols, a.X.Rows
 	ids, err := d.localIDs(rows, k)

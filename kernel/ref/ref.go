@@ -41,7 +41,7 @@ func Backends() []kernel.Backend {
 // Name is the registered name.
 func (*Device) Name() string { return "ref" }
 
-// Do carries out an operation by its method.
+// Do runs an operation by its method.
 func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
 
 // Activation is float32.

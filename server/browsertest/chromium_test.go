@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// answerTime bounds one command to the browser, and what the page takes to show something. It is generous, because a
-// prompt of 4,000 tokens takes two seconds of two processors alone, and more beside others.
+// answerTime bounds one command to the browser, and the time of the page to show something. It is generous, because a
+// prompt of 4,000 tokens takes two seconds on two idle processors, and more on busy ones.
 const answerTime = 2 * time.Minute
 
 // browser is a running Chromium. Commands go through a pipe, each a JSON object that a zero byte ends.

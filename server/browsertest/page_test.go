@@ -174,7 +174,7 @@ func (w *world) plans(t *testing.T) {
 	}
 	p.eval(`document.querySelector(".plans tbody [aria-expanded]").click()`, nil)
 	p.wait(`document.querySelector("tr.details .reasons li")`)
-	// The view is live: a request of somebody else appears without a click, and opened details stay open.
+	// The view is live: a request of another client appears without a click, and opened details stay open.
 	var before, after float64
 	steps := `Number(document.querySelector(".plans tr[data-step]").dataset.step)`
 	p.eval(steps, &before)

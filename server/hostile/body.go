@@ -157,7 +157,7 @@ func nested(d *rand.Rand, depth int) any {
 	return json.RawMessage(text)
 }
 
-// broken is text that is no JSON, or just so.
+// broken is text that is not JSON, or only just.
 func broken(d *rand.Rand) string {
 	_, body := seed(d)
 	switch d.IntN(7) {

@@ -201,7 +201,7 @@ func gpuMemory(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// spend sends short requests: most are read to their end, a quarter is given up, before the answer or in the middle.
+// spend sends short requests: most are read to their end, a quarter is abandoned, before the answer or in the middle.
 func (l *load) spend(t *testing.T, requests int) {
 	t.Helper()
 	var next atomic.Int64

@@ -31,7 +31,7 @@ def shipped(tokenizer, tokens=1 << 30, limit=0):
     for path in sorted(SHIPPED_TASKS.glob("*.jsonl*")):
         with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as f:
             records = [json.loads(line) for line in f]
-        # Conversations that go on after a call are the server's to judge: it writes the turns between.
+        # Conversations that continue after a call are scored by the server: it writes the turns between.
         items = [_item(tokenizer, record) for record in records if record["tokens"] <= tokens
                  and len(record["messages"]) == 1]
         if items:

@@ -1,6 +1,6 @@
-// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and beside it in most layers
-// a stream of compressed entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups
-// of 128 are read whole.
+// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and in most layers also a
+// stream of compressed entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups of
+// 128 are read whole.
 package dual
 
 import (

@@ -41,7 +41,7 @@ var packings = []packing{
 // The matrix of packed products: 100 MB and more in all formats.
 const packedColumns, packedK = 24576, 16384
 
-// packedCases are products with packed weights, and that with bf16 beside them.
+// packedCases are products with packed weights, and with bf16 for comparison.
 func packedCases() []Case {
 	var list []Case
 	for _, p := range packings {

@@ -441,7 +441,7 @@ func TestAReaderThatLosesFramesKnowsTheCache(t *testing.T) {
 	f.join(p)
 	f.settle(p, c)
 
-	// The server starts again: its numbers go on.
+	// The server starts again: its numbers continue.
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ type peer struct {
 
 func newPeer(c net.Conn, queue int) *peer { return &peer{conn: c, queue: make(chan frame, queue)} }
 
-// push hands a batch to the writer, or drops it where the subscriber does not keep up.
+// push passes a batch to the writer, or drops it where the subscriber does not keep up.
 func (s *peer) push(p *Publisher, f frame) {
 	size := int64(len(f.payload))
 	if had := s.bytes.Load(); had > 0 && had+size > maxQueuedSize {

@@ -209,7 +209,7 @@ func (p *Publisher) publish() {
 	}
 }
 
-// send keeps a batch and hands it to every subscriber.
+// send keeps a batch and passes it to every subscriber.
 func (p *Publisher) send(kept *history, seq uint64, payload []byte) {
 	f := frame{seq, payload}
 	kept.add(f)

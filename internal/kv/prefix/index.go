@@ -157,7 +157,7 @@ func (ix *Index) Drop(page Page) (kept bool) {
 	return false
 }
 
-// Oldest is the page that Evict would give up.
+// Oldest is the page that Evict would evict.
 func (ix *Index) Oldest() (Page, bool) {
 	if ix.idle.oldest == none {
 		return None, false

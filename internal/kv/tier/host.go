@@ -83,7 +83,7 @@ func (h *host) evict() bool {
 	return true
 }
 
-// Load hands over the pages themselves: nothing is copied.
+// Load returns the pages themselves: nothing is copied.
 func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Context) *Page, deliver func(*Page) bool) (
 	n int, why string) {
 	for ; n < len(keys); n++ {
@@ -145,5 +145,5 @@ func (h *host) Close() error {
 	return nil
 }
 
-// notHeld is why a tier does not hand over a page that it never had or gave up.
+// notHeld is why a tier does not return a page that it never had or has evicted.
 const notHeld = "not held"

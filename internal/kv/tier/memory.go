@@ -49,7 +49,7 @@ func (p *Page) Drop() {
 // slabBytes is how much memory is allocated at a time.
 const slabBytes = 32 << 20
 
-// memory hands out room for pages. It grows up to a number of pages and is given back as a whole.
+// memory allocates pages of host memory. It grows up to a number of pages and is freed as a whole.
 type memory struct {
 	from Allocator
 	each int // bytes of a page

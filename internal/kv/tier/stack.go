@@ -196,7 +196,7 @@ func (s *Stack) Missed() string {
 	return strings.Join(why, ", ")
 }
 
-// stopped counts why a tier did not hand over a page.
+// stopped counts why a tier did not return a page.
 func (s *Stack) stopped(tier, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Stack) stopped(tier, reason string) {
 	s.stops[tier][reason]++
 }
 
-// Clear gives up every page of every tier.
+// Clear drops every page of every tier.
 func (s *Stack) Clear() {
 	for _, t := range s.tiers {
 		t.Clear()

@@ -26,8 +26,8 @@ type Tier interface {
 	Put(*Page)
 	// Has reports, without waiting, whether the tier may hold a page.
 	Has(prefix.Hash) bool
-	// Load hands over the pages of keys in order, with a reference each, until one is not there, the context ends, or
-	// deliver returns false. It returns how many it handed over and why not more.
+	// Load delivers the pages of keys in order, with a reference each, until one is missing, the context ends, or
+	// deliver returns false. It returns how many it delivered and why not more.
 	Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page, deliver func(*Page) bool) (int,
 		string)
 	// Clear gives up every page.
@@ -50,7 +50,7 @@ type Count struct {
 	Damaged  int64 // pages that it held and that could not be used
 	Failed   int64 // calls that failed: files, network, or answers that make no sense
 	Busy     time.Duration
-	// Stops counts the times that it did not hand over the next page of a prompt, by reason.
+	// Stops counts the times that it did not return the next page of a prompt, by reason.
 	Stops map[string]int64
 }
 

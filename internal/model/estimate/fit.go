@@ -38,7 +38,7 @@ const (
 	Tokens    = 8192
 )
 
-// Memory beside weights, cache and passes.
+// Memory other than weights, cache and passes.
 const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20

@@ -17,7 +17,7 @@ import (
 // dialects are read: llama.cpp's (dflash) and that of ds4 (deepseek4-dspark). The metadata of a head describes itself
 // alone, so that its tensors follow the sizes of the model; other shapes are refused when the model is loaded.
 
-// sidecar is a draft head beside a model.
+// sidecar is a draft head in a file next to a model.
 type sidecar struct {
 	file   *gguf.File
 	path   string

@@ -114,7 +114,7 @@ func TestRaggedLastBlock(t *testing.T) {
 	}
 }
 
-// Half precision matrices stay as they are, vectors are widened.
+// Half precision matrices are not changed, vectors are widened.
 func TestHalfPrecision(t *testing.T) {
 	half := []byte{0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38, 0x01, 0x00} // 1, -2, 0.5, 2^-24
 	want := []float32{1, -2, 0.5, float32(math.Ldexp(1, -24))}

@@ -22,8 +22,8 @@ import (
 // X_{t+1}.
 //
 // The cache of the layer, a window entry for each row, depends on U_t alone. So of a prompt only the last rows, which
-// the next ones see, are computed. The entries are in a ring beside the sequence's state, not in pages: a sequence that
-// begins after cached pages drafts with a shorter window at first.
+// the next ones see, are computed. The entries are in a ring that belongs to the sequence's state, not in pages: a
+// sequence that begins after cached pages drafts with a shorter window at first.
 type draftHead struct {
 	layer        layer
 	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]

@@ -20,7 +20,7 @@ var (
 	_ model.Remembering = (*v41.Model)(nil)
 )
 
-// policies are the ways a cache can be kept: float32, and entries of four bits beside a window of eight.
+// policies are the layouts of a cache: float32, and entries of four bits with a window of eight.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", Deterministic: true}}
 
 func open(t *testing.T) *v41.Model {
@@ -60,7 +60,7 @@ func TestChunkedEqualsWhole(t *testing.T) {
 	})
 }
 
-// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies.
+// A row's bits are the same alone and in any batch with prompts, decodes and verifies.
 func TestBatchedEqualsAlone(t *testing.T) {
 	lengths := []int{1, 2, 3, 127, 128, 131, 255, 256, 300}
 	next := func(s *steps.Sequence, i int) step.Work {

@@ -54,7 +54,7 @@ func (d *Device) called() error {
 	return d.OnCall()
 }
 
-// run hands an operation to the CUDA operations, for their checks, and to the host's, for its results.
+// run passes an operation to the CUDA operations, for their checks, and to the host's, for its results.
 func (d *Device) run(c twin.Call) error {
 	if err := d.called(); err != nil {
 		return err

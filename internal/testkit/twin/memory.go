@@ -57,7 +57,7 @@ func (x *experts) Count() int  { return x.second.Count() }
 func (x *experts) Hidden() int { return x.second.Hidden() }
 func (x *experts) Inner() int  { return x.second.Inner() }
 
-// Prepare hands a weight to both devices.
+// Prepare prepares a weight on both devices.
 func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	a, err := d.first.Prepare(w, role)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	return &matrix{a, b}, err
 }
 
-// PrepareExperts hands the matrices of experts to both devices.
+// PrepareExperts prepares the matrices of experts on both devices.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	a, err := d.first.PrepareExperts(w)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command matrix runs the clients people use in front of a fresh `sparrow serve` of the model inside the binary, and
-// prints a line for each client and feature.
+// Command matrix runs the clients people use against a fresh `sparrow serve` of the model inside the binary, and prints
+// a line for each client and feature.
 //
 // Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: that of the
-// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not to be had, a line states
+// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not available, a line states
 // which clients were skipped and why. The exit status is 1 when a case failed, and 0 otherwise.
 package main
 

@@ -76,7 +76,7 @@ for kind, path in (("local-completions", "/completions"), ("local-chat-completio
                     want(ANSWER in answers[0], line)
 
 
-# Multiple choice: each choice is scored behind its question, and the likeliest is the answer.
+# Multiple choice: each choice is scored after its question, and the likeliest is the answer.
 CHOICES = """
 task: choice
 dataset_path: json

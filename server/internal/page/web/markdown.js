@@ -74,7 +74,7 @@ export class Rich {
     this.open = null;
   }
 
-  // grow shows code that may still go on: whole lines are written once.
+  // grow shows code that may still continue: whole lines are written once.
   grow(b) {
     if (this.code?.language !== b.language) {
       // its name may have come in pieces
@@ -355,7 +355,7 @@ function table(b) {
   );
 }
 
-// Marks of text. Emphasis opens before and closes behind something that is no space; a star may do so inside a word.
+// Marks of text. Emphasis opens before and closes after something that is not a space; a star may do so inside a word.
 const special = /[\\`*_~[\]!<$]|https?:\/\//g;
 const openers = 64; // marks that wait for their counterpart; older ones are text
 

@@ -112,7 +112,7 @@ export function whole(tokens) {
   return out;
 }
 
-// bytesOf reads a spelling of bytes that are no characters; null is a token of whole characters.
+// bytesOf reads a spelling of bytes that are not characters; null is a token of whole characters.
 function bytesOf(token) {
   if (!/^(?:\\x[0-9a-f]{2})+$/.test(token ?? "")) return null;
   const bytes = token

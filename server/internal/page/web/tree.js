@@ -1,4 +1,4 @@
-// A conversation is a tree: who edits a question or asks for another answer begins a version beside the old one, and
+// A conversation is a tree: editing a question or asking for another answer adds a version next to the old one, and
 // nothing is lost. all has every message, with an id and the id of the message before it; messages is the branch that
 // is shown.
 
@@ -17,7 +17,7 @@ export function adopt(conversation) {
   return conversation;
 }
 
-// add puts a message behind another one, which is the last one of the branch that is shown unless it is given.
+// add puts a message after another one: by default the last one of the branch that is shown.
 export function add(conversation, message, behind = conversation.messages.at(-1)) {
   message.id = newID();
   message.parent = behind?.id ?? "";
@@ -30,7 +30,7 @@ export function versions(conversation, message) {
   return conversation.all.filter((m) => m.parent === message.parent && m.role === message.role);
 }
 
-// choose shows the branch of a message, to the latest message behind it.
+// choose shows the branch of a message, to the latest message after it.
 export function choose(conversation, message) {
   const path = [message];
   for (let m = message; m.parent; path.unshift(m)) {
