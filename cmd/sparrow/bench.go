@@ -91,7 +91,7 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 		"length of each prompt after its shared prefix: a number, or uniform:A-B")
 	s.StringVar(&f.output, "output-tokens", "64", "length of each answer: a number, or uniform:A-B")
 	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens that the prompts of a group begin with in common")
-	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run beside the load; prints the gaps between "+
+	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run during the load; prints the gaps between "+
 		"their tokens")
 	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
 	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")

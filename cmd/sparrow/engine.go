@@ -80,14 +80,14 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
-		"log the operation that a step has come to when it takes longer; 0 is never")
+		"log the current operation of a step that takes longer; 0 is never")
 }
 
 // addServing adds the flags that matter only where many requests come together.
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
-	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
+	s.StringVar(&f.name, "name", "", "the model's name in the API; default the folder's name")
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
-	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may hold up running streams, such as "+
+	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may delay running streams, such as "+
 		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 2048")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")

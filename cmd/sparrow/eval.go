@@ -78,7 +78,7 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list; with --compare, items with different outputs")
 	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
 	s.StringVar(&f.name, "name", "",
-		"what the model is called on the wire; default the first name the server of --url lists")
+		"the model's name in the API; default the first name the server of --url lists")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request to --url; 0 means 10 minutes")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
