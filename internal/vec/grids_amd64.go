@@ -16,17 +16,33 @@ type gridProduct struct {
 	unpack func(*blockArgs) // into plain blocks with planes; nil for that of all tiers
 	most   int              // rows of x that are faster one by one than with weights unpacked for all of them
 	points []uint16         // of a grid: a word with the levels of its values; x is in planes then
+	octets []uint64         // or its values, none negative
 }
 
 var grids = map[block.Format]*gridProduct{
-	block.IQ2_XXS: {gridDotIQ2XXS, gridUnpackIQ2XXS, 3, octetWords(block.IQ2_XXS)},
-	block.IQ2_XS:  {gridDotIQ2XS, gridUnpackIQ2XS, 3, octetWords(block.IQ2_XS)},
-	block.IQ3_XXS: {gridDotIQ3XXS, gridUnpackIQ3XXS, 3, quadWords(block.IQ3_XXS)},
-	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S)},
-	block.Q2_K:    {rowDotQ2K, nil, 6, nil},
-	block.Q3_K:    {rowDotQ3K, nil, 6, nil},
-	block.Q5_K:    {rowDotQ5K, nil, 4, nil},
-	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil},
+	block.IQ2_XXS: {gridDotIQ2XXS, gridUnpackIQ2XXS, 3, octetWords(block.IQ2_XXS), nil},
+	block.IQ2_XS:  {gridDotIQ2XS, gridUnpackIQ2XS, 3, octetWords(block.IQ2_XS), nil},
+	block.IQ3_XXS: {gridDotIQ3XXS, gridUnpackIQ3XXS, 3, quadWords(block.IQ3_XXS), nil},
+	block.IQ3_S:   {gridDotIQ3S, gridUnpackIQ3S, 3, quadWords(block.IQ3_S), nil},
+	block.Q2_K:    {rowDotQ2K, nil, 6, nil, nil},
+	block.Q3_K:    {rowDotQ3K, nil, 6, nil, nil},
+	block.Q5_K:    {rowDotQ5K, nil, 4, nil, nil},
+	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil, nil},
+	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, block.IQ2_S.Octets()},
+	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, raisedOctets(block.IQ1_S)},
+}
+
+// raisedOctets are the points of a grid of -8, 0 and 8, eight larger.
+func raisedOctets(f block.Format) []uint64 {
+	points := slices.Clone(f.Octets())
+	for i, p := range points {
+		raised := uint64(0)
+		for j := range 8 {
+			raised |= uint64(byte(p>>(8*j))+8) << (8 * j)
+		}
+		points[i] = raised
+	}
+	return points
 }
 
 // octetWords are the points of eight values with two bits of level each.
@@ -86,6 +102,9 @@ func mulGrids(c BlockCut, f block.Format, w []byte, ldw int, g *gridProduct) {
 	s.ready(&c)
 	a := &s.rows
 	a.trees, a.grid = s.tiles.sums, unsafe.Pointer(unsafe.SliceData(g.points))
+	if g.octets != nil {
+		a.grid = unsafe.Pointer(&g.octets[0])
+	}
 	for j := 0; j < c.N; j += tileSide {
 		a.take(&c, f, w, ldw, j, 0, tileSide)
 		a.ahead = tileSide * ldw

@@ -680,6 +680,12 @@ func rotatePairsavx512(a *vecArgs)
 func rotateQuantavx512(a *quantArgs)
 
 //go:noescape
+func rowDotIQ1S(a *blockArgs)
+
+//go:noescape
+func rowDotIQ2S(a *blockArgs)
+
+//go:noescape
 func rowDotIQ4XS(a *blockArgs)
 
 //go:noescape

@@ -32,8 +32,10 @@ type gridFormat struct {
 	quads  bool
 	levels []int
 	times  float32 // what d is multiplied by
-	// indices leaves them in the words of Z1. The 64 bytes from byte 2 on are in Z0.
+	// indices leaves them in the words of Z1, whose bits name their seventh bit and those above it. The 64 bytes from
+	// byte 2 on are in Z0.
 	indices func(k *gridDot)
+	bits    [3]string
 	// signs leaves the signs of octet w in both bytes of word w of a register.
 	signs func(k *gridDot, to int)
 	// scales leaves those of sixteen values in the dwords of a register.
@@ -60,13 +62,13 @@ const (
 
 var gridFormats = []*gridFormat{
 	{name: "IQ2XXS", bytes: 66, points: 256, levels: []int{8, 25, 43}, times: 0.125,
-		indices: func(k *gridDot) { k.shuffle("gridIndices", 0, 1) },
-		signs:   func(k *gridDot, to int) { k.shuffle("gridSevensUpper", 0, to); k.sevens(to) },
-		scales:  func(k *gridDot, to int) { k.scalesAbove(0xF5, to) }},
+		indices: func(k *gridDot) { k.shuffle("gridIndices", 0, 1) }, bits: [3]string{"6", "15"}, // in both bytes
+		signs:  func(k *gridDot, to int) { k.shuffle("gridSevensUpper", 0, to); k.sevens(to) },
+		scales: func(k *gridDot, to int) { k.scalesAbove(0xF5, to) }},
 	{name: "IQ2XS", bytes: 74, points: 512, levels: []int{8, 25, 43}, times: 0.125,
-		indices: func(k *gridDot) { k.op("VMOVDQA64 Z0, Z1") },
-		signs:   func(k *gridDot, to int) { k.op("VPSRLW $9, Z0, Z%d", to); k.parity(to) },
-		scales:  func(k *gridDot, to int) { k.scalesNibbles(66, to) }},
+		indices: func(k *gridDot) { k.op("VMOVDQA64 Z0, Z1") }, bits: [3]string{"6", "7", "8"},
+		signs:  func(k *gridDot, to int) { k.op("VPSRLW $9, Z0, Z%d", to); k.parity(to) },
+		scales: func(k *gridDot, to int) { k.scalesNibbles(66, to) }},
 	{name: "IQ3XXS", bytes: 98, points: 256, quads: true, levels: []int{4, 12, 20, 28, 36, 44, 52, 62}, times: 0.25,
 		signs: func(k *gridDot, to int) {
 			k.op("VPMOVZXDQ 66(R8), Z0")
@@ -299,7 +301,7 @@ func (k *gridDot) decode(r int, to found) {
 		k.quadLevels(to)
 	} else {
 		k.f.indices(k)
-		k.lookup(to.high, [3]string{"6", "7", "8"})
+		k.lookup(to.high, k.f.bits)
 		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.low)
 		k.op("VPSRLW $4, Z%d, Z%d", to.high, to.high)
 		k.op("VPANDD.BCST gridNibble<>(SB), Z%d, Z%d", to.high, to.high)
@@ -425,6 +427,10 @@ func (k *gridDot) lookup(to int, bits [3]string) {
 		}
 		if bits[i][0] == 'K' {
 			masks[i] = bits[i]
+			continue
+		}
+		if bits[i] == "15" {
+			k.op("VPMOVW2M Z1, %s", masks[i])
 			continue
 		}
 		k.op("VPBROADCASTD gridBit%s<>(SB), Z5", bits[i])

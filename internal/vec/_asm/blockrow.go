@@ -8,27 +8,31 @@ import "fmt"
 //
 //	AX arguments   BX bytes to the step   R8, R10 steps of two rows   R13 bytes to prefetch ahead
 //	SI codes of x   DI its scales   CX its sums   R12 memory for sums, minimums and scales
-//	R14 pointers to rows   R15 a sum   DX a scale   R9, R11 temporaries
+//	R14 pointers to rows   R15 a sum, with d   DX grid   R9, R11 temporaries   K1 ... K3 lanes 1 to 3
 //	Z0 ... Z5, Z16 ... Z21 temporaries   Z6, Z22 sums of a row   Z7, Z23 its minimums   Z8 results   Z9 zero
 //	Z10, Z11 of the trees   Z12, Z13 sums   Z14, Z15 minimums   Z24 ... Z27 of a format   Z28 ... Z31 x
 type rowFormat struct {
-	name  string
-	bytes int // of a block
-	scale int // byte of d, before that of the minimums where there are some
-	mins  bool
-	shift int // sums are this many bits too large
-	load  [4]string
-	x     func(k *rowDot)         // prepares x, and what else a step has
-	row   func(k *rowDot, s *set) // adds the products of a row
+	name   string
+	bytes  int // of a block
+	scale  int // byte of d, before that of the minimums where there are some
+	mins   bool
+	shift  int    // sums are this many bits too large
+	times  string // what d is multiplied by, or nothing
+	octets bool   // points of a grid of eight bytes
+	load   [4]string
+	x      func(k *rowDot)         // prepares x, and what else a step has
+	row    func(k *rowDot, s *set) // adds the products of a row
 }
 
 // set is the registers of one of two rows: t and the five after it are temporaries.
 type set struct {
 	row, r       string
 	t, sum, mins int
+	indices      int    // byte of R12 where they are
+	mask         string // of signs
 }
 
-var rowSets = [2]*set{{"R8", "R9", 0, 6, 7}, {"R10", "R11", 16, 22, 23}}
+var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4"}, {"R10", "R11", 16, 22, 23, 1088, "K5"}}
 
 const (
 	rowConst, rowX = 24, 28
@@ -48,6 +52,10 @@ var rowFormats = []*rowFormat{
 		row: (*rowDot).q5k},
 	{name: "IQ4XS", bytes: 136, scale: 0, load: [4]string{"rowLower", "rowUpper"}, x: (*rowDot).nibblesX,
 		row: (*rowDot).iq4xs},
+	{name: "IQ2S", bytes: 82, scale: 0, times: "rowEighth", octets: true, load: rowTables("rowScales2S"),
+		x: (*rowDot).plainX, row: (*rowDot).iq2s},
+	{name: "IQ1S", bytes: 50, scale: 0, times: "rowEighth", octets: true, load: rowTables("rowScales1S"),
+		x: (*rowDot).plainX, row: (*rowDot).iq1s},
 }
 
 func rowTables(name string) (list [4]string) {
@@ -70,6 +78,8 @@ func (e *emitter) rowData() {
 		run := func(i int) int { return i/32*8 + 2*q + i/16%2 } // of sixteen values
 		e.bytesTable(fmt.Sprintf("rowScales2K%d", q), 64, func(i int) int { return run(i) | i%2*0x80 })
 		e.bytesTable(fmt.Sprintf("rowScales3K%d", q), 64, func(i int) int { return run(i) | (1-i%2)*0x80 })
+		e.bytesTable(fmt.Sprintf("rowScales2S%d", q), 64, func(i int) int { return 4*q + i/16 | i%2*0x80 })
+		e.bytesTable(fmt.Sprintf("rowScales1S%d", q), 64, func(i int) int { return 2*(2*q+i/32) + i%2 })
 		e.bytesTable(fmt.Sprintf("rowScales5K%d", q), 64, func(i int) int { return 2*q + i/32 | i%2*0x80 })
 	}
 	upper := func(first int) func(i int) int {
@@ -107,6 +117,22 @@ func (e *emitter) rowData() {
 	e.bytesTable("rowShift5K", 16, func(i int) int { return i / 12 * 4 * (1 - min(1, i%4)) })
 	e.bytesTable("rowMask5K", 16, func(i int) int { return []int{0x3F, 0x0F}[i/4%2] })
 	e.bytesTable("rowMins5K", 32, func(i int) int { return 8 + i/4 | i%2*0x80 })
+	same("rowEighth", 0x3E000000)
+	same("rowOnes", 0x01010101)
+	same("rowLowByte", 0x00FF00FF)
+	same("rowNibbleScales", 0x1E1E1E1E)
+	same("rowUpper2", 0x03000300)
+	same("rowUpper3", 0x07000700)
+	same("rowScale1S", 0x000E000E)
+	same("rowWords", 0x00010001)
+	same("rowSeven", 0x00070007)
+	// Upper bits of indices: those of octet 4g + k are in byte, or word, g.
+	e.bytesTable("rowOctets2S", 64, func(i int) int { return i/8 | (1-i%2)*0x80 })
+	e.bytesTable("rowShifts2S", 8, func(i int) int { return i / 2 * 2 * (1 - i%2) })
+	e.bytesTable("rowOctets1S", 64, func(i int) int { return 2*(i/8) + i%2 })
+	e.bytesTable("rowShifts1S", 8, func(i int) int { return i / 2 * 3 * (1 - i%2) })
+	e.bytesTable("rowTwice2S", 16, func(i int) int { return i / 2 })
+	e.bytesTable("rowTwice1S", 32, func(i int) int { return 2*(i/4) + i%2 })
 	values := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 	e.bytesTable("rowIQ4", 16, func(i int) int { return values[i] + 128 })
 }
@@ -120,7 +146,14 @@ func (k *rowDot) write() {
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
-		MOVQ blockArgs_trees(AX), R12`)
+		MOVQ blockArgs_trees(AX), R12
+		MOVQ blockArgs_grid(AX), DX`)
+	if f.octets {
+		for i := range 3 {
+			k.op("MOVL $%d, R9", 2<<i)
+			k.op("KMOVB R9, K%d", 1+i)
+		}
+	}
 	for i, name := range f.load {
 		if name != "" {
 			k.op("VMOVDQU64 %s<>(SB), Z%d", name, rowConst+i)
@@ -134,7 +167,6 @@ func (k *rowDot) write() {
 	k.op(`
 		LEAQ blockArgs_rows(AX), R14
 		MOVQ R12, R15
-		LEAQ 512(R12), DX
 		MOVQ $4, blockArgs_count(AX)`)
 	sums, mins := tree{emitter: k.emitter, first: 12}, tree{emitter: k.emitter, first: 14}
 	k.loop("rows", "blockArgs_count(AX)", func() {
@@ -155,7 +187,6 @@ func (k *rowDot) write() {
 		if f.mins {
 			k.op("VMOVDQA64 Z%d, 256(R15)", rowSets[1].mins)
 		}
-		k.op("ADDQ $16, DX")
 		k.op("ADDQ $32, R14")
 		k.op("ADDQ $64, R15")
 	})
@@ -164,7 +195,10 @@ func (k *rowDot) write() {
 		k.op("VPSRAD $%d, Z6, Z6", f.shift)
 	}
 	k.op("VCVTDQ2PS Z6, Z6")
-	k.op("VMOVDQU64 512(R12), Z0")
+	k.op("VMOVDQU 512(R12), X0")
+	for i := 1; i < 4; i++ {
+		k.op("VINSERTI32X4 $%d, %d(R12), Z0, Z0", i, 512+64*i)
+	}
 	if f.mins {
 		k.fold(sums, 256, 7)
 		k.op("VCVTDQ2PS Z7, Z7")
@@ -175,6 +209,9 @@ func (k *rowDot) write() {
 	}
 	k.op("VPMOVDW Z0, Y0")
 	k.op("VCVTPH2PS Y0, Z0")
+	if f.times != "" {
+		k.op("VMULPS.BCST %s<>(SB), Z0, Z0", f.times)
+	}
 	if f.mins {
 		k.op("VFMSUB213PS Z7, Z0, Z6")
 	} else {
@@ -212,7 +249,7 @@ func (k *rowDot) one(r int, s *set) {
 	} else {
 		k.op("MOVWLZX %d(%s), %s", k.r.scale, s.row, s.r)
 	}
-	k.op("MOVL %s, %d(DX)", s.r, 4*r)
+	k.op("MOVL %s, %d(R15)", s.r, 512+4*r)
 	k.r.row(k, s)
 }
 
@@ -379,4 +416,77 @@ func (k *rowDot) iq4xs(s *set) {
 		k.op("VPMULLD Z%d, Z%d, Z%d", t+4, sum, sum)
 	}
 	k.op("VPADDD Z%d, Z%d, Z%d", s.mins, s.sum, s.sum)
+}
+
+// points loads 64 values, eight points of the grid, into register t+2; their indices are in memory.
+func (k *rowDot) points(q int, s *set) {
+	for o := range 8 {
+		k.op("MOVWLZX %d(R12), %s", s.indices+16*q+2*o, s.r)
+		y := s.t + 2 + o/4
+		if o%4 == 0 {
+			k.op("VPBROADCASTQ (DX)(%s*8), Y%d", s.r, y)
+		} else {
+			k.op("VPBROADCASTQ (DX)(%s*8), K%d, Y%d", s.r, o%4, y)
+		}
+	}
+	k.op("VINSERTI64X4 $1, Y%d, Z%d, Z%d", s.t+3, s.t+2, s.t+2)
+}
+
+func (k *rowDot) iq2s(s *set) {
+	t := s.t
+	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
+	k.op("VPBROADCASTQ 66(%s), Z%d", s.row, t+1)
+	k.op("VPSHUFB rowOctets2S<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPBROADCASTQ rowShifts2S<>(SB), Z%d", t+2)
+	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
+	k.op("VPTERNLOGD.BCST $0xF8, rowUpper2<>(SB), Z%d, Z%d", t+1, t)
+	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
+	// Sixteen scales of four bits: 2s+1.
+	k.op("VPBROADCASTQ 74(%s), Z%d", s.row, t+1)
+	k.shuffle("rowTwice2S", t+1, t+2)
+	k.op("VPSRLW $3, Z%d, Z%d", t+2, t+1)
+	k.op("VPADDW Z%d, Z%d, Z%d", t+2, t+2, t+2)
+	k.op("VPBROADCASTD rowLowByte<>(SB), Z%d", t+3)
+	k.op("VPTERNLOGD $0xD8, Z%d, Z%d, Z%d", t+3, t+2, t+1) // t+2 where t+3 is set
+	k.op("VPANDD.BCST rowNibbleScales<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPORD.BCST rowOnes<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VMOVDQA64 Z%d, Z%d", gridZero, s.sum)
+	for q := range 4 {
+		k.points(q, s)
+		k.op("KMOVQ %d(%s), %s", 34+8*q, s.row, s.mask)
+		k.op("VMOVDQA64 Z%d, Z%d", rowX+q, t+3)
+		k.op("VPSUBB Z%d, Z%d, %s, Z%d", rowX+q, gridZero, s.mask, t+3)
+		k.op("VPMADDUBSW Z%d, Z%d, Z%d", t+3, t+2, t+2)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
+		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+	}
+}
+
+// iq1s: points are eight too large; to each value of 32 belongs one more, or one less.
+func (k *rowDot) iq1s(s *set) {
+	t := s.t
+	k.op("VPMOVZXBW 2(%s), Z%d", s.row, t)
+	k.op("VBROADCASTI32X4 34(%s), Z%d", s.row, t+1)
+	k.op("VPSHUFB rowOctets1S<>(SB), Z%d, Z%d", t+1, t+2)
+	k.op("VPBROADCASTQ rowShifts1S<>(SB), Z%d", t+3)
+	k.op("VPSRLVW Z%d, Z%d, Z%d", t+3, t+2, t+2)
+	k.op("VPSLLW $8, Z%d, Z%d", t+2, t+2)
+	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+2, t)
+	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
+	k.op("VPSRAW $15, Y%d, Y%d", t+1, t+2)
+	k.op("VPSRLW $11, Z%d, Z%d", t+1, t+1)
+	k.op("VPANDD.BCST rowScale1S<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPORD.BCST rowWords<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPADDW Y%d, Y%d, Y%d", t+2, t+2, t+2)
+	k.op("VPBROADCASTD rowSeven<>(SB), Y%d", t+3)
+	k.op("VPSUBW Y%d, Y%d, Y%d", t+3, t+2, t+2)
+	k.op("VPMULLW Y%d, Y%d, Y%d", t+1, t+2, t+2)
+	k.op("VPSHUFB rowTwice1S<>(SB), Y%d, Y%d", t+2, t+2)
+	k.op("VPMADDWD (CX), Y%d, Y%d", t+2, s.sum)
+	for q := range 4 {
+		k.points(q, s)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
+		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
+		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+	}
 }
