@@ -30,6 +30,7 @@ var grids = map[block.Format]*gridProduct{
 	block.IQ4_XS:  {rowDotIQ4XS, nil, 4, nil, nil},
 	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, block.IQ2_S.Octets()},
 	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, raisedOctets(block.IQ1_S)},
+	block.IQ1_M:   {rowDotIQ1M, nil, 2, nil, raisedOctets(block.IQ1_M)},
 }
 
 // raisedOctets are the points of a grid of -8, 0 and 8, eight larger.

@@ -680,6 +680,9 @@ func rotatePairsavx512(a *vecArgs)
 func rotateQuantavx512(a *quantArgs)
 
 //go:noescape
+func rowDotIQ1M(a *blockArgs)
+
+//go:noescape
 func rowDotIQ1S(a *blockArgs)
 
 //go:noescape

@@ -14,7 +14,7 @@ import "fmt"
 type rowFormat struct {
 	name   string
 	bytes  int // of a block
-	scale  int // byte of d, before that of the minimums where there are some
+	scale  int // byte of d, before that of the minimums where there are some; -1 for that of IQ1_M
 	mins   bool
 	shift  int    // sums are this many bits too large
 	times  string // what d is multiplied by, or nothing
@@ -29,10 +29,10 @@ type set struct {
 	row, r       string
 	t, sum, mins int
 	indices      int    // byte of R12 where they are
-	mask         string // of signs
+	mask, part   string // of signs
 }
 
-var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4"}, {"R10", "R11", 16, 22, 23, 1088, "K5"}}
+var rowSets = [2]*set{{"R8", "R9", 0, 6, 7, 1024, "K4", "K6"}, {"R10", "R11", 16, 22, 23, 1088, "K5", "K7"}}
 
 const (
 	rowConst, rowX = 24, 28
@@ -56,6 +56,8 @@ var rowFormats = []*rowFormat{
 		x: (*rowDot).plainX, row: (*rowDot).iq2s},
 	{name: "IQ1S", bytes: 50, scale: 0, times: "rowEighth", octets: true, load: rowTables("rowScales1S"),
 		x: (*rowDot).plainX, row: (*rowDot).iq1s},
+	{name: "IQ1M", bytes: 56, scale: -1, times: "rowEighth", octets: true, load: rowTables("rowScales2S"),
+		x: (*rowDot).plainX, row: (*rowDot).iq1m},
 }
 
 func rowTables(name string) (list [4]string) {
@@ -126,6 +128,13 @@ func (e *emitter) rowData() {
 	same("rowScale1S", 0x000E000E)
 	same("rowWords", 0x00010001)
 	same("rowSeven", 0x00070007)
+	same("rowTop", 0xF000F000)
+	same("rowBelow", 0x0FFF0FFF)
+	same("rowScales1M", 0x0E0E0E0E)
+	same("rowDelta", 0x08000800)
+	same("rowTwos", 0x02020202)
+	e.bytesTable("rowOctets1M", 64, func(i int) int { return i/4 | (1-i%2)*0x80 })
+	e.bytesTable("rowShifts1M", 8, func(i int) int { return i / 2 % 2 * 4 * (1 - i%2) })
 	// Upper bits of indices: those of octet 4g + k are in byte, or word, g.
 	e.bytesTable("rowOctets2S", 64, func(i int) int { return i/8 | (1-i%2)*0x80 })
 	e.bytesTable("rowShifts2S", 8, func(i int) int { return i / 2 * 2 * (1 - i%2) })
@@ -244,9 +253,13 @@ func (k *rowDot) one(r int, s *set) {
 	for at := 0; at < k.r.bytes; at += 64 {
 		k.op("PREFETCHT0 %d(%s)(R13*1)", at, s.row)
 	}
-	if k.r.mins {
+	switch {
+	case k.r.mins:
 		k.op("MOVL %d(%s), %s", k.r.scale, s.row, s.r)
-	} else {
+	case k.r.scale < 0: // IQ1_M: in the upper bits of four words
+		k.op("MOVQ 48(%s), %s", s.row, s.r)
+		k.op("PEXTQ rowTop<>(SB), %s, %s", s.r, s.r)
+	default:
 		k.op("MOVWLZX %d(%s), %s", k.r.scale, s.row, s.r)
 	}
 	k.op("MOVL %s, %d(R15)", s.r, 512+4*r)
@@ -485,6 +498,46 @@ func (k *rowDot) iq1s(s *set) {
 	k.op("VPMADDWD (CX), Y%d, Y%d", t+2, s.sum)
 	for q := range 4 {
 		k.points(q, s)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
+		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
+		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+	}
+}
+
+// iq1m: points are eight too large; to each value of eight belongs one more, or one less.
+func (k *rowDot) iq1m(s *set) {
+	t := s.t
+	k.op("VPMOVZXBW (%s), Z%d", s.row, t)
+	k.op("VBROADCASTI32X4 32(%s), Z%d", s.row, t+1)
+	k.op("VPSHUFB rowOctets1M<>(SB), Z%d, Z%d", t+1, t+1)
+	k.op("VPBROADCASTQ rowShifts1M<>(SB), Z%d", t+2)
+	k.op("VPSRLVW Z%d, Z%d, Z%d", t+2, t+1, t+1)
+	k.op("VPTERNLOGD.BCST $0xF8, rowUpper3<>(SB), Z%d, Z%d", t+1, t)
+	k.op("VMOVDQU64 Z%d, %d(R12)", t, s.indices)
+	k.op("VPBROADCASTD rowDelta<>(SB), Z%d", t+2)
+	k.op("VPTESTNMW Z%d, Z%d, %s", t+2, t+1, s.mask)
+	// Sixteen scales of three bits: 2s+1.
+	for i := range 2 {
+		k.op("MOVQ 48(%s), %s", s.row, s.r)
+		k.op("PEXTQ rowBelow<>(SB), %s, %s", s.r, s.r)
+		if i == 1 {
+			k.op("SHRQ $24, %s", s.r)
+		}
+		k.op("PDEPQ rowScales1M<>(SB), %s, %s", s.r, s.r)
+		k.op("VPINSRQ $%d, %s, X%d, X%d", i, s.r, t+1, t+1)
+	}
+	k.op("VPORD.BCST rowOnes<>(SB), X%d, X%d", t+1, t+1)
+	k.op("VSHUFI32X4 $0, Z%d, Z%d, Z%d", t+1, t+1, t+1)
+	// Values are nine too large.
+	k.op("VPMOVZXBW X%d, Y%d", t+1, t+2)
+	k.op("VPMADDWD (CX), Y%d, Y%d", t+2, t+2)
+	k.op("VPSLLD $3, Y%d, Y%d", t+2, t+3)
+	k.op("VPADDD Y%d, Y%d, Y%d", t+3, t+2, t+2)
+	k.op("VPSUBD Z%d, Z%d, Z%d", t+2, gridZero, s.sum)
+	for q := range 4 {
+		k.points(q, s)
+		k.op("KSHIFTRD $%d, %s, %s", 8*q, s.mask, s.part)
+		k.op("VPADDQ.BCST rowTwos<>(SB), Z%d, %s, Z%d", t+2, s.part, t+2)
 		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
 		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
 		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
