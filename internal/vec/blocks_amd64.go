@@ -30,7 +30,7 @@ type blockArgs struct {
 	strideX int                      // four rows: between rows of x
 	count   int                      // of them, how many exist; counted down by the kernel
 	ldy     int                      // between their results
-	trees   unsafe.Pointer           // memory of the kernel, 2048 bytes
+	trees   unsafe.Pointer           // memory of the kernel, 4224 bytes
 	mask    int                      // of the rows of weights, which exist
 	lanes   [8]int32                 // the same of eight rows: all bits of those that exist
 	add     int                      // to what y holds
@@ -109,7 +109,7 @@ func releaseBlocks(s *blockScratch) {
 // with AVX2; sixteen rows into a panel.
 type blockKernels struct{ dot, dot4, dot8, fill func(*blockArgs) }
 
-// kernelsOf has a case for every format with a group.
+// kernelsOf has a case for every format that some kernel multiplies as it is packed.
 func kernelsOf(f block.Format) blockKernels {
 	switch f {
 	case block.Q8_0:
@@ -118,6 +118,14 @@ func kernelsOf(f block.Format) blockKernels {
 		return blockKernels{blockDotQ40, blockDot4Q40, blockDot2Q40, blockFillQ40}
 	case block.MXFP4:
 		return blockKernels{blockDotMXFP4, blockDot4MXFP4, blockDot2MXFP4, blockFillMXFP4}
+	case block.Q4_1:
+		return blockKernels{dot: blockDotQ41, dot4: blockDot4Q41}
+	case block.Q5_0:
+		return blockKernels{dot: blockDotQ50, dot4: blockDot4Q50}
+	case block.Q5_1:
+		return blockKernels{dot: blockDotQ51, dot4: blockDot4Q51}
+	case block.IQ4_NL:
+		return blockKernels{dot: blockDotIQ4NL, dot4: blockDot4IQ4NL}
 	case block.Q4_K:
 		return blockKernels{blockDotQ4K, blockDot4Q4K, blockDot2Q4K, blockFillQ4K}
 	default:
@@ -204,7 +212,7 @@ func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 		mulPanels(c, f, w, ldw, p)
 		return
 	}
-	if unpacked(f) {
+	if unpacked(f) && f.Values() == 256 {
 		mulUnpacked(c, f, w, ldw, plainOf512(f))
 		return
 	}

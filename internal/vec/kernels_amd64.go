@@ -137,10 +137,10 @@ func blockDot2Q6K(a *blockArgs)
 func blockDot2Q80(a *blockArgs)
 
 //go:noescape
-func blockDot4MXFP4(a *blockArgs)
+func blockDot4IQ4NL(a *blockArgs)
 
 //go:noescape
-func blockDot4Plain32(a *blockArgs)
+func blockDot4MXFP4(a *blockArgs)
 
 //go:noescape
 func blockDot4PlainMins(a *blockArgs)
@@ -155,7 +155,16 @@ func blockDot4PlainSigned(a *blockArgs)
 func blockDot4Q40(a *blockArgs)
 
 //go:noescape
+func blockDot4Q41(a *blockArgs)
+
+//go:noescape
 func blockDot4Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q50(a *blockArgs)
+
+//go:noescape
+func blockDot4Q51(a *blockArgs)
 
 //go:noescape
 func blockDot4Q6K(a *blockArgs)
@@ -164,10 +173,10 @@ func blockDot4Q6K(a *blockArgs)
 func blockDot4Q80(a *blockArgs)
 
 //go:noescape
-func blockDotMXFP4(a *blockArgs)
+func blockDotIQ4NL(a *blockArgs)
 
 //go:noescape
-func blockDotPlain32(a *blockArgs)
+func blockDotMXFP4(a *blockArgs)
 
 //go:noescape
 func blockDotPlainMins(a *blockArgs)
@@ -182,7 +191,16 @@ func blockDotPlainSigned(a *blockArgs)
 func blockDotQ40(a *blockArgs)
 
 //go:noescape
+func blockDotQ41(a *blockArgs)
+
+//go:noescape
 func blockDotQ4K(a *blockArgs)
+
+//go:noescape
+func blockDotQ50(a *blockArgs)
+
+//go:noescape
+func blockDotQ51(a *blockArgs)
 
 //go:noescape
 func blockDotQ6K(a *blockArgs)
@@ -977,9 +995,6 @@ func unpackIQ3XXSavx512(a *blockArgs)
 func unpackIQ4NLavx2(a *blockArgs)
 
 //go:noescape
-func unpackIQ4NLavx512(a *blockArgs)
-
-//go:noescape
 func unpackIQ4XSavx2(a *blockArgs)
 
 //go:noescape
@@ -1001,22 +1016,13 @@ func unpackQ3Kavx512(a *blockArgs)
 func unpackQ41avx2(a *blockArgs)
 
 //go:noescape
-func unpackQ41avx512(a *blockArgs)
-
-//go:noescape
 func unpackQ4Kavx512(a *blockArgs)
 
 //go:noescape
 func unpackQ50avx2(a *blockArgs)
 
 //go:noescape
-func unpackQ50avx512(a *blockArgs)
-
-//go:noescape
 func unpackQ51avx2(a *blockArgs)
-
-//go:noescape
-func unpackQ51avx512(a *blockArgs)
 
 //go:noescape
 func unpackQ5Kavx2(a *blockArgs)

@@ -74,7 +74,7 @@ func (s *blockScratch) readyPlain(c *BlockCut, p *plainProduct, pitch int) {
 		a.lanes[r] = -1
 	}
 	a.strideX, a.ldy, a.trees = c.X.unitBytes(), lineBytes, s.tiles.sums
-	a.mask, a.add, a.second = 1<<tileSide-1, 0, p.bytes
+	a.mask, a.add = 1<<tileSide-1, 0
 }
 
 // plainRows are the rows of x of a call: where they are, and their scales and sums, in bytes.
@@ -88,21 +88,17 @@ type plainRows struct {
 
 // dotPlain adds the products of rows of x from a block on and some plain blocks of each row to the results.
 func (s *blockScratch) dotPlain(x *plainRows, p *plainProduct, block, blocks int) {
-	a, once, steps, sums := &s.plain, 1, blocks, 32*block
+	a, once, sums := &s.plain, 1, 32*block
 	if p.dot4 != nil {
 		once = blockRowsOnce
 	}
 	if x.shift == 5 {
 		sums = 4 * block
-		if p.dot4 != nil {
-			steps = (blocks + 1) / 2 // pairs
-		}
-		a.last = p.bytes * (1 - blocks%2)
 	}
 	for m := 0; m < x.rows; m += once {
 		row := x.mem[x.first+m*x.bytes:][:x.bytes]
 		a.x, a.scales, a.sums = at(row, block<<x.shift), at(row, x.scales+4*block), at(row, x.sums+sums)
-		a.y, a.steps = at(s.results, m*lineBytes), steps
+		a.y, a.steps = at(s.results, m*lineBytes), blocks
 		if a.count = min(once, x.rows-m); a.count == 1 {
 			runKernel(p.dot, a)
 		} else {
@@ -122,7 +118,8 @@ func gridOf(f block.Format) unsafe.Pointer {
 	return nil
 }
 
-// The kernels of formats: what unpacks them with AVX-512 and with AVX2, and the plain blocks that result.
+// The kernels of formats: what unpacks them with AVX-512 and with AVX2, and the plain blocks that result. Blocks of 32
+// are multiplied as they are with AVX-512.
 var unpackers = map[block.Format]struct {
 	wide, narrow func(*blockArgs)
 	kind         *plainKind
@@ -140,10 +137,10 @@ var unpackers = map[block.Format]struct {
 	block.IQ3_S:   {unpackIQ3Savx512, unpackIQ3Savx2, plainRaised},
 	block.TQ1_0:   {unpackTQ10avx512, unpackTQ10avx2, plainRaised},
 	block.TQ2_0:   {unpackTQ20avx512, unpackTQ20avx2, plainRaised},
-	block.Q4_1:    {unpackQ41avx512, unpackQ41avx2, plain32},
-	block.Q5_0:    {unpackQ50avx512, unpackQ50avx2, plain32},
-	block.Q5_1:    {unpackQ51avx512, unpackQ51avx2, plain32},
-	block.IQ4_NL:  {unpackIQ4NLavx512, unpackIQ4NLavx2, plain32},
+	block.Q4_1:    {nil, unpackQ41avx2, plain32},
+	block.Q5_0:    {nil, unpackQ50avx2, plain32},
+	block.Q5_1:    {nil, unpackQ51avx2, plain32},
+	block.IQ4_NL:  {nil, unpackIQ4NLavx2, plain32},
 }
 
 // plainKind is a kind of plain blocks with its products.
@@ -156,7 +153,7 @@ var (
 	plainRaised = &plainKind{blockDotPlainRaised, blockDot4PlainRaised, blockDot2PlainRaised, plainBytes}
 	plainMins   = &plainKind{blockDotPlainMins, blockDot4PlainMins, blockDot2PlainMins, plainBytes}
 	plainSigned = &plainKind{blockDotPlainSigned, blockDot4PlainSigned, blockDot2PlainSigned, plainBytes}
-	plain32     = &plainKind{blockDotPlain32, blockDot4Plain32, blockDot2Plain32, plainBytes32}
+	plain32     = &plainKind{nil, nil, blockDot2Plain32, plainBytes32}
 )
 
 func plainOf512(f block.Format) plainProduct {

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // blockDot is a kernel that multiplies one row of x, or four, by sixteen rows of weights. The products of a step are
 // added in the lanes of a register for each row of weights; a tree of additions then makes one register of the sums of
@@ -32,11 +35,11 @@ func (k *blockDot) write() {
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX`)
 	k.op("VMOVDQU32 blockArgs_offsets(AX), Z%d", k.offsets())
+	k.op("MOVQ blockArgs_trees(AX), R12")
 	if k.rows > 1 {
 		k.op(`
 			MOVQ blockArgs_strideX(AX), R14
-			LEAQ (R14)(R14*2), R15
-			MOVQ blockArgs_trees(AX), R12`)
+			LEAQ (R14)(R14*2), R15`)
 	}
 	k.results()
 	loop, more := k.label("loop"), k.label("more")
@@ -144,11 +147,22 @@ func (k *blockDot) order(r int) int {
 	return r
 }
 
+// pairScales is where the scales of a pair of blocks of sixteen rows are, from R12 on.
+const pairScales = 4096
+
 // pair adds a pair of blocks of 32.
 func (k *blockDot) pair() {
-	trees := k.trees(false)
+	trees, nibbles := k.trees(false), slices.Contains(nibbleFormats, k.f)
+	if nibbles && !k.f.m() {
+		k.zero(6)
+	}
 	for r := range 16 {
 		k.blockRow(k.f, k.order(r))
+		// Copies of scales: a gather takes longer.
+		k.op("MOVL (R8), R9")
+		k.op("MOVL (R8)(DX*1), R10")
+		k.op("MOVL R9, %d(R12)", pairScales+4*k.order(r))
+		k.op("MOVL R10, %d(R12)", pairScales+64+4*k.order(r))
 		k.unpackPair(k.f, 0, true)
 		for i, t := range trees {
 			z := k.lanes(i)
@@ -157,22 +171,23 @@ func (k *blockDot) pair() {
 			t.add(r, z)
 		}
 	}
-	k.op("MOVQ blockArgs_rows(AX), R9")
-	k.op("ADDQ BX, R9")
 	for b := range 2 {
-		k.gatherScales(k.f, b == 1, 2, 6, k.offsets())
+		k.op("VMOVDQU64 %d(R12), Z2", pairScales+64*b)
+		k.widenScales(k.f, 2, 6)
 		for i, t := range trees {
 			k.op("VPBROADCASTD %s, Z4", k.of("CX", 4*b, i))
-			if k.f == plain32 {
+			if nibbles {
 				k.op("VCVTDQ2PS Z4, Z7")
 			}
-			k.op("VPSLLD $%d, Z4, Z4", k.f.offset)
 			k.op("%s, Z5", t.load(b))
-			k.op("VPSUBD Z4, Z5, Z4")
-			k.op("VCVTDQ2PS Z4, Z4")
+			if k.f.offset > 0 {
+				k.op("VPSLLD $%d, Z4, Z4", k.f.offset)
+				k.op("VPSUBD Z4, Z5, Z5")
+			}
+			k.op("VCVTDQ2PS Z5, Z4")
 			k.op("VMULPS.BCST %s, Z2, Z5", k.of("DI", 4*b, i))
 			k.op("VFMADD231PS Z5, Z4, Z%d", 16+i)
-			if k.f == plain32 {
+			if nibbles { // m, which is zero where there is none
 				k.op("VMULPS.BCST %s, Z6, Z5", k.of("DI", 4*b, i))
 				k.op("VFMADD231PS Z5, Z7, Z%d", 16+i)
 			}

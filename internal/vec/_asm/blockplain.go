@@ -60,10 +60,12 @@ func (e *emitter) emitUnpack() {
 	u.blocks("IQ3S", 110, plainRaised, u.iq3s)
 	u.blocks("TQ10", 54, plainRaised, u.tq1)
 	u.blocks("TQ20", 66, plainRaised, u.tq2)
-	u.blocks("Q41", 20, plain32, func() { u.nibbles(true, "", false) })
-	u.blocks("Q50", 22, plain32, func() { u.nibbles(false, "", true) })
-	u.blocks("Q51", 24, plain32, func() { u.nibbles(true, "", true) })
-	u.blocks("IQ4NL", 18, plain32, func() { u.nibbles(false, "unpackIQ4", false) })
+	if !u.wide() {
+		u.blocks("Q41", 20, plain32, func() { u.nibbles(true, "", false) })
+		u.blocks("Q50", 22, plain32, func() { u.nibbles(false, "", true) })
+		u.blocks("Q51", 24, plain32, func() { u.nibbles(true, "", true) })
+		u.blocks("IQ4NL", 18, plain32, func() { u.nibbles(false, "unpackIQ4", false) })
+	}
 }
 
 const (

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Kernels over the block formats of GGUF files. All of them take sixteen rows of weights at a time and leave the codes
 // of 64 values of a row in one register, in order. A step is 256 values of formats with blocks of 256, or a pair of
@@ -27,6 +30,20 @@ var (
 )
 
 var blockFormats = []blockFormat{q80, q40, mxfp4, q4k, q6k}
+
+// Formats of 32 values that AVX2 unpacks first: value i is d·code, less an offset, and m.
+var (
+	q41   = blockFormat{"Q41", 32, 20, 0}
+	q50   = blockFormat{"Q50", 32, 22, 4}
+	q51   = blockFormat{"Q51", 32, 24, 0}
+	iq4nl = blockFormat{"IQ4NL", 32, 18, 7}
+)
+
+var nibbleFormats = []blockFormat{q41, q50, q51, iq4nl}
+
+// fifth reports whether codes have a fifth bit, in four bytes before the nibbles; m whether there is one.
+func (f blockFormat) fifth() bool { return f == q50 || f == q51 }
+func (f blockFormat) m() bool     { return f == q41 || f == q51 }
 
 func (f blockFormat) small() bool { return f.values == 32 }
 
@@ -55,7 +72,10 @@ const (
 // emitBlocks writes the kernels that multiply few rows of x, straight from the packed blocks.
 func (e *emitter) emitBlocks() {
 	e.blockData()
-	for _, f := range append(blockFormats, plainFormats...) {
+	for _, f := range slices.Concat(blockFormats, nibbleFormats, plainFormats) {
+		if f == plain32 {
+			continue // of AVX2
+		}
 		for _, rows := range []int{1, 4} {
 			(&blockDot{emitter: e, f: f, rows: rows}).write()
 		}
@@ -94,6 +114,9 @@ func (e *emitter) blockData() {
 	for i := range plain {
 		plain[i], raised[i] = byte(values[i%16]), byte(values[i%16]+16)
 	}
+	e.words("blockSixteen", 0x10101010)
+	iq4 := [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	e.bytesTable("blockIQ4Raised", 64, func(i int) int { return iq4[i%16] + 128 })
 	e.table("blockE2M1", plain)
 	e.table("blockE2M1Raised", raised)
 	for q := range 4 {
@@ -145,12 +168,16 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 	switch f {
 	case q80:
 		load("blockSign", bkNibble)
-	case q40, mxfp4:
+	case q40, mxfp4, q41, q50, q51, iq4nl:
 		load("blockNibble", bkNibble)
 		load("blockQuarters", bkShift)
 		e.op("MOVQ $0xFF00, R9") // the upper half
 		e.op("KMOVW R9, K2")
 		switch {
+		case f.fifth():
+			load("blockSixteen", bkTable)
+		case f == iq4nl:
+			load("blockIQ4Raised", bkTable)
 		case f == q40 && !raised:
 			load("blockEight", bkTable)
 		case f == mxfp4 && raised:
@@ -164,8 +191,6 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
 		}
-	case plain32:
-		load("blockSign", bkNibble)
 	case plainRaised, plainMins, plainSigned:
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales6K%d", q), bkPerm+q)
@@ -194,21 +219,29 @@ func (e *emitter) blockRow(f blockFormat, r int) {
 // unpackPair leaves the codes of a pair of blocks of 32 in register z, unsigned by an offset where raised is set.
 func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 	switch f {
-	case q80, plain32:
+	case q80:
 		e.op("VMOVDQU %d(R8), Y%d", f.bytes-32, z)
 		e.op("VINSERTI64X4 $1, %d(R8)(DX*1), Z%d, Z%d", f.bytes-32, z, z)
 		if raised {
 			e.op("VPXORD Z%d, Z%d, Z%d", bkNibble, z, z)
 		}
-	case q40, mxfp4:
+	default:
 		head := f.bytes - 16
 		e.op("VBROADCASTI32X4 %d(R8), Z%d", head, z)
 		e.op("VBROADCASTI32X4 %d(R8)(DX*1), K2, Z%d", head, z)
 		e.op("VPSRLVW Z%d, Z%d, Z%d", bkShift, z, z)
 		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, z, z)
-		if f == mxfp4 {
+		switch {
+		case f == mxfp4 || f == iq4nl:
 			e.op("VPSHUFB Z%d, Z%d, Z%d", z, bkTable, z)
-		} else if !raised {
+		case f.fifth():
+			e.op("MOVL %d(R8), R9", head-4)
+			e.op("MOVL %d(R8)(DX*1), R10", head-4)
+			e.op("SHLQ $32, R10")
+			e.op("ORQ R10, R9")
+			e.op("KMOVQ R9, K3")
+			e.op("VPADDB Z%d, Z%d, K3, Z%d", bkTable, z, z)
+		case !raised:
 			e.op("VPSUBB Z%d, Z%d, Z%d", bkTable, z, z)
 		}
 	}
@@ -300,6 +333,11 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 	}
 	e.op("KXNORW K1, K1, K1")
 	e.op("VPGATHERDD %s(Z%d*1), K1, Z%d", at, offsets, z)
+	e.widenScales(f, z, mins)
+}
+
+// widenScales makes float32 scales of the dwords that begin sixteen blocks, or have their scale.
+func (e *emitter) widenScales(f blockFormat, z, mins int) {
 	switch f {
 	case mxfp4:
 		e.op("VPANDD.BCST blockByte<>(SB), Z%d, Z%d", z, z)
@@ -310,7 +348,7 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 		e.op("VPSLLD $23, Z%d, Z%d", z, z)
 		e.op("VMOVDQA32 Z%d, K1, Z%d", z+1, z)
 		return
-	case q4k, plain32:
+	case q4k, q41, q51:
 		e.op("VPSRLD $16, Z%d, Z%d", z, mins)
 		e.op("VPMOVDW Z%d, Y%d", mins, mins)
 		e.op("VCVTPH2PS Y%d, Z%d", mins, mins)
