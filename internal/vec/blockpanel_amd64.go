@@ -24,6 +24,7 @@ type plainPanelArgs struct {
 type recordArgs struct {
 	codes, sums, scales, to unsafe.Pointer
 	stride                  int // between records
+	scale                   int // between scales of two blocks
 	blocks                  int
 	planes                  int // of every sixteen codes, byte i of each dword in dword i
 }
@@ -33,6 +34,7 @@ type panelDotArgs struct {
 	panel, x, y unsafe.Pointer
 	shift       int // log2 of what codes are raised by
 	count       int // times so many rows as the kernel takes; counted down by it
+	pairs       int // of blocks of 32
 }
 
 const (
@@ -55,15 +57,22 @@ type panelProduct struct {
 	shift       int
 }
 
-// panelOf is nil for formats without panels: those of 32 values.
+// panelOf is nil for formats without panels.
 func panelOf(f block.Format) *panelProduct {
-	if f.Values() != 256 {
-		return nil
+	if p := &panels[f]; p.unpack != nil {
+		return p
 	}
-	return &panels[f]
+	return nil
 }
 
 var panels = func() (list [32]panelProduct) {
+	for f, p := range pairPanels {
+		p.dot8, p.dot4 = pairDot8, pairDot4
+		if p.mins {
+			p.dot8, p.dot4 = pairDot8M, pairDot4M
+		}
+		list[f] = p
+	}
 	for _, f := range block.Formats() {
 		if f.Values() != 256 {
 			continue
@@ -95,6 +104,17 @@ var panels = func() (list [32]panelProduct) {
 	return list
 }()
 
+// pairPanels are the formats of 32 values, whose panels are made straight from their blocks.
+var pairPanels = map[block.Format]panelProduct{
+	block.Q8_0:   {unpack: pairPanelQ80, shift: 7},
+	block.Q4_0:   {unpack: pairPanelQ40, shift: 3},
+	block.MXFP4:  {unpack: pairPanelMXFP4, shift: 4},
+	block.Q4_1:   {unpack: pairPanelQ41, mins: true},
+	block.Q5_0:   {unpack: pairPanelQ50, shift: 4},
+	block.Q5_1:   {unpack: pairPanelQ51, mins: true},
+	block.IQ4_NL: {unpack: pairPanelIQ4NL, shift: 7},
+}
+
 // mulPanels multiplies rows of x by weights that are unpacked into panels of sixteen rows.
 func mulPanels(c BlockCut, f block.Format, w []byte, ldw int, p *panelProduct) {
 	s := blockScratches.get()
@@ -113,28 +133,13 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 		s.results = alignedBytes(n)
 	}
 	s.fillRecords(c, rows, p.planes)
-	const pitch = plainDepth / 256 * plainBytes
-	if n := tileSide*pitch + panelBytes; len(s.panel) < n {
-		panic("vec: plain blocks and a panel do not fit")
-	}
-	a := &s.rows
-	a.panel, a.grid = at(s.panel, 0), p.grid
-	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
-		times: flag(p.times), planes: flag(p.planes), flip: p.flip}
+	s.rows.grid, s.rows.trees = p.grid, s.tiles.sums
 	for j := 0; j < c.N; j += tileSide {
 		clear(s.results[:rows*lineBytes])
-		a.take(c, f, w, ldw, j, 0, tileSide)
-		a.ahead, a.last = tileSide*ldw, 0
-		for k := 0; k < c.X.k; k += plainDepth {
-			blocks := min(plainDepth, c.X.k-k) / 256
-			a.steps, a.count, a.second = blocks, tileSide, pitch-blocks*plainBytes
-			runKernel(p.unpack, a)
-			a.last += blocks * f.Bytes()
-			for b := range blocks {
-				s.plainPanel.plain = at(s.panel, b*plainBytes)
-				runKernel(plainPanelavx512, &s.plainPanel)
-				s.dotPanel(p, rows, (k/256+b)*rows*recordBytes)
-			}
+		if f.Values() == 32 {
+			s.pairPanels(c, f, w, ldw, p, j, rows)
+		} else {
+			s.plainPanels(c, f, w, ldw, p, j, rows)
 		}
 		for m := range c.M1 - c.M0 {
 			to := c.Y[m*c.Ldy+j:][:min(tileSide, c.N-j)]
@@ -148,9 +153,45 @@ func (s *blockScratch) mulPanels(c *BlockCut, f block.Format, w []byte, ldw int,
 	}
 }
 
+// plainPanels adds the products of sixteen rows of weights from row j on, in blocks of 256, to the results.
+func (s *blockScratch) plainPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, rows int) {
+	const pitch = plainDepth / 256 * plainBytes
+	a := &s.rows
+	a.panel = at(s.panel, 0)
+	s.plainPanel = plainPanelArgs{panel: at(s.panel, tileSide*pitch), pitch: pitch, mins: flag(p.mins),
+		times: flag(p.times), planes: flag(p.planes), flip: p.flip}
+	a.take(c, f, w, ldw, j, 0, tileSide)
+	a.ahead, a.last = tileSide*ldw, 0
+	for k := 0; k < c.X.k; k += plainDepth {
+		blocks := min(plainDepth, c.X.k-k) / 256
+		a.steps, a.count, a.second = blocks, tileSide, pitch-blocks*plainBytes
+		runKernel(p.unpack, a)
+		a.last += blocks * f.Bytes()
+		for b := range blocks {
+			s.plainPanel.plain = at(s.panel, b*plainBytes)
+			runKernel(plainPanelavx512, &s.plainPanel)
+			s.dotPanel(p, s.plainPanel.panel, rows, (k/256+b)*rows*recordBytes, 0)
+		}
+	}
+}
+
+// pairPanels is plainPanels for blocks of 32.
+func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int, p *panelProduct, j, rows int) {
+	a := &s.rows
+	a.panel = at(s.panel, 0)
+	for k := 0; k < c.X.k; k += 256 {
+		a.take(c, f, w, ldw, j, k, tileSide)
+		a.ahead = tileSide * ldw
+		a.stepsOf(f, min(256, c.X.k-k))
+		pairs := a.steps
+		runKernel(p.unpack, a)
+		s.dotPanel(p, a.panel, rows, k/256*rows*recordBytes, pairs)
+	}
+}
+
 // fillRecords makes the records of the rows of x; those that do not exist are zeros.
 func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
-	blocks := c.X.k / 256
+	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {
 		s.records = alignedBytes(n + n/4)
 	}
@@ -163,16 +204,16 @@ func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 		}
 		x := c.X.row(c.X.unit(c.M0 + r))
 		s.record = recordArgs{codes: at(x.codes, 0), sums: at(x.sums, 0), scales: at(x.scales, 0),
-			to: at(s.records, r*recordBytes), stride: rows * recordBytes, blocks: blocks,
+			to: at(s.records, r*recordBytes), stride: rows * recordBytes, scale: scale, blocks: blocks,
 			planes: flag(planes)}
 		runKernel(recordsavx512, &s.record)
 	}
 }
 
 // dotPanel adds the products of a panel and a block of the rows of x, whose records begin at a byte, to the results.
-func (s *blockScratch) dotPanel(p *panelProduct, rows, records int) {
+func (s *blockScratch) dotPanel(p *panelProduct, panel unsafe.Pointer, rows, records, pairs int) {
 	a := &s.panelDot
-	*a = panelDotArgs{panel: s.plainPanel.panel, shift: p.shift}
+	*a = panelDotArgs{panel: panel, shift: p.shift, pairs: pairs}
 	if eights := rows / 8; eights > 0 {
 		a.x, a.y, a.count = at(s.records, records), at(s.results, 0), eights
 		runKernel(p.dot8, a)

@@ -620,6 +620,39 @@ func packSixteen(a *packArgs)
 func packSixteenHalves(a *packArgs)
 
 //go:noescape
+func pairDot4(a *panelDotArgs)
+
+//go:noescape
+func pairDot4M(a *panelDotArgs)
+
+//go:noescape
+func pairDot8(a *panelDotArgs)
+
+//go:noescape
+func pairDot8M(a *panelDotArgs)
+
+//go:noescape
+func pairPanelIQ4NL(a *blockArgs)
+
+//go:noescape
+func pairPanelMXFP4(a *blockArgs)
+
+//go:noescape
+func pairPanelQ40(a *blockArgs)
+
+//go:noescape
+func pairPanelQ41(a *blockArgs)
+
+//go:noescape
+func pairPanelQ50(a *blockArgs)
+
+//go:noescape
+func pairPanelQ51(a *blockArgs)
+
+//go:noescape
+func pairPanelQ80(a *blockArgs)
+
+//go:noescape
 func pairValues(a *pairArgs)
 
 //go:noescape

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Several rows of x by formats that are unpacked: plain blocks of sixteen rows become a panel whose lanes are the rows,
 // so that no product has to be added up across lanes. Parts of a panel:
@@ -9,6 +12,9 @@ import "fmt"
 //	pairs [8, 16] of two int16: scales of codes that are raised, or minimums   d [16], dmin [16] float32
 //
 // A row of x is a record for each block: codes [256] int8, sums of sixteen codes [16] int16, scale.
+//
+// Blocks of 32 become panels of pairs: codes [16 dwords, 16 rows], d [2, 16] and m [2, 16] float32. A record of x is
+// four pairs: codes [256] int8, sums of 32 codes [8] int32, scales [8] float32.
 const (
 	panelScales, panelPairs, panelD, panelMin = 4096, 5120, 5632, 5696
 
@@ -16,6 +22,17 @@ const (
 )
 
 func (e *emitter) emitPanelDots() {
+	e.blockData()
+	for _, f := range slices.Concat(blockFormats, nibbleFormats) {
+		if f.small() {
+			e.emitPairPanel(f)
+		}
+	}
+	for _, m := range []bool{false, true} {
+		for _, rows := range []int{8, 4} {
+			e.emitPairDot(m, rows)
+		}
+	}
 	e.emitPlainPanel()
 	e.emitRecords()
 	for _, runs := range []int{16, 8, 1} {
@@ -144,11 +161,11 @@ func (e *emitter) emitRecords() {
 		}
 		e.op("VMOVDQU (DX), Y4")
 		e.op("VMOVDQU Y4, %d(DI)", recordSums)
-		e.op("MOVL (R8), R10")
-		e.op("MOVL R10, %d(DI)", recordScale)
+		e.op("VMOVDQU (R8), Y4") // of which blocks of 256 need one
+		e.op("VMOVDQU Y4, %d(DI)", recordScale)
 		e.op("ADDQ $256, SI")
 		e.op("ADDQ $32, DX")
-		e.op("ADDQ $4, R8")
+		e.op("ADDQ %sscale(AX), R8", a)
 		e.op("ADDQ R9, DI")
 	})
 	e.ret()
@@ -237,6 +254,122 @@ func (e *emitter) emitPanelDot(runs int, mins bool, rows int) {
 			e.op("VMOVUPS %d(DI), Z22", 64*r)
 			e.op("VFMADD231PS.BCST %d(SI), Z%d, Z22", recordBytes*r+recordScale, r)
 			e.op("VMOVUPS Z22, %d(DI)", 64*r)
+		}
+		e.op("ADDQ $%d, SI", recordBytes*rows)
+		e.op("ADDQ $%d, DI", 64*rows)
+	})
+	e.ret()
+}
+
+// Of a panel of a pair of blocks.
+const pairD, pairM, pairBytes = 1024, 1152, 1280
+
+// emitPairPanel writes the kernel that makes panels of pairs of blocks of 32.
+//
+//	DI panel   R12 memory for scales; see blocks.go
+func (e *emitter) emitPairPanel(f blockFormat) {
+	e.function("pairPanel"+f.name, "blockArgs", fmt.Sprintf("pairs of blocks of %s to panels.", f.name))
+	e.blockStart()
+	e.op(`
+		MOVQ blockArgs_panel(AX), DI
+		MOVQ blockArgs_trees(AX), R12`)
+	loop, more := e.label("loop"), e.label("more")
+	e.at(loop)
+	e.op("CMPQ blockArgs_steps(AX), $1")
+	e.op("JNE %s", more)
+	e.op("MOVQ blockArgs_last(AX), DX")
+	e.at(more)
+	e.blockConstants(f, true)
+	for r := range 16 {
+		e.blockRow(f, r)
+		e.op("MOVL (R8), R9")
+		e.op("MOVL (R8)(DX*1), R10")
+		e.op("MOVL R9, %d(R12)", pairScales+4*r)
+		e.op("MOVL R10, %d(R12)", pairScales+64+4*r)
+		e.unpackPair(f, r, true)
+	}
+	for c, z := range e.transpose16() {
+		e.op("VMOVDQU64 Z%d, %d(DI)", z, 64*c)
+	}
+	for b := range 2 {
+		e.op("VMOVDQU64 %d(R12), Z0", pairScales+64*b)
+		e.widenScales(f, 0, 2)
+		e.op("VMOVUPS Z0, %d(DI)", pairD+64*b)
+		if f.m() {
+			e.op("VMOVUPS Z2, %d(DI)", pairM+64*b)
+		}
+	}
+	e.op("ADDQ $%d, DI", pairBytes)
+	e.op("ADDQ $%d, BX", f.stepBytes())
+	e.op("DECQ blockArgs_steps(AX)")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// emitPairDot writes the kernel of some rows of x by panels of pairs.
+//
+//	AX arguments   R8 panels   SI records   DI results   R9 a panel   R10 codes of x
+//	R11 its sums and scales   CX pairs left
+//	Z0 ... results   Z8 ... sums   Z16 ... Z19 panel   Z20, Z21 d and m   Z22, Z23 temporaries
+//	X31 by how much to shift
+func (e *emitter) emitPairDot(m bool, rows int) {
+	const a = "panelDotArgs_"
+	name := fmt.Sprintf("pairDot%d", rows)
+	if m {
+		name += "M"
+	}
+	e.function(name, "panelDotArgs", fmt.Sprintf("%d rows of x by panels of pairs.", rows))
+	e.op("MOVQ %spanel(AX), R8", a)
+	e.op("MOVQ %sx(AX), SI", a)
+	e.op("MOVQ %sy(AX), DI", a)
+	e.op("VMOVQ %sshift(AX), X31", a)
+	e.op("VPXORD Z30, Z30, Z30")
+	e.loop("rows", a+"count(AX)", func() {
+		e.op("MOVQ R8, R9")
+		e.op("MOVQ SI, R10")
+		e.op("MOVQ SI, R11")
+		e.op("MOVQ %spairs(AX), CX", a)
+		for r := range rows {
+			e.op("VMOVUPS %d(DI), Z%d", 64*r, r)
+		}
+		e.loop("pair", "CX", func() {
+			for b := range 2 {
+				for r := range rows {
+					e.op("VMOVDQA64 Z30, Z%d", 8+r)
+				}
+				for d := range 8 {
+					e.op("VMOVDQU64 %d(R9), Z%d", 64*(8*b+d), 16+d%4)
+					for r := range rows {
+						e.op("VPDPBUSD.BCST %d(R10), Z%d, Z%d", recordBytes*r+32*b+4*d, 16+d%4, 8+r)
+					}
+				}
+				e.op("VMOVUPS %d(R9), Z20", pairD+64*b)
+				if m {
+					e.op("VMOVUPS %d(R9), Z21", pairM+64*b)
+				}
+				for r := range rows {
+					sum, scale := recordBytes*r+recordSums+4*b, recordBytes*r+recordScale+4*b
+					e.op("VPBROADCASTD %d(R11), Z22", sum)
+					if !m {
+						e.op("VPSLLD X31, Z22, Z22")
+						e.op("VPSUBD Z22, Z%d, Z%d", 8+r, 8+r)
+					}
+					e.op("VCVTDQ2PS Z%d, Z%d", 8+r, 8+r)
+					e.op("VMULPS.BCST %d(R11), Z20, Z23", scale)
+					e.op("VFMADD231PS Z23, Z%d, Z%d", 8+r, r)
+					if m {
+						e.op("VCVTDQ2PS Z22, Z22")
+						e.op("VMULPS.BCST %d(R11), Z21, Z23", scale)
+						e.op("VFMADD231PS Z23, Z22, Z%d", r)
+					}
+				}
+			}
+			e.op("ADDQ $%d, R9", pairBytes)
+			e.op("ADDQ $64, R10")
+			e.op("ADDQ $8, R11")
+		})
+		for r := range rows {
+			e.op("VMOVUPS Z%d, %d(DI)", r, 64*r)
 		}
 		e.op("ADDQ $%d, SI", recordBytes*rows)
 		e.op("ADDQ $%d, DI", 64*rows)
