@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"sparrow/internal/block"
@@ -243,7 +244,6 @@ func TestGPUPackedValues(t *testing.T) {
 // Experts in packed formats, of few rows and many, with a row's bits as alone.
 func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	b := onGPU(t)
-	const hidden, inner, count, top = 256, 256, 5, 2
 	for i, p := range packings {
 		if p.data == kernel.E2M1x2 && p.scale == kernel.E8M0 {
 			continue // MXFP4 has kernels of its own
@@ -252,40 +252,56 @@ func TestGPUExpertsOfPackedFormats(t *testing.T) {
 		if p.data == kernel.Blocks(block.IQ2_XXS) { // as files of two bits have them
 			down = packings[i-1]
 		}
-		var ws kernel.ExpertWeights
-		for e := range count {
-			q := p
-			q.factor *= float32(1 + e)
-			ws.Gate, ws.Up = append(ws.Gate, b.packedBy(p, inner, hidden)), append(ws.Up, b.packedBy(q, inner, hidden))
-			ws.Down = append(ws.Down, b.packedBy(down, hidden, inner))
+		b.compareExperts(p, down, expertsSize{hidden: 256, inner: 256, count: 5, top: 2}, 1, 5, 40, 200)
+	}
+}
+
+// As many experts have rows as there can be: Kimi-K2 has 384.
+func TestGPUManyPackedExperts(t *testing.T) {
+	b := onGPU(t)
+	at := slices.IndexFunc(packings, func(p packing) bool { return p.data == kernel.U4x2 })
+	b.compareExperts(packings[at], packings[at], expertsSize{hidden: 256, inner: 128, count: 512, top: 8}, 64, 300)
+}
+
+// expertsSize is the shape of experts, and how many of them a row has.
+type expertsSize struct{ hidden, inner, count, top int }
+
+// compareExperts compares experts whose gate and up have one format and whose down has another with the reference's.
+func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int) {
+	b.Helper()
+	var ws kernel.ExpertWeights
+	for e := range n.count {
+		q := p
+		q.factor *= float32(1 + e%5)
+		ws.Gate = append(ws.Gate, b.packedBy(p, n.inner, n.hidden))
+		ws.Up = append(ws.Up, b.packedBy(q, n.inner, n.hidden))
+		ws.Down = append(ws.Down, b.packedBy(down, n.hidden, n.inner))
+	}
+	onRef, err := b.ref.PrepareExperts(ws)
+	b.must(err)
+	onGPU, err := b.gpu.PrepareExperts(ws)
+	b.must(err)
+	if onGPU.(*experts).shape.Packed == "" {
+		b.Errorf("experts of %v do not stay packed", p)
+	}
+	for _, rows := range rowCounts {
+		x, out := b.random(rows, n.hidden), b.random(rows, n.hidden)
+		ids, weights := make([]int32, rows*n.top), make([]float32, rows*n.top)
+		for i := range ids {
+			ids[i], weights[i] = int32((i/n.top*(n.top-1)+i%n.top*2)%n.count), b.rng.Float32()
 		}
-		onRef, err := b.ref.PrepareExperts(ws)
-		b.must(err)
-		onGPU, err := b.gpu.PrepareExperts(ws)
-		b.must(err)
-		if onGPU.(*experts).shape.Packed == "" {
-			t.Errorf("experts of %v do not stay packed", p)
-		}
-		for _, rows := range []int{1, 5, 40, 200} {
-			x, out := b.random(rows, hidden), b.random(rows, hidden)
-			ids, weights := make([]int32, rows*top), make([]float32, rows*top)
-			for i := range ids {
-				ids[i], weights[i] = int32((i/top+i%top*2)%count), b.rng.Float32()
-			}
-			at, by := b.ints(rows, top, ids), b.floats(rows, top, weights)
-			before := b.bytes(b.gpu, out.gpu)
-			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: at.ref, Weights: by.ref,
-				Experts: onRef}),
-				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: at.gpu, Weights: by.gpu, Experts: onGPU}))
-			what := fmt.Sprintf("%v, %d rows", p, rows)
-			b.close(what, out, 2*p.within())
-			r := rows / 2
-			one := b.place(b.gpu, kernel.BF16, 1, hidden, before[2*hidden*r:][:2*hidden])
-			b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
-				Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
-			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
-				t.Errorf("%s: a row alone has other bits", what)
-			}
+		at, by := b.ints(rows, n.top, ids), b.floats(rows, n.top, weights)
+		before := b.bytes(b.gpu, out.gpu)
+		b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: at.ref, Weights: by.ref, Experts: onRef}),
+			b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: at.gpu, Weights: by.gpu, Experts: onGPU}))
+		what := fmt.Sprintf("%v, %d experts, %d rows", p, n.count, rows)
+		b.close(what, out, 2*p.within())
+		r := rows / 2
+		one := b.place(b.gpu, kernel.BF16, 1, n.hidden, before[2*n.hidden*r:][:2*n.hidden])
+		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: one, X: x.gpu.Slice(r, r+1), IDs: at.gpu.Slice(r, r+1),
+			Weights: by.gpu.Slice(r, r+1), Experts: onGPU}))
+		if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+			b.Errorf("%s: a row alone has other bits", what)
 		}
 	}
 }

@@ -18,7 +18,7 @@ namespace sparrow_packed {
 using sparrow_tile::Cursor;
 
 constexpr int kStripes = 4;  // of a tile
-constexpr int kMaxListed = 256;
+constexpr int kMaxListed = 512;  // experts that have rows: all there can be
 
 // MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential: one block sums all parts of k.
 template <class Format, int N, int MathGroups, bool Sequential>
