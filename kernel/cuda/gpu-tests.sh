@@ -11,7 +11,7 @@ set -u
 
 packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4
     engine engine/gputest engine/losttest builtin verify"
-suites="version run kernels operations steps records engine v4 offload builtin lost verify ranks eval soak
+suites="version run kernels operations steps records engine v4 linear offload builtin lost verify ranks eval soak
     memcheck racecheck attention flash"
 
 usage() {
@@ -81,6 +81,7 @@ suite() {
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
     v4) tests internal/model/v4 GPU && tests engine GPUStateful ;;
+    linear) tests engine GPULinearAttention && tests verify GPUOracleNext ;;
     offload)
         tests internal/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests internal/model/v4 GPUOffloaded &&
             tests verify GPUOffloaded && tests engine GPUTwoMemories
