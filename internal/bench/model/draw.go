@@ -20,6 +20,17 @@ func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
 	return nil
 }
 
+// drawStates fills the snapshots of linear attention, which are float32: a sequence that continues has some state.
+func drawStates(dev kernel.Drawer, parts []kernel.Tensor, seed uint64) error {
+	for i, t := range parts {
+		t.DType, t.Cols, t.Stride = kernel.F32, t.Cols/4, t.Cols/4
+		if err := dev.Draw(t, kernel.Drawn{Seed: (seed<<16 + uint64(i)) << 32, Spread: 0.1}); err != nil {
+			return fmt.Errorf("bench: filling snapshots: %w", err)
+		}
+	}
+	return nil
+}
+
 // codeScale is the scale of e4m3 codes whose values have variance 1: codes then reach 442.
 const codeScale = 1. / 128
 
@@ -36,8 +47,14 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		return part(kernel.E4M3, at, rows, cols, every, 0, 1/codeScale)
 	}
 	switch p.Layout {
-	case layout.BF16Row1152:
-		return part(kernel.BF16, 0, tokens, layout.RowDim, 2*layout.RowDim, 0, 1)
+	case layout.BF16Row1152, layout.BF16Row1024:
+		width := layout.Width(p.Layout)
+		return part(kernel.BF16, 0, tokens, width, 2*width, 0, 1)
+	case layout.FP8Row528:
+		if err := codes(0, tokens, layout.LatentDim, layout.NopeRowBytes); err != nil {
+			return err
+		}
+		return part(kernel.F32, layout.NopeScaleOffset, tokens, layout.Tiles, layout.NopeRowBytes, codeScale, 0)
 	case layout.FP8Row656:
 		if err := codes(0, tokens, layout.LatentDim, layout.BlockRowBytes); err != nil {
 			return err

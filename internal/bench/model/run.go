@@ -364,6 +364,11 @@ func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) er
 		b.pages[i] = int32(p)
 	}
 	if d, ok := b.watch.Device.(kernel.Drawer); ok {
+		for w := 0; w < windows && b.cfg.Model.Pooled(); w++ {
+			if err := drawStates(d, b.model.(model.Paged).WindowParts(nil, w), b.o.Seed+uint64(w)); err != nil {
+				return err
+			}
+		}
 		return draw(d, b.model.(filled).Pools(), b.o.Seed)
 	}
 	return fill(ctx, b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
