@@ -1,6 +1,7 @@
 // Norms and sums of rows that linear attention and pooled index keys need.
 //
-// gated norm   a warp for each head of a row, four columns of 128 a lane: x / sqrt(mean(x^2) + epsilon) * weight * sigmoid(gate).
+// gated norm   a warp for each head of a row, four columns of 128 a lane:
+//              x / sqrt(mean(x^2) + epsilon) * weight * sigmoid(gate).
 // layer norm   a warp for each row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
 // mean         a thread for eight columns: the mean of residual streams.
 #pragma once
