@@ -110,17 +110,22 @@ const (
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
 	expertTileE2M1 = 256 * (64/2 + 64/32) // of e2m1 for bf16: 64 values a row, and their scales; twice that for e4m3
 	// expertFewRows are the most pairs of a group of the kernels for few rows, which run where an expert has at most
-	// expertFewMean pairs on average; of e2m1 widened to e4m3 expertFewFolded, because their kernels for many rows take
-	// as long for 64 pairs as for 128.
-	expertFewRows   = 64
-	expertFewMean   = 16
-	expertFewFolded = 256
-	expertManyRows  = 128
-	prepareThreads  = 512
-	prepareTiles    = prepareThreads / 16
-	combineColumns  = 8 * portableThreads
-	expertAlign     = 256
-	expertListBytes = 16
+	// expertFewMean pairs on average; of e2m1 widened to e4m3 expertFewFolded, because their kernels for many rows,
+	// expertWideRows in a group, widen as much for 64 pairs as for 256. Those have kernels for fewer rows still, two
+	// blocks of which share an SM.
+	expertFewRows      = 64
+	expertFewMean      = 16
+	expertFewFolded    = 128
+	expertSingleRows   = 16
+	expertSingleMean   = 8
+	expertSingleBlocks = 2
+	expertManyRows     = 128
+	expertWideRows     = 256
+	prepareThreads     = 512
+	prepareTiles       = prepareThreads / 16
+	combineColumns     = 8 * portableThreads
+	expertAlign        = 256
+	expertListBytes    = 16
 )
 
 func ceilDiv(a, b int32) int32 { return (a + b - 1) / b }
@@ -335,6 +340,9 @@ func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 		0,                                   // inner scales
 		pairs * int64(e.Hidden) * 2,         // results
 	}
+	if e.kind() == expertsFolded { // activations of gate and up for many rows wait there, in float32
+		sizes[7] = max(sizes[7], pairs*int64(e.innerTiles())*128*4)
+	}
 	if e.BF16 {
 		sizes[5] *= 2
 	} else {
@@ -399,8 +407,14 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	switch {
 	case e.Packed != "":
 		a.GroupRows = packedGroup(x.Rows, x.Top, e.Experts)
+	// Up to 32 pairs are sorted without a look at groups: no expert may have more than one.
+	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
+		(x.Rows <= expertSingleRows || pairs > 32):
+		a.GroupRows = expertSingleRows
 	case x.Rows <= expertFewRows || pairs <= mean*int64(e.Experts):
 		a.GroupRows = expertFewRows
+	case e.kind() == expertsFolded:
+		a.GroupRows = expertWideRows
 	}
 	if x.Scales == num.ScalePow2 {
 		a.Pow2 = 1
@@ -538,22 +552,24 @@ func (e ExpertShape) kind() expertKind {
 }
 
 var expertKernels = map[expertKernel]string{
-	{false, expertsE4M3, expertFewRows}:    "sparrow_experts_gate_up_fp8_few",
-	{false, expertsE4M3, expertManyRows}:   "sparrow_experts_gate_up_fp8_many",
-	{false, expertsBF16, expertFewRows}:    "sparrow_experts_gate_up_bf16_few",
-	{false, expertsBF16, expertManyRows}:   "sparrow_experts_gate_up_bf16_many",
-	{false, expertsE2M1, expertFewRows}:    "sparrow_experts_gate_up_e2m1_few",
-	{false, expertsE2M1, expertManyRows}:   "sparrow_experts_gate_up_e2m1_many",
-	{false, expertsFolded, expertFewRows}:  "sparrow_experts_gate_up_folded_few",
-	{false, expertsFolded, expertManyRows}: "sparrow_experts_gate_up_folded_many",
-	{true, expertsE4M3, expertFewRows}:     "sparrow_experts_down_fp8_few",
-	{true, expertsE4M3, expertManyRows}:    "sparrow_experts_down_fp8_many",
-	{true, expertsBF16, expertFewRows}:     "sparrow_experts_down_bf16_few",
-	{true, expertsBF16, expertManyRows}:    "sparrow_experts_down_bf16_many",
-	{true, expertsE2M1, expertFewRows}:     "sparrow_experts_down_e2m1_few",
-	{true, expertsE2M1, expertManyRows}:    "sparrow_experts_down_e2m1_many",
-	{true, expertsFolded, expertFewRows}:   "sparrow_experts_down_folded_few",
-	{true, expertsFolded, expertManyRows}:  "sparrow_experts_down_folded_many",
+	{false, expertsE4M3, expertFewRows}:      "sparrow_experts_gate_up_fp8_few",
+	{false, expertsE4M3, expertManyRows}:     "sparrow_experts_gate_up_fp8_many",
+	{false, expertsBF16, expertFewRows}:      "sparrow_experts_gate_up_bf16_few",
+	{false, expertsBF16, expertManyRows}:     "sparrow_experts_gate_up_bf16_many",
+	{false, expertsE2M1, expertFewRows}:      "sparrow_experts_gate_up_e2m1_few",
+	{false, expertsE2M1, expertManyRows}:     "sparrow_experts_gate_up_e2m1_many",
+	{false, expertsFolded, expertSingleRows}: "sparrow_experts_gate_up_folded_single",
+	{true, expertsFolded, expertSingleRows}:  "sparrow_experts_down_folded_single",
+	{false, expertsFolded, expertFewRows}:    "sparrow_experts_gate_up_folded_few",
+	{false, expertsFolded, expertWideRows}:   "sparrow_experts_gate_up_folded_wide",
+	{true, expertsFolded, expertWideRows}:    "sparrow_experts_down_folded_wide",
+	{true, expertsE4M3, expertFewRows}:       "sparrow_experts_down_fp8_few",
+	{true, expertsE4M3, expertManyRows}:      "sparrow_experts_down_fp8_many",
+	{true, expertsBF16, expertFewRows}:       "sparrow_experts_down_bf16_few",
+	{true, expertsBF16, expertManyRows}:      "sparrow_experts_down_bf16_many",
+	{true, expertsE2M1, expertFewRows}:       "sparrow_experts_down_e2m1_few",
+	{true, expertsE2M1, expertManyRows}:      "sparrow_experts_down_e2m1_many",
+	{true, expertsFolded, expertFewRows}:     "sparrow_experts_down_folded_few",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
@@ -561,7 +577,11 @@ func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 		return k.portableExperts(s, which, a, tiles)
 	}
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
-	return runPersistent(k, s, expertKernels[which], int32(items), 1, a)
+	perSM := int32(1)
+	if which.groupRows == expertSingleRows {
+		perSM = expertSingleBlocks
+	}
+	return runPersistent(k, s, expertKernels[which], int32(items), perSM, a)
 }
 
 // CombineExperts adds the weighted sum of the experts' results to the rows.

@@ -108,6 +108,11 @@ const postColumns = 8 * portableThreads
 // HyperPost writes a sublayer's output into the streams.
 func (k *Kernels) HyperPost(s *Stream, a *HyperPostArgs) error {
 	c := checks{kernel: "hyper_post"}
+	a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Hidden, postColumns)}, a)
+}
+
+func (a *HyperPostArgs) check(c *checks) {
 	c.streams(a.Streams, a.Hidden)
 	c.memory("x", a.X, 2)
 	c.memory("sub", a.Sub, 2)
@@ -119,7 +124,6 @@ func (k *Kernels) HyperPost(s *Stream, a *HyperPostArgs) error {
 	c.multiple("post stride", a.PostStride, 1, n)
 	c.multiple("comb stride", a.CombStride, 1, n*n)
 	c.count("rows", a.Rows)
-	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Hidden, postColumns)}, a)
 }
 
 // HeadNorm divides every head by its root mean square.

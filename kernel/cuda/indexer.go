@@ -18,7 +18,7 @@ type WriteIndexKeyArgs struct {
 	Recipe    IndexRecipeView
 	Keys      Ptr     // bf16 [Tokens, 128]
 	Gamma     Ptr     // f32 [128], or zero when the keys are normalised already
-	Beta      Ptr     // f32 [128]
+	Beta      Ptr     // f32 [128]; zero: RMSNorm, rounded to bf16
 	Positions Ptr     // i32 [Tokens]
 	Slots     Ptr     // i32 [Tokens]; negative: do not write
 	Faults    Ptr     // one u32 of fault bits, or zero
@@ -107,7 +107,9 @@ func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.memory("keys", a.Keys, 8)
 	if a.Gamma != 0 {
 		c.memory("gamma", a.Gamma, 16)
-		c.memory("beta", a.Beta, 16)
+		if a.Beta != 0 {
+			c.memory("beta", a.Beta, 16)
+		}
 		if !(a.Epsilon > 0) {
 			c.fail("epsilon %g must be positive", a.Epsilon)
 		}

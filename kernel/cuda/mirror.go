@@ -19,6 +19,7 @@ func Mirrors() map[string]reflect.Type {
 		SelectionView{}, SparseAttendArgs{}, MappedAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{},
 		NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, LowRankArgs{},
+		PutFourArgs{}, HeadTurnArgs{}, QuantiseTurnedArgs{}, HyperSumArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
 		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{},
 		SequencesView{}, ConvolveArgs{}, DeltaArgs{}, GatedNormArgs{}, LayerNormArgs{}, MeanStreamsArgs{},

@@ -50,6 +50,11 @@ type PutArgs struct {
 // PutRows copies rows to places by number, rounding to the type of the output. No two rows may have the same place.
 func (k *Kernels) PutRows(s *Stream, a *PutArgs) error {
 	c := checks{kernel: "put_rows"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
+
+func (a *PutArgs) check(c *checks) {
 	c.positive("columns", a.Columns)
 	c.count("out rows", a.OutRows)
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Columns)
@@ -57,5 +62,4 @@ func (k *Kernels) PutRows(s *Stream, a *PutArgs) error {
 	c.memory("places", a.Places, 4)
 	c.multiple("place stride", a.PlaceStride, 1, 1)
 	c.count("rows", a.Rows)
-	return runRows(k, s, &c, a.Rows, 1, a)
 }

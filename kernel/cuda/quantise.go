@@ -65,17 +65,23 @@ func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, c
 // QuantiseRows quantises rows to e4m3 with a scale for each 128 columns, laid out as FP8 products read them.
 func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	c := checks{kernel: "quantise_rows"}
+	blocks := a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+}
+
+// check returns how many blocks the rows take.
+func (a *QuantiseRowsArgs) check(c *checks) int64 {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
 	c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
 	warps := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
-	if blocks := (warps + longRows - 1) / longRows; blocks <= maxGrid {
-		return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+	blocks := (warps + longRows - 1) / longRows
+	if blocks > maxGrid {
+		c.fail("%d rows of %d columns are too many for one launch: launch fewer rows", a.Rows, a.Columns)
 	}
-	c.fail("%d rows of %d columns are too many for one launch: launch fewer rows", a.Rows, a.Columns)
-	return c.err
+	return blocks
 }
 
 // maxGrid is the largest number of blocks of a launch.
@@ -88,6 +94,27 @@ const maxGridY = 1<<16 - 1
 // step rounds to bf16, so the results are those of the steps launched one by one.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
+	if a.Results != 0 {
+		c.kernel = "combine_norm"
+	}
+	a.check(&c)
+	if c.err != nil || a.Rows == 0 {
+		return c.err
+	}
+	switch {
+	case a.Columns > longColumns:
+		c.kernel += "_wide"
+	case a.Columns > normColumns:
+		c.kernel += "_long"
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
+}
+
+func (a *NormQuantiseArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
 	if a.Columns > MaxNormColumns {
@@ -121,7 +148,6 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 		c.fail("neither a weight nor a sum is given: there is nothing to write")
 	}
 	if a.Results != 0 {
-		c.kernel = "combine_norm"
 		c.memory("results", a.Results, 16)
 		c.memory("ids", a.IDs, 4)
 		c.memory("shares", a.Shares, 4)
@@ -132,18 +158,4 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 			c.fail("%d choices of a row, supported are 1 to %d", a.Top, MaxTop)
 		}
 	}
-	if c.err != nil || a.Rows == 0 {
-		return c.err
-	}
-	switch {
-	case a.Columns > longColumns:
-		c.kernel += "_wide"
-	case a.Columns > normColumns:
-		c.kernel += "_long"
-	}
-	fn, err := k.Function(c.kernel)
-	if err != nil {
-		return err
-	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
 }

@@ -63,24 +63,26 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	raw := s.raw[w.Ratio]
 	s.closeGroups(w.Compress, e, e.entries, rings.Main, raw)
-	s.keepRows(rings.Main, raw, e.keep)
 	if e.slots.Rows > 0 {
 		s.list.Add(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps,
 			Angles: e.angles, Slots: e.slots, Pool: c.Extra})
 	}
 	if w.Index == nil {
+		s.keepRows(rings.Main, raw, e.keep)
 		return
 	}
-	s.keepRows(c.Tails.Main, raw, e.tail)
 	s.list.At("indexer's compressor", layer)
 	x := &w.Index.Compress
 	s.closeGroups(x, e, e.keys, rings.Index, s.key)
-	s.keepRows(rings.Index, s.key, e.keep)
-	s.keepRows(c.Tails.Index, s.key, e.tail)
 	if e.slots.Rows > 0 {
 		s.list.Add(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
 			Hadamard: attn.Hadamard(c.Index.Layout), Slots: e.slots, Pool: c.Index})
 	}
+	// A device may copy them in one launch.
+	s.keepRows(rings.Main, raw, e.keep)
+	s.keepRows(c.Tails.Main, raw, e.tail)
+	s.keepRows(rings.Index, s.key, e.keep)
+	s.keepRows(c.Tails.Index, s.key, e.tail)
 }
 
 // closeGroups computes entries from the pass's rows and the ring.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/internal/model"
@@ -13,11 +14,18 @@ import (
 type job struct {
 	works  []step.Work
 	before []model.State
+	cached int   // tokens before the step
+	few    bool  // the step's tokens are few enough to be removed from a state again
+	err    error // of that
 }
+
+// mostTruncated is the most tokens of a step after which its states are truncated. Others run with copies, which take
+// the host and the device longer than a step of many sequences.
+const mostTruncated = 8
 
 // job makes a step of batch sequences with their own pages and n new tokens each.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
-	j := &job{works: b.works(kind, context, batch, n)}
+	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated}
 	keeper, ok := b.model.(model.Windowed)
 	if !ok {
 		return j, nil
@@ -57,9 +65,17 @@ func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.S
 	return s, nil
 }
 
-// begin gives every work a copy of its state before the step.
+// begin gives every work its state before the step, or a copy of it. A step that runs again writes the rows of its
+// tokens to the same places of a state.
 func (j *job) begin() error {
+	if j.err != nil {
+		return j.err
+	}
 	for i, s := range j.before {
+		if j.few {
+			j.works[i].State = s
+			continue
+		}
 		var err error
 		if j.works[i].State, err = s.Clone(); err != nil {
 			j.end()
@@ -69,13 +85,17 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end releases the states of a step.
+// end puts the states of a step back to where they were before it, or releases copies.
 func (j *job) end() {
 	for i := range j.before {
-		if s := j.works[i].State; s != nil {
+		switch s := j.works[i].State; {
+		case s == nil:
+		case j.few:
+			j.err = errors.Join(j.err, s.Truncate(j.cached))
+		default:
 			s.Release()
-			j.works[i].State = nil
 		}
+		j.works[i].State = nil
 	}
 }
 

@@ -12,6 +12,7 @@ type heldBands struct {
 	group  *joined
 	x, out kernel.Tensor // of the first
 	count  int
+	turn   cuda.RotateArgs // of all columns that are multiplied, before that; X is zero where there is none
 }
 
 // banded reports whether a product may be one of such a group: matrices of one shape, whole blocks of scales.
@@ -41,13 +42,19 @@ func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 			return nil
 		}
 	}
+	var turn cuda.RotateArgs
+	if t := &h.turn; h.kind == holdTurn && w.kind == cuda.ProductFP8 && w.group.members[0] == w &&
+		!h.copied && t.Locate.Rows == 0 && at(h.turned) == at(a.X) && h.turned.Rows == a.X.Rows &&
+		t.Rotate.Joins(int32(len(w.group.members)*w.in), stride(a.X)) && !overlap(a.X, a.Out) {
+		turn, h.kind = t.Rotate, holdNothing
+	}
 	if err := d.settle(); err != nil {
 		return err
 	}
 	if w.group.members[0] != w || overlap(a.X, a.Out) {
 		return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, false)
 	}
-	h.kind, h.bands = holdBands, heldBands{group: w.group, x: a.X, out: a.Out, count: 1}
+	h.kind, h.bands = holdBands, heldBands{group: w.group, x: a.X, out: a.Out, count: 1, turn: turn}
 	return nil
 }
 
@@ -64,6 +71,11 @@ func (d *Device) releaseBands() error {
 	d.held.bands = heldBands{}
 	in, out := b.x.Cols, b.out.Cols
 	if b.count < len(b.group.members) {
+		if b.turn.X != 0 {
+			if err := d.kernels.Turn(d.stream, &cuda.TurnArgs{Rotate: b.turn}); err != nil {
+				return err
+			}
+		}
 		for i := range b.count {
 			x, to := b.x, b.out
 			x.Off += int64(i*in) * int64(x.DType.Size())
@@ -96,7 +108,14 @@ func (d *Device) releaseBands() error {
 		if y.SumBytes(d.gpu) > 0 {
 			y.Sums = scratch.Add(codes + scales)
 		}
-		if err := p.quantise(w.exact); err != nil {
+		quantise := p.quantise
+		if b.turn.X != 0 {
+			quantise = func(exact bool) error {
+				return d.kernels.QuantiseTurned(d.stream, &cuda.QuantiseTurnedArgs{Quantise: p.codesOf(exact),
+					Rotate: b.turn})
+			}
+		}
+		if err := quantise(w.exact); err != nil {
 			return err
 		}
 		y.Input, y.InputStride, y.InputScales, y.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()

@@ -24,11 +24,32 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return d.kernels.CompressGroups(d.stream, &args)
 }
 
-// Put copies rows to chosen places. A place beyond the output raises a fault.
+// heldPut is rows that are still to be copied to their places.
+type heldPut struct {
+	args cuda.PutArgs
+	put  kernel.PutArgs
+}
+
+// mostPuts are the copies of rows of one launch.
+const mostPuts = 4
+
+// Put copies rows to chosen places. A place beyond the output raises a fault. It is held: copies that follow each other
+// are one launch, where none writes what another reads or writes.
 func (d *Device) Put(a kernel.PutArgs) error {
-	if err := d.begin(&a); err != nil {
+	joins := d.held.kind == holdPuts && len(d.held.puts) < mostPuts
+	for _, h := range d.held.puts {
+		joins = joins && !overlap(a.Out, h.put.Out) && !overlap(a.Out, h.put.X) && !overlap(a.Out, h.put.Rows) &&
+			!overlap(a.X, h.put.Out) && !overlap(a.Rows, h.put.Out)
+	}
+	if !joins {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if err := a.Check(); err != nil {
 		return err
 	}
+	given := a
 	if a.X.DType == kernel.I32 { // rows of one type keep their bits, whatever they are
 		a.X.DType, a.Out.DType = kernel.F32, kernel.F32
 	}
@@ -40,5 +61,22 @@ func (d *Device) Put(a kernel.PutArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.PutRows(d.stream, &args)
+	d.held.kind, d.held.puts = holdPuts, append(d.held.puts, heldPut{args, given})
+	return nil
+}
+
+// releasePuts launches held copies of rows.
+func (d *Device) releasePuts() error {
+	list := d.held.puts
+	d.held.puts = list[:0]
+	if len(list) == 1 {
+		return d.kernels.PutRows(d.stream, &list[0].args)
+	}
+	var a cuda.PutFourArgs
+	for i, to := range []*cuda.PutArgs{&a.First, &a.Second, &a.Third, &a.Fourth} {
+		if i < len(list) {
+			*to = list[i].args
+		}
+	}
+	return d.kernels.PutFour(d.stream, &a)
 }

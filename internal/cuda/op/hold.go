@@ -33,6 +33,10 @@ type held struct {
 
 	staged heldStaged // holdStaged
 
+	heads cuda.HeadNormArgs // holdHeads; turned are its rows
+
+	puts []heldPut // holdPuts
+
 	routes bool // a choice of experts is held, beside a sum or alone
 	route  cuda.RouteArgs
 }
@@ -48,6 +52,8 @@ const (
 	holdTurn
 	holdBands
 	holdStaged
+	holdHeads
+	holdPuts
 )
 
 // heldSum is what is still to be added to rows: a product, then the results of experts.
@@ -114,6 +120,10 @@ func (d *Device) release(to *rowCodes) error {
 		err = d.kernels.Turn(d.stream, &h.turn)
 	case holdBands:
 		err = d.releaseBands()
+	case holdHeads:
+		err = d.kernels.HeadNorm(d.stream, &h.heads)
+	case holdPuts:
+		err = d.releasePuts()
 	case holdStaged:
 		err = d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
 			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
@@ -134,6 +144,12 @@ func normable(t kernel.Tensor) bool {
 
 // releaseNorm launches a held sum and its norm, where there is one.
 func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
+	a := d.normArgs(norm, to)
+	return d.kernels.NormQuantise(d.stream, &a)
+}
+
+// normArgs are the arguments of a held sum and of its norm, where there is one.
+func (d *Device) normArgs(norm bool, to *rowCodes) cuda.NormQuantiseArgs {
 	s, n := &d.held.sum, &d.held.norm
 	x := s.rows
 	if norm {
@@ -157,7 +173,7 @@ func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 		a.Codes, a.Scales, a.CodeStride, a.ScaleStride = to.codes, to.scales, int64(x.Cols), to.stride
 		a.Exact = flag(to.exact)
 	}
-	return d.kernels.NormQuantise(d.stream, &a)
+	return a
 }
 
 // releaseGate launches a held activation.

@@ -72,7 +72,13 @@ func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 
 // HyperPost writes a sublayer's output into the streams.
 func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
-	if err := d.begin(&a); err != nil {
+	adds := d.addsUp(&a)
+	if !adds {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "hyper post"}
@@ -82,12 +88,26 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 		SubStride: stride(a.Sub), PostStride: stride(a.Post), CombStride: stride(a.Comb),
 		Rows: r.count("rows", a.X.Rows), Hidden: r.count("columns", a.Sub.Cols), Streams: r.count("streams", a.Streams)}
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
-		return r.err
+		return errors.Join(r.err, d.settle())
 	}
-	return d.kernels.HyperPost(d.stream, &args)
+	if !adds {
+		return d.kernels.HyperPost(d.stream, &args)
+	}
+	sum := cuda.HyperSumArgs{Post: args, Sum: d.normArgs(false, nil)}
+	d.held.kind = holdNothing
+	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
 }
 
-// HeadNorm normalises every head, without weights.
+// addsUp reports whether the output of a sublayer is what experts gave, still to be added up: that is then a part of
+// writing it into the streams.
+func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
+	h := &d.held
+	return h.kind == holdSum && !h.routes && h.sum.experts.Results != 0 && h.sum.rows == a.Sub &&
+		a.Streams <= cuda.SumStreams && normable(a.Sub) && a.X.DType == kernel.BF16 && a.X.Off%16 == 0 &&
+		stride(a.X)%8 == 0
+}
+
+// HeadNorm normalises every head, without weights. It is held: heads that are rotated next are normalised on their way.
 func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -100,5 +120,6 @@ func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.HeadNorm(d.stream, &args)
+	d.held.kind, d.held.heads, d.held.turned = holdHeads, args, a.X
+	return nil
 }

@@ -93,6 +93,10 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if !a.Norm.Given() {
 		return d.kernels.WriteIndexKeys(d.stream, &args)
 	}
+	if a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0 {
+		args.Gamma, args.Epsilon = at(a.Norm), float64(a.Eps)
+		return d.kernels.WriteIndexKeys(d.stream, &args)
+	}
 	return d.normalised(r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
 		args.Keys, args.KeyStride = at(keys), layout.IndexDim
 		return d.kernels.WriteIndexKeys(d.stream, &args)

@@ -137,13 +137,15 @@ func (p *rowProducts) quantise(exact bool) error {
 		return nil
 	}
 	p.quantised, p.exact = true, exact
-	a := cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
-		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
-		Rows: p.rows, Columns: p.k}
-	if exact {
-		a.Exact = 1
-	}
+	a := p.codesOf(exact)
 	return p.kernels.QuantiseRows(p.stream, &a)
+}
+
+// codesOf are the arguments of the kernel that makes the codes.
+func (p *rowProducts) codesOf(exact bool) cuda.QuantiseRowsArgs {
+	return cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
+		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
+		Rows: p.rows, Columns: p.k, Exact: flag(exact)}
 }
 
 // of is the product with a weight: its sizes, and where the weight is.

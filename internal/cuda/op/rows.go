@@ -83,9 +83,18 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return d.kernels.ComputeAngles(d.stream, &args)
 }
 
-// Rotate applies RoPE in place. It is held: rows that Absorb moves to latent space are rotated on their way.
+// Rotate applies RoPE in place, in one launch with a norm of the heads that is held. Else it is held: rows that Absorb
+// moves to latent space are rotated on their way, and so are those that are quantised for products by bands.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
-	if err := d.begin(&a); err != nil {
+	h := &d.held
+	normalised := h.kind == holdHeads && h.turned == a.X && int(h.heads.Heads) == a.Heads &&
+		int(h.heads.Columns) == a.HeadDim
+	if !normalised {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "rotate"}
@@ -96,9 +105,15 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 		Rope:   r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X),
 		Interleaved: flag(a.Pairing == kernel.Interleaved), Inverse: flag(a.Inverse)}
 	if r.err != nil || a.X.Rows == 0 || a.Heads == 0 || a.Angles.Cols == 0 {
-		return r.err
+		return errors.Join(r.err, d.settle())
 	}
-	h := &d.held
+	if normalised && args.Joins(int32(a.Heads*a.HeadDim), stride(a.X)) {
+		h.kind = holdNothing
+		return d.kernels.HeadNormTurn(d.stream, &cuda.HeadTurnArgs{Norm: h.heads, Rotate: args})
+	}
+	if err := d.settle(); err != nil {
+		return err
+	}
 	h.kind, h.turn, h.turned, h.copied = holdTurn, cuda.TurnArgs{Rotate: args}, a.X, false
 	return nil
 }

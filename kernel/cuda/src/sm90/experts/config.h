@@ -4,7 +4,8 @@
 // tokens of an expert.
 //
 //   up to 64 tokens  weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is
-//                    wasted. Of each half, each of the two warpgroups that multiply has 64 weight rows.
+//                    wasted. Of each half, each of the two warpgroups that multiply has 64 weight rows. Of e2m1 that
+//                    is widened to e4m3 there is also a kernel for up to 16 tokens, two blocks of it on an SM.
 //   more             tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane
 //                    has two tokens and needs two scales. The other way round it needs 32 of them, and reading those
 //                    takes a third of the shared memory's bandwidth.
@@ -65,27 +66,20 @@ struct Stored<Folded> {
     static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
 
-// The stored tiles on their way, where weights are widened into stages.
-template <class T, int Ahead, bool Held>
+// What is beside the ring of stages: stored tiles on their way, where weights are widened into stages, or the table of
+// those that are widened in registers.
+template <class T, int Ahead>
 struct Incoming {};
 
 template <int Ahead>
-struct Incoming<E2m1, Ahead, false> {
+struct Incoming<E2m1, Ahead> {
     alignas(128) u8 tiles[Ahead][Stored<E2m1>::TileBytes];
     u64 arrived[Ahead];
 };
 
 template <int Ahead>
-struct Incoming<Folded, Ahead, false> {
-    static constexpr int Pieces = Stored<Folded>::Pieces;
-    alignas(128) u8 tiles[Ahead][Pieces][Stored<Folded>::PieceBytes];
-    u64 arrived[Ahead][Pieces];  // of a warp's first piece
+struct Incoming<Folded, Ahead> {
     alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
-};
-
-template <int Ahead>
-struct Incoming<Folded, Ahead, true> {
-    alignas(8) u8 codes[15][8];
 };
 
 template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5>
@@ -95,15 +89,15 @@ struct Shape {
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
     static constexpr int Ahead = AheadTiles;  // stored tiles on their way, where weights are widened
-    static constexpr bool Folds = Stored<T>::Folds, Wide = Tokens > 64;
-    static constexpr bool Held = Folds && !Wide;  // weights are widened by the warps that multiply, in registers
-    static constexpr int FoldGroups = Folds && Wide ? 1 : 0;  // warpgroups that only widen (folded.cuh)
-    static constexpr int Threads = kThreads + 128 * FoldGroups;
-    // Registers of the warpgroups that multiply, of the one that copies and of those that only widen: their sum is at
-    // most 504 = 3 x 168 or 512 = 4 x 128, what threads are launched with.
-    static constexpr int MathRegisters = Folds && Wide ? 208 : Stored<T>::MathRegisters;
-    static constexpr int CopyRegisters = Folds && Wide ? 56 : Stored<T>::CopyRegisters;
-    static constexpr int FoldRegisters = 40;
+    static constexpr bool Held = Stored<T>::Folds;  // weights are widened by the warps that multiply, in registers
+    static constexpr int Threads = kThreads;
+    // Two blocks share an SM: widening is a chain of instructions, and twice as many warps hide more of it.
+    static constexpr int Blocks = Held && Tokens == 16 ? 2 : 1;
+    // Registers of the warpgroups that multiply and of the one that copies: their sum is at most 504 = 3 x 168, what
+    // threads are launched with; of two blocks 240 = 3 x 80.
+    static constexpr int MathRegisters = Blocks == 2 ? 96 : Stored<T>::MathRegisters;
+    static constexpr int CopyRegisters = Blocks == 2 ? 48 : Stored<T>::CopyRegisters;
+    static constexpr int Columns = Tokens < 64 ? Tokens : 64;  // most tokens that are columns of a tile
     static constexpr int StageBytes = Held ? Stored<T>::TileBytes : kTileBytes;  // of weights in a stage
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
@@ -123,18 +117,20 @@ struct Storage {
     uint2 list[kMaxExperts + 2];
     // Scales of tokens (scale_at), then two of the halves of the weights.
     float scales[S::Stages][4 * S::ScalePitch + 4];
-    float largest[4 * kGroups][64];   // up to 64 tokens, gate and up: of a warp's 16 columns
-    i32 pairs[kGroups][64];           // down, up to 64 tokens: their pairs
+    // Where tokens are columns, gate and up: the largest of a warp's 16 inner columns; down: the tokens' pairs.
+    float largest[4 * kGroups][S::Columns];
+    i32 pairs[kGroups][S::Columns];
     i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
-    float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
+    float inverse[kGroups][S::Columns];  // gate and up: the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
-    Incoming<typename S::Type, S::Ahead, S::Held> incoming;
+    Incoming<typename S::Type, S::Ahead> incoming;
 };
 
 template <class S>
 constexpr u32 shared_bytes() {
-    static_assert(sizeof(Storage<S>) + 1024 <= kSharedLimit, "more shared memory than a Hopper block can have");
+    constexpr u32 kLimit = S::Blocks == 2 ? (kSharedLimit + 1024) / 2 - 1024 : kSharedLimit;  // each takes 1024 more
+    static_assert(sizeof(Storage<S>) + 1024 <= kLimit, "more shared memory than a Hopper block can have");
     return sizeof(Storage<S>) + 1024;
 }
 
@@ -145,7 +141,7 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// A ListedView in eight bytes: its count is the next one's first less its own, groups are at most 512 + 131072 / 64.
+// A ListedView in eight bytes: its count is the next one's first less its own, groups are at most 512 + 131072 / 16.
 __device__ __forceinline__ uint2 pack_listed(i32 expert, i32 first, i32 before) {
     return make_uint2(static_cast<u32>(expert) | static_cast<u32>(before) << 16, static_cast<u32>(first));
 }

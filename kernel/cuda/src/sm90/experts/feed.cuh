@@ -41,16 +41,17 @@ __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, cons
 template <class S>
 struct Tokens {
     static constexpr int kSlots = S::MaxTokens / 16;
-    u32 row[kSlots];
+    static constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
+    u32 row[kSorted ? 1 : kSlots];
     i32 count, columns;
     u32 t, chunk;
 
     __device__ __forceinline__ Tokens(const ExpertsArgs& args, const Item& item, u32 t)
         : count(item.count), columns(columns_of(item.count)), t(t), chunk(t % 8) {
 #pragma unroll
-        for (int j = 0; j < kSlots; ++j) {
+        for (int j = 0; j < (kSorted ? 1 : kSlots); ++j) {
             const i32 token = t / 8 + 16 * j;
-            row[j] = token < count ? row_of<S>(args, item.first + token) : 0;
+            row[j] = kSorted ? item.first : token < count ? row_of<S>(args, item.first + token) : 0;
         }
     }
 
@@ -63,17 +64,17 @@ struct Tokens {
             if (16 * j < columns) {
                 const u32 token = t / 8 + 16 * j;
                 const bool valid = inside && static_cast<i32>(token) < count;
+                const u32 at = kSorted ? row[0] + (valid ? token : 0) : row[kSorted ? 0 : j];
                 ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4),
-                             from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
+                             from.rows + at * from.pitch + (inside ? byte : 0), valid);
             }
         }
     }
 };
 
-// Brings what a block of k needs, but no weights that another warpgroup widens.
+// Brings what a block of k needs.
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
-    constexpr bool kLoads = S::FoldGroups == 0;
     const Source from = source<S>(args);
     const u32 t = threadIdx.x % 128;
     Walk<S> walk;
@@ -83,7 +84,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
     // before waiting for that kernel.
     i32 primed = 0;
-    if constexpr (S::kStep == Step::kDown && kLoads) {
+    if constexpr (S::kStep == Step::kDown) {
         Walk<S> first;
         if (t == 0 && first.next(shared, from.tiles, item)) {
             const u8* weights = weights_of<S>(from, item);
@@ -109,10 +110,8 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         const u64 policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
         for (i32 block = 0; block < from.blocks; ++block) {
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
-            if constexpr (kLoads) {
-                if (t == 0 && primed-- <= 0) {
-                    load_weights(shared, ring.stage, weights + static_cast<i64>(block) * S::StageBytes, policy);
-                }
+            if (t == 0 && primed-- <= 0) {
+                load_weights(shared, ring.stage, weights + static_cast<i64>(block) * S::StageBytes, policy);
             }
             tokens.copy(from, ptx::shared_address(shared.inputs[ring.stage]), block);
             if constexpr (S::Type::Scaled) {

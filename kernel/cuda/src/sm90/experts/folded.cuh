@@ -13,13 +13,13 @@
 //     scales   [8, 2] words: byte g of words 2i and 2i + 1 is 8 (e + 8) where 2^e is the scale of columns from 32g of
 //              rows i and i + 8 over that of the block: where in Incoming::codes the eight magnitudes are
 //
-// Few tokens: tiles come into the ring of stages, and the warps that multiply widen them in registers. Many: they come
-// up to S::Ahead tiles before they are needed, a warpgroup of its own widens them into the stages, and every tile is
-// read by two warpgroups that multiply.
+// Few tokens: tiles come into the ring of stages, and the warps that multiply widen them in registers. Many: a
+// warpgroup of its own widens them into the stages (wide.cuh).
 //
 // Eight values take 7 instructions: the byte permutation looks four magnitudes up at once.
 #pragma once
 
+#include "ptx/wgmma_half.cuh"
 #include "sm90/experts/source.cuh"
 
 namespace sparrow_experts {
@@ -86,106 +86,19 @@ struct Piece {
     }
 };
 
-// A warp's part in widening the tiles of a block's items, in order.
-template <class S>
-struct Folder {
-    using Type = Stored<Folded>;
-    static constexpr u32 kPieces = Type::Pieces / (4 * S::FoldGroups);  // of a warp
-    Storage<S>& shared;
-    const Source& from;
-    const u32 own, lane;  // the warp's first piece
-    Cursor slots;
-    // Lane 0: the next piece to bring.
-    Walk<S> walk;
-    const u8* next = nullptr;
-    i32 left = 0;  // blocks of the item
-    u32 slot = 0;
-    bool shares = false;  // other items read the same tiles
-
-    __device__ __forceinline__ Folder(Storage<S>& shared, const Source& from)
-        : shared(shared), from(from), own((threadIdx.x - kThreads) / 32 * kPieces), lane(threadIdx.x % 32) {
-        if (lane == 0) {
-            for (int i = 0; i < S::Ahead; ++i) {
-                issue();
-            }
-        }
-    }
-
-    __device__ __forceinline__ void issue() {
-        if (left == 0) {
-            Item item;
-            if (!walk.next(shared, from.tiles, item)) {
-                return;
-            }
-            next = weights_of<S>(from, item) + own * Type::PieceBytes;
-            left = from.blocks;
-            shares = item.count > 64;
-        }
-        const u32 arrived = ptx::shared_address(&shared.incoming.arrived[slot][own]);
-        ptx::barrier_expect(arrived, kPieces * Type::PieceBytes);
-        ptx::load_bytes(ptx::shared_address(shared.incoming.tiles[slot][own]), next,
-                        kPieces * Type::PieceBytes, arrived, shares ? ptx::kEvictNormal : ptx::kEvictFirst);
-        next += Type::TileBytes;
-        --left;
-        slot = slot + 1 == S::Ahead ? 0 : slot + 1;
-    }
-
-    // Widens the next tile into a stage.
-    __device__ __forceinline__ void widen(u32 stage) {
-        ptx::barrier_wait(ptx::shared_address(&shared.incoming.arrived[slots.stage][own]), slots.parity);
-        const u32 codes = ptx::shared_address(shared.incoming.codes);
-        const u32 row = lane / 4;
-        u32 piece = ptx::shared_address(shared.incoming.tiles[slots.stage][own]);
-        // Column 4 (l%4) of the row, swizzled: other columns differ from it by bits of the address.
-        u32 to = ptx::shared_address(shared.weights[stage]) + (own * 16 + row) * kBlockBytes + row * 16 + lane % 4 * 4;
-#pragma unroll 1
-        for (u32 i = 0; i < kPieces; ++i) {
-            const uint2 scales = load_codes(piece + Type::CodeBytes + row * 8);
-            const bool small = __any_sync(ptx::kFullMask, small_scales(scales));
-            uint4 part;
+// Widens a piece into a stage: to is where row l%16 from column 16 (l/16) on goes, swizzled.
+__device__ __forceinline__ void widen_piece(u32 piece, u32 to, u32 codes, u32 lane) {
+    const uint2 scales = load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8);
+    const bool small = __any_sync(ptx::kFullMask, small_scales(scales));
+    uint4 part;
 #pragma unroll
-            for (u32 g = 0; g < 4; ++g) {
-                if (g % 2 == 0) {
-                    part = ptx::load_vector(piece + g / 2 * 512 + lane * 16);
-                }
-                u32 a[4];
-                widen_columns(a, part, scales, g, small, codes);
-                store_word(to ^ 32 * g, a[0]);
-                store_word((to ^ 32 * g) + 8 * kBlockBytes, a[1]);
-                store_word(to ^ (32 * g + 16), a[2]);
-                store_word((to ^ (32 * g + 16)) + 8 * kBlockBytes, a[3]);
-            }
-            piece += Type::PieceBytes;
-            to += 16 * kBlockBytes;
+    for (u32 g = 0; g < 4; ++g) {
+        if (g % 2 == 0) {
+            part = ptx::load_vector(piece + g / 2 * 512 + lane * 16);
         }
-        slots.advance(S::Ahead);
-        __syncwarp();  // the warp has read its piece
-        if (lane == 0) {
-            issue();
-        }
-    }
-
-    static __device__ __forceinline__ void store_word(u32 address, u32 v) {
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
-    }
-};
-
-// What the warpgroups that only widen do.
-template <class S>
-__device__ void fold_apart(const ExpertsArgs& args, Storage<S>& shared) {
-    const Source from = source<S>(args);
-    Folder<S> folder(shared, from);
-    Walk<S> walk;
-    Cursor ring;
-    Item item;
-    while (walk.next(shared, from.tiles, item)) {
-        for (i32 block = 0; block < from.blocks; ++block) {
-            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
-            folder.widen(ring.stage);
-            ptx::fence_async_proxy();
-            arrive_warp(ptx::shared_address(&shared.full[ring.stage]));
-            ring.advance(S::Stages);
-        }
+        u32 a[4];
+        widen_columns(a, part, scales, g, small, codes);
+        ptx::store_fragments(to ^ 32 * g, a);
     }
 }
 

@@ -30,16 +30,10 @@ __device__ __forceinline__ void stage_rows(const float (&d)[64], int part, u32 s
     }
 }
 
-// Gate and up: the activation of 128 inner columns, for e4m3 quantised.
+// Gate and up: activations of 128 inner columns of a warp's 16 tokens, for e4m3 quantised; token is the first.
 template <class S>
-__device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
-                                                 float (&gate)[64], const float (&up)[64], u32 group, u32 t) {
-    const u32 lane = t % 32, staged = warp_staged(shared, group, t);
-    const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16;  // the warp's first
-#pragma unroll
-    for (int i = 0; i < 64; ++i) {
-        gate[i] = gated(gate[i], up[i], args.limit);
-    }
+__device__ __forceinline__ void write_inner_rows(const ExpertsArgs& args, const Item& item, const float (&gate)[64],
+                                                 i32 token, u32 staged, u32 lane) {
     if constexpr (S::Type::Scaled) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -85,18 +79,28 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
     }
 }
 
-// Down: 128 columns of every pair's result, bf16, to the pair's own row.
+// Gate and up: the activation of 128 inner columns.
 template <class S>
-__device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
-                                                  const float (&sum)[64], const i32* pairs, i32 column, u32 group,
-                                                  u32 t) {
-    const u32 lane = t % 32, staged = warp_staged(shared, group, t);
-    const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16;  // the warp's first
+__device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
+                                                 float (&gate)[64], const float (&up)[64], u32 group, u32 t) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        gate[i] = gated(gate[i], up[i], args.limit);
+    }
+    const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16;
+    write_inner_rows<S>(args, item, gate, token, warp_staged(shared, group, t), t % 32);
+}
+
+// Down: two times 64 columns of the results of a warp's 16 pairs, bf16, to the pairs' own rows; token is the first, and
+// the second 64 columns are apart columns behind the first.
+__device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, const Item& item, const float (&sum)[64],
+                                                  const i32* pairs, i32 column, i32 apart, i32 token, u32 staged,
+                                                  u32 lane) {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
         stage_rows(sum, part, staged, lane);
         __syncwarp();
-        const i32 at = column + 64 * part + static_cast<i32>(lane % 8) * 8;
+        const i32 at = column + apart * part + static_cast<i32>(lane % 8) * 8;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const i32 row = 4 * i + static_cast<i32>(lane / 8), own = token + row;

@@ -6,13 +6,13 @@
 //        hidden] in the order of the pairs.
 // Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every
 //        gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply
-//        (config.h). One more widens e2m1 to e4m3 where there are many tokens (folded.cuh).
+//        (config.h), and widen e2m1 to e4m3 (folded.cuh). Many tokens of that: wide.cuh.
 // Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens: few tokens make it a stream of
 //        weights, many are bound by the products.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
 //        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
-//        e2m1 widened to e4m3: 64 of 8 rows 377 / 197 (2.7 TB/s, 61 / 59 % of the bytes' time), 64 of 512 rows 2452 /
-//        1219 (785 / 789 TFLOP/s). bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
+//        e2m1 widened to e4m3: 64 of 8 rows 304 / 164 (3.3 / 3.1 TB/s), 64 of 64 rows 451 / 248. bf16, 64 of 512
+//        rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
 #pragma once
 
 #include "sm90/experts/e2m1.cuh"
@@ -56,58 +56,98 @@ __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[
     }
 }
 
-// Up to 64 tokens by weights that are widened in registers: a block's own are read while the products of the one before
-// run.
+// sum += d * (weight * scale), scales of four tokens at a time from shared memory, where registers are few.
+template <int N>
+__device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&d)[N / 2], float weight, u32 scales) {
+#pragma unroll
+    for (int j = 0; j < N / 16; ++j) {
+        const uint4 four = ptx::load_vector(scales + 16 * j);
+        const float factors[4] = {
+            __fmul_rn(weight, __uint_as_float(four.x)), __fmul_rn(weight, __uint_as_float(four.y)),
+            __fmul_rn(weight, __uint_as_float(four.z)), __fmul_rn(weight, __uint_as_float(four.w))};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            sum[8 * j + i] = __fmaf_rn(d[8 * j + i], factors[i / 4 * 2 + i % 2], sum[8 * j + i]);
+        }
+    }
+}
+
+// Up to 64 tokens by weights that are widened in registers. One block on an SM: there are two sets of accumulators, and
+// a block's weights are read while the products of the one before run. Two blocks: each has one, and the products of
+// the other run meanwhile.
 template <class S, int N>
 __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&second)[N / 2], Storage<S>& shared,
                                               i32 blocks, Cursor& ring, u32 group, u32 t) {
+    constexpr bool kTwo = S::Blocks == 1;
     constexpr u32 kPiece = Stored<Folded>::PieceBytes;
     const u32 lane = t % 32, own = (4 * group + t / 32) * kPiece;
     const u32 codes = ptx::shared_address(shared.incoming.codes);
-    Piece upper, lower;  // 16 rows of each half
-    const auto load = [&](const Cursor& at) {
-        ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
-        const u32 piece = ptx::shared_address(shared.weights[at.stage]) + own;
-        upper.load(piece, lane);
-        lower.load(piece + 8 * kPiece, lane);
-    };
-    load(ring);
-    for (i32 block = 0; block < blocks; ++block) {
-        const u32 stage = ring.stage;
-        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[stage]));
-        const bool small = __any_sync(ptx::kFullMask, small_scales(upper.scales) || small_scales(lower.scales));
-        float d[N / 2], e[N / 2];
-        const auto multiply = [&](float(&sum)[N / 2], const Piece& piece) {
-            u32 a[kSteps][4];
+    const auto multiply = [&](float(&sum)[N / 2], const Piece& piece, u32 stage) {
+        const bool small = __any_sync(ptx::kFullMask, small_scales(piece.scales));
+        u32 a[kSteps][4];
 #pragma unroll
-            for (int g = 0; g < kSteps; ++g) {
-                widen_columns(a[g], piece.parts[g / 2], piece.scales, g, small, codes);
-            }
-            ptx::mma_pin(sum);
-            ptx::mma_fence();
-#pragma unroll
-            for (int g = 0; g < kSteps; ++g) {
-                ptx::HeldProduct<N>::run(sum, a[g], inputs + 2 * g, g > 0);
-            }
-            ptx::mma_commit();
-        };
-        multiply(d, upper);
-        multiply(e, lower);
-        ring.advance(S::Stages);
-        if (block + 1 < blocks) {
-            load(ring);
+        for (int g = 0; g < kSteps; ++g) {
+            widen_columns(a[g], piece.parts[g / 2], piece.scales, g, small, codes);
         }
-        const u32 scales = ptx::shared_address(&shared.scales[stage]);
-        float own_scales[N / 4];
-        load_scales<N>(own_scales, scales + lane % 4 * S::ScalePitch * 4);
-        const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
-        ptx::mma_wait<1>();
-        ptx::mma_pin(d);
-        promote<N>(first, d, halves.x, own_scales);
-        ptx::mma_wait<0>();
-        ptx::mma_pin(e);
-        arrive_warp(ptx::shared_address(&shared.empty[stage]));
-        promote<N>(second, e, halves.y, own_scales);
+        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[stage]));
+        ptx::mma_pin(sum);
+        ptx::mma_fence();
+#pragma unroll
+        for (int g = 0; g < kSteps; ++g) {
+            ptx::HeldProduct<N>::run(sum, a[g], inputs + 2 * g, g > 0);
+        }
+        ptx::mma_commit();
+    };
+    const auto full = [&](const Cursor& at) {
+        ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
+    };
+    const auto piece_at = [&](u32 stage) { return ptx::shared_address(shared.weights[stage]) + own; };
+    Piece upper;                   // 16 rows of the first half
+    [[maybe_unused]] Piece lower;  // and of the second
+    full(ring);
+    upper.load(piece_at(ring.stage), lane);
+    if constexpr (kTwo) {
+        lower.load(piece_at(ring.stage) + 8 * kPiece, lane);
+    }
+    for (i32 block = 0; block < blocks; ++block) {
+        const u32 stage = ring.stage, scales = ptx::shared_address(&shared.scales[stage]);
+        const u32 tokens = scales + lane % 4 * S::ScalePitch * 4;
+        float d[N / 2];
+        multiply(d, upper, stage);
+        ring.advance(S::Stages);
+        if constexpr (kTwo) {
+            float e[N / 2];
+            multiply(e, lower, stage);
+            if (block + 1 < blocks) {
+                full(ring);
+                upper.load(piece_at(ring.stage), lane);
+                lower.load(piece_at(ring.stage) + 8 * kPiece, lane);
+            }
+            float own_scales[N / 4];
+            load_scales<N>(own_scales, tokens);
+            const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
+            ptx::mma_wait<1>();
+            ptx::mma_pin(d);
+            promote<N>(first, d, halves.x, own_scales);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(e);
+            arrive_warp(ptx::shared_address(&shared.empty[stage]));
+            promote<N>(second, e, halves.y, own_scales);
+        } else {
+            upper.load(piece_at(stage) + 8 * kPiece, lane);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(d);
+            promote_from<N>(first, d, ptx::load_float(scales + 16 * S::ScalePitch), tokens);
+            multiply(d, upper, stage);
+            if (block + 1 < blocks) {
+                full(ring);
+                upper.load(piece_at(ring.stage), lane);
+            }
+            ptx::mma_wait<0>();
+            ptx::mma_pin(d);
+            promote_from<N>(second, d, ptx::load_float(scales + 16 * S::ScalePitch + 4), tokens);
+            arrive_warp(ptx::shared_address(&shared.empty[stage]));
+        }
     }
 }
 
@@ -155,39 +195,23 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
             before = ring.stage;
         } else {
             const u32 scales = ptx::shared_address(&shared.scales[ring.stage]);
-            constexpr bool kTwo = N < 64 || !S::Folds;  // sets of accumulators, where there are registers for them
-            float d[N / 2], e[kTwo ? N / 2 : 1];
+            float d[N / 2], e[N / 2];
             ptx::mma_pin(d);
             ptx::mma_fence();
             multiply_block<T, N>(d, weights, inputs, false);
             ptx::mma_commit();
-            if constexpr (kTwo) {
-                ptx::mma_pin(e);
-                multiply_block<T, N>(e, weights + kNext, inputs, false);
-                ptx::mma_commit();
-            }
+            ptx::mma_pin(e);
+            multiply_block<T, N>(e, weights + kNext, inputs, false);
+            ptx::mma_commit();
             float own[N / 4];
             load_scales<N>(own, scales + lane % 4 * S::ScalePitch * 4);
             const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
-            if constexpr (kTwo) {
-                ptx::mma_wait<1>();
-                ptx::mma_pin(d);
-                promote<N>(first, d, halves.x, own);
-                ptx::mma_wait<0>();
-                ptx::mma_pin(e);
-                promote<N>(second, e, halves.y, own);
-            } else {
-                ptx::mma_wait<0>();
-                ptx::mma_pin(d);
-                promote<N>(first, d, halves.x, own);
-                ptx::mma_pin(d);
-                ptx::mma_fence();
-                multiply_block<T, N>(d, weights + kNext, inputs, false);
-                ptx::mma_commit();
-                ptx::mma_wait<0>();
-                ptx::mma_pin(d);
-                promote<N>(second, d, halves.y, own);
-            }
+            ptx::mma_wait<1>();
+            ptx::mma_pin(d);
+            promote<N>(first, d, halves.x, own);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(e);
+            promote<N>(second, e, halves.y, own);
         }
         if constexpr (T::Scaled) {
             arrive_warp(ptx::shared_address(&shared.empty[ring.stage]));
@@ -304,8 +328,10 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
     } else {
         ptx::copies_wait<0>();
         __syncwarp();
-        write_result_rows<S>(args, shared, item, first, pairs, item.tile * kTileRows, group, t);
-        write_result_rows<S>(args, shared, item, second, pairs, item.tile * kTileRows + kTileRows / 2, group, t);
+        const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16, column = item.tile * kTileRows;
+        const u32 staged = warp_staged(shared, group, t);
+        write_result_rows(args, item, first, pairs, column, 64, token, staged, lane);
+        write_result_rows(args, item, second, pairs, column + kTileRows / 2, 64, token, staged, lane);
     }
 }
 
@@ -315,8 +341,7 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
             // The threads that copy, and where the copy engine brings weights the one that announces their bytes.
-            constexpr u32 kWarps = 4 * S::FoldGroups;  // that only widen
-            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? kWarps : 1));
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? 0 : 1));
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
         }
         if constexpr (Storage<S>::Widened) {
@@ -338,7 +363,7 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         shared.list[listed] = pack_listed(0, const_cast<const volatile i32*>(args.totals)[2], 0);
         shared.listed = listed;
     }
-    if constexpr (S::Folds) {
+    if constexpr (S::Held) {
         if (threadIdx.x < kExponents * 8) {
             shared.incoming.codes[threadIdx.x / 8][threadIdx.x % 8] =
                 folded_code(threadIdx.x % 8, static_cast<i32>(threadIdx.x / 8) + kLeastExponent);
@@ -348,17 +373,12 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kGroups) {
         ptx::registers_shrink<S::CopyRegisters>();
-        if constexpr (Storage<S>::Widened && !S::Folds) {
+        if constexpr (Storage<S>::Widened) {
             feed_widened<S>(args, shared);
         } else {
             feed<S>(args, shared);
         }
         ptx::release_next_kernel();
-    } else if (group > kGroups) {
-        if constexpr (S::FoldGroups > 0) {
-            ptx::registers_shrink<S::FoldRegisters>();
-            fold_apart<S>(args, shared);
-        }
     } else {
         ptx::registers_grow<S::MathRegisters>();
         const u32 t = threadIdx.x % 128;
@@ -370,14 +390,16 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         Item item;
         while (walk.next(shared, tiles, item)) {
             const i32 columns = columns_of(item.count);
-            if (columns == 16) {
+            if (S::MaxTokens == 16 || columns == 16) {
                 run_item<S, 16>(args, shared, item, blocks, ring, group, t);
-            } else if (columns == 32) {
-                run_item<S, 32>(args, shared, item, blocks, ring, group, t);
-            } else if (S::MaxTokens == 64 || columns == 64) {
-                run_item<S, 64>(args, shared, item, blocks, ring, group, t);
-            } else if constexpr (S::MaxTokens > 64) {
-                run_many<S>(args, shared, item, blocks, ring, group, t);
+            } else if constexpr (S::MaxTokens > 16) {
+                if (columns == 32) {
+                    run_item<S, 32>(args, shared, item, blocks, ring, group, t);
+                } else if (S::MaxTokens == 64 || columns == 64) {
+                    run_item<S, 64>(args, shared, item, blocks, ring, group, t);
+                } else if constexpr (S::MaxTokens > 64) {
+                    run_many<S>(args, shared, item, blocks, ring, group, t);
+                }
             }
         }
     }

@@ -2,9 +2,10 @@
 // of gate + ape. A slot without a source does not count; an entry without any source is zero. A source outside its
 // tensor raises a fault and does not count.
 //
-// Block    256 channels of one entry, a thread each. Slots are read twice, for the largest gate and for the sum, the
-//          second time from cache. Sums are float32 in the order of slots, so a row gives the same bits from this pass
-//          and from the state.
+// Block    256 channels of one entry, a thread each. Sources are brought to shared memory, so that reads of slots do
+//          not wait for each other; most entries of a decode step have none, and end there. Slots are read twice, for
+//          the largest gate and for the sum, the second time from cache. Sums are float32 in the order of slots, so a
+//          row gives the same bits from this pass and from the state.
 // Bytes    halves * ratio slots of 8 bytes for each channel, and ape.
 #pragma once
 #include "smxx/compress/args.h"
@@ -33,21 +34,36 @@ DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channe
     return {nullptr, nullptr, nullptr};
 }
 
+constexpr i32 kSharedSources = 512; // of longer entries the others are read where they are
+
 DEVICE void compress_body(const CompressArgs& a) {
+    __shared__ i32 near[kSharedSources];
     begin_after_previous();
     const i64 entry = blockIdx.x;
     const i32 channel = blockIdx.y * kThreads + threadIdx.x;
-    if (channel >= a.columns) return;
     const i32* sources = a.sources + entry * a.source_stride;
     const i32 slots = a.halves * a.ratio;
+    bool some = false;
+    for (i32 s = threadIdx.x; s < slots; s += kThreads) {
+        const i32 source = sources[s];
+        some = some || source != -1;
+        if (s < kSharedSources) near[s] = source;
+    }
+    some = __syncthreads_or(some);
+    if (channel >= a.columns) return;
+    if (!some) {
+        a.out[entry * a.out_stride + channel] = 0;
+        return;
+    }
+    if (slots <= kSharedSources) sources = near;
     f32 most = __int_as_float(0xFF800000); // minus infinity
-#pragma unroll 4
+#pragma unroll 8
     for (i32 s = 0; s < slots; s++) {
         const Slot x = slot_at(a, sources, s, channel);
         if (x.value != nullptr) most = fmaxf(most, __fadd_rn(*x.gate, *x.ape));
     }
     f32 sum = 0, total = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (i32 s = 0; s < slots; s++) {
         const Slot x = slot_at(a, sources, s, channel);
         if (x.value == nullptr) continue;

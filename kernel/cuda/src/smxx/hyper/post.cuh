@@ -15,11 +15,11 @@ DEVICE void read_columns(f32 (&v)[1], const u16* from) { v[0] = bf16_low(*from);
 DEVICE void write_columns(const f32 (&v)[8], u16* to) { *reinterpret_cast<uint4*>(to) = pack_8(v); }
 DEVICE void write_columns(const f32 (&v)[1], u16* to) { *to = static_cast<u16>(bf16_bits(v[0])); }
 
-// Each columns of up to Most streams, from column c on.
+// Each columns of up to Most streams, from column c on; o is the sublayer's output there.
 template <int Most, int Each>
-DEVICE void post_columns(const HyperPostArgs& a, u16* x, const u16* sub, const f32* post, const f32* comb, i32 c) {
-    f32 old[Most][Each], o[Each];
-    read_columns(o, sub + c);
+DEVICE void post_columns(const HyperPostArgs& a, u16* x, const f32 (&o)[Each], const f32* post, const f32* comb,
+                         i32 c) {
+    f32 old[Most][Each];
 #pragma unroll
     for (int j = 0; j < Most; j++) {
         if (j < a.streams) read_columns(old[j], x + static_cast<i64>(j) * a.hidden + c);
@@ -54,10 +54,16 @@ DEVICE void hyper_post_body(const HyperPostArgs& a) {
     const u16* sub = a.sub + row * a.sub_stride;
     const i32 from = blockIdx.y * kPostColumns;
     if (n <= 4 && a.hidden % 8 == 0 && aligned_16(a.x, 2 * a.x_stride) && aligned_16(a.sub, 2 * a.sub_stride)) {
-        if (from + 8 * t < a.hidden) post_columns<4, 8>(a, x, sub, post, comb, from + 8 * t);
+        if (from + 8 * t < a.hidden) {
+            f32 o[8];
+            read_columns(o, sub + from + 8 * t);
+            post_columns<4, 8>(a, x, o, post, comb, from + 8 * t);
+        }
         return;
     }
     for (i32 c = from + t; c < min(from + kPostColumns, a.hidden); c += kThreads) {
-        post_columns<kMostStreams, 1>(a, x, sub, post, comb, c);
+        f32 o[1];
+        read_columns(o, sub + c);
+        post_columns<kMostStreams, 1>(a, x, o, post, comb, c);
     }
 }

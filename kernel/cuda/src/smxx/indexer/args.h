@@ -17,11 +17,11 @@ struct WriteIndexKeyArgs {
     IndexRecipeView recipe;
     const u16* keys;      // bf16 [tokens, 128]
     const f32* gamma;     // [128]; null: the keys are normalised already
-    const f32* beta;      // [128]
+    const f32* beta;      // [128]; null: RMSNorm
     const i32* positions; // [tokens]
     const i32* slots;     // [tokens]; negative: do not write
     u32* faults;          // one word of fault bits, or null
-    f64 epsilon;          // of the LayerNorm
+    f64 epsilon;          // of the norm
     i64 key_stride;       // elements between tokens, multiple of 4
     i32 tokens;
     i32 reserved;

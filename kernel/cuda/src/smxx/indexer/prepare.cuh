@@ -1,7 +1,7 @@
 // Indexer keys and queries, from projection to FP8.
 //
-// Keys     bf16 [tokens, 128]: LayerNorm, rotation, bf16, Hadamard, e4m3 with one scale, into pages of keys followed
-//          by scales.
+// Keys     bf16 [tokens, 128]: LayerNorm, or RMSNorm where there is no beta, rotation, bf16, Hadamard, e4m3 with one
+//          scale, into pages of keys followed by scales.
 // Queries  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3; the scale goes into the head's weight.
 // Block    32 groups of 8 lanes, one vector each. Queries: blockIdx.x is the token, blockIdx.y counts blocks of 32
 //          heads.
@@ -14,6 +14,7 @@
 //          in practice; everything after it is float32 with each operation rounded once.
 #pragma once
 #include "smxx/indexer/vector.cuh"
+#include "smxx/rows/norm.cuh"
 
 // Sum of sixteen values over the group: four short chains, because a float64 addition takes long to finish.
 template <class F> DEVICE f64 sum16(F value) {
@@ -42,6 +43,25 @@ DEVICE void layer_norm(f32 v[16], const f32* gamma, const f32* beta, f64 epsilon
     }
 }
 
+// RMSNorm with the arithmetic of smxx/rows/norm.cuh, rounded to bf16.
+DEVICE void root_norm(f32 v[16], const f32* gamma, f64 epsilon) {
+    f32 low = 0, high = 0, g[16];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        low = __fmaf_rn(v[i], v[i], low);
+        high = __fmaf_rn(v[8 + i], v[8 + i], high);
+    }
+    RMSNormArgs norm{};
+    norm.columns = 128;
+    norm.epsilon = epsilon;
+    const f32 inverse = inverse_root(group_sum(__dadd_rn(low, high)), norm);
+    load16(gamma + 16 * group_lane(), g);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        v[i] = bf16_low(static_cast<u16>(bf16_bits(__fmul_rn(__fmul_rn(v[i], inverse), g[i]))));
+    }
+}
+
 // The block-th block of 32 tokens.
 DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
     begin_after_previous();
@@ -54,7 +74,12 @@ DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
         load_vector(a.keys + token * a.key_stride, v);
         if (a.rotary.rows > 0) angles = rotary(a.rotary, a.positions[token], a.faults);
     }
-    if (a.gamma != nullptr) layer_norm(v, a.gamma, a.beta, a.epsilon);
+    if (a.gamma != nullptr) {
+        if (a.beta != nullptr)
+            layer_norm(v, a.gamma, a.beta, a.epsilon);
+        else
+            root_norm(v, a.gamma, a.epsilon);
+    }
     uint4 codes = quantise_vector(v, a.recipe, angles, scale);
     if (!active) return;
     Place at = locate(a.pool, slot);

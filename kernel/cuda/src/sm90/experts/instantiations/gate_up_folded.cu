@@ -2,20 +2,20 @@
 #include "sm90/experts/product.cuh"
 
 namespace {
+using Single = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 16, 5>;
 using Few = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 64, 8>;
-using Many = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kGateUp, 128, 3, 3>;
 }  // namespace
+
+extern "C" __global__ void __launch_bounds__(Single::Threads, Single::Blocks)
+    sparrow_experts_gate_up_folded_single(const __grid_constant__ ExpertsArgs args) {
+    sparrow_experts::multiply_experts<Single>(args);
+}
 
 extern "C" __global__ void __launch_bounds__(Few::Threads, 1)
     sparrow_experts_gate_up_folded_few(const __grid_constant__ ExpertsArgs args) {
     sparrow_experts::multiply_experts<Few>(args);
 }
 
-extern "C" __global__ void __launch_bounds__(Many::Threads, 1)
-    sparrow_experts_gate_up_folded_many(const __grid_constant__ ExpertsArgs args) {
-    sparrow_experts::multiply_experts<Many>(args);
-}
-
 // Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_experts_gate_up_folded_single_shared = sparrow_experts::shared_bytes<Single>();
 extern "C" __device__ const u32 sparrow_experts_gate_up_folded_few_shared = sparrow_experts::shared_bytes<Few>();
-extern "C" __device__ const u32 sparrow_experts_gate_up_folded_many_shared = sparrow_experts::shared_bytes<Many>();

@@ -1,0 +1,447 @@
+// Products of the experts' e2m1 weights, widened to e4m3, for many tokens: gate and up with the activation, or down.
+//
+// In, out, bits: as in product.cuh.
+// Block: one per SM, 512 threads. An item is 256 weight rows by up to 256 tokens of an expert. It is computed in two
+//        halves, each of 64 rows of either half of the tile (64 inner columns of gate and the same of up): a tile of
+//        256 tokens by 128 weights takes half as much widening for its products as one of 128 tokens by 256 weights.
+//        One warpgroup gathers tokens, one brings packed weights and widens them, both into rings of stages of 128
+//        bytes of k; two multiply, 64 tokens at a time: the first has tokens 0 to 63 and 128 to 191.
+// Gate and up: activations are quantised per 128 inner columns, so those of the first half wait in the memory of the
+//        results, as float32, for the second's, and so do those, for want of registers: written and read by one thread.
+#pragma once
+
+#include "sm90/experts/feed.cuh"
+#include "sm90/experts/folded.cuh"
+#include "sm90/experts/output_many.cuh"
+
+namespace sparrow_experts {
+
+template <Step Which>
+struct Wide {
+    using Type = Folded;
+    static constexpr Step kStep = Which;
+    static constexpr int MaxTokens = 256;
+    static constexpr int Stages = 4;   // of tokens, whose way is long
+    static constexpr int Widened = 2;  // stages of weights
+    static constexpr int Ahead = 4;  // stored halves of tiles on their way
+    static constexpr int Blocks = 1;
+    static constexpr int Threads = kThreads + 128;
+    static constexpr int HalfRows = kTileRows / 2;  // of weights in a stage
+    static constexpr int Pieces = HalfRows / 16;
+    static constexpr int MathRegisters = 216, CopyRegisters = 40, FoldRegisters = 40;
+};
+
+template <Step Which>
+struct Storage<Wide<Which>> {
+    using S = Wide<Which>;
+    static constexpr int PieceBytes = Stored<Folded>::PieceBytes;
+    // The first five follow each other without gaps.
+    u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened
+    u8 inputs[S::Stages][S::MaxTokens * kBlockBytes];
+    float scales[S::Stages][S::MaxTokens + 4];  // of tokens, then two of the halves of the weights
+    u64 full[S::Stages], empty[S::Stages];
+    static constexpr u32 kInputs = sizeof(weights), kScales = kInputs + sizeof(inputs),
+                         kFull = kScales + sizeof(scales), kEmpty = kFull + sizeof(full);
+    static_assert(kFull % 8 == 0, "barriers take eight bytes");
+    u8 staged[kGroups][64 * kRowPitch];
+    alignas(128) u8 incoming[S::Ahead][S::Pieces * PieceBytes];
+    uint2 list[kMaxExperts + 2];
+    alignas(16) u32 rows[16][16];               // gate and up: of tokens i, i + 16, ... of the item that is copied
+    i32 pairs[4 * kGroups][32];                 // down: the pairs of a warp's 16 tokens, then of its other 16
+    uint4 parked[4 * kGroups];                  // an Item, of each warp that multiplies
+    uint2 walked[4 * kGroups];                  // and where its Walk stands
+    u64 arrived[S::Ahead][4];    // of a warp's pieces
+    alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
+    i32 listed;                  // entries of list
+};
+
+// Arrives when the copies that this thread has begun have landed, without a wait: more of them are on their way than if
+// stages were handed over one after the other. Those who multiply make it visible to the tensor cores.
+__device__ __forceinline__ void arrive_copied(u32 barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// Gathers tokens and scales.
+template <class S>
+__device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
+    constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
+    const Source from = source<S>(args);
+    const u32 t = threadIdx.x % 128, chunk = t % 8, own = t / 8;
+    Walk<S> walk;
+    Cursor ring;
+    Item item;
+    if constexpr (kSorted) {
+        ptx::wait_for_previous_kernel();
+    }
+    while (walk.next(shared, from.tiles, item)) {
+        const i32 columns = (item.count + 63) / 64 * 64;
+        u32 scale_of[2];  // where the scales of tokens t and t + 128 begin
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const i32 token = t + 128 * j;
+            scale_of[j] = token < item.count ? row_of<S>(args, item.first + token) * from.blocks : 0;
+        }
+        if constexpr (!kSorted) {  // every eight threads, of one warp, have the same rows
+            __syncwarp();
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const i32 token = own + 16 * (2 * chunk + j);
+                shared.rows[own][2 * chunk + j] = token < item.count ? row_of<S>(args, item.first + token) : 0;
+            }
+            __syncwarp();
+        }
+        const float* weight_scales = reinterpret_cast<const float*>(
+            from.weight_scales + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks);
+        for (i32 at = 0; at < 2 * from.blocks; ++at) {
+            const i32 block = at < from.blocks ? at : at - from.blocks;
+            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+            const u32 byte = block * kBlockBytes + chunk * 16;
+            const bool inside = byte < from.row_bytes;
+            const u8* source = from.rows + (inside ? byte : 0);
+            const u32 to =
+                ptx::shared_address(shared.inputs[ring.stage]) + own * kBlockBytes + ((chunk ^ own % 8) << 4);
+#pragma unroll
+            for (int four = 0; four < 4; ++four) {
+                if (64 * four < columns) {
+                    uint4 rows;
+                    if constexpr (!kSorted) {
+                        rows = ptx::load_vector(ptx::shared_address(&shared.rows[own][4 * four]));
+                    }
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const u32 token = own + 16 * (4 * four + j);
+                        const bool valid = inside && static_cast<i32>(token) < item.count;
+                        u32 row;
+                        if constexpr (kSorted) {
+                            row = item.first + (valid ? token : 0);
+                        } else {
+                            row = j == 0 ? rows.x : j == 1 ? rows.y : j == 2 ? rows.z : rows.w;
+                        }
+                        ptx::copy_16(to + 16 * (4 * four + j) * kBlockBytes, source + row * from.pitch, valid);
+                    }
+                }
+            }
+            float* scales = shared.scales[ring.stage];
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const i32 token = t + 128 * j;
+                if (token < columns) {
+                    copy_4(&scales[token], from.scales + scale_of[j] + block, token < item.count);
+                }
+            }
+            if (t < 2) {
+                copy_4(&scales[S::MaxTokens + t], weight_scales + 2 * block + t);
+            }
+            arrive_copied(ptx::shared_address(&shared.full[ring.stage]));
+            ring.advance(S::Stages);
+        }
+    }
+}
+
+static_assert(Wide<Step::kDown>::Stages == 2 * Wide<Step::kDown>::Widened, "the stage of a block tells its weights'");
+
+// A warp's part in bringing and widening the halves of the tiles of a block's items, in order: two pieces of each, of
+// the first 128 rows of the tile for warps 0 and 1, of the others for 2 and 3.
+template <class S>
+__device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
+    constexpr u32 kBytes = 2 * Stored<Folded>::PieceBytes;
+    const Source from = source<S>(args);
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const u32 incoming = ptx::shared_address(shared.incoming[0]) + warp * kBytes,
+              arrived = ptx::shared_address(&shared.arrived[0][warp]);
+    // Lane 0: the next pieces to bring.
+    Walk<S> ahead;
+    const u8* next = nullptr;
+    i32 left = 0;  // blocks of the item, in both halves
+    u32 slot = 0;
+    bool shares = false;  // other items read the same tiles
+    const auto issue = [&] {
+        if (left == 0) {
+            Item item;
+            if (!ahead.next(shared, from.tiles, item)) {
+                return;
+            }
+            next = weights_of<S>(from, item) + (warp / 2 * 8 + warp % 2 * 2) * Stored<Folded>::PieceBytes;
+            left = 2 * from.blocks;
+            shares = item.count > 64;
+        }
+        const u32 barrier = arrived + slot * sizeof(shared.arrived[0]);
+        ptx::barrier_expect(barrier, kBytes);
+        ptx::load_bytes(incoming + slot * sizeof(shared.incoming[0]), next, kBytes, barrier,
+                        shares ? ptx::kEvictNormal : ptx::kEvictFirst);
+        next += Stored<Folded>::TileBytes;
+        if (--left == from.blocks) {  // the second half: four pieces on
+            next += 4 * Stored<Folded>::PieceBytes - static_cast<i64>(from.blocks) * Stored<Folded>::TileBytes;
+        }
+        slot = slot + 1 == S::Ahead ? 0 : slot + 1;
+    };
+    if (lane == 0) {
+        for (int i = 0; i < S::Ahead; ++i) {
+            issue();
+        }
+    }
+    const u32 codes = ptx::shared_address(shared.codes);
+    // Row l%16 from column 16 (l/16) on, swizzled: other columns differ from it by bits of the address.
+    const u32 own = (warp * 32 + lane % 16) * kBlockBytes + ((lane % 8 ^ lane / 16) * 16);
+    Walk<S> walk;
+    Cursor ring, slots;
+    Item item;
+    while (walk.next(shared, from.tiles, item)) {
+        for (i32 at = 0; at < 2 * from.blocks; ++at) {
+            ptx::barrier_wait(arrived + slots.stage * sizeof(shared.arrived[0]), slots.parity);
+            // The block before the last is done with.
+            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage ^ S::Widened]),
+                              ring.stage >= S::Widened ? ring.parity : ring.parity ^ 1);
+            const u32 piece = incoming + slots.stage * sizeof(shared.incoming[0]);
+            const u32 to = ptx::shared_address(shared.weights[ring.stage % S::Widened]) + own;
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                widen_piece(piece + i * Stored<Folded>::PieceBytes, to + i * 16 * kBlockBytes, codes, lane);
+            }
+            ptx::fence_async_proxy();
+            slots.advance(S::Ahead);
+            arrive_warp(ptx::shared_address(&shared.full[ring.stage]));  // the warp has read its pieces, too
+            ring.advance(S::Stages);
+            if (lane == 0) {
+                issue();
+            }
+        }
+    }
+}
+
+// sum += d * the scales of the row and of the column's half of the weights: a lane has two rows.
+__device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[64], float2 halves, float upper,
+                                             float lower) {
+    const float a = __fmul_rn(halves.x, upper), b = __fmul_rn(halves.x, lower), c = __fmul_rn(halves.y, upper),
+                e = __fmul_rn(halves.y, lower);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        const bool low = i / 2 % 2 != 0;
+        sum[i] = __fmaf_rn(d[i], i < 32 ? (low ? b : a) : (low ? e : c), sum[i]);
+    }
+}
+
+// All blocks of k of a half: 64 tokens and, where two is set, another 64, by 128 weights. Registers are few: addresses
+// are worked out from that of the storage.
+template <class S>
+__device__ __forceinline__ void multiply_wide(float (&first)[64], float (&second)[64], u32 storage, i32 blocks,
+                                              Cursor& ring, u32 two, u32 group) {
+    using Layout = Storage<S>;
+    constexpr u32 kInput = sizeof(Layout::inputs[0]), kWeight = sizeof(Layout::weights[0]),
+                  kScale = sizeof(Layout::scales[0]);
+    const u32 own = storage + Layout::kScales +
+                    (64 * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 4;
+    for (i32 block = 0; block < blocks; ++block) {
+        const u32 stage = ring.stage;
+        ptx::barrier_wait(storage + Layout::kFull + 8 * stage, ring.parity);
+        ptx::fence_async_proxy();
+        ring.advance(S::Stages);
+        const auto multiply = [&](float(&sum)[64], u32 tokens, auto between) {
+            const u64 inputs = ptx::operand_128b(storage + Layout::kInputs + stage * kInput +
+                                                 (group + tokens / 64) * kOperandBytes),
+                      weights = ptx::operand_128b(storage + stage % S::Widened * kWeight);
+            float d[64];
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<E4m3, 128>(d, inputs, weights, false);
+            ptx::mma_commit();
+            const float2 halves = ptx::load_pair(storage + Layout::kScales + stage * kScale +
+                                                 4 * S::MaxTokens);
+            const float upper = ptx::load_float(own + stage * kScale + 4 * tokens),
+                        lower = ptx::load_float(own + stage * kScale + 4 * tokens + 32);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(d);
+            between();
+            promote_wide(sum, d, halves, upper, lower);
+        };
+        const auto release = [&] { arrive_warp(storage + Layout::kEmpty + 8 * stage); };
+        if (two != 0) {
+            multiply(first, 0, [] {});
+            multiply(second, 128, release);
+        } else {
+            multiply(first, 0, release);
+        }
+    }
+}
+
+// Two floats that this thread has written: in order, so that no more registers are taken than they need.
+__device__ __forceinline__ void load_kept(float& a, float& b, const float* from) {
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(from) : "memory");
+}
+
+// Where a lane keeps activations of 128 inner columns of its warp's 16 tokens, of which token is the first, and whether
+// its two tokens are there.
+struct Kept {
+    float* at;
+    bool valid[2];
+
+    __device__ __forceinline__ Kept(const ExpertsArgs& args, const Item& item, i32 token, u32 lane) {
+        const i32 own = token + static_cast<i32>(lane / 4);
+        at = reinterpret_cast<float*>(args.results) +
+             (static_cast<i64>(item.first) * args.inner_tiles + item.tile * item.count + own) * 128 + lane % 4 * 2;
+        valid[0] = own < item.count;
+        valid[1] = own + 8 < item.count;
+    }
+    // Of element i of the accumulators.
+    __device__ __forceinline__ float* place(int i) const { return at + i / 2 % 2 * 8 * 128 + i / 4 * 8; }
+};
+
+// Gate and up: keeps the activations of 64 inner columns.
+__device__ __forceinline__ void keep_gated(const Kept& kept, const float (&sum)[64], i32 half, float limit) {
+#pragma unroll
+    for (int i = 0; i < 32; i += 2) {
+        if (kept.valid[i / 2 % 2]) {
+            *reinterpret_cast<float2*>(kept.place(i) + 64 * half) =
+                make_float2(gated(sum[i], sum[32 + i], limit), gated(sum[i + 1], sum[33 + i], limit));
+        }
+    }
+}
+
+// Gate and up: what was kept of both halves as it is written.
+template <class S>
+__device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& item, const Kept& kept, i32 token,
+                                           u32 staged, u32 lane) {
+    float sum[64];
+#pragma unroll
+    for (int i = 0; i < 64; i += 2) {
+        sum[i] = sum[i + 1] = 0;
+        if (kept.valid[i / 2 % 2]) {
+            load_kept(sum[i], sum[i + 1], kept.place(i));
+        }
+    }
+    write_inner_rows<S>(args, item, sum, token, staged, lane);
+}
+
+// What a warp that multiplies needs between the products of an item: read again after them, for want of registers.
+struct Between {
+    Item item;       // in place of the expert the half that is computed
+    u32 lane, warp;  // of the eight that multiply
+    i32 token;       // the warp's first; another 16 are 128 on
+    u32 staged;
+
+    template <class S>
+    __device__ __forceinline__ explicit Between(Storage<S>& shared) {
+        u32 t;
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t)::"memory");
+        lane = t % 32;
+        warp = t / 32;
+        token = static_cast<i32>(16 * warp);
+        staged = ptx::shared_address(shared.staged[0]) + warp * 16 * kRowPitch;
+        const uint4 v = ptx::load_vector(ptx::shared_address(&shared.parked[warp]));
+        item = Item{static_cast<i32>(v.x), static_cast<i32>(v.y), static_cast<i32>(v.z), static_cast<i32>(v.w)};
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void run_wide(const ExpertsArgs& args, Storage<S>& shared, i32 count, i32 blocks,
+                                         Cursor& ring, u32 group) {
+    u32 two = count > 128 + 64 * static_cast<i32>(group), base = ptx::shared_address(&shared);
+    asm volatile("" : "+r"(two), "+r"(base));  // held, not worked out again
+    if constexpr (S::kStep == Step::kDown) {
+        const Between at(shared);
+        const i32 own = at.token + static_cast<i32>(at.lane % 16 + at.lane / 16 * 128);
+        if (own < at.item.count) {
+            copy_4(&shared.pairs[at.warp][at.lane], args.order + at.item.first + own);
+        }
+        ptx::copies_commit();
+    }
+#pragma unroll 1
+    for (bool more = true; more;) {
+        float first[64], second[64];
+#pragma unroll
+        for (int i = 0; i < 64; ++i) {
+            first[i] = second[i] = 0;
+        }
+        multiply_wide<S>(first, second, base, blocks, ring, two, group);
+        const Between at(shared);
+        const i32 half = at.item.expert;
+        if constexpr (S::kStep == Step::kGateUp) {
+            keep_gated(Kept(args, at.item, at.token, at.lane), first, half, args.limit);
+            keep_gated(Kept(args, at.item, at.token + 128, at.lane), second, half, args.limit);
+        } else {
+            ptx::copies_wait<0>();
+            __syncwarp();
+            const i32 column = at.item.tile * kTileRows + 64 * half;
+            const i32* pairs = shared.pairs[at.warp];
+            write_result_rows(args, at.item, first, pairs, column, 128, at.token, at.staged, at.lane);
+            write_result_rows(args, at.item, second, pairs + 16, column, 128, at.token + 128, at.staged, at.lane);
+        }
+        more = half == 0;
+        __syncwarp();
+        if (at.lane == 0) {
+            shared.parked[at.warp].x = 1;
+        }
+        __syncwarp();
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        const Between at(shared);
+#pragma unroll 1
+        for (i32 token = at.token; token < at.item.count && token <= at.token + 128; token += 128) {
+            write_kept<S>(args, at.item, Kept(args, at.item, token, at.lane), token, at.staged, at.lane);
+        }
+    }
+}
+
+template <class S>
+__device__ void multiply_wide_experts(const ExpertsArgs& args) {
+    Storage<S>& shared = storage<S>();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::Stages; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 4);  // threads that copy, warps that widen
+            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
+        }
+        for (int i = 0; i < 4 * S::Ahead; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.arrived[0][0]) + i * sizeof(u64), 1);
+        }
+        ptx::barrier_init_fence();
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        ptx::wait_for_previous_kernel();
+    }
+    const i32 listed = *const_cast<const volatile i32*>(args.totals);
+    for (i32 i = threadIdx.x; i < listed; i += S::Threads) {
+        const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
+        shared.list[i] = pack_listed(from[0], from[1], from[3]);
+    }
+    if (threadIdx.x == 0) {
+        shared.list[listed] = pack_listed(0, const_cast<const volatile i32*>(args.totals)[2], 0);
+        shared.listed = listed;
+    }
+    if (threadIdx.x < kExponents * 8) {
+        shared.codes[threadIdx.x / 8][threadIdx.x % 8] =
+            folded_code(threadIdx.x % 8, static_cast<i32>(threadIdx.x / 8) + kLeastExponent);
+    }
+    __syncthreads();
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == kGroups) {
+        ptx::registers_shrink<S::CopyRegisters>();
+        feed_wide<S>(args, shared);
+        ptx::release_next_kernel();
+    } else if (group > kGroups) {
+        ptx::registers_shrink<S::FoldRegisters>();
+        fold_wide<S>(args, shared);
+    } else {
+        ptx::registers_grow<S::MathRegisters>();
+        const bool gate_up = S::kStep == Step::kGateUp;
+        const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;
+        const i32 tiles = gate_up ? args.inner_tiles : args.hidden_tiles;
+        Walk<S> walk;
+        Cursor ring;
+        Item item;
+        while (walk.next(shared, tiles, item)) {
+            const u32 warp = threadIdx.x / 32;
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) {
+                shared.parked[warp] = make_uint4(0, item.tile, item.first, item.count);
+                shared.walked[warp] = make_uint2(walk.at, walk.item);
+            }
+            __syncwarp();
+            run_wide<S>(args, shared, item.count, blocks, ring, group);
+            const uint2 v = load_codes(ptx::shared_address(&shared.walked[warp]));
+            walk.at = static_cast<i32>(v.x);
+            walk.item = static_cast<i32>(v.y);
+        }
+    }
+}
+
+}  // namespace sparrow_experts
