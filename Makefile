@@ -65,7 +65,7 @@ ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTh
 long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
-	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./eval ./internal/bench/kernels -args -long' \
+	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED) $(RACES)
 ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals

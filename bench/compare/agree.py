@@ -2,8 +2,8 @@
 
     python3 agree.py FILE.gguf [ITEMS]
 
-Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, rendered as chats; both servers
-continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
+Prompts are the first ITEMS (15) of every task of internal/eval/tasks that have one message, rendered as chats; both
+servers continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
 here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log probabilities
 of both sides at that place are printed; the last line has how far apart they are before. SPARROW and LLAMA_SERVER name
 the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow
@@ -22,7 +22,7 @@ import sys
 import time
 import urllib.request
 
-TASKS = pathlib.Path(__file__).resolve().parents[2] / "eval" / "tasks"
+TASKS = pathlib.Path(__file__).resolve().parents[2] / "internal" / "eval" / "tasks"
 PORTS = {"llama": 18080, "sparrow": 18081, "other": 18082}
 
 

@@ -9,8 +9,8 @@ import (
 
 	"sparrow"
 	"sparrow/engine"
-	"sparrow/eval"
 	"sparrow/internal/bench/model"
+	"sparrow/internal/eval"
 	"sparrow/sample"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow"
-	"sparrow/eval"
+	"sparrow/internal/eval"
 	"sparrow/internal/spec"
 	"sparrow/plan"
 )

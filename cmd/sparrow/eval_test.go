@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/eval"
+	"sparrow/internal/eval"
 )
 
 // evalJSON runs the command with --json and reads what a script would.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/eval"
+	"sparrow/internal/eval"
 )
 
 // Every command that is interrupted prints "interrupted", not the text of a library's error.

@@ -22,7 +22,7 @@ var order = []string{
 	// What others make, in front of servers.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
 	"server/hostile internal/sim/torture", // what make torture runs
-	"verify eval internal/bench/load " +
+	"verify internal/eval internal/bench/load " +
 		"internal/bench/kernels internal/bench/model internal/sim/fleet internal/sim/script",
 	"internal/bench/pause internal/bench/peak internal/bench/plot", // peak starts workers of its own
 	"server",

@@ -14,7 +14,7 @@ from .data.task import ASSISTANT, BEGIN, END, END_ID, THOUGHT, USER
 from .data.tools import describe, tool_task, unoffered
 from .shape import ROOT
 
-SHIPPED_TASKS = ROOT / "eval" / "tasks"
+SHIPPED_TASKS = ROOT / "internal" / "eval" / "tasks"
 
 
 @dataclass

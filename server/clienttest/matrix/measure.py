@@ -91,7 +91,7 @@ metric_list: [{metric: acc, aggregation: mean, higher_is_better: true},
               {metric: acc_norm, aggregation: mean, higher_is_better: true}]
 metadata: {version: 1}
 """
-ITEMS = pathlib.Path(ROOT) / "eval" / "testdata" / "choice.jsonl"
+ITEMS = pathlib.Path(ROOT) / "internal" / "eval" / "testdata" / "choice.jsonl"
 
 
 def post(path, body):
