@@ -55,7 +55,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 			"number 1 has no tokens",
 			ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {2}}} })},
 		{ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 9)}} }), "prompt",
-			"has 129 tokens with what follows it, the context holds 128",
+			"has 129 tokens with its continuation, the context holds 128",
 			ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 8)}} })},
 	} {
 		var got *RequestError
