@@ -218,6 +218,41 @@ func TestGraphsReplay(t *testing.T) {
 	}
 }
 
+// Batches are padded to a number of requests that others are padded to as well, up to the last row and request that
+// passes may have; where that would be one row too many they keep their own shape.
+func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
+	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
+	for _, c := range []struct {
+		rows, requests int // limits
+		each           int // rows of a request
+		shared         bool
+	}{{16, 16, 1, true}, {12, 12, 1, true}, {32, 16, 2, true}, {31, 16, 2, false}} {
+		b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+		b.run.Close()
+		var err error
+		if b.run, err = step.New(m, b.cfg, step.Limits{Rows: c.rows, Requests: c.requests, Context: 512}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{9, 12} {
+			works := make([]step.Work, n)
+			for i := range works {
+				works[i] = step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 200, Pages: []int32{1, 2, 3, 4},
+					Logits: c.each}
+				if c.each == 2 {
+					works[i].Kind, works[i].Tokens = plan.ModeVerify, []int32{7, 8}
+				}
+			}
+			if rows := b.step(works...); len(rows) != n*c.each {
+				t.Errorf("%+v: %d rows of logits of %d sequences", c, len(rows), n)
+			}
+		}
+		if g := b.run.Graphs(); (g.Captured == 1) != c.shared {
+			t.Errorf("%+v: after batches of 9 and 12 requests %d graphs are captured", c, g.Captured)
+		}
+		b.run.Close()
+	}
+}
+
 // Prompts whose chunks all have different shapes do not evict the graphs of decodes.
 func TestPromptsLeaveGraphs(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
