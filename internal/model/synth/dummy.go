@@ -17,7 +17,7 @@ const bellPeak = 3.46
 // distributions. Packed values of four bits and their scales repeat a pattern of 8 MiB, each tensor from another
 // offset: 147 GB of experts are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
-	var list []weight.Tensor
+	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
 		list = append(list, weight.Tensor{Name: name, DType: d, Shape: shape,
 			Drawn: &weight.Distribution{Seed: seed, Mean: float32(mean), Spread: float32(spread)}})
