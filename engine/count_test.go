@@ -224,3 +224,35 @@ func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 		t.Errorf("the request ended with %v, the device is %q", last.Err, e.Stats().Device)
 	}
 }
+
+// Every counter of captured graphs is that of the runner, but for the bytes, which all ranks have; the first failure is
+// told once.
+func TestGraphsAreCounted(t *testing.T) {
+	var c tally
+	g := step.Graphs{Captured: 2, Replayed: 3, Evicted: 5, Held: 6, Bytes: 7}
+	if c.noteGraphs(g, 1) {
+		t.Error("a failure is told where none was")
+	}
+	g.Failed = 4
+	if want := (GraphCount{Captured: 2, Replayed: 3, Failed: 4, Evicted: 5, Held: 6, Bytes: 14}); !c.noteGraphs(g, 2) ||
+		c.stats.Graphs != want {
+		t.Errorf("%+v, want %+v and that a capture failed", c.stats.Graphs, want)
+	}
+	if c.noteGraphs(g, 2) {
+		t.Error("the same failure is told twice")
+	}
+}
+
+// A context may be as long as the cache, or the model's positions where these are fewer, and no longer.
+func TestTheLongestContext(t *testing.T) {
+	e := still(t, tinyGLM, Config{CacheTokens: 256})
+	positions := e.model.Config().MaxPositions
+	for _, c := range []struct{ asked, cached, want int }{{0, 256, 256}, {255, 256, 255}, {256, 256, 256}, {257, 256, 0},
+		{0, 2 * positions, positions}, {positions, 2 * positions, positions}, {positions + 1, 2 * positions, 0}} {
+		s := *e.setup
+		s.cfg.ContextTokens = c.asked
+		if got, err := contextOf(&s, c.cached); got != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%+v: %d, %v", c, got, err)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func sameRows(t *testing.T, got, want *logitsOf) {
 	t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(want.rows))
 }
 
-func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4) }
+func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4, 8) }
 
 // The same for a model whose layers share entries, and whose rows depend directly on the tokens before them (n-gram
 // tables).
@@ -58,10 +58,10 @@ func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")
 	}
-	servesACrowd(t, testmodel.V41)
+	servesACrowd(t, testmodel.V41, 5)
 }
 
-func servesACrowd(t *testing.T, of func(testing.TB) string) {
+func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 	caches := []string{"f32", "fp8"}
 	if standIn != nil {
 		caches = caches[1:] // a GPU keeps no float32 rows
@@ -74,7 +74,7 @@ func servesACrowd(t *testing.T, of func(testing.TB) string) {
 			if kv == "f32" {
 				repeats(t, "crowds are the same whatever the rows, which package internal/model/v4 tests")
 			}
-			list := long(8)
+			list := long(requests)
 			dir, cfg := of(t), Config{Policy: deterministic(kv)}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			want := lone(t, dir, cfg, list, wantRows.watch)
