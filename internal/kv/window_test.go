@@ -132,6 +132,21 @@ func TestTruncateNeedsTheWindow(t *testing.T) {
 	}
 }
 
+// A sequence that grows token by token holds as many window pages as PerSequence says, and never more.
+func TestWindowsPerSequence(t *testing.T) {
+	for page := 1; page <= 6; page++ {
+		for tokens := 1; tokens <= 14; tokens++ {
+			w, most := Window{Pages: 1, Tokens: tokens}, 0
+			for n := range 60 { // from the first page that the next token sees to its own
+				most = max(most, n/page-w.first(n, page)+1)
+			}
+			if got := w.PerSequence(page); got != most {
+				t.Errorf("rows that see %d tokens, in pages of %d: %d window pages, want %d", tokens, page, got, most)
+			}
+		}
+	}
+}
+
 func TestSizeWindow(t *testing.T) {
 	for _, c := range []struct {
 		load Load
