@@ -247,8 +247,10 @@ func TestGraphsAreCounted(t *testing.T) {
 func TestTheLongestContext(t *testing.T) {
 	e := still(t, tinyGLM, Config{CacheTokens: 256})
 	positions := e.model.Config().MaxPositions
-	for _, c := range []struct{ asked, cached, want int }{{0, 256, 256}, {255, 256, 255}, {256, 256, 256},
-		{257, 256, 0}, {0, 2 * positions, positions}, {positions, 2 * positions, positions}, {positions + 1, 2 * positions, 0}} {
+	for _, c := range []struct{ asked, cached, want int }{
+		{0, 256, 256}, {255, 256, 255}, {256, 256, 256}, {257, 256, 0},
+		{0, 2 * positions, positions}, {positions, 2 * positions, positions}, {positions + 1, 2 * positions, 0},
+	} {
 		s := *e.setup
 		s.cfg.ContextTokens = c.asked
 		if got, err := contextOf(&s, c.cached); got != c.want || (err == nil) != (c.want > 0) {
