@@ -31,6 +31,7 @@ var grids = map[block.Format]*gridProduct{
 	block.IQ2_S:   {rowDotIQ2S, nil, 2, nil, block.IQ2_S.Octets()},
 	block.IQ1_S:   {rowDotIQ1S, nil, 2, nil, raisedOctets(block.IQ1_S)},
 	block.IQ1_M:   {rowDotIQ1M, nil, 2, nil, raisedOctets(block.IQ1_M)},
+	block.TQ2_0:   {rowDotTQ20, nil, 6, nil, nil},
 }
 
 // raisedOctets are the points of a grid of -8, 0 and 8, eight larger.

@@ -752,6 +752,9 @@ func rowDotQ3K(a *blockArgs)
 func rowDotQ5K(a *blockArgs)
 
 //go:noescape
+func rowDotTQ20(a *blockArgs)
+
+//go:noescape
 func rowFP4(a *rowArgs)
 
 //go:noescape

@@ -58,6 +58,7 @@ var rowFormats = []*rowFormat{
 		x: (*rowDot).plainX, row: (*rowDot).iq1s},
 	{name: "IQ1M", bytes: 56, scale: -1, times: "rowEighth", octets: true, load: rowTables("rowScales2S"),
 		x: (*rowDot).plainX, row: (*rowDot).iq1m},
+	{name: "TQ20", bytes: 66, scale: 64, x: (*rowDot).ternaryX, row: (*rowDot).tq2},
 }
 
 func rowTables(name string) (list [4]string) {
@@ -541,5 +542,31 @@ func (k *rowDot) iq1m(s *set) {
 		k.op("VPSHUFB Z%d, Z%d, Z%d", rowConst+q, t+1, t+3)
 		k.op("VPMADDUBSW Z%d, Z%d, Z%d", rowX+q, t+2, t+2)
 		k.op("VPDPWSSD Z%d, Z%d, Z%d", t+3, t+2, s.sum)
+	}
+}
+
+// ternaryX is halvesX; what values that are one too large add is in Z24, negative.
+func (k *rowDot) ternaryX() {
+	k.halvesX()
+	k.op("VPBROADCASTD rowOnes<>(SB), Z0")
+	k.op("VPXORD Z1, Z1, Z1")
+	for q := range 4 {
+		k.op("VPDPBUSD Z%d, Z0, Z1", rowX+q)
+	}
+	k.op("VPSUBD Z1, Z%d, Z%d", gridZero, rowConst)
+}
+
+func (k *rowDot) tq2(s *set) {
+	t := s.t
+	k.op("VMOVDQU64 (%s), Z%d", s.row, t)
+	k.op("VMOVDQA64 Z%d, Z%d", rowConst, s.sum)
+	for q := range 4 {
+		from := t
+		if q > 0 {
+			from = t + 1 + q%2
+			k.op("VPSRLW $%d, Z%d, Z%d", 2*q, t, from)
+		}
+		k.op("VPANDD.BCST rowTwo<>(SB), Z%d, Z%d", from, t+1+q%2)
+		k.op("VPDPBUSD Z%d, Z%d, Z%d", rowX+q, t+1+q%2, s.sum)
 	}
 }
