@@ -3,7 +3,7 @@
 // gated norm   a warp for each head of a row, four columns of 128 a lane:
 //              x / sqrt(mean(x^2) + epsilon) * weight * sigmoid(gate).
 // layer norm   a warp for each row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
-// mean         a thread for eight columns: the mean of residual streams.
+// mean         a thread for each column: the mean of residual streams.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 #include "smxx/rows/norm.cuh"
