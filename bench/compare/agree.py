@@ -3,13 +3,13 @@
     python3 agree.py FILE.gguf [ITEMS]
 
 Prompts are the first ITEMS (15) of every task of internal/eval/tasks that have one message, rendered as chats; both
-servers continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
-here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log probabilities
-of both sides at that place are printed; the last line has how far apart they are before. SPARROW and LLAMA_SERVER name
-the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow
-serve. LLAMA_FILE is the file's path as llama-server sees it. LLAMA_OTHER is a second llama-server, with other
-arguments or another back end, which is then compared with the first in place of sparrow: by how much llama.cpp differs
-from itself. Exit status 1 means that an answer differs.
+servers continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a
+tool call here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log
+probabilities of both sides at that place are printed; the last line has how far apart they are before. SPARROW and
+LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are
+those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. LLAMA_OTHER is a second llama-server,
+with other arguments or another back end, which is then compared with the first in place of sparrow: by how much
+llama.cpp differs from itself. Exit status 1 means that an answer differs.
 """
 
 import glob
