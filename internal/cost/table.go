@@ -82,7 +82,7 @@ type GPU struct {
 	Rows64             float64 // share that 64 rows add to the time of reading weights
 	// Experts ("Experts"): all four launches; operations of FP8 experts, and of those whose rows are bf16.
 	Experts, ExpertOps, WideExpertOps float64
-	// Experts of e2m1 ("DeepSeek-V4-Flash at full size"): bytes of few rows, operations of many.
+	// Experts of e2m1 (docs/benchmarks/h200.md): bytes of few rows, operations of a prompt's 192 rows each.
 	NarrowExperts, NarrowExpertOps float64
 	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
 	Prompt                         float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
@@ -91,7 +91,7 @@ type GPU struct {
 	// row's, and of a prompt's row.
 	V4First, V4Row, V4Prompt float64
 	// Launches of a layer of DeepSeek-V4, counted, and the time of each in addition to the stages: chosen so that a
-	// step of one row takes the measured time ("DeepSeek-V4-Flash at full size").
+	// step of one row takes the measured time (docs/benchmarks/h200.md, nine layers).
 	V4Launches, V4Launch float64
 	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
 	Keys, ScoreOps float64
@@ -106,10 +106,10 @@ func h200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
-		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
-		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
+		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 3.2e6,
+		NarrowExpertOps: 0.55e9, Choose: 14, ChooseRow: 0.02,
 		Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
-		V4Launches: 67, V4Launch: 1.5,
+		V4Launches: 33, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
 	}
