@@ -44,12 +44,12 @@ type Engine struct {
 	change   sync.Mutex
 	mu       sync.RWMutex
 	parts    *parts
-	running  *running // nil while it sleeps
-	last     Stats    // while it sleeps, and when it is closed
-	closed   bool     // for good
-	pagesAt  string   // where pages are served; empty is nowhere
-	keeper   *keeper  // nil where experts are not counted
-	closeErr error    // of the release, set inside once
+	running  *running    // nil while it sleeps
+	last     Stats       // while it sleeps, and when it is closed
+	closed   bool        // for good
+	pagesAt  string      // where pages are served; empty is nowhere
+	saver    *usageSaver // nil where experts are not counted
+	closeErr error       // of the release, set inside once
 }
 
 // running is the state of an engine while it is awake.
@@ -145,7 +145,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
-		e.closeErr = errors.Join(e.stop(ctx), e.keeper.close(), e.parts.source.Close())
+		e.closeErr = errors.Join(e.stop(ctx), e.saver.close(), e.parts.source.Close())
 	})
 	return e.closeErr
 }

@@ -56,7 +56,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	go e.running.core.Run()
 	if e.cfg.ExpertUsage != "" {
-		e.keeper = startKeeper(e)
+		e.saver = startSaving(e)
 	}
 	return e, nil
 }

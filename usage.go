@@ -43,20 +43,20 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	return t, nil
 }
 
-// keeper saves counts of experts from time to time. Its goroutine ends with close.
-type keeper struct {
+// usageSaver saves counts of experts from time to time. Its goroutine ends with close.
+type usageSaver struct {
 	engine *Engine
 	stop   chan struct{}
 	done   chan struct{}
 }
 
-func startKeeper(e *Engine) *keeper {
-	k := &keeper{engine: e, stop: make(chan struct{}), done: make(chan struct{})}
+func startSaving(e *Engine) *usageSaver {
+	k := &usageSaver{engine: e, stop: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
 	return k
 }
 
-func (k *keeper) run() {
+func (k *usageSaver) run() {
 	defer close(k.done)
 	tick := time.NewTicker(usageSaved)
 	defer tick.Stop()
@@ -77,7 +77,7 @@ func (k *keeper) run() {
 }
 
 // close saves the counts for the last time. The engine's loop has ended: nothing adds to them any more.
-func (k *keeper) close() error {
+func (k *usageSaver) close() error {
 	if k == nil {
 		return nil
 	}

@@ -46,7 +46,7 @@ func (n *Need) Err(where string) error {
 	return fmt.Errorf("sparrow: %w: %s; %s", kernel.ErrMemory, text, strings.Join(try, ", "))
 }
 
-// Measure finds how much memory a model takes. The model is loaded on a device that computes nothing (kernel.Rehearser)
+// Measure finds how much memory a model takes. The model is loaded on a device that computes nothing (kernel.DryRunner)
 // and is not used afterwards; free is the free memory of the device before that.
 func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	s, err := resolve(m, c)

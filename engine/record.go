@@ -180,7 +180,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 				}
 				total += longer(s.TopK) * int64(n) * 4 / 3
 			}
-			if kept.Layers[l] && s.Blocks > 0 && l == s.Keeper {
+			if kept.Layers[l] && s.Blocks > 0 && l == s.BlockLayer {
 				total += longer(s.Blocks*s.BlockKeys) * int64(names+positions(s.Blocks)*4/3)
 			}
 			if x.Experts && s.Layers[l].Experts {

@@ -89,7 +89,7 @@ func longestRow(k *step.Recording, position int) record.Row {
 				x.Scores = make([]byte, 4*s.TopK)
 			}
 		}
-		if s.Blocks > 0 && l == s.Keeper && visible > s.Blocks*s.BlockKeys {
+		if s.Blocks > 0 && l == s.BlockLayer && visible > s.Blocks*s.BlockKeys {
 			x.Block = s.BlockKeys
 			x.Candidates = record.AppendPositions(nil, spread(s.Blocks, visible/x.Block, x.Block*group), x.Block*group)
 		}

@@ -150,7 +150,7 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 		return nil, errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
 			stack.Close())
 	}
-	pool.Keeper, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, s.cfg.Weights.Sampled)
+	pool.Copier, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, s.cfg.Weights.Sampled)
 	return t, nil
 }
 

@@ -115,7 +115,7 @@ func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	}
 }
 
-// A newcomer's batch apart holds up those that decode: their gap is that batch and their own.
+// A first sequence's batch apart holds up those that decode: their gap is that batch and their own.
 func TestAGapIncludesTheBatchApart(t *testing.T) {
 	e, _, _ := startPaced(t, Config{PlanHistory: 1024})
 	for i := range 24 {
@@ -136,7 +136,7 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 		}
 		return
 	}
-	t.Error("no newcomer came apart")
+	t.Error("no first sequence was computed apart")
 }
 
 // Streams that wait for a batch apart and then end wait no longer: what comes much later has no gap since then.
@@ -150,7 +150,7 @@ func TestEndedStreamsDoNotWait(t *testing.T) {
 	e.iterations(10)
 	for i := 0; e.loop.waiting.IsZero(); i++ {
 		if i == 8 {
-			t.Fatal("no newcomer came apart")
+			t.Fatal("no first sequence was computed apart")
 		}
 		open(t, e, Request{Prompt: tokens(70+i, 4), Sampling: greedy(), MaxTokens: 1, Tenant: string(rune('b' + i))})
 		e.iterations(1)

@@ -92,12 +92,12 @@ func IsAsynchronous(d Machine) bool {
 	return ok && a.Asynchronous()
 }
 
-// Rehearser is a device on whose behalf loading and passes can be tried without memory.
-type Rehearser interface {
-	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
+// DryRunner is a device on whose behalf loading and passes can be tried without memory.
+type DryRunner interface {
+	// DryRun is a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
 	// it, a [MemoryOwner], before anything is uploaded.
-	Rehearse() (Device, error)
+	DryRun() (Device, error)
 }
 
 // Event is a point in the device's queue that can be waited for.

@@ -95,7 +95,7 @@ func (m *Model) Choices() record.Shape {
 		s.Dense = m.Context
 	}
 	if x := &m.Sharing; m.V41() {
-		s.Blocks, s.BlockKeys, s.Keeper = x.Blocks, x.BlockKeys, x.Candidates
+		s.Blocks, s.BlockKeys, s.BlockLayer = x.Blocks, x.BlockKeys, x.Candidates
 	}
 	for i := range s.Layers {
 		l := &s.Layers[i]

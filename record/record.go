@@ -66,8 +66,9 @@ type Shape struct {
 	Experts int // of a layer that has them
 	Chosen  int // experts of a row
 	Layers  []LayerShape
-	// Blocks is how many blocks of BlockKeys keys the layer Keeper keeps for later ones at most; 0 where none does.
-	Blocks, BlockKeys, Keeper int
+	// Blocks is how many blocks of BlockKeys keys the layer BlockLayer selects for later layers at most; 0 where
+	// there is no such layer.
+	Blocks, BlockKeys, BlockLayer int
 }
 
 // LayerShape is the choices of a row in one layer.

@@ -10,8 +10,8 @@ import (
 
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/pair"
 	"sparrow/internal/testkit/rounded"
-	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
@@ -53,7 +53,7 @@ type followed struct {
 type compared struct {
 	model.Model
 	recorder *recorder
-	found    twin.Differences
+	found    pair.Differences
 }
 
 // mostReferenceBytes bounds the weights of a checkpoint that is judged by the reference: plain Go multiplies about 7e8
@@ -76,8 +76,8 @@ func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
 		second = rounded.On(&ref.Device{Rounded: true}, dev.Hardware())
 	}
 	b := &compared{recorder: &recorder{Device: dev}}
-	var both *twin.Device
-	both = twin.On(b.recorder, second, func(c twin.Call) error {
+	var both *pair.Device
+	both = pair.On(b.recorder, second, func(c pair.Call) error {
 		if err := errors.Join(c.First(), c.Second()); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios
 		return nil
 	}
 	var own, beside, followed, moved *outcome
-	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
+	r.both.recorder.made, r.both.found = choices{}, pair.Differences{}
 	err := atOnce(func() (err error) {
 		own, err = run(r.own.Model, o.Config, g, options{chunk: o.Chunk})
 		return err
@@ -193,7 +193,7 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios
 // beside runs a case with float32 activations operation by operation.
 func (r *Reference) beside(c *Case, g *Golden, out *outcome, o *Options) error {
 	judge(c, o.Config.Layout, o.Config.IndexLayout)
-	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
+	r.both.recorder.made, r.both.found = choices{}, pair.Differences{}
 	beside, err := run(r.both.Model, o.Config, g, options{chunk: o.Chunk})
 	if err != nil {
 		return err
@@ -263,7 +263,7 @@ const (
 )
 
 // judgeByReference lists the values out of tolerance. alone is how the reference compares with the oracle.
-func (c *Case) judgeByReference(alone *Case, found twin.Differences) {
+func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 	a := c.Reference
 	c.checked = medianErrorColumn
 	c.Rule = fmt.Sprintf("the reference with the same rounding: operations within %.0f %% of their scale, logits "+
@@ -310,7 +310,7 @@ func attends(name string) bool {
 }
 
 // judgeOperation bounds the differences of one argument of an operation; exact means that activations are float32.
-func (c *Case) judgeOperation(name string, d *twin.Difference, exact bool) {
+func (c *Case) judgeOperation(name string, d *pair.Difference, exact bool) {
 	share := float64(d.Unequal) / float64(max(d.Elements, 1))
 	switch {
 	case name == "IndexQueryArgs.Q": // may be overwritten or not

@@ -200,7 +200,7 @@ type trial struct {
 // tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
 // and with the memory that is free. For other devices it does nothing.
 func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
-	r, ok := dev.(kernel.Rehearser)
+	r, ok := dev.(kernel.DryRunner)
 	if !ok {
 		return nil
 	}
@@ -208,13 +208,13 @@ func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Mod
 	if err != nil {
 		return err
 	}
-	empty, err := r.Rehearse()
+	empty, err := r.DryRun()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
 	if t.of.Count() > 1 {
-		t.of.Rank, t.of.Comm = 0, silent{} // all ranks take as much as the first
+		t.of.Rank, t.of.Comm = 0, noCollective{} // all ranks take as much as the first
 	}
 	m, err := src.LoadPart(empty, t.of, t.placed, nil)
 	if err != nil {
@@ -223,14 +223,14 @@ func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Mod
 	return look(m, free)
 }
 
-// silent is the collective operations of a rank that is tested alone: they do nothing.
-type silent struct{}
+// noCollective is the collective operations of a rank that is tested alone: they do nothing.
+type noCollective struct{}
 
-func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }
-func (silent) AllGather(kernel.AllGatherArgs) error         { return nil }
-func (silent) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
-func (silent) Broadcast(kernel.BroadcastArgs) error         { return nil }
-func (silent) ShareRows(kernel.ShareArgs) error             { return nil }
+func (noCollective) AllReduce(kernel.AllReduceArgs) error         { return nil }
+func (noCollective) AllGather(kernel.AllGatherArgs) error         { return nil }
+func (noCollective) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
+func (noCollective) Broadcast(kernel.BroadcastArgs) error         { return nil }
+func (noCollective) ShareRows(kernel.ShareArgs) error             { return nil }
 
 // PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {

@@ -90,7 +90,7 @@ func (p *PlacedExperts) Close() error {
 // is measured without memory, with all experts on the host; experts get the rest.
 func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q ExpertRequest) (_ *PlacedExperts,
 	err error) {
-	if _, ok := dev.(kernel.Rehearser); !ok {
+	if _, ok := dev.(kernel.DryRunner); !ok {
 		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
 			kernel.ErrUnsupported, q.Homes, dev.Name())
 	}
@@ -128,7 +128,7 @@ func hostWorkers(asked int) int {
 func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Machine, q ExpertRequest) error {
 	layers, experts := src.ExpertLayers()
 	measure := func(at *placement.Placement) (n *engine.Need, err error) {
-		there := family.Placed{Placement: at, Host: p.Host.Rehearse(), Movable: p.Movable}
+		there := family.Placed{Placement: at, Host: p.Host.DryRun(), Movable: p.Movable}
 		err = tried(src, dev, trial{placed: there}, func(m model.Model, free int64) (err error) {
 			n, err = q.Measure(m, free)
 			return err

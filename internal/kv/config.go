@@ -35,13 +35,13 @@ type Config struct {
 	// Listener, when set, is called when pages become or cease to be reusable. If it has a method Root(prefix.Hash),
 	// that is called first, with the root of prompts without a salt.
 	Listener prefix.Listener
-	// Keeper, when set, is called for pages whose rows can be copied elsewhere.
-	Keeper Keeper
+	// Copier, when set, is called for pages whose rows can be copied elsewhere.
+	Copier Copier
 }
 
-// Keeper copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
+// Copier copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
 // pool.
-type Keeper interface {
+type Copier interface {
 	// Stored: a page became reusable. Its rows do not change until Leaving is called for it.
 	Stored(Kept)
 	// Leaving: the rows of a reusable page, or its window rows, are overwritten by the next enqueued pass. Rows that

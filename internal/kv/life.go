@@ -37,7 +37,7 @@ func (q *sequence) store(tokens []int32) {
 	q.pool.told.salt = q.salt
 	outcome, freed := q.pool.index.Add(q.root, parent, Page(q.table[i]), tokens)
 	q.publish = outcome != prefix.Refused
-	if k := q.pool.cfg.Keeper; k != nil && outcome == prefix.Added {
+	if k := q.pool.cfg.Copier; k != nil && outcome == prefix.Added {
 		entry, _ := q.pool.index.Entry(Page(q.table[i]))
 		entry.Salt = q.salt
 		window := none

@@ -89,7 +89,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	}
 	q := p.newSequence()
 	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
-	if p.cfg.Keeper != nil {
+	if p.cfg.Copier != nil {
 		p.salts.note(root, o.Salt)
 	}
 	m := p.lookup(root, tokens, o, &q.table)
@@ -219,7 +219,7 @@ func (p *Pool) take() Page {
 	return page
 }
 
-// saltMemory is the latest salts by root, for the keeper.
+// saltMemory is the latest salts by root, for the copier.
 type saltMemory struct {
 	byRoot map[prefix.Hash][]byte
 	bytes  int
@@ -244,14 +244,14 @@ func (s *saltMemory) note(root prefix.Hash, salt []byte) {
 	s.bytes += n
 }
 
-// leaving tells the keeper that a page, or its window page, is about to be evicted.
+// leaving tells the copier that a page, or its window page, is about to be evicted.
 func (p *Pool) leaving(page Page, window int32) {
-	if p.cfg.Keeper == nil {
+	if p.cfg.Copier == nil {
 		return
 	}
 	if entry, ok := p.index.Entry(page); ok {
 		entry.Salt = p.salts.byRoot[entry.Root]
-		p.cfg.Keeper.Leaving(Kept{Stored: entry, Page: page, Window: window})
+		p.cfg.Copier.Leaving(Kept{Stored: entry, Page: page, Window: window})
 	}
 }
 

@@ -45,7 +45,7 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 	}
 	if p.Record.Selections && s.Selects(layer) {
 		r.Selected = a.Take(kernel.I32, n, s.TopK)
-		if s.Blocks > 0 && layer == s.Keeper {
+		if s.Blocks > 0 && layer == s.BlockLayer {
 			r.Blocks = a.Take(kernel.I32, n, s.Blocks)
 		}
 		if p.Record.Scores {

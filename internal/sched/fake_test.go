@@ -19,8 +19,8 @@ import (
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
 //     at least one unless pages lack or as many prompts as may be were chosen; those that record or replay may wait
-//     for the rows that a batch has room for, and all may wait for a step of newcomers alone, of which no two follow
-//     each other; those of the background wait while prompts of others are computed;
+//     for the rows that a batch has room for, and all may wait for a step of first sequences alone, of which no two
+//     follow each other; those of the background wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
@@ -41,7 +41,7 @@ type fake struct {
 	// of logits are never scheduled alone, so that later requests overtake them.
 	loose map[*Sequence]bool
 	steps int
-	apart bool                  // the latest step was of newcomers alone
+	apart bool                  // the latest step was of first sequences alone
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
 	right int                   // drafts that were accepted
 	wrong int
@@ -175,7 +175,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	twice := f.apart
 	if f.apart = f.sched.Load().Apart(); f.apart {
-		return checkNewcomers(items, twice)
+		return checkFirst(items, twice)
 	}
 	for _, q := range f.sched.roster.running {
 		pool := f.pools[q.Rank()]
@@ -196,8 +196,8 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	return nil
 }
 
-// checkNewcomers checks a step of newcomers alone.
-func checkNewcomers(items []Item, twice bool) error {
+// checkFirst checks a step of first sequences alone.
+func checkFirst(items []Item, twice bool) error {
 	if twice {
 		return fmt.Errorf("two steps without decodes follow each other")
 	}
@@ -207,7 +207,7 @@ func checkNewcomers(items []Item, twice bool) error {
 			own = items[i].Seq.flow()
 		}
 		if it := &items[i]; it.Decode || !it.Last || own.running != 1 {
-			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of newcomers: %d behind %d",
+			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of first sequences: %d behind %d",
 				it.Seq.age, it.Seq.tenant().running, len(it.Tokens), it.Cached)
 		}
 	}

@@ -13,7 +13,7 @@ func (s *Scheduler) Schedule() []Item {
 		s.roster.makeRoom()
 		s.next.begin()
 		s.next.prompted = s.roster.prompted()
-		if again || !s.next.addNewcomers() {
+		if again || !s.next.addFirstSequences() {
 			s.next.addAll()
 		}
 		if len(s.next.items) > 0 || len(s.roster.running) == 0 || s.Restoring() || s.roster.flying() {

@@ -121,7 +121,7 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 }
 
 // A batch with a short prompt and long ones is predicted to take no longer than decodes may wait; the batch of a
-// newcomer has nothing else, and the long ones continue in the batch after it.
+// first sequence has nothing else, and the long ones continue in the batch after it.
 func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 	for _, c := range []struct {
 		tenant      string

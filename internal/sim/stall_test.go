@@ -187,7 +187,8 @@ func TestASmallChatBesideAFlood(t *testing.T) {
 			t.Errorf("a first token after %v, then %v, alone after %v; a step takes %v", early, worst, alone, step)
 		}
 		if x.longest < step+alone/2 || x.longest > 2*step+alone {
-			t.Errorf("a stream has a gap of %v beside newcomers that take %v and steps of %v", x.longest, alone, step)
+			t.Errorf("a stream has a gap of %v beside first sequences that take %v and steps of %v", x.longest,
+				alone, step)
 		}
 		if got := x.engine.Stats().LongestGap; got < x.longest {
 			t.Errorf("the engine counts a gap of %v, a stream saw %v", got, x.longest)

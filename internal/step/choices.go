@@ -43,7 +43,7 @@ func (r *Recording) layer(result Result, l, i, position int) record.Layer {
 		return out
 	}
 	selected, visible := result.Selected(l, i), r.Shape.Visible(l, position+1)
-	if n := r.Shape.BlockKeys; r.Shape.Blocks > 0 && l == r.Shape.Keeper && visible > n*r.Shape.Blocks {
+	if n := r.Shape.BlockKeys; r.Shape.Blocks > 0 && l == r.Shape.BlockLayer && visible > n*r.Shape.Blocks {
 		out.Block = n
 		out.Candidates = record.AppendPositions(nil, result.Blocks(l, i), n*max(s.Group, 1))
 	}

@@ -302,13 +302,13 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 // behind makes the state of a sequence after its first tokens, nil where the model has none: the contents of the cache
 // do not change launches. Whole pages count as computed; the tokens after them are.
 func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
-	keeper, ok := m.Model.(model.Windowed)
+	windowed, ok := m.Model.(model.Windowed)
 	if !ok {
 		return nil, nil
 	}
 	page := run.Config().Page
 	whole := len(tokens) / page * page
-	s, err := keeper.Restore(whole, pages[:whole/page])
+	s, err := windowed.Restore(whole, pages[:whole/page])
 	if err != nil || whole == len(tokens) {
 		return s, err
 	}

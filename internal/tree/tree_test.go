@@ -74,7 +74,7 @@ var order = []string{
 	"internal/cuda/image",
 	"internal/cuda/cubin",
 	"kernel/cpu kernel/ref internal/testkit/rounded " +
-		"internal/testkit/twin internal/device/group internal/device/offload internal/cost/probe",
+		"internal/testkit/pair internal/device/group internal/device/offload internal/cost/probe",
 	"internal/pool internal/vec",
 	"internal/device/host",
 	"kernel",

@@ -24,9 +24,9 @@ func (d *Device) Detached() (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	twin := openDetached(d.props, free)
-	twin.portable = d.portable
-	return twin, nil
+	copied := openDetached(d.props, free)
+	copied.portable = d.portable
+	return copied, nil
 }
 
 func openDetached(p Properties, free int64) *Device {

@@ -26,12 +26,12 @@ const mostTruncated = 8
 // job makes a step of batch sequences with their own pages and n new tokens each.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated}
-	keeper, ok := b.model.(model.Windowed)
+	windowed, ok := b.model.(model.Windowed)
 	if !ok {
 		return j, nil
 	}
 	for _, w := range j.works {
-		s, err := b.behind(keeper, context, &w)
+		s, err := b.behind(windowed, context, &w)
 		if err != nil {
 			j.release()
 			return nil, fmt.Errorf("the state after %d tokens: %w", context, err)
@@ -43,14 +43,14 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 
 // behind makes the state of a work's sequence after the given number of tokens. Whole pages count as computed, like
 // those of another sequence; the tokens after them are computed, in chunks that fit a pass.
-func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
+func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
 	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
 	if windows == nil {
 		windows = pages
 	}
 	windows = windows[:len(pages)]
-	s, err := keeper.Restore(whole, windows[:whole/b.cfg.Page])
+	s, err := windowed.Restore(whole, windows[:whole/b.cfg.Page])
 	if err != nil {
 		return nil, err
 	}

@@ -114,9 +114,9 @@ func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	}
 	defer release()
 	run := func(i int) (err error) {
-		if keeper, ok := b.model.(model.Stateful); ok && i == 0 {
+		if stateful, ok := b.model.(model.Stateful); ok && i == 0 {
 			release()
-			if state, err = keeper.NewState(); err != nil {
+			if state, err = stateful.NewState(); err != nil {
 				return err
 			}
 		}

@@ -27,7 +27,7 @@ type Device struct {
 	upload  *upload        // of weights; nil when none is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
 	span    *span          // nil before the first one
-	tried   bool           // a rehearsal: host memory of weights is not read
+	tried   bool           // a dry run: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	marks   marks
 	fetches []*fetched
@@ -36,7 +36,7 @@ type Device struct {
 	freed   int            // tensors' memory that was freed so far
 	peer    *peer          // its place among ranks; nil where it is alone
 	offload offloaded      // experts in host memory
-	spare   []*cuda.Buffer // of a rehearsal: addresses in place of host memory
+	spare   []*cuda.Buffer // of a dry run: addresses in place of host memory
 }
 
 var (
@@ -45,7 +45,7 @@ var (
 	_ kernel.BulkLoader  = (*Device)(nil)
 	_ kernel.Tracer      = (*Device)(nil)
 	_ kernel.MemoryOwner = (*Device)(nil)
-	_ kernel.Rehearser   = (*Device)(nil)
+	_ kernel.DryRunner   = (*Device)(nil)
 	_ kernel.PageMover   = (*Device)(nil)
 )
 
@@ -175,8 +175,8 @@ func (d *Device) MemoryUse() kernel.MemoryUse {
 	return u
 }
 
-// Rehearse is a device of the same properties without memory.
-func (d *Device) Rehearse() (kernel.Device, error) {
+// DryRun is a device of the same properties without memory.
+func (d *Device) DryRun() (kernel.Device, error) {
 	gpu, err := d.gpu.Detached()
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (d *Device) Close() error {
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
-	if d.kernels != nil && !d.tried { // a rehearsal uses those of its device
+	if d.kernels != nil && !d.tried { // a dry run uses those of its device
 		errs = append(errs, d.kernels.Close())
 	}
 	if d.gpu != nil {

@@ -80,14 +80,14 @@ func TestTracedLaunches(t *testing.T) {
 	}
 }
 
-// A rehearsal takes no memory of the device it represents and knows what weights would take, more than there is too.
-func TestRehearsal(t *testing.T) {
+// A dry run takes no memory of the device it represents and knows what weights would take, more than there is too.
+func TestDryRun(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := d.Rehearse()
+	r, err := d.DryRun()
 	if err != nil {
 		t.Fatal(err)
 	}

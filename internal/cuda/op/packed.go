@@ -108,7 +108,7 @@ func widenedOnHost(w kernel.Weight) bool {
 	return ok
 }
 
-// onHost is a weight as bf16, rounded once; a rehearsal reads nothing.
+// onHost is a weight as bf16, rounded once; a dry run reads nothing.
 func onHost(w kernel.Weight, tried bool) (kernel.Weight, error) {
 	out, in := w.Out(), w.In()
 	var to []byte

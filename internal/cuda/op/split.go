@@ -43,7 +43,7 @@ type split struct {
 	groups   [2][]group       // of fetched experts
 	stored   []int            // packed in page-locked memory, in this order
 	store    cuda.Ptr         // their packed weights, as of a layer of that many experts
-	memory   *cuda.HostBuffer // the same; nil in a rehearsal
+	memory   *cuda.HostBuffer // the same; nil in a dry run
 	host     kernel.HostExperts
 	weights  *kernel.ExpertWeights // of all experts, where they may move; else nil
 }
@@ -233,7 +233,7 @@ func (u *upload) groups(s *split, phase int) ([]group, error) {
 	return out, nil
 }
 
-// hostMemory takes page-locked memory. A rehearsal has an address without memory.
+// hostMemory takes page-locked memory. A dry run has an address without memory.
 func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	if d.tried {
 		b, err := d.gpu.Alloc(bytes)

@@ -155,10 +155,10 @@ func TestPostedExperts(t *testing.T) {
 	}
 }
 
-// A rehearsal counts the device's part of the experts and takes no host memory.
-func TestRehearsedSplit(t *testing.T) {
+// A dry run counts the device's part of the experts and takes no host memory.
+func TestDryRunOfASplit(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
-	r, err := d.Rehearse()
+	r, err := d.DryRun()
 	if err != nil {
 		t.Fatal(err)
 	}

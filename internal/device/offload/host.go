@@ -101,8 +101,8 @@ func New(dev kernel.Device, o Options) (*Host, error) {
 	return &Host{dev: dev, rows: rows, opts: o}, nil
 }
 
-// Rehearse is a host like this one that keeps no weights: Used states how many bytes they would take.
-func (h *Host) Rehearse() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
+// DryRun is a host like this one that keeps no weights: Used states how many bytes they would take.
+func (h *Host) DryRun() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
 
 // Used is the size of the experts in host memory, in bytes.
 func (h *Host) Used() int64 { return h.used }

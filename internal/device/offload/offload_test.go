@@ -421,7 +421,7 @@ func TestTooLittleMemory(t *testing.T) {
 		!strings.Contains(err.Error(), "take 288.0 KiB and may take 192.0 KiB: 96.0 KiB are missing") {
 		t.Errorf("%v", err)
 	}
-	tried := h.Rehearse()
+	tried := h.DryRun()
 	for layer := range 3 {
 		if _, err := tried.Prepare(layer, w); err != nil {
 			t.Fatal(err)

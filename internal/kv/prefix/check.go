@@ -136,7 +136,7 @@ func (c *checker) twins() error {
 	return nil
 }
 
-// idleList: the list holds the idle entries, none of them with a twin, and every child before its parent.
+// idleList: the list holds the idle entries, none of them with a duplicate, and every child before its parent.
 func (c *checker) idleList() error {
 	count, older := 0, none
 	for n := c.idle.oldest; n != none; n = c.nodes[n].newer {

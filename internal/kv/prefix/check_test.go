@@ -7,7 +7,7 @@ import (
 )
 
 // TestCheckFindsEveryBrokenRule breaks one rule at a time in an index that has everything: two roots, branches, a
-// twin, idle pages, evicted hashes.
+// duplicate, idle pages, evicted hashes.
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	build := func(t *testing.T) *Index {
 		ix := newIndex(t, Config{Pages: 16, PageTokens: 2})
@@ -55,10 +55,10 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		}, "are children"},
 		{"a sibling link is wrong", func(ix *Index) { ix.nodes[of(ix, 3)].prev = none }, "wrong child"},
 		{"children run in a circle", func(ix *Index) { ix.nodes[of(ix, 3)].next = of(ix, 6) }, "wrong child"},
-		{"a twin is not listed", func(ix *Index) { ix.pages[1].next = None }, "pages are listed"},
-		{"a twin is linked back wrongly", func(ix *Index) { ix.pages[4].prev = 5 }, "wrongly listed"},
-		{"a twin differs", func(ix *Index) { ix.tokensOf(4)[0]++ }, "differ"},
-		{"an idle entry has a twin", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 1)) },
+		{"a duplicate is not listed", func(ix *Index) { ix.pages[1].next = None }, "pages are listed"},
+		{"a duplicate is linked back wrongly", func(ix *Index) { ix.pages[4].prev = 5 }, "wrongly listed"},
+		{"a duplicate differs", func(ix *Index) { ix.tokensOf(4)[0]++ }, "differ"},
+		{"an idle entry has a duplicate", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 1)) },
 			"although page 4 has its content"},
 		{"an idle entry has a child in use", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 7)) }, "before its child"},
 		{"a parent is older than its child", func(ix *Index) {

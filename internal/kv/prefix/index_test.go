@@ -224,7 +224,7 @@ func TestEventsTellWhatIsReusable(t *testing.T) {
 	aa := ix.hash.page(root, tokens("aa"))
 	bb := ix.hash.page(aa, tokens("bb"))
 	add(t, ix, "", "aabb", 1, 2)
-	add(t, ix, "", "aa", 3) // a twin is no change
+	add(t, ix, "", "aa", 3) // a duplicate is no change
 	drop(ix, 3)
 	drop(ix, 1, 2) // idle pages are reusable
 	ix.Evict()

@@ -47,7 +47,7 @@ func check(t testing.TB, ix *Index) {
 func TestLookupSaysHowFarItMatchedAndWhyItStopped(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 16, PageTokens: 4})
 	add(t, ix, "", "the cat sat.", 1, 2, 3)
-	add(t, ix, "", "the cow ran.", 1+8, 4, 5) // the first page is a twin of page 1
+	add(t, ix, "", "the cow ran.", 1+8, 4, 5) // the first page is a duplicate of page 1
 	add(t, ix, "acme", "the dog", 6)
 	add(t, ix, "", "gone", 7)
 	drop(ix, 7)

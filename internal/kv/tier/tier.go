@@ -54,17 +54,17 @@ type Count struct {
 	Stops map[string]int64
 }
 
-// silent hears nothing.
-type silent struct{}
+// noListener ignores what it is told.
+type noListener struct{}
 
-func (silent) Stored(prefix.Stored) {}
-func (silent) Removed(prefix.Hash)  {}
-func (silent) Cleared()             {}
+func (noListener) Stored(prefix.Stored) {}
+func (noListener) Removed(prefix.Hash)  {}
+func (noListener) Cleared()             {}
 
 // listener is a listener, or one that does nothing.
 func listener(l prefix.Listener) prefix.Listener {
 	if l == nil {
-		return silent{}
+		return noListener{}
 	}
 	return l
 }

@@ -343,7 +343,7 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		empty, err := gpu.Rehearse()
+		empty, err := gpu.DryRun()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,9 +11,9 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
+	"sparrow/internal/testkit/pair"
 	"sparrow/internal/testkit/rounded"
 	"sparrow/internal/testkit/steps"
-	"sparrow/internal/testkit/twin"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -37,10 +37,10 @@ func onGPU(t *testing.T) *op.Device {
 
 // besideTheReference is a device that runs each operation on a GPU and on the reference with the same rounding, and
 // collects how they differ.
-func besideTheReference(gpu *op.Device) (*twin.Device, twin.Differences) {
-	found := twin.Differences{}
-	var both *twin.Device
-	both = twin.On(gpu, rounded.On(&ref.Device{Rounded: true}, gpu.Hardware()), func(c twin.Call) error {
+func besideTheReference(gpu *op.Device) (*pair.Device, pair.Differences) {
+	found := pair.Differences{}
+	var both *pair.Device
+	both = pair.On(gpu, rounded.On(&ref.Device{Rounded: true}, gpu.Hardware()), func(c pair.Call) error {
 		if err := errors.Join(c.First(), c.Second()); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 }
 
 // agree checks how the operations of a GPU and of the reference differ.
-func agree(t *testing.T, found twin.Differences) {
+func agree(t *testing.T, found pair.Differences) {
 	t.Helper()
 	var text strings.Builder
 	found.Print(&text)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"sparrow/internal/device/group"
-	"sparrow/internal/testkit/twin"
+	"sparrow/internal/testkit/pair"
 	"sparrow/kernel"
 )
 
@@ -28,18 +28,18 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Col
 	}
 	list := make([]kernel.Collective, len(all))
 	for i, second := range group.Meet(len(all), timeout) {
-		list[i] = &pair{all[i].(*Device), first[i], second}
+		list[i] = &peers{all[i].(*Device), first[i], second}
 	}
 	return list, nil
 }
 
-// pair is a rank's collective operations on both devices.
-type pair struct {
+// peers is a rank's collective operations on both devices.
+type peers struct {
 	dev           *Device
 	first, second kernel.Collective
 }
 
-func both[A any](p *pair, do func(kernel.Collective, A) error, first, second A) error {
+func both[A any](p *peers, do func(kernel.Collective, A) error, first, second A) error {
 	if err := p.dev.called(); err != nil {
 		return err
 	}
@@ -49,28 +49,28 @@ func both[A any](p *pair, do func(kernel.Collective, A) error, first, second A) 
 	return do(p.second, second)
 }
 
-func (p *pair) AllReduce(a kernel.AllReduceArgs) error {
-	return both(p, kernel.Collective.AllReduce, kernel.AllReduceArgs{X: twin.First(a.X)},
-		kernel.AllReduceArgs{X: twin.Second(a.X)})
+func (p *peers) AllReduce(a kernel.AllReduceArgs) error {
+	return both(p, kernel.Collective.AllReduce, kernel.AllReduceArgs{X: pair.First(a.X)},
+		kernel.AllReduceArgs{X: pair.Second(a.X)})
 }
 
-func (p *pair) AllGather(a kernel.AllGatherArgs) error {
-	return both(p, kernel.Collective.AllGather, kernel.AllGatherArgs{Out: twin.First(a.Out), X: twin.First(a.X)},
-		kernel.AllGatherArgs{Out: twin.Second(a.Out), X: twin.Second(a.X)})
+func (p *peers) AllGather(a kernel.AllGatherArgs) error {
+	return both(p, kernel.Collective.AllGather, kernel.AllGatherArgs{Out: pair.First(a.Out), X: pair.First(a.X)},
+		kernel.AllGatherArgs{Out: pair.Second(a.Out), X: pair.Second(a.X)})
 }
 
-func (p *pair) ReduceScatter(a kernel.ReduceScatterArgs) error {
+func (p *peers) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return both(p, kernel.Collective.ReduceScatter,
-		kernel.ReduceScatterArgs{Out: twin.First(a.Out), X: twin.First(a.X)},
-		kernel.ReduceScatterArgs{Out: twin.Second(a.Out), X: twin.Second(a.X)})
+		kernel.ReduceScatterArgs{Out: pair.First(a.Out), X: pair.First(a.X)},
+		kernel.ReduceScatterArgs{Out: pair.Second(a.Out), X: pair.Second(a.X)})
 }
 
-func (p *pair) Broadcast(a kernel.BroadcastArgs) error {
-	return both(p, kernel.Collective.Broadcast, kernel.BroadcastArgs{X: twin.First(a.X), From: a.From},
-		kernel.BroadcastArgs{X: twin.Second(a.X), From: a.From})
+func (p *peers) Broadcast(a kernel.BroadcastArgs) error {
+	return both(p, kernel.Collective.Broadcast, kernel.BroadcastArgs{X: pair.First(a.X), From: a.From},
+		kernel.BroadcastArgs{X: pair.Second(a.X), From: a.From})
 }
 
-func (p *pair) ShareRows(a kernel.ShareArgs) error {
-	return both(p, kernel.Collective.ShareRows, kernel.ShareArgs{X: twin.First(a.X), Bounds: a.Bounds},
-		kernel.ShareArgs{X: twin.Second(a.X), Bounds: a.Bounds})
+func (p *peers) ShareRows(a kernel.ShareArgs) error {
+	return both(p, kernel.Collective.ShareRows, kernel.ShareArgs{X: pair.First(a.X), Bounds: a.Bounds},
+		kernel.ShareArgs{X: pair.Second(a.X), Bounds: a.Bounds})
 }

@@ -12,15 +12,15 @@ import (
 	"fmt"
 
 	"sparrow/internal/cuda/op"
+	"sparrow/internal/testkit/pair"
 	"sparrow/internal/testkit/rounded"
-	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
 
 // Device is the strict device.
 type Device struct {
-	*twin.Device
+	*pair.Device
 	gpu *op.Device
 	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
 	// computed anyway. Without OnRefusal every refusal is returned.
@@ -37,7 +37,7 @@ func Open(host kernel.Device) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{gpu: gpu, checked: map[string]int{}}
-	d.Device = twin.On(gpu, rounded.On(host, gpu.Hardware()), d.run)
+	d.Device = pair.On(gpu, rounded.On(host, gpu.Hardware()), d.run)
 	return d, nil
 }
 
@@ -55,7 +55,7 @@ func (d *Device) called() error {
 }
 
 // run passes an operation to the CUDA operations, for their checks, and to the host's, for its results.
-func (d *Device) run(c twin.Call) error {
+func (d *Device) run(c pair.Call) error {
 	if err := d.called(); err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 // twice in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the
 // first sequence of each of its flows.
 
-// addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of only these is
-// worthwhile, and reports whether there are any.
-func (f *forming) addNewcomers() bool {
+// addFirstSequences adds the prompts of sequences that are the only ones of their tenants, where a batch of only these
+// is worthwhile, and reports whether there are any.
+func (f *forming) addFirstSequences() bool {
 	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
 	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
 		return false
@@ -24,7 +24,7 @@ func (f *forming) addNewcomers() bool {
 		return false
 	}
 	for len(f.items) < f.roster.limits.MaxPrompts {
-		q := f.nextNewcomer(&others)
+		q := f.nextFirst(&others)
 		if q == nil {
 			break
 		}
@@ -38,12 +38,12 @@ func (f *forming) addNewcomers() bool {
 	return f.load.apart
 }
 
-// nextNewcomer is the newcomer that is added next, or nil: the first one, or, where its prompt is too long for a batch
-// of its own, the first short one.
-func (f *forming) nextNewcomer(others *cost.Work) *Sequence {
+// nextFirst returns the first sequence of a tenant that is added next, or nil: the one that waits longest, or, where
+// its prompt is too long for a batch of its own, the first short one.
+func (f *forming) nextFirst(others *cost.Work) *Sequence {
 	o := f.roster
-	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.newcomer(q) }
-	for _, suits := range [...]func(*Sequence) bool{o.newcomer, short} {
+	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.isFirst(q) }
+	for _, suits := range [...]func(*Sequence) bool{o.isFirst, short} {
 		if q := o.firstOf(o.waiting, suits); q != nil && o.canAdmit(q) && f.comesApart(q, others) {
 			return q
 		}
@@ -51,9 +51,9 @@ func (f *forming) nextNewcomer(others *cost.Work) *Sequence {
 	return nil
 }
 
-// newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
+// isFirst reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
 // The latter takes no pages that others wait for.
-func (o *roster) newcomer(q *Sequence) bool {
+func (o *roster) isFirst(q *Sequence) bool {
 	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
 		q.waitsForPrompt() || q.waitsForPlace() {
 		return false
@@ -61,7 +61,7 @@ func (o *roster) newcomer(q *Sequence) bool {
 	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0
 }
 
-// othersWork is about the work of the batch without newcomers: decodes, and prompts that run or wait.
+// othersWork is about the work of the batch without first sequences: decodes, and prompts that run or wait.
 func (f *forming) othersWork() (w cost.Work) {
 	limits := &f.roster.limits
 	prompts, budget := 0, limits.BatchTokens
@@ -82,14 +82,14 @@ func (f *forming) othersWork() (w cost.Work) {
 		if prompts == limits.MaxPrompts {
 			break
 		}
-		if !q.waitsForPrompt() && !f.roster.newcomer(q) {
+		if !q.waitsForPrompt() && !f.roster.isFirst(q) {
 			add(q, len(q.Tokens))
 		}
 	}
 	return w
 }
 
-// comesApart reports whether a newcomer is added to a batch without the work of others.
+// comesApart reports whether the first sequence of a tenant is added to a batch without the work of others.
 func (f *forming) comesApart(q *Sequence, others *cost.Work) bool {
 	if q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return false

@@ -20,32 +20,32 @@ func beside(t *testing.T, l Limits) *fake {
 
 // The first sequence of a tenant has a batch apart, so that its first token does not wait for the decodes of others;
 // they continue in the batch after it, whoever else has come.
-func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
+func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	f := beside(t, Limits{})
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
 	if items := step(t, f); len(items) != 1 || items[0].Seq != b || !items[0].Last {
-		t.Fatalf("%d items beside the newcomer's", len(items)-1)
+		t.Fatalf("%d items beside the first sequence's", len(items)-1)
 	}
 	c := mustAdd(t, f, &Sequence{Tokens: prompt(600, 8), Tenant: "c"}, 40)
 	if items := step(t, f); len(items) != 32 || find(items, c) == nil || find(items, b) == nil {
-		t.Errorf("%d items in the batch after it, want the flood, the newcomer, and the next one", len(items))
+		t.Errorf("%d items in the batch after it, want the flood, the first sequence, and the next one", len(items))
 	}
-	// The second sequence of a tenant is no newcomer.
+	// The second sequence of a tenant is not a first one.
 	mustAdd(t, f, &Sequence{Tokens: prompt(700, 8), Tenant: "b"}, 40)
 	if items := step(t, f); len(items) != 33 {
 		t.Errorf("%d items, want all that run", len(items))
 	}
-	// Newcomers share a batch.
+	// First sequences share a batch.
 	mustAdd(t, f, &Sequence{Tokens: prompt(800, 4), Tenant: "d"}, 40)
 	mustAdd(t, f, &Sequence{Tokens: prompt(900, 4), Tenant: "e"}, 40)
 	if items := step(t, f); len(items) != 2 {
-		t.Errorf("%d items, want two newcomers", len(items))
+		t.Errorf("%d items, want two first sequences", len(items))
 	}
 }
 
 // Nor does it wait for their prompts, be it many short ones of a scored request or long ones, where it takes a quarter
 // of their batch. With a single tenant the same holds for its flows; with other tenants it does not.
-func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
+func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		other string // tenant of one more sequence
 		late  Sequence
@@ -89,7 +89,7 @@ func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
 
 // Long prompts that are the first of their connections, or of their tenants, and wait do not keep a short one from a
 // batch apart.
-func TestShortNewcomersOvertakeLongOnes(t *testing.T) {
+func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 	for name, tenant := range map[string]func(i int) string{
 		"connections": func(int) string { return "a" },
 		"tenants":     func(i int) string { return fmt.Sprint("tenant ", i) },
@@ -109,15 +109,15 @@ func TestShortNewcomersOvertakeLongOnes(t *testing.T) {
 			}
 			late := mustAdd(t, f, &Sequence{Tokens: prompt(60_000, 8), Tenant: tenant(99), Flow: "late"}, 10)
 			if items := step(t, f); len(items) != 1 || items[0].Seq != late {
-				t.Errorf("%d items, want the newcomer's alone", len(items))
+				t.Errorf("%d items, want the first sequence's alone", len(items))
 			}
 		})
 	}
 }
 
-// A batch apart is formed only where it saves the newcomer half of the time, and where decodes are not held up for
-// longer than allowed.
-func TestNewcomersApartHaveToPay(t *testing.T) {
+// A batch apart is formed only where it saves the first sequence half of the time, and where decodes are not held up
+// for longer than allowed.
+func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	for name, c := range map[string]struct {
 		prompt int
 		stall  time.Duration
@@ -136,8 +136,8 @@ func TestNewcomersApartHaveToPay(t *testing.T) {
 	}
 }
 
-// keeper is a fake whose 4 places a flood has, each with several pages and a few tokens more.
-func keeper(t *testing.T, pages int) *fake {
+// flooded is a fake whose 4 places a flood has, each with several pages and a few tokens more.
+func flooded(t *testing.T, pages int) *fake {
 	t.Helper()
 	f := newTestFake(t, pages, 4, Limits{BatchTokens: 64, MaxRunning: 4, KeepSuspended: true})
 	flood(t, f, "a", "flood", 4, 60)
@@ -149,7 +149,7 @@ func keeper(t *testing.T, pages int) *fake {
 
 // A sequence that was suspended for another continues with its next token: nothing is computed again.
 func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
-	f := keeper(t, 100)
+	f := flooded(t, 100)
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 4)
 	step(t, f)
 	if f.sched.Kept() != 1 {
@@ -207,7 +207,7 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 
 // Kept pages are dropped for any caller that needs them, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
-	f := keeper(t, 24) // the flood has 20
+	f := flooded(t, 24) // the flood has 20
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)
 	if find(step(t, f), b) == nil || f.sched.Kept() != 1 {
 		t.Fatalf("%d have kept their pages", f.sched.Kept())
@@ -221,7 +221,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 		step(t, f)
 	}
 	// The pages of a sequence that is removed while it waits are released, too.
-	f = keeper(t, 100)
+	f = flooded(t, 100)
 	mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 40)
 	step(t, f)
 	f.remove(f.sched.roster.kept[0])
@@ -232,7 +232,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 
 // A sequence that was preempted has had its first token, and one whose rows are scored, recorded or replayed does not
 // wait for a first token alone: none of them holds up decodes.
-func TestOnlyNewcomersComeApart(t *testing.T) {
+func TestOnlyFirstSequencesComeApart(t *testing.T) {
 	for name, q := range map[string]*Sequence{
 		"preempted": {Preempted: 1},
 		"scored":    {Logits: 3},

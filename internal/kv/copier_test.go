@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// notes writes down what a keeper is told, by the first token of a page.
+// notes writes down what a copier is told, by the first token of a page.
 type notes []string
 
 func (n *notes) Stored(k Kept) { n.add("stored", k) }
@@ -26,10 +26,10 @@ func (n *notes) check(t *testing.T, when string, want ...string) {
 	*n = nil
 }
 
-// A keeper hears of every page that becomes reusable, and of each that is evicted, before another gets its memory.
-func TestAKeeperHearsOfEvictedPages(t *testing.T) {
+// A copier is told of every page that becomes reusable, and of each that is evicted, before another gets its memory.
+func TestACopierHearsOfEvictedPages(t *testing.T) {
 	var got notes
-	p := newPool(t, Config{Pages: 3, PageTokens: 4, Reuse: true, Keeper: &got})
+	p := newPool(t, Config{Pages: 3, PageTokens: 4, Reuse: true, Copier: &got})
 	s, _ := fill(t, p, tokens(10, 9), OpenOptions{Salt: []byte("a")})
 	got.check(t, "two pages are full", `stored 10 of "a": page 0, window -1`, `stored 14 of "a": page 1, window -1`)
 	ok(t, s.Close())
@@ -42,9 +42,9 @@ func TestAKeeperHearsOfEvictedPages(t *testing.T) {
 
 // Where the pool has window pages, a page leaves when it loses its window page, and not a second time when it is
 // evicted itself.
-func TestAKeeperHearsOfWindowPagesOnce(t *testing.T) {
+func TestACopierHearsOfWindowPagesOnce(t *testing.T) {
 	var got notes
-	p := newPool(t, Config{Pages: 4, PageTokens: 4, Reuse: true, Keeper: &got, Window: Window{Pages: 3, Tokens: 4}})
+	p := newPool(t, Config{Pages: 4, PageTokens: 4, Reuse: true, Copier: &got, Window: Window{Pages: 3, Tokens: 4}})
 	a, _, err := p.Open(nil, OpenOptions{})
 	ok(t, err)
 	grow(t, a, tokens(10, 4))

@@ -1,4 +1,4 @@
-package twin
+package pair
 
 import "sparrow/kernel"
 

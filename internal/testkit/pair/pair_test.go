@@ -1,12 +1,12 @@
-package twin_test
+package pair_test
 
 import (
 	"encoding/binary"
 	"testing"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testkit/pair"
 	"sparrow/internal/testkit/rounded"
-	"sparrow/internal/testkit/twin"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 )
@@ -25,9 +25,9 @@ func (d wider) Do(op kernel.Op) error {
 // Both devices compute, their results are compared, and the second continues with those of the first.
 func TestSettle(t *testing.T) {
 	sm90 := kernel.Hardware{Arch: "sm90"}
-	found := twin.Differences{}
-	var d *twin.Device
-	d = twin.On(wider{rounded.On(&ref.Device{}, sm90)}, rounded.On(&ref.Device{}, sm90), func(c twin.Call) error {
+	found := pair.Differences{}
+	var d *pair.Device
+	d = pair.On(wider{rounded.On(&ref.Device{}, sm90)}, rounded.On(&ref.Device{}, sm90), func(c pair.Call) error {
 		if err := c.First(); err != nil {
 			return err
 		}
