@@ -19,8 +19,8 @@ FIRST = ./verify ./engine ./internal/step
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels gpu-tests arm64 clean
+.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store sessions \
+	browser screenshots torture build dist kernels gpu-tests arm64 clean
 
 # Budgets in minutes, of two cores with everything compiled anew: .ci/run has those of all targets.
 test: format width
@@ -137,6 +137,15 @@ tiers:
 page-store:
 	@redis=$$(REDIS="$(REDIS)" sh internal/testkit/redis.sh .build/redis) || exit 0; \
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
+
+# Sessions of an agent, 150 turns each: one up to TOKENS, and eight at once up to EIGHT with a cache for four, for
+# v32-tiny and v4-tiny. An hour of two cores for the one; eight of as many tokens take eight times as long.
+TOKENS ?= 200000
+EIGHT ?= 24000
+SESSION = $(GO) test . -count=1 -timeout 24h -v -args -session-turns 150 -session-tokens
+sessions:
+	$(SESSION) $(TOKENS) -test.run TestALongSession
+	$(SESSION) $(EIGHT) -test.run TestEightSessionsAtOnce
 
 RACES = "$(TESTFLAGS) -race -short $(RACE)" "$(TESTFLAGS) -race -run $(MEET) . ./internal/step"
 race:

@@ -80,20 +80,18 @@ func (s *isa) accDirect(sc *scratch, p *product, w *weights, j int) {
 func (s *isa) accPacked(sc *scratch, p *product, w *weights, j, cols, d, end int) {
 	for d < end {
 		n := w.band(d, min(accDepth, end-d))
-		s.packBlock(sc, w, j, cols, d, n)
-		for i := 0; i < p.m; i += accMR {
-			s.accTile(sc, p, i, min(accMR, p.m-i), j, cols, d, n)
-		}
+		s.packBlock(sc, sc.pack[:], w, j, cols, d, n)
+		s.accTiles(sc, sc.pack[:], p, j, cols, d, n)
 		d += n
 	}
 }
 
-// packBlock widens rows [d, d+n) and cols columns from j on, in one call unless
+// packBlock widens rows [d, d+n) and cols columns from j on to [n, accCols], in one call unless
 // the block is narrower than its rows or contains a NaN.
-func (s *isa) packBlock(sc *scratch, w *weights, j, cols, d, n int) {
+func (s *isa) packBlock(sc *scratch, pack []float32, w *weights, j, cols, d, n int) {
 	if cols == s.accCols {
 		a := &sc.acc
-		*a = accArgs{y: at(sc.pack[:], 0), w: w.at(d, j), ldw: w.size() * w.ld, d: n}
+		*a = accArgs{y: at(pack, 0), w: w.at(d, j), ldw: w.size() * w.ld, d: n}
 		if w.format == formatFP8 {
 			a.scale = 256 * w.scale.row(d)[j/scaleBlock]
 		}
@@ -103,20 +101,27 @@ func (s *isa) packBlock(sc *scratch, w *weights, j, cols, d, n int) {
 		}
 	}
 	for r := range n {
-		line := sc.pack[r*s.accCols:][:s.accCols]
+		line := pack[r*s.accCols:][:s.accCols]
 		w.widen(s, sc, line[:cols], d+r, j)
 		clear(line[cols:])
 	}
 }
 
+// accTiles adds the products of all rows with a packed block.
+func (s *isa) accTiles(sc *scratch, pack []float32, p *product, j, cols, d, n int) {
+	for i := 0; i < p.m; i += accMR {
+		s.accTile(sc, pack, p, i, min(accMR, p.m-i), j, cols, d, n)
+	}
+}
+
 // accTile adds the product of rows [i, i+rows) with the packed block, through
 // a full-width copy of y where y is narrower.
-func (s *isa) accTile(sc *scratch, p *product, i, rows, j, cols, d, n int) {
+func (s *isa) accTile(sc *scratch, pack []float32, p *product, i, rows, j, cols, d, n int) {
 	a := &sc.acc
 	*a = accArgs{
 		y: at(p.y, i*p.ldy+j), ldy: 4 * p.ldy,
 		x: at(p.x, i*p.ldx+d), ldx: 4 * p.ldx,
-		w: at(sc.pack[:], 0), ldw: 4 * s.accCols,
+		w: at(pack, 0), ldw: 4 * s.accCols,
 		d: n,
 	}
 	if cols == s.accCols {

@@ -6,12 +6,10 @@ package vec
 // in the L2 cache.
 const indexBlock = 64
 
-// indexScratch is the memory of one call. It grows to the most heads seen.
+// indexScratch is the memory of one query. It grows to the most heads seen.
 type indexScratch struct {
-	q        []float32                   // [heads, IndexDim] widened
-	products []float32                   // [heads, indexBlock]
-	keys     [indexBlock * IndexDim]byte // a block filled up with zeros
-	columns  [IndexDim * indexBlock]byte // a block transposed
+	q        []float32 // [heads, IndexDim] widened
+	products []float32 // [heads, indexBlock]
 }
 
 var indexScratches recycler[indexScratch]
@@ -24,8 +22,8 @@ func (is *indexScratch) grow(heads int) {
 	is.q, is.products = is.q[:heads*IndexDim], is.products[:heads*indexBlock]
 }
 
-// indexScores multiplies every head with a block of keys and then adds the
-// heads' rectified rows.
+// indexScores multiplies every head with a block of keys in dot form, and then adds the heads' rectified rows. The
+// folding costs a third of so short a sum.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)
@@ -35,45 +33,72 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	s.vec.widenWith(sc, is.q, q, unitScale[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {
 		n := min(indexBlock, len(scores)-first)
-		s.headProducts(sc, is, len(w), keys[first*IndexDim:][:n*IndexDim])
-		s.addHeads(sc, scores[first:][:n], is.products, w)
-		for i := range n {
-			scores[first+i] *= keyScale(scales, first+i)
+		p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: len(w), n: n, k: IndexDim}
+		codes := weights{format: formatFP8, b: keys[first*IndexDim:][:n*IndexDim], ld: IndexDim,
+			scale: blockScale{s: unitScale[:]}}
+		if len(w) < s.panelMR {
+			s.matMulRows(sc, &p, &codes)
+		} else {
+			s.matMulPanels(sc, &p, &codes)
 		}
+		s.addHeads(sc, scores[first:][:n], is.products, w, scales[4*first:])
 	}
 }
 
 // unitScale is the scale of keys, whose own scale is applied to their score.
 var unitScale = [1]float32{1}
 
-// headProducts writes q[h]·key[s] for every head and the keys of a block to
-// products. With keys transposed, lanes run along the keys and a product is
-// one running sum; otherwise it is a product in dot form, whose folding costs
-// a third of so short a sum.
-func (s *isa) headProducts(sc *scratch, is *indexScratch, heads int, keys []byte) {
-	n := len(keys) / IndexDim
-	p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: heads, n: n, k: IndexDim}
-	w := weights{format: formatFP8, b: keys, ld: IndexDim, scale: blockScale{s: unitScale[:]}}
-	switch {
-	case s.transpose != nil:
-		if n < indexBlock {
-			clear(is.keys[copy(is.keys[:], keys):])
-			keys = is.keys[:]
-		}
-		sc.vec.a, sc.vec.dst = at(keys, 0), at(is.columns[:], 0)
-		runKernel(s.transpose, &sc.vec)
-		w.b, w.ld, p.n = is.columns[:], indexBlock, indexBlock
-		clear(is.products)
-		s.accPacked(sc, &p, &w, 0, indexBlock, 0, IndexDim)
-	case heads < s.panelMR:
-		s.matMulRows(sc, &p, &w)
-	default:
-		s.matMulPanels(sc, &p, &w)
+// indexColumns is keys of which blocks are widened and transposed when a query first needs them, and kept for the
+// queries that follow: that costs more than the products of a query with few heads. Lanes run along the keys, and a
+// product is one running sum.
+type indexColumns struct {
+	isa   *isa
+	keys  [IndexBlockKeys * IndexDim]byte
+	wide  int                         // blocks that are widened
+	turn  [IndexDim * indexBlock]byte // a block transposed
+	lines []float32                   // [IndexBlockKeys/indexBlock, IndexDim, indexBlock]
+	indexScratch
+}
+
+func (c *indexColumns) add(n int, keys []byte) {
+	c.wide = min(c.wide, n/indexBlock)
+	end := n*IndexDim + copy(c.keys[n*IndexDim:], keys)
+	clear(c.keys[end:][:-end&(len(c.turn)-1)]) // the rest of the last block
+}
+
+func (c *indexColumns) scores(scores []float32, q []byte, w []float32, scales []byte) {
+	s := c.isa
+	sc := takeScratch()
+	defer releaseScratch(sc)
+	c.grow(len(w))
+	s.vec.widenWith(sc, c.q, q, unitScale[:], 0)
+	p := product{y: c.products, ldy: indexBlock, x: c.q, ldx: IndexDim, m: len(w), n: indexBlock, k: IndexDim}
+	for first := 0; first < len(scores); first += indexBlock {
+		lines := c.block(sc, first/indexBlock)
+		clear(c.products)
+		s.accTiles(sc, lines, &p, 0, indexBlock, 0, IndexDim)
+		s.addHeads(sc, scores[first:min(first+indexBlock, len(scores))], c.products, w, scales[4*first:])
 	}
 }
 
-// addHeads writes Σ_h w[h]·max(0, products[h][s]) to scores, h ascending.
-func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
+// block is block i of keys as [IndexDim, indexBlock] float32.
+func (c *indexColumns) block(sc *scratch, i int) []float32 {
+	if c.lines == nil {
+		c.lines = onLines[float32](IndexBlockKeys * IndexDim)
+	}
+	lines := c.lines[i*indexBlock*IndexDim:][:indexBlock*IndexDim]
+	if i >= c.wide {
+		sc.vec.a, sc.vec.dst = at(c.keys[:], i*indexBlock*IndexDim), at(c.turn[:], 0)
+		runKernel(c.isa.transpose, &sc.vec)
+		w := weights{format: formatFP8, b: c.turn[:], ld: indexBlock, scale: blockScale{s: unitScale[:]}}
+		c.isa.packBlock(sc, lines, &w, 0, indexBlock, 0, IndexDim)
+		c.wide = i + 1
+	}
+	return lines
+}
+
+// addHeads writes Σ_h w[h]·max(0, products[h][s]), h ascending, times the scale of key s to scores.
+func (s *isa) addHeads(sc *scratch, scores, products, w []float32, scales []byte) {
 	v := &sc.vec
 	for from := 0; from < len(scores); from += s.vec.lanes {
 		clear(v.acc[:])
@@ -82,5 +107,13 @@ func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
 		v.dst, v.a, v.steps = at(w, 0), at(products, from), len(w)
 		runKernel(s.vec.kernels.reluAdd, v)
 		copy(scores[from:], v.acc[:s.vec.lanes])
+	}
+	whole := len(scores) / s.vec.lanes
+	if whole > 0 {
+		v.dst, v.a, v.b, v.steps, v.s = at(scores, 0), at(scores, 0), at(scales, 0), whole, 1
+		runKernel(s.vec.kernels.scaleMul, v)
+	}
+	for i := whole * s.vec.lanes; i < len(scores); i++ {
+		scores[i] *= keyScale(scales, i)
 	}
 }

@@ -74,6 +74,10 @@ func amxTier() *Tier {
 }
 
 func (s *isa) tier() *Tier {
+	newIndexScorer := copiedKeys(s.indexScores)
+	if s.transpose != nil {
+		newIndexScorer = func() indexScorer { return &indexColumns{isa: s} }
+	}
 	return &Tier{Name: s.name, ops: ops{
 		matMulF32:      s.matMulF32,
 		matMulBF16:     s.matMulBF16,
@@ -95,7 +99,7 @@ func (s *isa) tier() *Tier {
 		widenE4M3:      s.vec.widenE4M3,
 		widenGroups:    s.vec.widenGroups,
 		narrowBF16:     s.vec.narrowBF16,
-		newIndexScorer: copiedKeys(s.indexScores),
+		newIndexScorer: newIndexScorer,
 		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,
 		collect:        s.collect,
