@@ -86,7 +86,8 @@ func TestSplitFollowsWhatWasGiven(t *testing.T) {
 		}
 	}
 	c := Config{Policy: plan.Policy{Running: 3}}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "Policy.Running is 3; MaxRunning says") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(),
+		"Policy.Running is 3, want it unset; set MaxRunning") {
 		t.Errorf("sequences in the policy: %v", err)
 	}
 }
