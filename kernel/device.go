@@ -52,6 +52,7 @@ type Hardware struct {
 	Model           string // as its maker calls it; plans do not depend on it
 	Multiprocessors int
 	MemoryBytes     int64 // of the device's own memory
+	BusRate         int64 // limit of the bytes a second between it and the host
 	NoTiles         bool  // a CPU whose attention does not run on a matrix unit
 }
 

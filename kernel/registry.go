@@ -13,8 +13,9 @@ type Options struct {
 	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
 	// bits, or products with block formats to 8; slower
 	Precise bool
-	Ordinal int  // which of several devices, such as GPUs; 0 is the first
-	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
+	Limits  Limits // of a GPU that is to behave like a smaller one
+	Ordinal int    // which of several devices, such as GPUs; 0 is the first
+	Pack    bool   // copy weights to memory that is fast to read, where they are otherwise read from their file
 	// NUMA, where not nil, divides workers and copies of weights among the memory nodes of a CPU.
 	NUMA *numa.Machine
 }
