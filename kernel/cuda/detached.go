@@ -71,8 +71,10 @@ func openDetached(p Properties, free int64) *Device {
 		}
 		return 0
 	}
-	return &Device{driver: &driver{devices: 1, answer: answer}, context: 1, props: p,
+	d := &Device{driver: &driver{devices: 1, answer: answer}, context: 1, props: p,
 		portable: p.runs() && !p.native()}
+	d.limits.chip = p.Hardware()
+	return d
 }
 
 const (

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -46,6 +47,7 @@ type Device struct {
 	props   Properties
 	// portable: kernels come from PTX that runs on every device from Ampere on, not from machine code for Hopper
 	portable bool
+	limits   limited
 }
 
 // native reports whether machine code for the device is embedded.
@@ -148,8 +150,10 @@ func open(ordinal int, portable bool) (*Device, error) {
 		}
 		return nil, fmt.Errorf("cuda: open device %d (%s): %w", ordinal, props.Name, err)
 	}
-	return &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props,
-		portable: portable || !props.native()}, nil
+	dev := &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props,
+		portable: portable || !props.native()}
+	dev.limits.chip = props.Hardware()
+	return dev, nil
 }
 
 // Portable reports whether the device's kernels are the portable ones.
@@ -168,7 +172,11 @@ func (d *Device) MemoryFree() (free, total int64, err error) {
 	if err := d.do(f, cuMemGetInfo, f.slot(0), f.slot(1)); err != nil {
 		return 0, 0, err
 	}
-	return int64(f.out[0]), int64(f.out[1]), nil
+	free, total = int64(f.out[0]), int64(f.out[1])
+	if most := d.limits.memory; most > 0 {
+		return max(min(free, most-d.limits.used.Load()), 0), min(total, most), nil
+	}
+	return free, total, nil
 }
 
 // Close releases the primary context. A second call does nothing.
@@ -176,10 +184,14 @@ func (d *Device) Close() error {
 	if d.context == 0 {
 		return nil
 	}
+	err := d.limits.bus.state.Free()
 	d.context = 0
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	return d.driver.call(f, cuDevicePrimaryCtxRelease, uintptr(d.handle))
+	if d.limits.green != 0 {
+		err = errors.Join(err, d.driver.call(f, cuGreenCtxDestroy, d.limits.green))
+	}
+	return errors.Join(err, d.driver.call(f, cuDevicePrimaryCtxRelease, uintptr(d.handle)))
 }
 
 // The driver's numbers of device attributes.

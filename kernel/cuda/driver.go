@@ -68,6 +68,13 @@ const (
 	cuGraphKernelNodeGetParams
 	cuGraphExecKernelNodeSetParams
 	cuTensorMapEncodeTiled
+	cuDeviceGetDevResource
+	cuDevSmResourceSplitByCount
+	cuDevResourceGenerateDesc
+	cuGreenCtxCreate
+	cuGreenCtxDestroy
+	cuGreenCtxStreamCreate
+	cuCtxFromGreenCtx
 	symbolCount
 )
 
@@ -129,6 +136,13 @@ var symbolNames = [symbolCount]string{
 	cuGraphKernelNodeGetParams:                  "cuGraphKernelNodeGetParams_v2",
 	cuGraphExecKernelNodeSetParams:              "cuGraphExecKernelNodeSetParams_v2",
 	cuTensorMapEncodeTiled:                      "cuTensorMapEncodeTiled",
+	cuDeviceGetDevResource:                      "cuDeviceGetDevResource",
+	cuDevSmResourceSplitByCount:                 "cuDevSmResourceSplitByCount",
+	cuDevResourceGenerateDesc:                   "cuDevResourceGenerateDesc",
+	cuGreenCtxCreate:                            "cuGreenCtxCreate",
+	cuGreenCtxDestroy:                           "cuGreenCtxDestroy",
+	cuGreenCtxStreamCreate:                      "cuGreenCtxStreamCreate",
+	cuCtxFromGreenCtx:                           "cuCtxFromGreenCtx",
 }
 
 // driver is the loaded library: one address per symbol. There is at most one in a process, and it is never unloaded.

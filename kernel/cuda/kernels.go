@@ -59,7 +59,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 			errs[i] = k.find(im, k.modules[i])
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, d.limits.bus.load(k))...); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
@@ -82,7 +82,7 @@ func (k *Kernels) Compiled() string {
 		return ""
 	}
 	return fmt.Sprintf("the driver compiled %d images of portable kernels for %s, or found them in its cache "+
-		"(CUDA_CACHE_PATH, by default ~/.nv/ComputeCache), in %.1f s", len(k.modules), k.device.props.Hardware(),
+		"(CUDA_CACHE_PATH, by default ~/.nv/ComputeCache), in %.1f s", len(k.modules), k.device.limits.chip,
 		k.compiling.Seconds())
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"unsafe"
+
+	"sparrow/kernel"
 )
 
 // Ptr is an address in device memory. Zero means no memory.
@@ -29,7 +31,13 @@ func (d *Device) Alloc(bytes int64) (*Buffer, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
+	if used, most := d.limits.used.Add(bytes), d.limits.memory; most > 0 && used > most {
+		d.limits.used.Add(-bytes)
+		return nil, fmt.Errorf("cuda: alloc %d bytes: %w: %d bytes are used, and the limit is %d", bytes,
+			kernel.ErrMemory, used-bytes, most)
+	}
 	if err := d.do(f, cuMemAlloc, f.slot(0), uintptr(bytes)); err != nil {
+		d.limits.used.Add(-bytes)
 		return nil, fmt.Errorf("cuda: alloc %d bytes: %w", bytes, err)
 	}
 	return &Buffer{device: d, ptr: Ptr(f.out[0]), bytes: bytes}, nil
@@ -48,6 +56,7 @@ func (b *Buffer) Free() error {
 	}
 	p := b.ptr
 	b.ptr = 0
+	b.device.limits.used.Add(-b.bytes)
 	return b.device.plain(cuMemFree, uintptr(p))
 }
 
@@ -106,8 +115,10 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	var pin runtime.Pinner // src may be on the caller's stack, which moves
 	pin.Pin(&src[0])
 	defer pin.Unpin()
-	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)),
-		s.handle)
+	return s.overBus(toDevice, int64(len(src)), nil, func() error {
+		return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)),
+			s.handle)
+	})
 }
 
 // CopyFromLocked enqueues a copy of page-locked host memory, at the address that HostBuffer.Ptr has.
@@ -115,7 +126,9 @@ func (s *Stream) CopyFromLocked(dst, src Ptr, bytes int64) error {
 	if bytes == 0 || !s.enqueue() {
 		return nil
 	}
-	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
+	return s.overBus(toDevice, bytes, nil, func() error {
+		return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
+	})
 }
 
 // CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary
@@ -130,8 +143,10 @@ func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 	var pin runtime.Pinner // dst may be on the caller's stack, which moves
 	pin.Pin(&dst[0])
 	defer pin.Unpin()
-	return s.device.plain(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)),
-		s.handle)
+	return s.overBus(toHost, int64(len(dst)), nil, func() error {
+		return s.device.plain(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)),
+			s.handle)
+	})
 }
 
 // CopyOnDevice enqueues a copy inside device memory. The ranges must not overlap.

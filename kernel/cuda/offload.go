@@ -57,7 +57,7 @@ type FetchArgs struct {
 	Pairs    int32
 	Slots    int32
 	Blocks   int32 // set by FetchExperts
-	Reserved int32
+	Reserved int32 // 1 behind a copy that is delayed (limits.go)
 }
 
 // MaxExchangeTop is how many choices a row of an exchange may have.
@@ -155,5 +155,8 @@ func (k *Kernels) FetchExperts(s *Stream, a *FetchArgs) error {
 		return c.err
 	}
 	a.Blocks = fetchBlocks
-	return runGrid(k, s, &c, Dim{X: fetchBlocks, Y: uint32(a.Slots)}, a)
+	bytes := a.Bytes[0] + a.Bytes[1] + a.Bytes[2] + a.Bytes[3]
+	return s.overBus(toDevice, bytes, a, func() error {
+		return runGrid(k, s, &c, Dim{X: fetchBlocks, Y: uint32(a.Slots)}, a)
+	})
 }

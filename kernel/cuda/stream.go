@@ -13,6 +13,7 @@ type Stream struct {
 	dry      bool
 	launches atomic.Int64
 	trace    *Trace // nil unless launches are timed
+	lane     Ptr    // its word of a bus that is limited
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -20,10 +21,19 @@ func (d *Device) NewStream() (*Stream, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	const nonBlocking = 1
-	if err := d.do(f, cuStreamCreateWithPriority, f.slot(0), nonBlocking, 0); err != nil {
+	lane, err := d.limits.bus.lane()
+	if err != nil {
 		return nil, err
 	}
-	return &Stream{device: d, handle: uintptr(f.out[0])}, nil
+	if green := d.limits.green; green != 0 {
+		err = d.do(f, cuGreenCtxStreamCreate, f.slot(0), green, nonBlocking, 0)
+	} else {
+		err = d.do(f, cuStreamCreateWithPriority, f.slot(0), nonBlocking, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{device: d, handle: uintptr(f.out[0]), lane: lane}, nil
 }
 
 // SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start

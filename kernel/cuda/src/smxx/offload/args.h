@@ -41,7 +41,10 @@ struct PlacesArgs {
     i32 reserved;
 };
 
-// Packed experts of host memory that are copied to the device where a row has chosen them.
+// Packed experts of host memory that are copied to the device where a row has chosen them. For the kernel that makes
+// the bus slower (Bus): to[0] is a u64, until when its direction is taken, and to[1] one, until when this stream takes
+// it, in nanoseconds of the device's clock; bytes[0] is the nanoseconds of a slot, or without places of the copy;
+// reserved is 1 behind a copy and 0 before it.
 struct FetchArgs {
     const i32* places; // [pairs]: slot that a choice needs, negative for none
     const u8* from[4]; // host memory: for each piece of packed experts [slots, bytes]

@@ -9,6 +9,7 @@
 // Take     One block for each choice copies what the host's experts gave to its place among the results, which are
 //          summed in the order of the choice.
 // Fetch    Blocks of a slot look whether a choice needs it and copy a share of its bytes over the bus.
+// Bus      One block reserves the time of a copy's bytes before it, or waits after it until that time is over.
 // Graphs   Rounds are counted in memory, not passed: a captured launch runs any number of times. What an expert's place
 //          is, is read from a table: moving an expert changes the table, not the launch.
 #pragma once
@@ -156,4 +157,35 @@ DEVICE void offload_fetch_body(const FetchArgs& a) {
     fetch_piece<uint4>(a, 1, slot);
     fetch_piece<uint2>(a, 2, slot);
     fetch_piece<uint2>(a, 3, slot);
+}
+
+DEVICE void offload_bus_body(const FetchArgs& a) {
+    begin_after_previous();
+    unsigned long long* until = reinterpret_cast<unsigned long long*>(a.to[0]);
+    unsigned long long* mine = reinterpret_cast<unsigned long long*>(a.to[1]);
+    if (a.reserved != 0) {
+        if (threadIdx.x != 0) return;
+        const u64 end = *mine;
+        while (ptx::clock_nanoseconds() < end) __nanosleep(500);
+        return;
+    }
+    u64 take = a.bytes[0];
+    if (a.places != nullptr) {
+        i32 chosen = 0;
+        for (i32 slot = 0; slot < a.slots; slot++) {
+            bool here = false;
+            for (i32 i = threadIdx.x; i < a.pairs; i += kThreads) here = here || a.places[i] == slot;
+            if (__syncthreads_or(here)) chosen++;
+        }
+        take *= chosen;
+    }
+    if (threadIdx.x != 0) return;
+    const u64 now = ptx::clock_nanoseconds();
+    unsigned long long old = *until, seen, end;
+    do { // streams share the bus
+        seen = old;
+        end = (seen > now ? seen : now) + take;
+        old = atomicCAS(until, seen, end);
+    } while (old != seen);
+    *mine = end;
 }
