@@ -54,11 +54,19 @@ func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
 		Available: func() error { return inOwnWords(cuda.Available()) },
-		Open:      func(o kernel.Options) (kernel.Device, error) { return opened(cuda.Open(o.Ordinal)) },
+		Open: func(o kernel.Options) (kernel.Device, error) {
+			if why := cuda.NeedsPortable(o.Limits); why != "" {
+				return nil, fmt.Errorf("%w: --kernels %s with these limits: %s; ask for --kernels %s or auto",
+					kernel.ErrUnsupported, Name, why, PortableName)
+			}
+			return opened(cuda.OpenLimited(o.Ordinal, false, o.Limits))
+		},
 	}, {
 		Name: PortableName, Hardware: "sm80", Summary: "CUDA kernels for any GPU from compute capability 8.0 on",
 		Available: func() error { return inOwnWords(cuda.PortableAvailable()) },
-		Open:      func(o kernel.Options) (kernel.Device, error) { return opened(cuda.OpenPortable(o.Ordinal)) },
+		Open: func(o kernel.Options) (kernel.Device, error) {
+			return opened(cuda.OpenLimited(o.Ordinal, true, o.Limits))
+		},
 	}}
 }
 
@@ -150,6 +158,9 @@ func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 // Describe names the GPU.
 func (d *Device) Describe() string {
 	p := d.gpu.Properties()
+	if limits := d.gpu.Limits(); limits != "" {
+		return fmt.Sprintf("GPU %d (%s: %s)", p.Ordinal, p.Name, limits)
+	}
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
 
@@ -158,7 +169,7 @@ func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
 		Arch: p.Hardware(), Model: p.Name, Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
-		Portable: d.gpu.Portable(),
+		Portable: d.gpu.Portable(), BusRate: d.gpu.BusRate(),
 	}
 }
 
