@@ -47,6 +47,13 @@ type Request struct {
 // model. AutoKernels takes the first GPU backend that can, and the CPU where none can: silently where there is no GPU,
 // else with a warning. Experts that need a GPU make that an error.
 func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
+	if q.Limits.Any() {
+		name, err := q.limitedKernels(r)
+		if err != nil {
+			return nil, err
+		}
+		return q.open(r, name)
+	}
 	if q.Kernels != "" && q.Kernels != AutoKernels {
 		return q.open(r, q.Kernels)
 	}
@@ -93,6 +100,29 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil
+}
+
+// limitedKernels are the kernels of a GPU with limits: those that were named, else the first that there is one for.
+func (q *Request) limitedKernels(r *kernel.Registry) (string, error) {
+	var why []error
+	for _, b := range r.Backends() {
+		if b.Hardware == "cpu" || b.Name != q.Kernels && q.Kernels != "" && q.Kernels != AutoKernels ||
+			b.Name == op.Name && b.Name != q.Kernels && cuda.NeedsPortable(q.Limits) != "" {
+			continue
+		}
+		err := b.Available()
+		if err == nil {
+			return b.Name, nil
+		}
+		why = append(why, fmt.Errorf("%s: %w", b.Name, err))
+	}
+	if why == nil {
+		return "", fmt.Errorf("sparrow: %w: --kernels %s with limits (--pretend, --limit-...): these are of GPUs; "+
+			"leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
+	}
+	return "", fmt.Errorf("sparrow: %w: limits (--pretend, --limit-...) need a GPU that is at least as large: %w; "+
+		"'sparrow explain --hw' and 'sparrow inspect --hw' plan without one", kernel.ErrUnavailable,
+		errors.Join(why...))
 }
 
 // Registry lists the kernels of this build, best first.

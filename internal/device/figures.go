@@ -19,6 +19,9 @@ import (
 // where both are in it, else those that were saved for this machine, else they are measured now and saved. source
 // states where they come from; it is empty for a machine of the table.
 func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
+	if rate := dev.Hardware().BusRate; rate > 0 {
+		defer func() { on.Bus.Rate = min(on.Bus.Rate, float64(rate)/1e6) }()
+	}
 	on = cost.H200()
 	on.CPU.Cores = workers
 	if strings.Contains(dev.Hardware().Model, "H200") && !cores.Hardware().NoTiles {
