@@ -60,6 +60,10 @@ func (r *resolver) inputs() error {
 		c.Named = p.KV
 		return c.NothingFits()
 	}
+	if a := r.hw.Arch; a.CUDA() && a != SM90 {
+		r.Because("design 4", "kernels cuda-portable: %s has none of its own, and these run from sm80 on; their tiles "+
+			"take at most 96 KiB of the %d KiB of shared memory that a block has there", a, r.hw.SmemOptin>>10)
+	}
 	r.Divided(r.model)
 	return nil
 }
