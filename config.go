@@ -16,6 +16,7 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/spec"
+	"sparrow/kernel"
 	"sparrow/plan"
 )
 
@@ -47,6 +48,8 @@ type Config struct {
 	// GPUs are the GPUs of the ranks, one for each, in place of Ranks; one that is named twice has two ranks.
 	GPUs   []int
 	Device int // ordinal of the GPU, where the kernels are for GPUs
+	// Limits make that GPU behave like a smaller one; the zero value limits nothing.
+	Limits kernel.Limits
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
@@ -187,6 +190,10 @@ func (c *Config) Validate() error {
 	}
 	if c.Experts.Split() && max(c.Ranks, len(c.GPUs)) > 1 {
 		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
+			max(c.Ranks, len(c.GPUs))))
+	}
+	if c.Limits.Any() && max(c.Ranks, len(c.GPUs)) > 1 {
+		errs = append(errs, fmt.Errorf("limits (--pretend, --limit-...) with %d ranks; one GPU can be limited",
 			max(c.Ranks, len(c.GPUs))))
 	}
 	if c.Ranks > 1 && len(c.GPUs) > 0 {

@@ -166,7 +166,8 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		}
 	}
 	q := device.Request{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes,
+			Limits: c.Limits},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Experts: c.Experts, Warn: c.Warn,
 	}
 	var placed *device.PlacedExperts
