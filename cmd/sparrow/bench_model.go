@@ -186,6 +186,13 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
+	limits, err := f.limits()
+	if err == nil && limits.Any() && f.ranks > 1 {
+		err = errors.New("--pretend and --limit-... are of one GPU; leave them or --ranks out")
+	}
+	if err != nil {
+		return fmt.Errorf("bench model: %w", err)
+	}
 	var nodes *numa.Machine
 	if f.numa {
 		if f.ranks > 1 {
@@ -203,7 +210,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	}
 	q := device.Request{Kernels: f.kernels, Source: src, Policy: o.Policy,
 		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu,
-			NUMA: nodes},
+			NUMA: nodes, Limits: limits},
 		Warn: warnings(cmd)}
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"

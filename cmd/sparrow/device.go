@@ -23,6 +23,7 @@ type deviceFlags struct {
 	pack    bool
 	numa    bool
 	precise bool
+	limitFlags
 
 	processors int // Go's before spareProcessor added one; 0 where it did not
 }
@@ -30,6 +31,7 @@ type deviceFlags struct {
 func (d *deviceFlags) add(f *pflag.FlagSet) {
 	addKernels(f, &d.kernels)
 	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, where --kernels is for GPUs")
+	d.limitFlags.add(f)
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means GOMAXPROCS where the environment has it, else "+
 		"one for each core of this process, at most the CPU limit of its control group")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+

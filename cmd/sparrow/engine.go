@@ -201,12 +201,16 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	limits, err := f.limits()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	homes, memory, err := f.homes()
 	if err != nil {
 		return sparrow.Config{}, err
 	}
 	c := sparrow.Config{
-		Experts: homes, DeviceMemory: memory,
+		Experts: homes, DeviceMemory: memory, Limits: limits,
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
 		Pack: f.pack, NUMA: f.numa, Ranks: ranks.Count, GPUs: ranks.GPUs, Attention: ranks.Attention,

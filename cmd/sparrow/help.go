@@ -23,7 +23,8 @@ type flagGroup struct {
 // they come first.
 var flagGroups = []flagGroup{
 	{"Model", "model dummy name chat-format context draft draft-accept control-tokens weights-root"},
-	{"Device", "kernels gpu gpus workers experts gpu-memory expert-usage ranks attention rank-timeout pack numa"},
+	{"Device", "kernels gpu gpus workers experts gpu-memory expert-usage ranks attention rank-timeout pack numa " +
+		"pretend limit-memory limit-smem limit-sms limit-bus"},
 	{"Cache", "kv cache-tokens no-prefix-cache host-cache disk-cache disk-cache-size page-store tier-wait fp4-index"},
 	{"Limits", "max-running max-queue max-stall max-wait step-tokens request-memory request-timeout store-bytes " +
 		"record-bytes plan-history tenant-limits grace drain-delay"},
