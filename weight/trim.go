@@ -19,5 +19,21 @@ func (c *Checkpoint) TrimPrefix(prefix string) {
 		t.Name, c.tensors[short] = short, t
 		delete(c.tensors, name)
 	}
+	c.sortNames()
+}
+
+// Drop leaves out the tensors whose names begin with one of the prefixes: they are not found, and not counted. It is
+// called before the checkpoint is used by others.
+func (c *Checkpoint) Drop(prefixes ...string) {
+	for name, t := range c.tensors {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			c.bytes -= t.Bytes()
+			delete(c.tensors, name)
+		}
+	}
+	c.sortNames()
+}
+
+func (c *Checkpoint) sortNames() {
 	c.names = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(c.tensors)) })
 }
