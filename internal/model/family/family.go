@@ -33,6 +33,8 @@ type Source struct {
 	Model   config.Description // all of config.json, such as *config.DSA
 	Weights *weight.Checkpoint
 	Skipped []string // kinds of tensors that loading passed over, with their numbers
+
+	undrafted bool // drafting layers are left out
 }
 
 // New joins a config with the weights it describes.
@@ -94,6 +96,17 @@ func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	return New(path, d, f.Weights), nil
 }
 
+// DropDrafts leaves out the drafting layers, for engines that draft nothing: no memory is needed for them. It is called
+// before a model is loaded.
+func (s *Source) DropDrafts() {
+	if s.undrafted || s.Config.NextN == 0 {
+		return
+	}
+	s.undrafted = true
+	layer := fmt.Sprintf("layers.%d.", s.Config.Layers)
+	s.Weights.Drop("mtp.", "model."+layer, "model.language_model."+layer) // as the families name them
+}
+
 // Close unmaps the weights. Models loaded from the source must no longer be used.
 func (s *Source) Close() error { return s.Weights.Close() }
 
@@ -130,7 +143,8 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 	return 0, 0
 }
 
-// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without.
+// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without, and for those
+// that are left out.
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
@@ -142,7 +156,7 @@ func (s *Source) LayerExperts() []int {
 		dense = c.FFN.Dense
 	}
 	for l := range list {
-		if l >= len(dense) || !dense[l] {
+		if (l >= len(dense) || !dense[l]) && (l < s.Config.Layers || !s.undrafted) {
 			list[l] = experts
 		}
 	}
