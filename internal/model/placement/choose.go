@@ -193,7 +193,11 @@ func (a *Ask) beside(c *Choice) float64 {
 	}
 	t := a.TimesOf(a.decodeRows(), false)
 	chosen := float64(a.Rows) * a.promptRows() / float64(a.Chunk) / a.decodeRows() // share of experts that are read
-	layers := float64(max(len(a.Layers)-a.Unused, 1))
+	layers := 0.0
+	for _, n := range a.Layers[:len(a.Layers)-a.Unused] {
+		layers += min(float64(n), 1)
+	}
+	layers = max(layers, 1)
 	far := float64(c.Experts-c.Resident) / layers * chosen
 	own := 0.0
 	if rate := a.GPU.NarrowExperts; rate > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +120,21 @@ func TestUnusedExperts(t *testing.T) {
 	a.Device = 150 * gib
 	if c, err := Choose(a); err != nil || c.Resident != c.Experts || c.Covered != 1 {
 		t.Errorf("with room for all: %+v, %v", c, err)
+	}
+}
+
+// Layers without experts, as drafting layers that are left out, change nothing for the others.
+func TestLayersWithoutExperts(t *testing.T) {
+	a := flash(120*gib, 120*gib)
+	a.Rows = 32
+	last := len(a.Layers) - 1
+	b := a
+	a.Layers, b.Layers = a.Layers[:last], append(slices.Clone(a.Layers[:last]), 0)
+	x, err := Choose(a)
+	y, err2 := Choose(b)
+	if err != nil || err2 != nil || x.Resident != y.Resident || x.Beside != y.Beside || x.Beside == 0 ||
+		len(y.Placement.Decode[last]) != 0 {
+		t.Errorf("without the layer: %+v, %v; with it: %+v, %v", x, err, y, err2)
 	}
 }
 
