@@ -72,6 +72,7 @@ type scratch struct {
 	chunk         [2][]int           // the same, of whole sequences
 	seen          []int              // keys of the rows of dense attention
 	narrow        []byte             // entries as rows of bfloat16
+	kept          []keptEntry        // wide entries of the window, then of the other stream
 	part          partials
 	join          []float32 // state of rows whose chunks are joined
 }

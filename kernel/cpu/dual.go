@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"sparrow/internal/device/host"
 	"sparrow/internal/num"
@@ -20,6 +21,7 @@ type dualWork struct {
 	window, extra kernel.Stream
 	flat          kernel.Stream // Indices and Lens of a workspace
 	kv            kernel.Tensor
+	call          int // distinguishes this operation from those before
 }
 
 // DualAttend attends over the entries of both streams together.
@@ -69,6 +71,7 @@ func (d *Device) attendEntries(w dualWork) error {
 	if rows := w.q.Rows; rows > 0 && rows < d.pool.Limit() {
 		w.groups = min(w.heads, ceilDiv(d.pool.Limit(), rows))
 	}
+	w.call = d.dual.work.call + 1
 	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
 }
 
@@ -87,6 +90,7 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 	b.reset()
 	clear(b.out)
+	b.keeps = w.follows(r) || w.follows(r+1)
 	if w.kv.Given() {
 		b.stream(d, &w.flat, nil, r)
 	} else {
@@ -104,6 +108,27 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
+// follows reports whether row r sees the newest entry of the row before it: both are rows of one sequence, and their
+// windows differ in one entry.
+func (w *dualWork) follows(r int) bool {
+	if r == 0 || r >= w.q.Rows || w.kv.Given() {
+		return false
+	}
+	seen := func(r int) []int32 { return host.Counted(w.window.Indices, w.window.Lens, r) }
+	before := seen(r - 1)
+	return len(before) > 0 && slices.Contains(seen(r), before[len(before)-1])
+}
+
+// keptEntries is the number of wide entries of a stream that a worker keeps: a window and its next rows.
+const keptEntries = 160
+
+// keptEntry is one of them: it is widened once, not for each row that sees it.
+type keptEntry struct {
+	call int // of the operation; no entry changes while it runs
+	slot int
+	wide [layout.V4Dim]float32
+}
+
 // entryChunk is the number of entries attended to at a time: enough that on tiles joining them to the earlier sums
 // costs little. It is the number of entries that a row of the smaller model sees: 128 of its window and 512 selected.
 const entryChunk = 10 * attendBlock
@@ -118,6 +143,8 @@ type entryBlock struct {
 	n       int
 	// hasQuery means that the tiles hold this row's queries.
 	hasQuery bool
+	// keeps means that the rows beside this one see its entries too.
+	keeps bool
 }
 
 // entryAt is one entry: a slot of a pool or, without one, a row of the workspace.
@@ -141,10 +168,22 @@ func (b *entryBlock) stream(d *Device, s *kernel.Stream, pool *kernel.Pool, r in
 
 // widen decodes an entry into 512 float32 values.
 func (b *entryBlock) widen(d *Device, out []float32, e entryAt) {
-	if e.pool != nil {
-		d.widenEntry(out, *e.pool, e.slot)
-	} else {
+	switch {
+	case e.pool == nil:
 		d.widenFlat(out, b.w.kv, e.slot)
+	case !b.keeps:
+		d.widenEntry(out, *e.pool, e.slot)
+	default:
+		place := e.slot % keptEntries
+		if e.pool == &b.w.extra.Pool {
+			place += keptEntries
+		}
+		k := &grow(&b.s.kept, 2*keptEntries)[place]
+		if k.call != b.w.call || k.slot != e.slot {
+			d.widenEntry(k.wide[:], *e.pool, e.slot)
+			k.call, k.slot = b.w.call, e.slot
+		}
+		copy(out, k.wide[:])
 	}
 }
 
