@@ -193,6 +193,9 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("bench model: %w", err)
 	}
+	if f.draft == "" || f.draft == "off" {
+		src.DropDrafts()
+	}
 	var nodes *numa.Machine
 	if f.numa {
 		if f.ranks > 1 {

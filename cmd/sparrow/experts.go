@@ -86,7 +86,7 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 		p := q.Policy
 		p, _ = device.PolicyOn(dev, q.Source.Model, p)
 		got, err := device.PlaceExperts(registry(), q.Source, dev, device.ExpertRequest{Homes: homes, Memory: memory,
-			Workers: q.Workers, Chunk: chunk, Rows: most, Drafts: f.draft != "" && f.draft != "off",
+			Workers: q.Workers, Chunk: chunk, Rows: most,
 			Measure: func(m model.Model, free int64) (*engine.Need, error) {
 				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
 					MaxRunning: most, RecordBytes: -1}, free)
