@@ -5,7 +5,10 @@ import (
 	"maps"
 	"testing"
 
+	"sparrow/internal/device"
 	"sparrow/internal/spec"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/plan"
 )
 
@@ -100,4 +103,48 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// Without drafts a CPU reads, and a GPU stores, as many bytes of weights as of a checkpoint that has no drafting
+// layers.
+func TestDraftsOffLoadNoDraftingLayers(t *testing.T) {
+	for _, c := range []struct{ drafting, plain string }{{testmodel.V4Spark(t), testmodel.V4(t)},
+		{testmodel.V4Draft(t), testmodel.V4(t)}, {testmodel.V32Draft(t), testmodel.V32(t)},
+		{testmodel.NextDraft(t), testmodel.Next(t)}} {
+		read := func(dir string, s spec.Setting) (done int64) {
+			e := start(t, Config{Model: dir, Kernels: "cpu", Workers: 1, Draft: s,
+				OnLoad: func(n, _ int64) { done = n }})
+			if m := e.Info().Memory.Weights; m != done {
+				t.Errorf("%s: %d bytes were read, the engine states %d", dir, done, m)
+			}
+			return done
+		}
+		off, plain, all := read(c.drafting, spec.Off()), read(c.plain, spec.Off()), read(c.drafting, spec.Setting{})
+		if off != plain || all <= plain {
+			t.Errorf("%s: %d bytes of %d were read, %d without drafting layers", c.drafting, off, all, plain)
+		}
+	}
+	stored := func(dir string, s spec.Setting) int64 {
+		p, err := readParts(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.source.Close()
+		cfg := Config{Kernels: "cuda", Draft: s}.withDefaults()
+		cfg.leaveOut(p.source)
+		dev, err := machine(80<<30, nil).Open("cuda", kernel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dev.Close()
+		n, err := device.Need(p.source, dev, kernel.Member{}, cfg.onDevice(dev, p.source.Model).engine(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.Weights
+	}
+	off, plain := stored(testmodel.V4Spark(t), spec.Off()), stored(testmodel.V4(t), spec.Off())
+	if all := stored(testmodel.V4Spark(t), spec.Setting{}); off != plain || all <= plain {
+		t.Errorf("%d bytes of %d were stored, %d without drafting layers", off, all, plain)
+	}
 }

@@ -82,6 +82,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if c.usage, err = openUsage(&c, p.source.Model); err != nil {
 		return nil, err
 	}
+	shape := inspect.Of(p.source, nil)
+	c.leaveOut(p.source)
 	r, began, err := begin(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -90,12 +92,18 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{},
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, device.Describe(r.dev.Machine), began.defaults
-	shape := inspect.Of(p.source, nil)
 	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
 	return e, nil
+}
+
+// leaveOut drops the layers that no pass will run.
+func (c Config) leaveOut(s *family.Source) {
+	if c.Draft == spec.Off() {
+		s.DropDrafts()
+	}
 }
 
 // begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
@@ -212,7 +220,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return device.ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
-		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic, Drafts: c.Draft != spec.Off(),
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
 		Rows:    min(ec.MaxRunning, device.SplitRows),
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
