@@ -64,7 +64,6 @@ type ExpertRequest struct {
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
 	Rows    int           // of a decode step that the methods are chosen for; 0 is one
-	Drafts  bool          // drafting layers run
 	// Deterministic gives each expert in host memory one method for decodes and prompts.
 	Deterministic bool
 	// Measure finds the memory of a model that was loaded on a device without memory; free is the free memory of the
@@ -146,9 +145,6 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
 		Host: p.Host.Memory(), Machine: on, Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
-	if !q.Drafts {
-		ask.Unused = src.Config.NextN
-	}
 	count := 0
 	for _, n := range ask.Layers {
 		count += n
