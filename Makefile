@@ -109,6 +109,12 @@ PROMETHEUS ?= /usr/bin
 dashboards:
 	$(GO) test ./cmd/sparrow -count=1 -run TestDashboards -v -args -prometheus $(abspath $(PROMETHEUS))
 
+# Sends spans of a server to OpenTelemetry's collector and compares what it sends on. The collector is built once, from
+# modules of the proxy, below the folder that clients are installed in: that takes minutes.
+.PHONY: collector
+collector:
+	$(GO) test ./server/clienttest -count=1 -timeout 60m -run TestACollector -v -args -collector
+
 # Opens the page in Chromium, which is installed where it is missing and that is allowed.
 browser:
 	$(GO) test ./server/browsertest -count=1 -v -args -browser

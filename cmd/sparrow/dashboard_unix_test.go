@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -69,10 +71,10 @@ func alertQueries(t *testing.T) map[string]string {
 	return list
 }
 
-// liveServer is a server that has answered chats and completions and run a batch.
+// liveServer is a server that has answered chats, run a batch, and had no room for a file: an answer with status 507.
 func liveServer(t *testing.T) *replica {
 	t.Helper()
-	r := startReplica(t, "--name", "m", "--cache-tokens", "16384", "--batch-dir", t.TempDir())
+	r := startReplica(t, "--name", "m", "--cache-tokens", "16384", "--batch-dir", t.TempDir(), "--batch-budget", "1M")
 	for range 3 {
 		r.fetch(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m",
 			"messages": [{"role": "user", "content": "What are you called?"}], "max_tokens": 20, "temperature": 0}`))
@@ -86,6 +88,23 @@ func liveServer(t *testing.T) *replica {
 	await.True(t, "the batch ends", func() bool {
 		return bytes.Contains(r.fetch(t, http.MethodGet, "/v1/messages/batches/"+made.ID, "", nil), []byte(`"ended"`))
 	})
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	w.WriteField("purpose", "batch")
+	part, err := w.CreateFormFile("file", "lines.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Write(bytes.Repeat([]byte("{}\n"), 1<<19))
+	w.Close()
+	got, err := http.Post(r.URL+"/v1/files", w.FormDataContentType(), &form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusInsufficientStorage {
+		t.Fatalf("a file beyond the budget is answered with %s", got.Status)
+	}
 	return r
 }
 
@@ -161,7 +180,11 @@ func TestDashboardsAndAlerts(t *testing.T) {
 	}
 }
 
-// evaluate runs a Prometheus that scrapes the server: every panel has data, and every alert is evaluated.
+// comparison is an operator of an alert's expression.
+var comparison = regexp.MustCompile(` (?:==|<|>) `)
+
+// evaluate runs a Prometheus that scrapes the server: every panel has data, and so has what every alert compares. The
+// alerts are evaluated, and one is pending when the server is gone.
 func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")
@@ -194,7 +217,14 @@ func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 		defer got.Body.Close()
 		return json.NewDecoder(got.Body).Decode(into) == nil
 	}
-	for what, query := range panels {
+	queries := maps.Clone(panels)
+	for what, query := range alerts { // with + in place of comparisons, it has data whenever it could fire
+		queries[what] = comparison.ReplaceAllString(query, " + ")
+		if queries[what] == query {
+			t.Errorf("%s compares nothing: %s", what, query)
+		}
+	}
+	for what, query := range queries {
 		await.True(t, what+" has data: "+query, func() bool {
 			var got struct {
 				Status string
@@ -208,26 +238,33 @@ func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 			return ok && len(got.Data.Result) > 0
 		})
 	}
-	await.True(t, "alerts are evaluated", func() bool {
+	states := func() map[string]string {
 		var got struct {
 			Data struct {
 				Groups []struct {
-					Rules []struct{ Name, Health, LastError string }
+					Rules []struct{ Name, State, Health, LastError string }
 				}
 			}
 		}
-		if !api("/api/v1/rules", &got) || len(got.Data.Groups) != 1 || len(got.Data.Groups[0].Rules) != len(alerts) {
-			return false
+		list := map[string]string{}
+		if !api("/api/v1/rules", &got) || len(got.Data.Groups) != 1 {
+			return nil
 		}
 		for _, rule := range got.Data.Groups[0].Rules {
 			if rule.Health == "err" {
 				t.Fatalf("%s: %s", rule.Name, rule.LastError)
 			}
-			if rule.Health != "ok" {
-				return false
+			if rule.Health == "ok" {
+				list[rule.Name] = rule.State
 			}
 		}
-		return true
-	})
-	t.Logf("%d queries of panels have data, %d alerts are evaluated", len(panels), len(alerts))
+		return list
+	}
+	await.True(t, "alerts are evaluated", func() bool { return len(states()) == len(alerts) })
+	if down := states()["SparrowDown"]; down != "inactive" {
+		t.Errorf("SparrowDown is %s", down)
+	}
+	r.Kill()
+	await.True(t, "the alert of a server that is gone", func() bool { return states()["SparrowDown"] == "pending" })
+	t.Logf("%d queries of panels and %d of alerts have data", len(panels), len(alerts))
 }

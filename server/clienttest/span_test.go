@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"sparrow"
+	"sparrow/internal/kv/tier"
 	"sparrow/internal/testkit/await"
 	"sparrow/server"
 )
@@ -241,6 +243,42 @@ func TestSpansOfAPreemptedRequest(t *testing.T) {
 		if x.Name == "suspended" && (x.EndTime.Before(other.StartTime) || x.StartTime.After(other.EndTime)) {
 			t.Error("it was suspended at another time than the other ran")
 		}
+	}
+}
+
+// A prompt whose pages were evicted comes back from a tier. It waits for that in the queue: the time is a span, and the
+// prefix is matched when it is over.
+func TestSpansOfARestoredRequest(t *testing.T) {
+	for name, o := range map[string]tier.Options{"host": {HostBytes: 16 << 20},
+		"disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 28}} {
+		t.Run(name, func(t *testing.T) {
+			o.Wait = time.Hour // however busy the machine is
+			s := startTraced(t, sparrow.Config{CacheTokens: 512, Tiers: o}, server.Options{})
+			ask := func(n int, text string) {
+				s.whole(t, n, "/v1/completions", `{"model": "sparrow-tiny", "max_tokens": 1, "temperature": 0,
+					"prompt": "`+strings.Repeat(text, 20)+`"}`)
+			}
+			ask(1, "Name a number. ")
+			for n := 2; s.engine.Stats().KV.Evictions < 8; n++ { // all of the first, and more
+				ask(n, fmt.Sprintf("Count to %d. ", n))
+			}
+			await.True(t, "evicted pages are kept", func() bool {
+				st := s.engine.Stats()
+				return st.Tiers.Tiers[0].Stored >= st.KV.Evictions
+			})
+			ask(1000, "Name a number. ")
+			root, all := s.root(t, 1000)
+			want := "POST /v1/completions[queue tier.restore prefix.match prefill decode]"
+			if got := spanTree(all, root); got != want {
+				t.Errorf("spans %s, want %s", got, want)
+			}
+			restored := attributeOf(all, root, "tier.restore", "sparrow.restored_tokens").AsInt64()
+			cached := attributeOf(all, root, "prefill", "sparrow.cached_tokens").AsInt64()
+			match := attributeOf(all, root, "prefix.match", "sparrow.prefix.tokens").AsInt64()
+			if restored < 64 || cached < restored || match+restored < cached {
+				t.Errorf("%d tokens of the device's cache, %d restored, %d cached", match, restored, cached)
+			}
+		})
 	}
 }
 

@@ -368,6 +368,17 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
+// A store that does not say whether it has a page gets none: an answer of another kind is not a number of pages.
+func TestAStoreThatAnswersAnotherCommandGetsNothing(t *testing.T) {
+	server := respserver.Start(t)
+	server.Set(respserver.Another)
+	s := openStack(t, Options{StoreURL: server.URL()}, paged)
+	keep(t, s, chain(s, 1, 4), Stored)
+	if c := s.tiers[0].Count(); server.Len() != 0 || c.Stored != 0 || c.Failed == 0 {
+		t.Errorf("%d pages are there, %+v", server.Len(), c)
+	}
+}
+
 // A page that is damaged in the store is written again by the engine that computes it.
 func TestADamagedPageIsWrittenAgain(t *testing.T) {
 	server := respserver.Start(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -295,6 +296,33 @@ func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 		s.Close()
 	}
 	return err
+}
+
+// An up-projection of latent rows whose shape is not that of the configuration is refused by name: cut into heads, it
+// would be written as other values.
+func TestAnUpProjectionOfAnotherShapeIsRefused(t *testing.T) {
+	s, err := family.Open("../../../testdata/oracle/deepseek_v32-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	whole := s.Model.(*config.DSA).Attention
+	for what, change := range map[string]func(*config.Attention){
+		"rows":    func(a *config.Attention) { a.V /= 2 },
+		"columns": func(a *config.Attention) { a.Latent /= 2 },
+	} {
+		c := *s.Model.(*config.DSA)
+		change(&c.Attention)
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		_, err := llamacpp.Write(t.Context(), path, &llamacpp.Model{Name: "m", Config: &c, Weights: s.Weights},
+			llamacpp.MixF32, nil)
+		a := c.Attention
+		want := fmt.Sprintf("layers.0.self_attn.kv_b_proj.weight is [%d %d], want [%d %d]",
+			a.Heads*(a.Nope+whole.V), whole.Latent, a.Heads*(a.Nope+a.V), a.Latent)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", what, err, want)
+		}
+	}
 }
 
 // An interrupted run leaves nothing.

@@ -29,10 +29,12 @@ const (
 	Exchanged Mode = "exchanged" // values are those of another key
 	CutOff    Mode = "cut off"   // connections end in the middle of a value
 	Nonsense  Mode = "nonsense"  // answers are not RESP
+	Another   Mode = "another"   // answers are those of another command
 )
 
 // Modes are all modes in which a store fails, and the one in which it works.
-var Modes = []Mode{Works, Down, Hangs, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense}
+var Modes = []Mode{Works, Down, Hangs, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense,
+	Another}
 
 // Server is a store.
 type Server struct {
@@ -170,6 +172,15 @@ func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	name := strings.ToUpper(args[0])
 	if (name == "SET" || name == "SETEX") && mode == Full {
 		return []byte("-OOM command not allowed when used memory > 'maxmemory'.\r\n"), false
+	}
+	if mode == Another {
+		switch name {
+		case "EXISTS", "GET":
+			return []byte("+OK\r\n"), false
+		case "SET", "SETEX":
+			s.values[args[1]] = []byte(args[len(args)-1])
+			return []byte(":1\r\n"), false
+		}
 	}
 	switch name {
 	case "AUTH", "SELECT", "PING":
