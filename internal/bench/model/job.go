@@ -15,7 +15,7 @@ type job struct {
 	works  []step.Work
 	before []model.State
 	cached int   // tokens before the step
-	few    bool  // the step's tokens are few enough to be removed from a state again
+	few    bool  // the step's tokens can be removed from a state again
 	err    error // of that
 }
 
@@ -25,7 +25,9 @@ const mostTruncated = 8
 
 // job makes a step of batch sequences with their own pages and n new tokens each.
 func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
-	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated}
+	// A state that a token changes as a whole, as that of linear attention, cannot be truncated.
+	_, changed := b.model.(model.Snapshotted)
+	j := &job{works: b.works(kind, context, batch, n), cached: context, few: n <= mostTruncated && !changed}
 	windowed, ok := b.model.(model.Windowed)
 	if !ok {
 		return j, nil

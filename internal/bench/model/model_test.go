@@ -185,33 +185,38 @@ func TestMeasuresModelsWithStates(t *testing.T) {
 	}
 }
 
-// Between steps and after them a job holds no more states than its own.
+// Between steps and after them a job holds no more states than its own, each as before the step, also where the model
+// cannot remove a token from a state.
 func TestJobsGiveStatesBack(t *testing.T) {
-	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
-	defer dev.Close()
-	b, err := load(written(t, "v4-tiny", func(config []byte) []byte { return config }), dev,
-		Options{}.withDefaults(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.allocate(t.Context(), []Cell{{Context: 300, Batch: 2}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	j, err := b.job(plan.ModeDecode, 300, 2, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := b.model.(interface{ States() int })
-	for range 3 {
-		if _, _, err := b.timed(j); err != nil {
-			t.Fatal(err)
-		}
-		if n := counted.States(); n != 2 || j.before[0].Len() != 300 {
-			t.Fatalf("%d states between steps, the first of %d tokens; want 2 of 300", n, j.before[0].Len())
-		}
-	}
-	if j.release(); counted.States() != 0 {
-		t.Errorf("%d states are left", counted.States())
+	for _, shape := range []string{"v4-tiny", "glm53f-tiny"} {
+		t.Run(shape, func(t *testing.T) {
+			dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
+			defer dev.Close()
+			b, err := load(written(t, shape, func(config []byte) []byte { return config }), dev,
+				Options{}.withDefaults(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.allocate(t.Context(), []Cell{{Context: 320, Batch: 2}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			j, err := b.job(plan.ModeDecode, 320, 2, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted := b.model.(interface{ States() int })
+			for range 3 {
+				if _, _, err := b.timed(j); err != nil {
+					t.Fatal(err)
+				}
+				if n := counted.States(); n != 2 || j.before[0].Len() != 320 {
+					t.Fatalf("%d states between steps, the first of %d tokens; want 2 of 320", n, j.before[0].Len())
+				}
+			}
+			if j.release(); counted.States() != 0 {
+				t.Errorf("%d states are left", counted.States())
+			}
+		})
 	}
 }
 
