@@ -1,19 +1,23 @@
 // Command agents lets coding agents, installed from their packages, do a small task with a server whose model follows a
 // script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
 //
-// Each agent runs once in each of several chat formats, without a terminal and without a network. Agents are installed
-// once, pinned, below a cache folder: that of the user, or the one that SPARROW_CLIENTS names. One that cannot be
-// installed is skipped with a line. The exit status is 1 when one failed, and 0 otherwise. Arguments name agents;
-// without any, all run.
+// Each agent runs once in each of several chat formats, without a terminal and without a network, and each of its
+// requests for a stream is answered without it too. Agents are installed once, pinned, below a cache folder: that of
+// the user, or the one that SPARROW_CLIENTS names. One that cannot be installed is skipped with a line. The exit status
+// is 1 when one failed, and 0 otherwise. Arguments name agents; without any, all run.
 package main
 
 import (
+	"bytes"
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -132,7 +136,7 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
-	s, err := serve(ctx, e)
+	s, err := serve(ctx, e, a.reply(repository))
 	if err != nil {
 		return err
 	}
@@ -176,16 +180,18 @@ func tail(out []byte) string { return strings.TrimSpace(string(out[max(0, len(ou
 
 // served is a server in this process that records requests.
 type served struct {
-	url  string
-	stop context.CancelFunc
-	done chan error
+	url   string
+	stop  context.CancelFunc
+	done  chan error
+	reply script.Reply
 
 	mu       sync.Mutex
 	requests []string // method, path and status
 	answered int      // of them with tools and status 200
+	wrong    []error  // of requests that were sent without a stream
 }
 
-func serve(ctx context.Context, e *sparrow.Engine) (*served, error) {
+func serve(ctx context.Context, e *sparrow.Engine, reply script.Reply) (*served, error) {
 	h, err := server.New(server.Adapt(e), server.Options{Aliases: []string{"claude-*", "gpt-*"}})
 	if err != nil {
 		return nil, err
@@ -195,7 +201,7 @@ func serve(ctx context.Context, e *sparrow.Engine) (*served, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &served{url: "http://" + l.Addr().String(), stop: cancel, done: make(chan error, 1)}
+	s := &served{url: "http://" + l.Addr().String(), stop: cancel, done: make(chan error, 1), reply: reply}
 	web := &http.Server{Handler: s.watch(h.Handler()), ReadHeaderTimeout: time.Minute}
 	go func() {
 		<-ctx.Done()
@@ -205,9 +211,15 @@ func serve(ctx context.Context, e *sparrow.Engine) (*served, error) {
 	return s, nil
 }
 
-// watch notes every request.
+// watch notes every request, and sends each one for a stream without it too: agents ask for streams only.
 func (s *served) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		err = s.whole(h, r.Clone(r.Context()), body) // first: an agent may leave once it has its answer
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		n := &noted{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(n, r)
 		s.mu.Lock()
@@ -216,7 +228,41 @@ func (s *served) watch(h http.Handler) http.Handler {
 		if r.Method == http.MethodPost && n.status == http.StatusOK {
 			s.answered++
 		}
+		if err != nil && r.Context().Err() == nil {
+			s.wrong = append(s.wrong, fmt.Errorf("%s %s, without a stream: %w", r.Method, r.URL.Path, err))
+		}
 	})
+}
+
+// whole asks for what a body asks for, in one piece, and wants the reply of the script in it.
+func (s *served) whole(h http.Handler, r *http.Request, body []byte) error {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || string(fields["stream"]) != "true" {
+		return nil
+	}
+	delete(fields, "stream")
+	delete(fields, "stream_options")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	if answer.Code != http.StatusOK {
+		return fmt.Errorf("status %d: %s", answer.Code, answer.Body)
+	}
+	want := s.reply(string(body))
+	parts := []string{want.Content}
+	for _, c := range want.ToolCalls {
+		parts = append(parts, `"name":"`+c.Name+`"`)
+	}
+	for _, part := range parts {
+		if !strings.Contains(answer.Body.String(), part) {
+			return fmt.Errorf("no %s in %s", part, answer.Body)
+		}
+	}
+	return nil
 }
 
 // noted stores the status.
@@ -246,6 +292,12 @@ func (s *served) unharmed(steps int) error {
 		if strings.HasPrefix(line, http.MethodPost) && !strings.HasSuffix(line, " 200") {
 			return fmt.Errorf("a request failed: %s", line)
 		}
+	}
+	s.mu.Lock()
+	wrong := errors.Join(s.wrong...)
+	s.mu.Unlock()
+	if wrong != nil {
+		return wrong
 	}
 	if s.answered < steps {
 		return fmt.Errorf("%d requests for %d steps: %v", s.answered, steps, s.seen())
