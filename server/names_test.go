@@ -65,6 +65,21 @@ func TestTokenizerInfo(t *testing.T) {
 	}
 }
 
+// Every word for how much to say is taken, in both interfaces that have it, and changes nothing.
+func TestVerbosity(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{})
+	for _, word := range []string{"low", "medium", "high"} {
+		for path, body := range map[string]string{
+			"/v1/chat/completions": hello + `,"verbosity":"` + word + `"}`,
+			responsesPath:          asked + `,"text":{"verbosity":"` + word + `"}}`,
+		} {
+			if got := post(t, hs.URL+path, body); got.status != 200 {
+				t.Errorf("%s, %s: status %d: %s", path, word, got.status, got.body)
+			}
+		}
+	}
+}
+
 func TestOllamaSaysWhatTheModelIs(t *testing.T) {
 	e := newFake(saying("x"))
 	e.info.Parameters, e.info.Format = 671_026_419_200, "FP8 in blocks of 128 x 128"
