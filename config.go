@@ -94,7 +94,7 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
-	// Experts says in which memories experts may be, on a GPU; empty is ExpertsOnDevice.
+	// Experts says in which memories experts may be, on a GPU; empty is ExpertsAuto.
 	Experts ExpertHomes
 	// DeviceMemory bounds what is used of a GPU's memory where experts are split; 0 is all that is free.
 	DeviceMemory int64
@@ -143,6 +143,7 @@ type Config struct {
 	Substitute func(loaded model.Model) (model.Model, error)
 
 	defaults []string // values that the device chose, as flags
+	placed   string   // what ExpertsAuto came to on a GPU
 	reserved int64    // memory of a device for its operations
 	usage    *usage.Table
 }
@@ -184,8 +185,8 @@ func (c *Config) Validate() error {
 	if _, err := device.ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
 		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
 	}
-	if c.Experts == ExpertsAuto && c.Policy.Deterministic {
-		errs = append(errs, errors.New("experts auto with Deterministic (--deterministic): an expert that moves is "+
+	if c.Experts == ExpertsMove && c.Policy.Deterministic {
+		errs = append(errs, errors.New("experts move with Deterministic (--deterministic): an expert that moves is "+
 			"computed by other arithmetic; ask for split"))
 	}
 	if c.Experts.Split() && max(c.Ranks, len(c.GPUs)) > 1 {

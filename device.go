@@ -20,12 +20,13 @@ type ExpertHomes = device.ExpertHomes
 
 // The homes.
 const (
+	ExpertsAuto     = device.ExpertsAuto     // the default: ExpertsOnDevice where the model fits, else ExpertsSplit
 	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
 	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// ExpertsMove is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
 	// arithmetic of a row then changes over time.
-	ExpertsAuto = device.ExpertsAuto
+	ExpertsMove = device.ExpertsMove
 )
 
 // ranks is the devices that a configuration asks for.

@@ -2,11 +2,13 @@ package sparrow
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"sparrow/internal/cost"
 	"sparrow/internal/device"
+	"sparrow/internal/model/family"
 	"sparrow/internal/model/placement"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/testkit/kept"
@@ -62,19 +64,7 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 // of it fits.
 func TestExpertsAreSplitByMemory(t *testing.T) {
 	notUnderRace(t)
-	text, err := synth.PresetConfig("v32-mini")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shape, err := synth.New("v32-mini", text, synth.Options{DType: synth.FP8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, err := shape.Dummy("v32-mini")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
+	src := mini(t)
 	low, high := int64(256<<20), int64(8<<30) // too little for anything, and enough for all
 	for range 12 {
 		middle := (low + high) / 2
@@ -97,12 +87,102 @@ func TestExpertsAreSplitByMemory(t *testing.T) {
 	t.Errorf("no bound from %d to %d bytes splits the experts", low, high)
 }
 
+// mini is a model of 548 million random weights, most of them experts.
+func mini(t *testing.T) *family.Source {
+	t.Helper()
+	text, err := synth.PresetConfig("v32-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := synth.New("v32-mini", text, synth.Options{DType: synth.FP8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := shape.Dummy("v32-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return src
+}
+
+// Where nothing is said about experts they are on the GPU if the model fits it, else as many as fit, and a line says
+// which; with ExpertsOnDevice the smaller GPU is refused.
+func TestExpertsByDefault(t *testing.T) {
+	notUnderRace(t)
+	src := mini(t)
+	open := func(memory int64, c Config) (devices, Config, error) {
+		c.Source, c.Workers, c.StepTokens, c.MaxRunning, c.CacheTokens = src, 1, 64, 4, 1024
+		r := machine(memory, nil)
+		kept.Figures(t, r, "cuda", cost.H200())
+		dev, out, err := openDevices(r, c.withDefaults(), &parts{source: src}, nil)
+		if err == nil {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		return dev, out, err
+	}
+	dev, c, err := open(80<<30, Config{})
+	if err != nil || dev.experts != nil || c.reserved == 0 || !strings.Contains(c.placed, "all on the GPU: the model") {
+		t.Fatalf("much memory: %q, %d bytes reserved, %v", c.placed, c.reserved, err)
+	}
+	low, high := int64(256<<20), int64(8<<30)
+	for range 12 {
+		middle := (low + high) / 2
+		dev, c, err := open(middle, Config{})
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case dev.Hardware().Arch == "cpu":
+			if low = middle; c.placed != "" {
+				t.Errorf("on the CPU: %q", c.placed)
+			}
+			continue
+		case dev.experts == nil:
+			high = middle
+			continue
+		}
+		x := dev.experts.Choice
+		want := fmt.Sprintf("%d of %d on the GPU, the others in host memory, which takes ", x.Resident, x.Experts)
+		if x.Resident == x.Experts || c.reserved != 0 || !strings.HasPrefix(c.placed, want) ||
+			!strings.Contains(c.placed, "the model needs ") || !strings.HasSuffix(c.placed, "(--experts auto)") {
+			t.Errorf("%+v: %q, want it to begin with %q", x, c.placed, want)
+		}
+		if _, _, err := open(middle, Config{Experts: ExpertsOnDevice, Kernels: "cuda"}); !errors.Is(err,
+			kernel.ErrMemory) || errors.Is(err, placement.ErrNoRoom) {
+			t.Errorf("on the device alone: %v", err)
+		}
+		dev, c, err = open(80<<30, Config{DeviceMemory: middle})
+		if err != nil || dev.experts == nil || !strings.Contains(c.placed, "--gpu-memory") {
+			t.Errorf("with a bound of %d bytes: %q, %v", middle, c.placed, err)
+		}
+		return
+	}
+	t.Errorf("no GPU of %d to %d bytes has some of the experts", low, high)
+}
+
+// A host with too little memory for the experts that the GPU does not hold is an error with the numbers: on the CPU
+// every token would read from the disk.
+func TestHostTooSmallForExperts(t *testing.T) {
+	src := mini(t)
+	ask := placement.Ask{Layers: []int{4}, Bytes: 1 << 30, Device: 1 << 30, Host: 2 << 30}
+	_, err := placement.Choose(ask)
+	_, err = device.Open(machine(80<<30, nil), device.Request{Source: src,
+		Fits: func(kernel.Device, kernel.Member) error { return err },
+		Warn: func(text string) { t.Errorf("warned of %q", text) }})
+	if !errors.Is(err, placement.ErrHost) || !strings.Contains(err.Error(), "1.00 GiB are missing") ||
+		!strings.Contains(err.Error(), "--kernels cpu") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestHomesThatAreRefused(t *testing.T) {
 	for c, want := range map[*Config]string{
-		{Experts: "cellar"}:                                              "supported are device, split, host and auto",
+		{Experts: "cellar"}:                                              "are auto, device, split, host and move",
 		{Experts: ExpertsSplit, Ranks: 2}:                                "experts in two memories run on one GPU",
 		{Experts: ExpertsSplit, DeviceMemory: -1}:                        "DeviceMemory is -1",
-		{Experts: ExpertsAuto, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed by other",
+		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed by other",
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c.Experts, err, want)
@@ -120,7 +200,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 	}
 	absent := &cuda.Unavailable{Reason: "no library", Try: "install it", Absent: true}
 	for want, c := range map[string]Config{"no library": {}, "--pack copies the weights for a CPU": {Pack: true}} {
-		c.Model, c.Experts = tinyFP8, ExpertsAuto
+		c.Model, c.Experts = tinyFP8, ExpertsMove
 		if _, warned, _, err := opened(t, machine(80<<30, absent), c); !errors.Is(err, kernel.ErrUnsupported) ||
 			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "leave --experts out") ||
 			len(warned) > 0 {

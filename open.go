@@ -92,6 +92,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{},
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, device.Describe(r.dev.Machine), began.defaults
+	e.info.Experts = began.placed
 	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
@@ -166,7 +167,6 @@ func (r *running) abandon() error {
 
 // openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
 func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
-	var reserved int64
 	if len(c.GPUs) == 1 {
 		c.Device = c.GPUs[0]
 		if c.Kernels == "" || c.Kernels == AutoKernels {
@@ -178,60 +178,30 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 			Limits: c.Limits},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Experts: c.Experts, Warn: c.Warn,
 	}
-	var placed *device.PlacedExperts
-	split := c.Experts.Split()
-	q.Fits = func(dev kernel.Device, of kernel.Member) (err error) {
-		if split {
-			if placed, err = device.PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
-				c.Log.Info("experts", "homes", c.Experts, "reasons", placed.Choice.Reasons)
-			}
-			return err
-		}
-		n, err := device.Need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
-		if err != nil || n == nil {
-			return err
-		}
-		n.Free /= c.sharing(of.Rank)
-		reserved = n.Scratch + n.Graphs
-		return n.Err(device.Describe(dev))
-	}
-	if ranks := c.ranks(); ranks.Total() > 1 {
+	fit := &fitting{registry: r, config: c, parts: p}
+	q.Fits = fit.on
+	ranks := c.ranks()
+	if ranks.Total() > 1 {
 		g, err := device.OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
 		if err != nil {
 			return devices{}, c, err
 		}
 		c = c.onDevice(g.Machine(), p.source.Model)
-		c.reserved = reserved
+		c.reserved = fit.reserved
 		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := device.Open(r, q)
 	if err != nil {
-		return devices{}, c, errors.Join(err, placed.Close())
+		return devices{}, c, errors.Join(err, fit.placed.Close())
 	}
 	c = c.onDevice(dev, p.source.Model)
-	if c.reserved = reserved; placed == nil {
+	if dev.Hardware().Arch != "cpu" {
+		c.placed = fit.chosen
+	}
+	if c.reserved = fit.reserved; fit.placed == nil {
 		return onDevice(dev), c, nil
 	}
-	c = c.besideExperts()
-	return placedOn(dev, placed), c, nil
-}
-
-// experts returns the inputs of the placement of experts on a device.
-func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
-	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
-	return device.ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
-		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
-		Rows:    min(ec.MaxRunning, device.SplitRows),
-		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
-}
-
-// besideExperts sizes a cache that would otherwise take the rest of a device's memory: experts take that.
-func (c Config) besideExperts() Config {
-	if c.CacheTokens == 0 {
-		c.CacheTokens = device.SplitCache
-		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", device.SplitCache))
-	}
-	return c
+	return placedOn(dev, fit.placed), c.besideExperts(), nil
 }
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.

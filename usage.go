@@ -17,7 +17,7 @@ const usageSaved = time.Minute
 // is nil where no file was named and experts do not move.
 func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	file := c.ExpertUsage
-	if file == "" && c.Experts != ExpertsAuto {
+	if file == "" && c.Experts != ExpertsMove {
 		return nil, nil
 	}
 	empty, err := usage.For(d)

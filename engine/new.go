@@ -40,6 +40,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	Experts       string   // on a GPU, where experts are and why, where that was left to Open; else empty
 	MovesExperts  bool     // experts come to the device between steps, as they are chosen
 	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.

@@ -28,7 +28,7 @@ type experts struct {
 // count lets passes count which experts rows choose, where that was asked for.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
-		return fmt.Errorf("sparrow: experts of a model of family %s on %s do not move; leave --experts auto out",
+		return fmt.Errorf("sparrow: experts of a model of family %s on %s do not move; leave --experts move out",
 			x.model.Config().Family, x.model.Device().Name())
 	}
 	if x.cfg.Usage == nil {

@@ -24,11 +24,12 @@ const leastGPUMemory = 1 << 20
 type expertFlags struct{ experts, gpuMemory string }
 
 func (f *expertFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsOnDevice), "on a GPU, where experts are: device, split "+
-		"(as many on the device as fit, the others in host memory), host, or auto (split, and those that are chosen "+
-		"most move to the device between steps: bits of answers change over time)")
-	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split or auto, most memory of the GPU that is used, "+
-		"such as 100G; 0 is all that is free")
+	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsAuto), "on a GPU, where experts are: auto (device where "+
+		"the model fits, else split), device (all on it), split (as many on the device as fit, the others in host "+
+		"memory), host, or move (split, and those that are chosen most move to the device between steps: bits of "+
+		"answers change over time)")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts auto, split or move, most memory of the GPU that is "+
+		"used, such as 100G; 0 is all that is free")
 }
 
 // homes reads the flags.
@@ -38,7 +39,7 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	}
 	h, err := device.ParseExpertHomes(f.experts)
 	if err == nil && f.experts == "" {
-		err = errors.New("experts: no value is given; want device, split, host or auto")
+		err = errors.New("experts: no value is given; want auto, device, split, host or move")
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("--%w", err)
@@ -50,28 +51,52 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
 	}
-	if n > 0 && h != sparrow.ExpertsSplit && h != sparrow.ExpertsAuto {
+	if n > 0 && (h == sparrow.ExpertsOnDevice || h == sparrow.ExpertsOnHost) {
 		return "", 0, fmt.Errorf("--gpu-memory %s bounds the memory of experts and everything else; give it with "+
-			"--experts split or auto", f.gpuMemory)
+			"--experts auto, split or move", f.gpuMemory)
 	}
 	return h, n, nil
 }
 
 // place lets the device be opened with a placement of experts, where they may be in host memory: the memory that it
-// leaves for them follows from the largest batch at the longest context.
+// leaves for them follows from the largest batch at the longest context. With ExpertsAuto they are there where the
+// weights alone do not fit the device.
 func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
 	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()
-	if err != nil || homes == sparrow.ExpertsOnDevice {
+	if err != nil || homes == sparrow.ExpertsOnDevice || f.ranks > 1 && homes == sparrow.ExpertsAuto {
 		return placed, err
 	}
-	if homes == sparrow.ExpertsAuto {
-		return placed, errors.New("bench model: --experts auto: experts move while requests are served (serve, run, " +
+	if homes == sparrow.ExpertsMove {
+		return placed, errors.New("bench model: --experts move: experts move while requests are served (serve, run, " +
 			"eval, bench serve); ask for split")
 	}
+	if homes.Split() {
+		q.Experts = homes
+	}
+	q.Fits = func(dev kernel.Device, of kernel.Member) error {
+		if homes == sparrow.ExpertsAuto && memory == 0 {
+			err := device.WeightsFit(q.Source, dev, of)
+			if err == nil || !errors.Is(err, kernel.ErrMemory) || q.Source.ChosenExperts() == 0 {
+				return err
+			}
+			q.Warn(fmt.Sprintf("--experts auto: some are in host memory: %v", err))
+		}
+		got, err := f.placeOn(dev, q, o, memory)
+		if err == nil {
+			*placed = *got
+		}
+		return err
+	}
+	return placed, nil
+}
+
+// placeOn places experts in two memories.
+func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench.Options, memory int64) (
+	*device.PlacedExperts, error) {
 	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
-		return placed, errors.New("bench model: --experts: give --contexts and --batch: the cache of the largest is " +
-			"reserved, and experts get what is left of the GPU")
+		return nil, errors.New("bench model: experts in host memory: give --contexts and --batch: the cache of the " +
+			"largest is reserved, and experts get what is left of the GPU")
 	}
 	if o.Chunk == 0 {
 		o.Chunk = 8192
@@ -79,35 +104,29 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 	if len(o.Prompts) == 0 {
 		o.Prompts = []int{8192}
 	}
-	q.Experts = homes
-	chunk := o.Chunk
-	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
-	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
-		p := q.Policy
-		p, _ = device.PolicyOn(dev, q.Source.Model, p)
-		got, err := device.PlaceExperts(registry(), q.Source, dev, device.ExpertRequest{Homes: homes, Memory: memory,
-			Workers: q.Workers, Chunk: chunk, Rows: most,
-			Measure: func(m model.Model, free int64) (*engine.Need, error) {
-				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
-					MaxRunning: most, RecordBytes: -1}, free)
-				if err != nil {
-					return nil, err
-				}
-				// Every sequence of a bench has pages of its own.
-				cfg, _, err := resolved(m, p)
-				if err != nil {
-					return nil, err
-				}
-				n.Cache = o.CacheBytes(m, &cfg)
-				o.MemoryBytes = max(o.MemoryBytes, n.Cache)
-				return n, nil
-			}})
-		if err == nil {
-			*placed = *got
-		}
-		return err
+	homes := q.Experts
+	if !homes.Split() {
+		homes = sparrow.ExpertsSplit
 	}
-	return placed, nil
+	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
+	p, _ := device.PolicyOn(dev, q.Source.Model, q.Policy)
+	return device.PlaceExperts(registry(), q.Source, dev, device.ExpertRequest{Homes: homes, Memory: memory,
+		Workers: q.Workers, Chunk: o.Chunk, Rows: most,
+		Measure: func(m model.Model, free int64) (*engine.Need, error) {
+			n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + o.Chunk, StepTokens: o.Chunk,
+				MaxRunning: most, RecordBytes: -1}, free)
+			if err != nil {
+				return nil, err
+			}
+			// Every sequence of a bench has pages of its own.
+			cfg, _, err := resolved(m, p)
+			if err != nil {
+				return nil, err
+			}
+			n.Cache = o.CacheBytes(m, &cfg)
+			o.MemoryBytes = max(o.MemoryBytes, n.Cache)
+			return n, nil
+		}})
 }
 
 // resolved is the configuration of a model on its device.

@@ -17,6 +17,7 @@ import (
 	"sparrow/internal/model/estimate"
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/inspect"
+	"sparrow/internal/model/placement"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/textfile"
@@ -92,13 +93,13 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 		return errors.New("inspect: no model was given; want a folder, a GGUF file, a config.json or a name such as " +
 			"deepseek-v4-flash")
 	}
-	src, shape, sizesAs, err := inspected(args[0])
+	src, shape, assumed, err := inspected(args[0])
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	summary := inspect.Of(src, f.memories)
-	if summary.NoWeights, summary.SizesAs = shape, sizesAs; shape {
+	if summary.NoWeights, summary.Assumed = shape, assumed; shape {
 		summary.Files, summary.FileBytes = 0, 0
 	} else if broken := checkTensors(summary, src); broken != nil {
 		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // what is there is printed first
@@ -141,7 +142,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		}
 		out, err := s.OnHost(src, &m, f.hw)
 		if err != nil {
-			return nil, fmt.Errorf("inspect: --hw: %w", err)
+			return unfit(s, err)
 		}
 		return out, nil
 	}
@@ -154,27 +155,47 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)
 	}
 	q := estimate.Question{Name: name, Model: src.Model, Format: src.ExpertFormat(), Machine: m, Asked: f.hw,
-		Usage: counts, DeviceBytes: most}
+		Usage: counts, DeviceBytes: most, Weights: estimate.WeightsOf(src)}
 	out, err := q.Fit()
 	if err != nil {
-		return nil, fmt.Errorf("inspect: --hw: %w", err)
+		return unfit(s, err)
 	}
+	out.Assumed = s.Assumed
 	return out, nil
+}
+
+// guess is the answer where a model does not fit by sizes that are partly assumed.
+type guess struct {
+	Assumed string `json:"assumed"`
+	Unfit   string `json:"does_not_fit"`
+}
+
+func (g *guess) Print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "sizes are assumed: %s\nby them it does not fit: %s\n", g.Assumed, g.Unfit)
+	return err
+}
+
+// unfit is the answer where --hw has no room: an error, but not where the sizes that say so are assumed.
+func unfit(s *inspect.Summary, err error) (printable, error) {
+	if s.Assumed != "" && (errors.Is(err, inspect.ErrNoRoom) || errors.Is(err, placement.ErrNoRoom)) {
+		return &guess{s.Assumed, err.Error()}, nil
+	}
+	return nil, fmt.Errorf("inspect: --hw: %w", err)
 }
 
 // inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
 // config.json or of a released model, whose weights nothing needs.
-func inspected(given string) (src *family.Source, shape bool, sizesAs string, err error) {
+func inspected(given string) (src *family.Source, shape bool, assumed string, err error) {
 	file, text, shape, err := shapeOf(given)
 	if err != nil {
 		return nil, false, "", fmt.Errorf("inspect: %w", err)
 	}
 	if shape {
-		src, sizesAs, err := released(given, file, text)
+		src, assumed, err := released(given, file, text)
 		if err != nil {
 			err = fmt.Errorf("inspect: %w", err)
 		}
-		return src, true, sizesAs, err
+		return src, true, assumed, err
 	}
 	dir, err := modelFolder("inspect: ", given)
 	if err != nil {
@@ -184,29 +205,16 @@ func inspected(given string) (src *family.Source, shape bool, sizesAs string, er
 	return src, false, "", err
 }
 
-// released is a model without weights, with the types of tensors that its release has. Of a release in a format that
-// random weights are not made in, the types are those of sizesAs, fp8 or bf16.
-func released(given, file string, text []byte) (src *family.Source, sizesAs string, err error) {
-	quant, err := textfile.Optional(filepath.Join(filepath.Dir(file), config.QuantFile), textfile.Config)
-	if err != nil {
-		return nil, "", err
+// released is a model without weights, with the types of tensors that its release has; assumed states what of them its
+// small files do not say.
+func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
+	r := config.Release{File: file, Config: text}
+	for name, to := range map[string]*[]byte{config.QuantFile: &r.ModelOpt, config.OlderFile: &r.Older} {
+		if *to, err = textfile.Optional(filepath.Join(filepath.Dir(file), name), textfile.Config); err != nil {
+			return nil, "", err
+		}
 	}
-	d, err := config.Release{File: file, Config: text, ModelOpt: quant}.Describe()
-	if err != nil {
-		return nil, "", err
-	}
-	o := synth.Options{DType: synth.AsReleased(d)}
-	c, err := synth.New(file, text, o)
-	if err != nil {
-		return nil, "", err
-	}
-	src, err = c.Dummy(given)
-	if err == nil && d.Common().Family != config.DeepseekV41 && o.DType != synth.Int4 &&
-		!slices.Contains([]config.Format{config.FormatBF16, config.FormatFP8, config.FormatFP4}, d.Common().Format) {
-		src.Config.Format, src.Config.Losses = d.Common().Format, d.Common().Losses
-		return src, o.DType.String(), nil
-	}
-	return src, "", err
+	return synth.Described(given, r)
 }
 
 // shapeHint suggests the released shape that was probably meant, or lists all, where nothing has a given name.

@@ -308,6 +308,9 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; %s; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), keys, i.Kernels)
 	fmt.Fprintf(w, "device   %s\n", strings.Join(append([]string{deviceText(i)}, d.arithmetic(i)...), "; "))
+	if i.Experts != "" {
+		fmt.Fprintf(w, "experts  %s\n", i.Experts)
+	}
 	if text := d.workersText(i); text != "" {
 		fmt.Fprintf(w, "workers  %s\n", text)
 	}
@@ -366,10 +369,13 @@ func ranksText(m *plan.Model) string {
 		m.Heads, m.Heads*m.Ranks, padded)
 }
 
-// noteDevice says in one line that a GPU runs the model, and with which defaults.
+// noteDevice says that a GPU runs the model, with which defaults, and where experts are.
 func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
+	}
+	if i.Experts != "" {
+		fmt.Fprintf(w, "experts: %s\n", i.Experts)
 	}
 }
 

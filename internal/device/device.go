@@ -11,6 +11,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/family"
+	"sparrow/internal/model/placement"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
@@ -36,8 +37,7 @@ type Request struct {
 	Fits func(kernel.Device, kernel.Member) error
 	// Of is the rank that the device is for; the zero value is a device that runs alone.
 	Of kernel.Member
-	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Empty and ExpertsOnDevice need
-	// none.
+	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Others need none.
 	Experts ExpertHomes
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
 	Warn func(text string)
@@ -72,6 +72,10 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 			}
 		}
 		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
+		if errors.Is(err, placement.ErrHost) { // the CPU would read what is missing from the disk for every token
+			return nil, fmt.Errorf("%w; --kernels cpu runs the model all the same, and reads from the disk what "+
+				"memory does not hold", err)
+		}
 		if !errors.Is(err, kernel.ErrAbsent) {
 			last = err
 		}
@@ -188,8 +192,13 @@ func (q *Request) suits(dev kernel.Device) error {
 	if q.Fits != nil {
 		return q.Fits(dev, q.Of)
 	}
+	return WeightsFit(q.Source, dev, q.Of)
+}
+
+// WeightsFit refuses a device with less free memory than the weights of a model take there.
+func WeightsFit(src *family.Source, dev kernel.Device, of kernel.Member) error {
 	n := &engine.Need{}
-	return tried(q.Source, dev, trial{of: q.Of}, func(m model.Model, free int64) error {
+	return tried(src, dev, trial{of: of}, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(Describe(dev))
 	})

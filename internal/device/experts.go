@@ -21,26 +21,27 @@ type ExpertHomes string
 
 // The homes.
 const (
+	ExpertsAuto     ExpertHomes = "auto"   // the default: ExpertsOnDevice where the model fits, else ExpertsSplit
 	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
 	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
-	// ExpertsAuto is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// ExpertsMove is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
 	// arithmetic of a row then changes over time.
-	ExpertsAuto ExpertHomes = "auto"
+	ExpertsMove ExpertHomes = "move"
 )
 
-// Split reports whether experts may be in host memory.
-func (h ExpertHomes) Split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsAuto }
+// Split reports whether experts are to be in host memory, which needs a GPU.
+func (h ExpertHomes) Split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsMove }
 
-// ParseExpertHomes reads homes; empty is ExpertsOnDevice.
+// ParseExpertHomes reads homes; empty is ExpertsAuto.
 func ParseExpertHomes(s string) (ExpertHomes, error) {
 	switch h := ExpertHomes(s); h {
 	case "":
-		return ExpertsOnDevice, nil
-	case ExpertsOnDevice, ExpertsSplit, ExpertsOnHost, ExpertsAuto:
+		return ExpertsAuto, nil
+	case ExpertsAuto, ExpertsOnDevice, ExpertsSplit, ExpertsOnHost, ExpertsMove:
 		return h, nil
 	}
-	return "", fmt.Errorf("experts %q: supported are device, split, host and auto", s)
+	return "", fmt.Errorf("experts %q: supported are auto, device, split, host and move", s)
 }
 
 // SplitCache is the cache of a GPU in tokens where experts fill the rest of its memory and no size was given: 32
@@ -101,7 +102,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	if err != nil {
 		return nil, errors.Join(err, cores.Close())
 	}
-	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsAuto}}
+	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsMove}}
 	on, source := FiguresOf(r, dev, cores, hostWorkers(q.Workers))
 	if err := p.choose(src, dev, on, q); err != nil {
 		return nil, errors.Join(err, host.Close())
@@ -179,7 +180,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 		if over <= 0 {
 			p.Placement = p.Choice.Placement
 			if p.Movable {
-				p.Choice.Reasons = append(p.Choice.Reasons, "auto: experts move between steps as use changes. That "+
+				p.Choice.Reasons = append(p.Choice.Reasons, "move: experts move between steps as use changes. That "+
 					"changes what computes a row, and with it its last bits: the same prompt may get other words "+
 					"later. With split experts stay where they are")
 			}

@@ -23,7 +23,8 @@ import (
 type Question struct {
 	Name    string
 	Model   config.Description
-	Format  cost.Format // of experts
+	Format  cost.Format // of experts, by which their rates are taken
+	Weights Weights     // the zero value has the types that the family is released in
 	Machine Machine
 	Asked   string       // the machine, as it was written
 	Usage   *usage.Table // nil: experts are chosen equally often
@@ -72,6 +73,8 @@ type Fit struct {
 	Memory  [2]int64          `json:"memory"` // of each GPU, and of the host
 	Experts *placement.Choice `json:"experts"`
 	Speeds  []Speed           `json:"speeds"`
+	// Assumed is what sizes assume of weights that are not there; empty where they are known.
+	Assumed string `json:"assumed,omitempty"`
 }
 
 // Fit answers a question, or returns an error with what is missing.
@@ -104,7 +107,13 @@ func (q *Question) Fit() (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	each := int64(bytesOf(q.Format, e.values()))
+	each, rest := int64(bytesOf(q.Format, e.values())), restBytes(q.Model, facts.Heads, m.GPUs)
+	if q.Weights.Expert > 0 {
+		each = q.Weights.Expert
+		if alone, err := family.Facts(q.Model); err == nil { // ranks divide other types as they divide FP8
+			rest = int64(float64(rest) * float64(q.Weights.Rest) / float64(restBytes(q.Model, alone.Heads, 1)))
+		}
+	}
 	memory := m.GPU.MemoryBytes
 	switch {
 	case q.DeviceBytes > memory:
@@ -115,8 +124,7 @@ func (q *Question) Fit() (*Fit, error) {
 		memory = q.DeviceBytes
 	}
 	parts := []Part{
-		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs),
-			"attention, shared experts, routers, vocabulary"},
+		{"weights beside experts", rest, "attention, shared experts, routers, vocabulary"},
 		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
 		{"largest step", int64(rowBytes(q.Model, facts.Heads) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
 		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},
@@ -126,7 +134,8 @@ func (q *Question) Fit() (*Fit, error) {
 	for l := range layers {
 		layers[l] = e.layers[l] / m.GPUs
 	}
-	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each, Format: q.Format,
+	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each,
+		Format: q.Format, Type: q.Weights.Type,
 		Host: max(m.CPU.MemoryBytes-hostBytes, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
 		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences}
 	ask.Device = memory
@@ -255,6 +264,9 @@ func rowBytes(d config.Description, of int) float64 {
 
 // Print writes the answer with its arithmetic.
 func (f *Fit) Print(w io.Writer) error {
+	if f.Assumed != "" {
+		fmt.Fprintf(w, "sizes are assumed: %s\n", f.Assumed)
+	}
 	fmt.Fprintf(w, "%s on %s. This is an estimate from measured times of single kernels and rates (docs/gpu.md); "+
 		"nothing was run.\n\n", f.Model, f.Machine)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

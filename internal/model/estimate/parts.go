@@ -33,6 +33,7 @@ type parts struct {
 
 	stages []Stage
 	at     map[string]int
+	means  map[uses]float64 // that were computed: most layers are alike
 }
 
 // experts are the sizes of a model's experts.
@@ -93,7 +94,8 @@ func expertsOf(d config.Description) experts {
 // newParts is the estimate of a rank.
 func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
 	p := &parts{on: &m.Machine, x: &m.GPU, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
-		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{}}
+		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{},
+		means: map[uses]float64{}}
 	if s != nil {
 		p.format = s.ask.Format
 	}
@@ -217,6 +219,9 @@ func (p *parts) mixture(l int) {
 	shared := p.product(p.rows, 2*inner, e.hidden, 1) + p.product(p.rows, e.hidden, inner, 1)
 	p.add("products", shared+p.product(p.rows, n, e.hidden, 2), p.productFormula())
 	bytes, rate := bytesOf(format, e.values()), x.ExpertOps
+	if p.split != nil {
+		bytes = float64(p.split.ask.Bytes)
+	}
 	switch format {
 	case cost.BF16:
 		rate = x.WideExpertOps

@@ -59,7 +59,12 @@ func (p *parts) onHost(l int, beside float64) {
 		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
 	}
 	if len(text) > 0 {
-		p.add("experts of the host", here.mean(), strings.Join(text, ", or ")+"; the mean over how many of a layer "+
+		mean, known := p.means[here]
+		if !known {
+			mean = here.mean()
+			p.means[here] = mean
+		}
+		p.add("experts of the host", mean, strings.Join(text, ", or ")+"; the mean over how many of a layer "+
 			"are chosen")
 	}
 }

@@ -184,8 +184,16 @@ func (s *Source) ExpertFormat() cost.Format {
 		if !strings.Contains(name, ".experts.") {
 			continue
 		}
-		switch t, _ := s.Weights.Tensor(name); t.DType {
-		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has nearly the bits of FP4
+		t, _ := s.Weights.Tensor(name)
+		values, _ := s.Weights.Parameters(t)
+		if values == 0 { // scales and zero points
+			continue
+		}
+		switch t.DType {
+		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has nearly the bits of FP4, int8 those of FP8
+			if t.Bytes() >= values {
+				return cost.E4M3
+			}
 			return cost.E2M1
 		case weight.F8E4M3:
 			return cost.E4M3

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -28,7 +29,12 @@ type Host struct {
 	Stream float64  `json:"stream_gb_per_second,omitempty"`
 	Tokens float64  `json:"tokens_per_second,omitempty"`
 	Losses []string `json:"losses,omitempty"`
+	// Assumed is that of the Summary.
+	Assumed string `json:"assumed,omitempty"`
 }
+
+// ErrNoRoom is wrapped where a model does not fit the memory of a machine.
+var ErrNoRoom = errors.New("it does not fit")
 
 // hostBytes is left to the system and to the process.
 const hostBytes = 4 << 30
@@ -60,8 +66,8 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	each := cmp.Or(cache.DraftedTokenBytes, cache.TokenBytes)
 	tokens := min(estimate.Tokens, s.MaxPositions)
 	weights, note := s.TotalBytes-s.visionBytes, ""
-	if s.SizesAs != "" {
-		note = fmt.Sprintf("of %s weights: the size in the format of this release is not known", s.SizesAs)
+	if s.NoWeights {
+		note = s.Format
 	}
 	if s.Tables != nil {
 		weights -= s.Tables.Bytes
@@ -69,7 +75,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 			unit.Bytes(s.Tables.Bytes))
 	}
 	h := &Host{Model: s.Checkpoint, Machine: asked, Memory: memory, TokenBytes: s.activeBytes,
-		Stream: m.CPU.Stream * 1e6 / 1e9, Losses: onHost(s.Losses), Parts: []estimate.Part{
+		Stream: m.CPU.Stream * 1e6 / 1e9, Losses: onHost(s.Losses), Assumed: s.Assumed, Parts: []estimate.Part{
 			{Name: "weights", Bytes: weights, Note: note},
 			{Name: "cache", Bytes: each*int64(tokens) + cache.SequenceBytes,
 				Note: fmt.Sprintf("a sequence of %d tokens, %s", tokens, cache.Layout)},
@@ -78,14 +84,10 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 		h.Tokens = h.Stream * 1e9 / float64(h.TokenBytes)
 	}
 	if sum := h.sum(); sum > memory {
-		as := ""
-		if s.SizesAs != "" {
-			as = fmt.Sprintf("; sizes are of %s weights, the release is in %s", s.SizesAs, s.Format)
-		}
-		return nil, fmt.Errorf("%s on %s: weights %s, cache %s and system %s are %s, and the machine has %s: weights "+
-			"would be read from the disk for every token; take a machine with more memory, or a GGUF file in fewer "+
-			"bits (docs/gguf.md)%s", s.Checkpoint, asked, unit.Bytes(h.Parts[0].Bytes), unit.Bytes(h.Parts[1].Bytes),
-			unit.Bytes(h.Parts[2].Bytes), unit.Bytes(sum), unit.Bytes(memory), as)
+		return nil, fmt.Errorf("%s on %s: %w: weights %s, cache %s and system %s are %s, and the machine has %s: "+
+			"weights would be read from the disk for every token; take a machine with more memory, or a GGUF file in "+
+			"fewer bits (docs/gguf.md)", s.Checkpoint, asked, ErrNoRoom, unit.Bytes(h.Parts[0].Bytes),
+			unit.Bytes(h.Parts[1].Bytes), unit.Bytes(h.Parts[2].Bytes), unit.Bytes(sum), unit.Bytes(memory))
 	}
 	return h, nil
 }
@@ -106,6 +108,7 @@ func (h *Host) sum() (bytes int64) {
 
 // Print writes the answer with its arithmetic.
 func (h *Host) Print(w io.Writer) error {
+	sayAssumed(w, h.Assumed)
 	fmt.Fprintf(w, "%s on %s: it fits, and runs on the CPU. This is computed; nothing was run.\n\n", h.Model, h.Machine)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "memory of the machine: %s of %s\n", unit.Bytes(h.sum()), unit.Bytes(h.Memory))

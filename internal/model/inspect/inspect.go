@@ -32,8 +32,8 @@ type Summary struct {
 	Format     string `json:"format"` // of the matrices, as the release names it
 	// NoWeights reports that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
-	// SizesAs is the type of weights, fp8 or bf16, of the listed tensors and bytes where those of Format are not known.
-	SizesAs string `json:"sizes_as,omitempty"`
+	// Assumed is what the config files do not say and tensors and bytes assume, where there are no weights.
+	Assumed string `json:"assumed,omitempty"`
 
 	Layers       int `json:"layers"`
 	IndexLayers  int `json:"index_layers"`            // layers that compute their own selection
@@ -302,8 +302,16 @@ func (s *Summary) widened() string {
 		"in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
 }
 
+// sayAssumed writes what sizes assume, where they do.
+func sayAssumed(w io.Writer, assumed string) {
+	if assumed != "" {
+		fmt.Fprintf(w, "sizes are assumed: %s\n", assumed)
+	}
+}
+
 // Print writes the summary as text.
 func (s *Summary) Print(w io.Writer) error {
+	sayAssumed(w, s.Assumed)
 	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
 		s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
 	indexer := "no indexer, every row attends to every key"
@@ -330,10 +338,7 @@ func (s *Summary) Print(w io.Writer) error {
 	if s.Drafts != "" {
 		fmt.Fprintf(w, "drafts: %s\n", s.Drafts)
 	}
-	if s.SizesAs != "" {
-		fmt.Fprintf(w, "no weights here; sizes in the format of this release (%s) are not known, with %s weights its "+
-			"shape takes %s in %d tensors\n", s.Format, s.SizesAs, unit.Bytes(s.TotalBytes), s.Tensors)
-	} else if s.NoWeights {
+	if s.NoWeights {
 		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
 			unit.Bytes(s.TotalBytes), s.Tensors)
 	} else {

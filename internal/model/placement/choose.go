@@ -15,6 +15,9 @@ import (
 // ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
 var ErrNoRoom = errors.New("the experts do not fit")
 
+// ErrHost is wrapped, too, where it is the memory of the host that is too small.
+var ErrHost = errors.New("the host has too little memory for those that are not on the device")
+
 // Ask has the inputs of a placement: sizes, memories, measured costs and use.
 type Ask struct {
 	Layers []int // experts of each layer, drafting layers last; 0 for none
@@ -23,6 +26,7 @@ type Ask struct {
 	Ranks  int   // that share the experts of each layer equally; 0 is one
 	Bytes  int64 // of one expert, in either memory; one with two methods is in host memory twice
 	Format cost.Format
+	Type   string // of its values, for messages; empty is Format
 
 	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
 	Host   int64 // memory of the host that experts may take
@@ -145,8 +149,8 @@ func (a *Ask) refuse(all, fit int, need int64) error {
 		return fmt.Errorf("placement: %w: everything but experts needs %s more device memory than there "+
 			"is, and experts take %s", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
 	}
-	return fmt.Errorf("placement: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s and "+
-		"the host has %s for them: %s are missing", ErrNoRoom, all, unit.Bytes(a.Bytes),
+	return fmt.Errorf("placement: %w: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s "+
+		"and the host has %s for them: %s are missing", ErrNoRoom, ErrHost, all, unit.Bytes(a.Bytes),
 		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
 }
 
@@ -263,7 +267,7 @@ func (c *Choice) explain(a *Ask) {
 	rate := a.CPU.Rate(a.Format, 1)
 	t := a.TimesOf(1, false)
 	say("decode: %s. One row of an expert: computed %s / %.0f GB/s (%s, %d cores) + %.1f us = %.0f us; fetched %s / "+
-		"%.0f GB/s + %.0f us = %.0f us", verb(c.Decode), unit.Bytes(a.Bytes), gb(rate), a.Format, a.CPU.Cores,
+		"%.0f GB/s + %.0f us = %.0f us", verb(c.Decode), unit.Bytes(a.Bytes), gb(rate), a.typed(), a.CPU.Cores,
 		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
 	if c.Beside > 0 {
 		t := a.TimesOf(a.decodeRows(), false)
@@ -275,6 +279,14 @@ func (c *Choice) explain(a *Ask) {
 	t = a.TimesOf(rows, true)
 	say("prefill: %s. %.0f rows of an expert (a step of %d rows): computed %.0f us; streamed %s / %.0f GB/s = %.0f us",
 		streamed(c.Prefill), rows, a.Chunk, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), t.Fetched)
+}
+
+// typed names the type of experts, and the format whose rate was measured where it is another.
+func (a *Ask) typed() string {
+	if a.Type == "" || a.Type == a.Format.String() {
+		return a.Format.String()
+	}
+	return fmt.Sprintf("%s by the rate of %s", a.Type, a.Format)
 }
 
 func verb(m Method) string {

@@ -19,8 +19,10 @@ type tensor struct {
 	limit  int    // experts an expertTable names, or keys of a tokenMap
 	side   int    // of blocks with a scale; 0 for 128
 	mean   float64
-	spread float64 // standard deviation
-	nextN  bool    // of the drafting layer
+	spread float64           // standard deviation
+	nextN  bool              // of the drafting layer
+	linear bool              // one of the matrices that quantised releases mean where they name none
+	kind   config.ModuleType // of released
 }
 
 // storage is how the values of a tensor are written.
@@ -34,6 +36,7 @@ const (
 	expertTable                // I64 [vocabulary, k]: k different experts for each token
 	rowFP8                     // F8E4M3 with an exponent for each 32 values of a row
 	tokenMap                   // I32 [vocabulary]: a key for each token
+	released                   // as kind says; it has no values (described.go)
 	groupInt4                  // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
 )
 
@@ -106,7 +109,8 @@ func (l *lister) plain(name string, out, in int) {
 // matrix is a matrix [out, in] that FP8 checkpoints store in blocks. The deviation 1/sqrt(in) keeps the size of values
 // that pass through.
 func (l *lister) matrix(name string, out, in int, gain float64) {
-	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))}
+	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in)),
+		linear: true}
 	if l.fp8 {
 		t.dtype, t.store, t.scale = weight.F8E4M3, blockFP8, name+"_scale_inv"
 	}

@@ -1,0 +1,95 @@
+package sparrow
+
+import (
+	"fmt"
+
+	"sparrow/engine"
+	"sparrow/internal/device"
+	"sparrow/internal/model"
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+)
+
+// fitting finds out whether a model fits a device, and where its experts are to be.
+type fitting struct {
+	registry *kernel.Registry
+	config   Config
+	parts    *parts
+
+	reserved int64                 // of the device for its operations
+	placed   *device.PlacedExperts // nil where all are on the device
+	chosen   string                // what ExpertsAuto came to, and why
+}
+
+// on refuses a device, or a rank of several, that the model does not fit.
+func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
+	c, p := f.config, f.parts
+	auto := !c.Experts.Split() && c.Experts != ExpertsOnDevice && of.Count() < 2 && p.source.ChosenExperts() > 0
+	_, gpu := dev.(kernel.DryRunner)
+	switch {
+	case c.Experts.Split():
+		return f.place(dev, c.Experts)
+	case auto && gpu && c.DeviceMemory > 0: // where the model fits, too, the cache must not take what is beyond
+		if err := f.place(dev, ExpertsSplit); err != nil {
+			return err
+		}
+		f.explain(fmt.Sprintf("%s of the GPU may be used (--gpu-memory)", unit.Bytes(c.DeviceMemory)))
+		return nil
+	}
+	n, err := device.Need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
+	if err != nil || n == nil {
+		return err
+	}
+	n.Free /= c.sharing(of.Rank)
+	small := n.Err(device.Describe(dev))
+	if small == nil {
+		f.reserved = n.Scratch + n.Graphs
+	}
+	if !auto {
+		return small
+	}
+	if small == nil {
+		f.chosen = fmt.Sprintf("all on the GPU: the model needs %s, %s are free (--experts auto)",
+			unit.Bytes(n.Total()), unit.Bytes(n.Free))
+		return nil
+	}
+	if err := f.place(dev, ExpertsSplit); err != nil {
+		return fmt.Errorf("%w; with experts in host memory: %w", small, err)
+	}
+	f.explain(fmt.Sprintf("the model needs %s of the GPU, %s are free", unit.Bytes(n.Total()), unit.Bytes(n.Free)))
+	return nil
+}
+
+// place chooses a home for each expert.
+func (f *fitting) place(dev kernel.Device, homes ExpertHomes) (err error) {
+	f.placed, err = device.PlaceExperts(f.registry, f.parts.source, dev, f.config.experts(dev, f.parts, homes))
+	if err == nil {
+		f.config.Log.Info("experts", "homes", homes, "reasons", f.placed.Choice.Reasons)
+	}
+	return err
+}
+
+// explain notes how ExpertsAuto divided the experts, and why.
+func (f *fitting) explain(why string) {
+	x := f.placed.Choice
+	f.chosen = fmt.Sprintf("%d of %d on the GPU, the others in host memory, which takes %s: %s (--experts auto)",
+		x.Resident, x.Experts, unit.Bytes(x.HostBytes), why)
+}
+
+// experts returns the inputs of the placement of experts on a device.
+func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.ExpertRequest {
+	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
+	return device.ExpertRequest{Homes: homes, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
+		Rows:    min(ec.MaxRunning, device.SplitRows),
+		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
+}
+
+// besideExperts sizes a cache that would otherwise take the rest of a device's memory: experts take that.
+func (c Config) besideExperts() Config {
+	if c.CacheTokens == 0 {
+		c.CacheTokens = device.SplitCache
+		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", device.SplitCache))
+	}
+	return c
+}

@@ -1,0 +1,257 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sparrow/weight"
+)
+
+// ModuleType is how the values of a matrix are stored.
+type ModuleType struct {
+	Bits  int    // of a value
+	Float bool   // e2m1 or e4m3, else integers
+	Group int    // values of a row with a scale of their own; 0 where Block has one
+	Block [2]int // rows and columns with a scale; 0 is all of them
+	// Columns is the tensors of AWQ and GPTQ, which have zero points, and Method which of both.
+	Columns bool
+	Method  string
+}
+
+// String names a type as formats do.
+func (t ModuleType) String() string {
+	switch {
+	case t.Float && t.Bits == 4 && t.Group == 16:
+		return "NVFP4"
+	case t.Float && t.Bits == 4:
+		return "MXFP4"
+	case t.Float:
+		return "FP8"
+	}
+	return weight.Group{Bits: t.Bits, Size: t.Group}.String()
+}
+
+// Modules tells the types of a release's matrices before its files are there.
+type Modules struct {
+	rules []moduleRule
+	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 and FormatFP4 where the release
+	// is that of the family with other types for some modules.
+	Base Format
+	// Assumed states what the config files do not say and was assumed; empty where they say everything.
+	Assumed string
+}
+
+// moduleRule gives the modules that in accepts a type; a nil kind is that of Base. A nil in accepts every linear
+// module.
+type moduleRule struct {
+	in   func(module string) bool
+	kind *ModuleType
+}
+
+// Of is the type of a matrix by the names that releases spell it with; ok is false for those of Base. linear says
+// whether it belongs to those that formats for all linear modules mean: routers and vocabularies do not.
+func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
+	for _, r := range m.rules {
+		if r.in == nil && linear || r.in != nil && slices.ContainsFunc(names, r.in) {
+			if r.kind == nil {
+				return t, false
+			}
+			return *r.kind, true
+		}
+	}
+	return t, false
+}
+
+// rawModules are the fields that say which modules a format is for, of both files.
+type rawModules struct {
+	Ignore    []string            `json:"ignore"`
+	Exclude   []string            `json:"exclude_modules"`
+	Without   []string            `json:"modules_to_not_convert"`
+	GroupSize int                 `json:"group_size"`
+	Layers    map[string]rawLayer `json:"quantized_layers"`
+	Groups    map[string]struct {
+		Targets []string `json:"targets"`
+		rawGroup
+	} `json:"config_groups"`
+	Extra   map[string]json.RawMessage `json:"extra_config"`
+	Dynamic map[string]any             `json:"dynamic"`
+}
+
+// Modules reads the types of a release's matrices from its small files.
+func (r Release) Modules() (*Modules, error) {
+	fields, _, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	q, at, err := r.quantization(fields)
+	if err != nil {
+		return nil, fmt.Errorf("config: %s: %w", r.File, err)
+	}
+	m := &Modules{Base: FormatBF16}
+	var raw rawModules
+	for _, text := range [][]byte{fields["quantization_config"], fields["compression_config"], r.Older} {
+		if text != nil && string(text) != "null" {
+			if err := json.Unmarshal(text, &raw); err != nil {
+				return nil, fmt.Errorf("config: %s: %s: %w", r.File, at, err)
+			}
+		}
+	}
+	if r.ModelOpt != nil {
+		var file struct {
+			Quantization rawModules `json:"quantization"`
+		}
+		if err := json.Unmarshal(r.ModelOpt, &file); err != nil {
+			return nil, fmt.Errorf("config: %s: %s: %w", r.File, QuantFile, err)
+		}
+		own := file.Quantization
+		raw.Exclude = append(raw.Exclude, own.Exclude...)
+		if len(raw.Layers) == 0 {
+			raw.Layers = own.Layers
+		}
+	}
+	switch q.Method {
+	case "fp8":
+		out, err := q.blocks(func(_, _, name string) error { return fmt.Errorf("weights in %s: %w", name, ErrFormat) },
+			expertsAreFP4(fields))
+		if err != nil {
+			return nil, fmt.Errorf("config: %s: %w", r.File, err)
+		}
+		if m.Base = FormatFP8; strings.HasPrefix(string(out.format), "FP4") {
+			m.Base = FormatFP4
+		}
+		if len(q.algorithms()) > 0 {
+			m.modelopt(&q, &raw)
+		} else if out.format != m.Base { // in other blocks
+			if m.Base == FormatFP4 {
+				m.add(func(name string) bool { return strings.Contains(name, ".experts.") }, nil)
+			}
+			m.add(nil, &ModuleType{Bits: 8, Float: true, Block: out.scheme.Block})
+		}
+	case "modelopt", "modelopt_fp4":
+		m.modelopt(&q, &raw)
+	case "compressed-tensors":
+		m.compressed(&raw)
+	case "mxfp4", "quark":
+		m.add(nil, &ModuleType{Bits: 4, Float: true, Group: 32})
+		m.Assumed = "every matrix of the layers but routers is MXFP4"
+	case "awq", "gptq", "auto-round", "intel/auto-round":
+		m.columns(&q, &raw)
+	}
+	return m, nil
+}
+
+func (m *Modules) add(in func(string) bool, t *ModuleType) {
+	m.rules = append(m.rules, moduleRule{in, t})
+}
+
+// modelopt has patterns with * for modules that stay as they are, and may name modules with their algorithms instead.
+func (m *Modules) modelopt(q *rawQuantization, raw *rawModules) {
+	for _, pattern := range append(slices.Clone(raw.Exclude), raw.Ignore...) {
+		m.add(like(pattern), nil)
+	}
+	kinds := map[string]*ModuleType{
+		"NVFP4": {Bits: 4, Float: true, Group: 16}, "W4A16_NVFP4": {Bits: 4, Float: true, Group: 16},
+		"FP8": {Bits: 8, Float: true}, "FP8_PER_CHANNEL_PER_TOKEN": {Bits: 8, Float: true, Block: [2]int{1, 0}},
+		"FP8_PB_WO": {Bits: 8, Float: true, Block: [2]int{128, 128}}, "MXFP8": {Bits: 8, Float: true, Group: 32}}
+	for name, l := range raw.Layers {
+		if t := kinds[strings.ToUpper(l.Algorithm)]; t != nil {
+			m.add(below(name), t)
+		}
+	}
+	if t := kinds[strings.ToUpper(q.Algorithm)]; t != nil {
+		m.add(nil, t)
+	}
+	if t := kinds[strings.ToUpper(q.MoE)]; t != nil && len(raw.Layers) == 0 {
+		m.add(func(name string) bool { return strings.Contains(name, ".experts.") }, t)
+	}
+}
+
+// like accepts the module that a pattern names, those below it, and where it has * all that match.
+func like(pattern string) func(string) bool {
+	if !strings.Contains(pattern, "*") {
+		return below(pattern)
+	}
+	// No name of a module has a slash, so that * stands for any text.
+	return func(name string) bool {
+		ok, err := path.Match(pattern, name)
+		return err == nil && ok
+	}
+}
+
+// below accepts a module and its parts.
+func below(module string) func(string) bool {
+	return func(name string) bool { return name == module || strings.HasPrefix(name, module+".") }
+}
+
+// compressed has groups with the classes, names or patterns of their modules.
+func (m *Modules) compressed(raw *rawModules) {
+	matcher := func(target string) func(string) bool {
+		pattern, ok := strings.CutPrefix(target, "re:")
+		if !ok {
+			return below(target)
+		}
+		x, err := regexp.Compile("^(?:" + pattern + ")")
+		if err != nil {
+			m.Assumed = fmt.Sprintf("the pattern %q, which is not understood, is for no module", target)
+			return func(string) bool { return false }
+		}
+		return x.MatchString
+	}
+	for _, target := range raw.Ignore {
+		m.add(matcher(target), nil)
+	}
+	var whole []*ModuleType // of all linear modules, after those that are named
+	for _, g := range raw.Groups {
+		w := g.Weights
+		t := &ModuleType{Bits: w.Bits, Float: w.Type == "float"}
+		switch {
+		case w.Size > 0 && w.Strategy != "channel" && w.Strategy != "tensor":
+			t.Group = w.Size
+		case len(w.Block) == 2:
+			copy(t.Block[:], w.Block)
+		case w.Strategy == "channel":
+			t.Block[0] = 1
+		}
+		for _, target := range g.Targets {
+			if target == "Linear" {
+				whole = append(whole, t)
+				continue
+			}
+			m.add(matcher(target), t)
+		}
+	}
+	for _, t := range whole {
+		m.add(nil, t)
+	}
+	if len(m.rules) == len(raw.Ignore) {
+		m.Assumed = "no module has the format: config_groups name none"
+	}
+}
+
+// columns is AWQ, GPTQ and AutoRound, which may leave modules out by parts of their names.
+func (m *Modules) columns(q *rawQuantization, raw *rawModules) {
+	for _, part := range raw.Without {
+		m.add(func(name string) bool { return strings.Contains(name+".", part) }, nil)
+	}
+	for pattern := range raw.Dynamic {
+		if x, err := regexp.Compile(strings.TrimPrefix(pattern, "-:")); err == nil {
+			m.add(x.MatchString, nil)
+		}
+	}
+	method := "gptq"
+	if q.Method == "awq" || strings.HasSuffix(q.Pack, "awq") {
+		method = "awq"
+	}
+	t := &ModuleType{Bits: q.Bits, Group: q.GroupSize, Columns: true, Method: method}
+	m.add(nil, t)
+	if len(raw.Without)+len(raw.Dynamic) == 0 {
+		m.Assumed = fmt.Sprintf("every matrix of the layers but routers is %v, as no field lists those that are not", t)
+	}
+	if len(raw.Extra) > 0 {
+		m.Assumed = "modules of extra_config have the bits of the others"
+	}
+}

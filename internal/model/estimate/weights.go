@@ -1,0 +1,66 @@
+package estimate
+
+import (
+	"strings"
+
+	"sparrow/internal/model/family"
+	"sparrow/weight"
+)
+
+// Weights are the sizes of a model's weights on a device, in the types of its tensors.
+type Weights struct {
+	Expert int64  // bytes of a routed expert, scales included, in the mean
+	Type   string // of its values
+	Rest   int64  // bytes of everything else on one GPU
+}
+
+// WeightsOf adds up the tensors of a model, of files or of a release without them.
+func WeightsOf(src *family.Source) (w Weights) {
+	all := int64(0)
+	e := expertsOf(src.Model)
+	for _, name := range src.Weights.Names() {
+		t, _ := src.Weights.Tensor(name)
+		values, _ := src.Weights.Parameters(t)
+		switch {
+		case strings.Contains(name, ".experts."):
+			if all += t.Bytes(); w.Type == "" && values > 0 {
+				w.Type = typeName(src.Weights, t, values)
+			}
+		case strings.Contains(name, ".kv_b_proj."): // bf16, as is and transposed
+			w.Rest += 4 * values
+		case strings.HasPrefix(name, "model.visual."), strings.HasSuffix(name, ".shared_head.head.weight"),
+			strings.HasSuffix(name, ".embed_tokens.weight") && strings.Contains(name, ".layers."):
+			// A vision tower does not run, and copies of embedding and head are not loaded.
+		case t.DType == weight.F32 && len(t.Shape) == 2 && values > 0:
+			w.Rest += 2 * values
+		default:
+			w.Rest += t.Bytes()
+		}
+	}
+	if n := e.count(); n > 0 {
+		w.Expert = all / int64(n)
+	}
+	return w
+}
+
+// typeName names the type of the values of a tensor.
+func typeName(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
+	switch t.DType {
+	case weight.I32:
+		if t.Bytes()*8 >= 8*values {
+			return "int8"
+		}
+		return "int4"
+	case weight.U8, weight.I8, weight.F4E2M1x2:
+		if s, ok := c.Tensor(t.Name + "_scale"); ok && s.DType == weight.F8E4M3 {
+			return "nvfp4"
+		}
+		if t.Bytes() == values {
+			return "int8"
+		}
+		return "e2m1"
+	case weight.F8E4M3:
+		return "e4m3"
+	}
+	return strings.ToLower(t.DType.String())
+}
