@@ -20,7 +20,7 @@ FIRST = ./verify ./engine ./internal/step
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store sessions \
-	browser screenshots torture build dist kernels gpu-tests arm64 clean
+	browser screenshots torture build dist kernels assemble gpu-tests arm64 clean
 
 # Budgets in minutes, of two cores with everything compiled anew: .ci/run has those of all targets.
 test: format width
@@ -174,6 +174,11 @@ fuzz:
 # kernel/cuda/src.
 kernels:
 	$(GO) run ./cmd/kernelc $(if $(NVRTC),--nvrtc $(NVRTC))
+
+# Assembles the portable images for every kind of GPU, with ptxas of a CUDA toolkit or of the Python wheel
+# nvidia-cuda-nvcc: make assemble PTXAS=file.
+assemble:
+	SPARROW_PTXAS=$(or $(PTXAS),ptxas) $(GO) test -v -count=1 -timeout 60m -run TestPTXAssembles ./kernel/cuda
 
 # Packs every test that needs a GPU into .build/gpu-tests, for a machine without Go: sh gpu-tests.sh run.
 gpu-tests:

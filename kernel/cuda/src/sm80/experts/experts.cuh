@@ -17,7 +17,7 @@ namespace portable {
 
 constexpr int kExpertThreads = 256, kExpertWarps = kExpertThreads / 32, kExpertStages = 4;
 constexpr i32 kGroupTokens = 64;
-constexpr i32 kMaxExperts = 256;
+constexpr i32 kMaxExperts = 512;  // as the launchers allow
 
 // Tiles of 16 tokens that are multiplied at a time.
 template <class W, bool Down, int MostTiles>
