@@ -118,7 +118,7 @@ func TestInspectRefuses(t *testing.T) {
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "0"}, "--memory 0"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "-3"}, "--memory -3"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "NaN"}, "--memory NaN"},
-		{[]string{"inspect", "deepseek-v4-flash", "--hw", "b300,128G"}, "known GPUs: h200"},
+		{[]string{"inspect", "deepseek-v4-flash", "--hw", "mi355x,128G"}, "known GPUs: h200"},
 		{[]string{"inspect", "deepseek-v3.2", "--hw", "h200,128G"}, "are missing"},
 		{[]string{"inspect", "deepseek-v4-flash", "--hw", "h200", "--gpu-memory", "much"}, "--gpu-memory"},
 		{[]string{"inspect", "deepseek-v4-flash", "--hw", "h200,128G", "--gpu-memory", "300G"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 
 	"sparrow/internal/cost"
@@ -75,6 +76,7 @@ type Fit struct {
 	Speeds  []Speed           `json:"speeds"`
 	// Assumed is what sizes assume of weights that are not there; empty where they are known.
 	Assumed string `json:"assumed,omitempty"`
+	Stated  string `json:"stated,omitempty"` // that of the Machine
 }
 
 // Fit answers a question, or returns an error with what is missing.
@@ -99,9 +101,18 @@ func (q *Question) Fit() (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	hw, err := plan.HardwareFor("sm90")
+	hw, err := plan.HardwareFor(m.Arch.String())
 	if err != nil {
 		return nil, err
+	}
+	if m.Portable {
+		if q.Weights.Packed != "" {
+			return nil, fmt.Errorf("%s on %s: weights in %s run on Hopper GPUs (h100, h200) and CPUs; the portable "+
+				"kernels of %s take BF16, FP8 in blocks of 128 x 128, and FP4 experts: take a release in those, or "+
+				"--hw \"cpu,%.0fG\"", q.Name, q.Asked, q.Weights.Packed, m.Arch,
+				math.Ceil(float64(m.CPU.MemoryBytes)/(1<<30)))
+		}
+		hw.Missing = append(hw.Missing, plan.DenseLatent) // as model.Hardware has it
 	}
 	cfg, _, err := plan.Resolve(hw, facts, plan.Policy{KV: "fp8"})
 	if err != nil {
@@ -159,7 +170,8 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	onHost := choice.Experts - choice.Resident
 	parts = append(parts, Part{"experts", choice.DeviceBytes, fmt.Sprintf("%d of %d", choice.Resident, choice.Experts)})
-	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Memory: [2]int64{memory, m.CPU.MemoryBytes},
+	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Stated: m.Stated,
+		Memory:  [2]int64{memory, m.CPU.MemoryBytes},
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}
@@ -268,7 +280,11 @@ func (f *Fit) Print(w io.Writer) error {
 		fmt.Fprintf(w, "sizes are assumed: %s\n", f.Assumed)
 	}
 	fmt.Fprintf(w, "%s on %s. This is an estimate from measured times of single kernels and rates (docs/gpu.md); "+
-		"nothing was run.\n\n", f.Model, f.Machine)
+		"nothing was run.\n", f.Model, f.Machine)
+	if f.Stated != "" {
+		fmt.Fprintln(w, f.Stated)
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	where := "the GPU"
 	if f.GPUs > 1 {

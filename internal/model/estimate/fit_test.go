@@ -307,7 +307,7 @@ func TestParseMachine(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
-		"": `GPU "" are not known`, "b200,128G": `GPU "b200" are not known`, "0xh200": "number of GPUs",
+		"": `GPU "" are not known`, "mi355x,128G": `GPU "mi355x" are not known`, "0xh200": "number of GPUs",
 		"99xh200":  "number of GPUs",
 		"h200,128": "no unit G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
 		"h200,1e30T":    "not an amount",
@@ -380,5 +380,50 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 			t.Errorf("%s: the largest step takes %d bytes, estimated as %.0f", preset, arena, step)
 		}
 		gpu.Close()
+	}
+}
+
+// GPUs that plans know by name are answered by published figures and by their own kernels: what the portable kernels
+// lack is refused. Thor and GB10 share their memory with the host, and nothing is said of them.
+func TestPublishedGPUs(t *testing.T) {
+	for arch := plan.SM80; arch <= plan.SM121; arch++ {
+		for _, name := range plan.DevicesOf(arch) {
+			m, err := ParseMachine("2x" + name + ",200G")
+			if name == "thor" || name == "gb10" || name == "dgxspark" {
+				if err == nil {
+					t.Errorf("%s has memory of its own: %+v", name, m)
+				}
+				continue
+			}
+			if err != nil || m.GPUs != 2 || m.Arch != arch || m.Portable != (arch != plan.SM90) ||
+				(m.Stated == "") != (name == "h200") {
+				t.Errorf("%s: %+v, %v", name, m, err)
+			}
+		}
+	}
+	f := fit(t, "deepseek-v4-flash", "rtx4090,140G")
+	if f.Memory[0] != 24e9 || f.Speeds[0].Tokens < 3 || f.Speeds[0].Tokens > 10 ||
+		!strings.Contains(f.Stated, "1008 GB/s") || !strings.Contains(f.Stated, "nothing was measured") {
+		t.Errorf("%d bytes, %.1f tokens/s, %q", f.Memory[0], f.Speeds[0].Tokens, f.Stated)
+	}
+	slow := fit(t, "deepseek-v4-flash", "h100,200G").Speeds[0].Tokens
+	if fast := fit(t, "deepseek-v4-flash", "h200,200G").Speeds[0].Tokens; slow >= fast {
+		t.Errorf("an H100 with 80 GB makes %.1f tokens/s, an H200 %.1f", slow, fast)
+	}
+	if _, err := question(t, "glm-4.7-flash", "rtx4090,64G").Fit(); !errors.Is(err, plan.E01) {
+		t.Errorf("a model without an indexer: %v", err)
+	}
+	for name, want := range map[string]string{"nvidia-deepseek-v4-flash-nvfp4": "nvfp4",
+		"pastapaul-deepseek-v4-flash-w4a16-fp8": "int4", "deepseek-v4-flash": "", "deepseek-v4-flash-base": ""} {
+		src, _, err := synth.Described(name, release(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := question(t, "deepseek-v4-flash", "rtx4090,400G")
+		q.Model, q.Format, q.Weights = src.Model, src.ExpertFormat(), WeightsOf(src)
+		if _, err := q.Fit(); (err != nil) != (want != "") || err != nil &&
+			!strings.Contains(err.Error(), "weights in "+want+" run on Hopper GPUs") {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
 	}
 }

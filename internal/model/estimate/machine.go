@@ -2,10 +2,14 @@ package estimate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"sparrow/internal/cost"
+	"sparrow/internal/unit"
+	"sparrow/plan"
 )
 
 // Machine is GPUs of one kind and their host; without GPUs it is only the host, whose memory is 0 where it was not
@@ -13,11 +17,81 @@ import (
 type Machine struct {
 	GPUs int
 	cost.Machine
+	// Arch is that of the GPUs. Portable reports that they are not Hopper, and Stated how their rates follow from
+	// published figures; empty for those of an H200, which were measured.
+	Arch     plan.Arch
+	Portable bool
+	Stated   string
 }
 
 // H200s returns that many H200s with a host as measured, without memory for experts.
 func H200s(gpus int) Machine {
-	return Machine{GPUs: gpus, Machine: cost.H200()}
+	return Machine{GPUs: gpus, Machine: cost.H200(), Arch: plan.SM90}
+}
+
+// card is the published figures of a GPU: GB/s of its memory, and TFLOP/s of dense bf16 products.
+type card struct{ memory, bf16 float64 }
+
+// cards are the GPUs that plans know by name.
+var cards = map[string]card{
+	"a100": {2039, 312}, "a100-40gb": {1555, 312}, "a800": {2039, 312}, "a40": {696, 150}, "a6000": {768, 155},
+	"rtx3090": {936, 71}, "l4": {300, 121}, "l40": {864, 181}, "l40s": {864, 362}, "rtx4090": {1008, 165},
+	"rtx4080": {717, 97}, "rtx5090": {1792, 210}, "rtx5080": {960, 113}, "rtxpro6000": {1792, 252},
+	"h100": {3350, 989}, "h800": {3350, 989}, "gh200": {4000, 989}, "h20": {4000, 148}, "b200": {8000, 2250},
+	"gb200": {8000, 2250}, "b300": {8000, 2250}, "gb300": {8000, 2250},
+}
+
+// h200Card is the card that was measured.
+var h200Card = card{4800, 989}
+
+// cardNames lists the names of GPUs.
+func cardNames() []string { return append(slices.Sorted(maps.Keys(cards)), "h200") }
+
+// stated returns GPUs whose rates are those of an H200 in proportion to published figures. Portable kernels widen FP8
+// to bf16 before they multiply.
+func stated(name string, c card, gpus int) (Machine, error) {
+	hw, err := plan.HardwareFor(name)
+	if err != nil {
+		return Machine{}, err
+	}
+	m := H200s(gpus)
+	m.Arch, m.Portable = hw.Arch, hw.Arch != plan.SM90
+	g := &m.GPU
+	g.Name, g.MemoryBytes = name, hw.MemoryBytes
+	read, ops := c.memory/h200Card.memory, c.bf16/h200Card.bf16
+	if m.Portable {
+		g.FP8, g.ExpertOps, g.NarrowExpertOps = g.BF16, g.WideExpertOps, min(g.NarrowExpertOps, g.WideExpertOps)
+		g.ScoreOps /= 2
+	}
+	for _, rate := range []*float64{&g.Weights, &g.Experts, &g.NarrowExperts, &g.Keys, &g.Scores} {
+		*rate *= read
+	}
+	for _, rate := range []*float64{&g.FP8, &g.BF16, &g.ExpertOps, &g.WideExpertOps, &g.NarrowExpertOps, &g.DenseOps,
+		&g.ScoreOps} {
+		*rate *= ops
+	}
+	slower := max(1/read, 1/ops)
+	for _, time := range []*float64{&g.Prompt, &g.V4Row, &g.V4Prompt} {
+		*time *= slower
+	}
+	m.Decodes = slices.Clone(m.Decodes)
+	for i := range m.Decodes {
+		d := &m.Decodes[i]
+		d.Whole, d.Keys256, d.Keys512 = d.Whole*slower, d.Keys256*slower, d.Keys512*slower
+	}
+	if bus := float64(hw.Arch.BusRate()) / 1e6; bus > 0 {
+		m.Bus.Rate = min(m.Bus.Rate, bus)
+	}
+	if m.Portable && m.Arch != plan.SM100 && m.Arch != plan.SM103 {
+		m.Link.Rate = m.Bus.Rate // GPUs that no other link joins
+	}
+	m.Stated = fmt.Sprintf("rates are those of an H200 in proportion to published figures of %s (%s, %.0f GB/s, %.0f "+
+		"TFLOP/s of bf16, bus %.0f GB/s); nothing was measured on one", name, unit.Bytes(g.MemoryBytes), c.memory,
+		c.bf16, m.Bus.Rate/1e3)
+	if m.Portable {
+		m.Stated += ", and its portable kernels are slower than Hopper's: expect less"
+	}
+	return m, nil
 }
 
 // mostGPUs bounds what a machine may have.
@@ -25,8 +99,8 @@ const mostGPUs = 64
 
 // MachineForm states how machines are written.
 const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T", or "cpu,64G" without a ` +
-	`GPU ("cpu" has the memory of this machine); known GPUs: h200. State ` +
-	`others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
+	`GPU ("cpu" has the memory of this machine); known GPUs: h200, and by published figures h100, a100, rtx3090, ` +
+	`rtx4090, rtx5090 and the others of 'sparrow explain --hw'. State others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
 	`read at 3.3 TB/s, 25 GB/s between host and GPU, and 32 cores that read 90 GB/s`
 
 // ParseMachine reads a machine.
@@ -48,8 +122,13 @@ func ParseMachine(text string) (Machine, error) {
 	switch {
 	case name == "h200":
 		m = H200s(gpus)
+	case cards[name] != card{}:
+		var err error
+		if m, err = stated(name, cards[name], gpus); err != nil {
+			return bad("%v", err)
+		}
 	case name != "cpu":
-		return bad("the figures of a GPU %q are not known", name)
+		return bad("the figures of a GPU %q are not known, those of %s are", name, strings.Join(cardNames(), ", "))
 	case gpus != 1:
 		return bad("%d machines without a GPU; want one", gpus)
 	}

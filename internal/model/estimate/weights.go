@@ -12,6 +12,7 @@ type Weights struct {
 	Expert int64  // bytes of a routed expert, scales included, in the mean
 	Type   string // of its values
 	Rest   int64  // bytes of everything else on one GPU
+	Packed string // a type of matrices that only Hopper GPUs have kernels for; empty without one
 }
 
 // WeightsOf adds up the tensors of a model, of files or of a release without them.
@@ -21,6 +22,9 @@ func WeightsOf(src *family.Source) (w Weights) {
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		values, _ := src.Weights.Parameters(t)
+		if values > 0 && len(t.Shape) == 2 && w.Packed == "" {
+			w.Packed = packedType(src.Weights, t, values)
+		}
 		switch {
 		case strings.Contains(name, ".experts."):
 			if all += t.Bytes(); w.Type == "" && values > 0 {
@@ -63,4 +67,26 @@ func typeName(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
 		return "e4m3"
 	}
 	return strings.ToLower(t.DType.String())
+}
+
+// packedType names the type of a matrix whose values stay packed on a Hopper GPU; it is empty for types that the
+// portable kernels take.
+func packedType(c *weight.Checkpoint, t *weight.Tensor, values int64) string {
+	switch kind := typeName(c, t, values); kind {
+	case "int4", "int8", "nvfp4":
+		return kind
+	case "e4m3":
+		scale, ok := c.Tensor(t.Name + "_scale_inv")
+		if !ok {
+			scale, ok = c.Tensor(strings.TrimSuffix(t.Name, "weight") + "scale")
+		}
+		if !ok { // blocks of 128 x 128 have scales of one of these names, and so may others
+			scale, ok = c.Tensor(t.Name + "_scale")
+		}
+		if side := func(n int) int { return (n + 127) / 128 }; !ok || len(scale.Shape) != 2 ||
+			scale.Shape[0] != side(t.Shape[0]) || scale.Shape[1] != side(t.Shape[1]) {
+			return "FP8 in other blocks than 128 x 128"
+		}
+	}
+	return ""
 }
