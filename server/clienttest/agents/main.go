@@ -41,7 +41,7 @@ var files embed.FS
 // Bounds of what is started.
 const (
 	installTime = 10 * time.Minute
-	taskTime    = 3 * time.Minute
+	taskTime    = 10 * time.Minute // others may use the machine too
 )
 
 // contextTokens is the longest conversation: agents begin with tens of thousands of tokens.
