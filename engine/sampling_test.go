@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"sparrow/internal/spec"
@@ -125,6 +126,34 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	compare(t, requests, got, want)
 	if ahead.Drafts != plain.Drafts || ahead.DraftsAhead == 0 || plain.DraftsAhead > 0 || plain.Drafted == 0 {
 		t.Errorf("drafts %v, %d passes ahead; want %v", ahead.Drafts, ahead.DraftsAhead, plain.Drafts)
+	}
+}
+
+// So does one that waits for what is accepted, as with a model that has states: every draft is the same.
+func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	notUnderRace(t)
+	requests := drawing(crowd(5), false)[1:] // those that sample
+	for i := range requests {
+		requests[i].Sampling.N, requests[i].MaxTokens = 1, 8
+	}
+	run := func(on bool) (list [][]int32, st Stats) {
+		cfg := Config{Policy: deterministic(""), Draft: drafts(t, 2), NoReuse: true, MaxRunning: 1, NoOverlap: !on}
+		e, begin := overlapping(t, testmodel.V4Draft(t), cfg, before(func(works []step.Work) error {
+			for i := range works {
+				if works[i].Kind == plan.ModeVerify {
+					list = append(list, slices.Clone(works[i].Tokens))
+				}
+			}
+			return nil
+		}))
+		jointly(t, e, requests, begin)
+		return list, e.Stats()
+	}
+	want, _ := run(false)
+	got, st := run(true)
+	if len(want) == 0 || !slices.EqualFunc(got, want, slices.Equal) || st.DraftsAhead > 0 {
+		t.Errorf("verified %v, %d draft passes ahead; want %v", got, st.DraftsAhead, want)
 	}
 }
 

@@ -161,6 +161,9 @@ func TestScoresThatCannotBe(t *testing.T) {
 	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 256), 0)))[0]; len(got) != 256 {
 		t.Errorf("a prompt that fills the context: %d scores", len(got))
 	}
+	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 9), 1)))[0]; len(got) != 8 || got[0].Token != tokens(1, 9)[1] {
+		t.Errorf("a prompt from its second token on: %v", got)
+	}
 	if got := scoresOf(t, open(t, e, scoreOnly(tokens(1, 1), 0)))[0]; len(got) != 1 || got[0].Rank != 0 {
 		t.Errorf("a prompt of one token: %v", got)
 	}

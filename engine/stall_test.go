@@ -10,6 +10,7 @@ import (
 
 	"sparrow/internal/sched"
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 )
 
 // A bound that is too small for any chunk cuts prompts to the smallest chunk while a stream runs, the log states the
@@ -57,6 +58,54 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 	e.Close(t.Context()) // the log belongs to the loop until then
 	if !strings.Contains(log.String(), "max_stall=1ns") {
 		t.Errorf("the log does not say what is kept: %s", log.String())
+	}
+}
+
+// What streams have waited for a newcomer's batch is not given to prompts again: the next batch takes fewer tokens of
+// one than if they had not waited.
+func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
+	alone(t, "one clock is driven by one device")
+	promptRows := func(waited bool) int {
+		p := &paced{}
+		e, err := buildOver(t, testmodel.V32(t), Config{Clock: p, MaxStall: 600 * time.Millisecond, NoOverlap: true,
+			PlanHistory: 1024}, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
+			p.Device = d
+			return beside{p} // whose batches are not divided
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, e)
+		for i := range 2 { // what long prompts take is known then
+			open(t, e, Request{Prompt: tokens(60+i, 300), Sampling: greedy(), MaxTokens: 1, Tenant: "a"})
+			e.iterations(4)
+		}
+		for i := range 24 {
+			open(t, e, Request{Prompt: tokens(1+i, 4), Sampling: greedy(), MaxTokens: 24, IgnoreEOS: true, Tenant: "a"})
+		}
+		e.iterations(10)
+		for i := 0; e.loop.waiting.IsZero(); i++ {
+			if i == 8 {
+				t.Fatal("no newcomer came apart")
+			}
+			open(t, e, Request{Prompt: tokens(70+i, 8), Sampling: greedy(), MaxTokens: 1,
+				Tenant: string(rune('b' + i))})
+			e.iterations(1)
+		}
+		if !waited {
+			e.loop.waiting = time.Time{}
+		}
+		open(t, e, Request{Prompt: tokens(90, 300), Sampling: greedy(), MaxTokens: 1, Tenant: "a"})
+		e.iterations(1)
+		list := e.Plans()
+		prompts, decodes := rowsOf(list[len(list)-1].Plan)
+		if prompts <= sched.SmallestChunk || decodes == 0 {
+			t.Errorf("%d rows of the prompt, %d of streams", prompts, decodes)
+		}
+		return prompts
+	}
+	if waited, not := promptRows(true), promptRows(false); waited >= not {
+		t.Errorf("%d rows of a prompt after streams have waited, %d where they have not", waited, not)
 	}
 }
 

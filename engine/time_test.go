@@ -186,6 +186,9 @@ func TestWaitsForPages(t *testing.T) {
 	now := clock.Now()
 	waiting := &choice{job: job, restored: Restored{Tokens: 256}, restore: &restore{next: 5, begun: now}}
 	computing := e.loop.sched.PromptTime(256, 64)
+	if x.latest <= 0 {
+		t.Errorf("the latest batch took %v", x.latest)
+	}
 	if computing <= 0 || before.Saved <= 0 || before.Restored == 0 {
 		t.Fatalf("computing takes %v: %+v", computing, before)
 	}

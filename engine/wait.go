@@ -54,9 +54,6 @@ func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	if jobs == 0 {
 		return 0
 	}
-	if own == 0 {
-		owners++
-	}
 	ahead := min(jobs, own*owners) + 1
 	return time.Duration(ahead) * w.interval(now)
 }

@@ -1,0 +1,457 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/respserver"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Invariants of this file: what no answer shows. Work that is not needed is not done, what is done is counted and
+// watched, and what was asked for once is not forgotten.
+
+// A request of which all choices run is not counted among those of its tenant that wait: a large one may follow.
+func TestRequestsThatRunAreNotQueued(t *testing.T) {
+	b := backlog{most: 4}
+	for _, n := range []int{1, 1} {
+		if err := b.add("a", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.add("b", 2); err != nil {
+		t.Fatal(err)
+	}
+	b.done("a", true)
+	if err := b.add("a", 3); err != nil {
+		t.Errorf("a second request of a tenant of which one waits: %v", err)
+	}
+	if err := b.add("a", 3); err == nil {
+		t.Error("a third one is taken")
+	}
+}
+
+// An engine that is to stop at once still is when somebody asks it to stop when all has ended.
+func TestStoppingAtOnceStays(t *testing.T) {
+	in := newInbox(&Config{}, &tally{})
+	in.stop(true)
+	if in.stop(false); !in.halt || !in.closing {
+		t.Errorf("halt %v, closing %v", in.halt, in.closing)
+	}
+}
+
+func TestATraceCountsPreemptionsOfAllChoices(t *testing.T) {
+	j := &Job{trace: &Trace{}}
+	for i := range 3 {
+		j.choices = append(j.choices, &choice{seq: sched.Sequence{Preempted: i}})
+	}
+	if j.complete(time.Unix(1, 0)); j.trace.Preempted != 3 {
+		t.Errorf("%d preemptions, want 3", j.trace.Preempted)
+	}
+}
+
+// Weights that are a copy of their own do not count as free memory, and neither do those of a GPU.
+func TestMappedWeights(t *testing.T) {
+	for _, c := range []struct {
+		packed bool
+		arch   plan.Arch
+		want   int64
+	}{{false, plan.CPU, 5}, {true, plan.CPU, 0}, {false, plan.SM90, 0}} {
+		z := &sizing{setup: &setup{cfg: Config{WeightBytes: 5, Packed: c.packed}}}
+		if got := z.mapped(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
+			t.Errorf("packed %v on %v: %d bytes, want %d", c.packed, c.arch, got, c.want)
+		}
+	}
+}
+
+// The memory that a model is measured to need is what its engine takes, with the states of its sequences.
+func TestNeedIsWhatAnEngineTakes(t *testing.T) {
+	alone(t, "sizes are those of one rank")
+	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
+		source, m := load(t, dir, kernel.Options{}, nil)
+		c := testConfig(source, Config{CacheTokens: 2048, MaxRunning: 3})
+		n, err := Measure(m, c, 1<<40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := still(t, dir, Config{CacheTokens: 2048, MaxRunning: 3}).Info()
+		if want := i.Memory.Cache + i.Memory.States; n.Cache != want || n.Tokens != i.CacheTokens {
+			t.Errorf("%s: a cache of %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
+				i.CacheTokens)
+		}
+	}
+}
+
+// ticks is a clock whose waits do one thing after the other, and then end.
+type ticks struct {
+	machine
+	now  time.Time
+	todo []func()
+}
+
+func (c *ticks) Now() time.Time { return c.now }
+
+func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
+	if len(c.todo) == 0 {
+		return true
+	}
+	c.todo[0]()
+	c.todo = c.todo[1:]
+	return false
+}
+
+// Every pass that takes too long is reported, also after one that did and has ended, and each once.
+func TestTheWatchdogReportsEveryPass(t *testing.T) {
+	c := &ticks{now: time.Unix(1000, 0)}
+	var log strings.Builder
+	w := &watchdog{tally: &tally{}, after: time.Second,
+		setup: &setup{cfg: Config{Clock: c, Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	hangs := func(want bool) {
+		t.Helper()
+		if got := w.tally.stats.Device != ""; got != want {
+			t.Errorf("it hangs: %v, want %v", got, want)
+		}
+	}
+	for range 2 {
+		c.todo = append(c.todo,
+			func() { w.begin(c.now) },
+			func() { hangs(false); c.now = c.now.Add(time.Second) },
+			func() { hangs(true); c.now = c.now.Add(time.Second) },
+			func() { hangs(true); w.begin(c.now) }, // the next pass
+			func() { hangs(false); w.end() })
+	}
+	w.watch(nil)
+	for words, want := range map[string]int{"saw no progress": 2, "has ended": 2} {
+		if n := strings.Count(log.String(), words); n != want {
+			t.Errorf("%q is %d times in the log, want %d", words, n, want)
+		}
+	}
+}
+
+// readable is a model whose counts of experts are read.
+type readable struct {
+	model.Model
+	reads int
+}
+
+func (c *readable) CountExperts() error { return nil }
+
+func (c *readable) ReadExperts(*usage.Table) error { c.reads++; return nil }
+
+// Counts of experts are read as often as was asked for, and no more: reading waits for the device.
+func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
+	c, m := &ticks{now: time.Unix(1000, 0)}, &readable{}
+	x := experts{tally: &tally{}, setup: &setup{model: m, cfg: Config{Clock: c, Usage: usage.New("", 1, 4, 1)}}}
+	for i, want := range []int{0, 1, 1, 1, 2} {
+		switch i {
+		case 1:
+			x.tally.stats.Steps = 1 // until then there is nothing to read
+		case 3:
+			c.now = c.now.Add(time.Second - 1)
+		case 4:
+			c.now = c.now.Add(1)
+		}
+		if err := x.read(time.Second); err != nil || m.reads != want {
+			t.Errorf("%d: read %d times, want %d; %v", i, m.reads, want, err)
+		}
+	}
+}
+
+// frozen is a clock at which no time passes.
+type frozen struct{ machine }
+
+func (frozen) Now() time.Time { return time.Unix(1000, 0) }
+
+// What rows chose since counts were read last is counted when the engine ends.
+func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
+	alone(t, "every rank counts its own experts")
+	total := func(requests int) float64 {
+		src, err := family.Open(testmodel.V32Draft(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := usage.For(src.Model)
+		if err := errors.Join(err, src.Close()); err != nil {
+			t.Fatal(err)
+		}
+		e := start(t, testmodel.V32Draft(t), Config{Clock: frozen{}, Usage: u, NoReuse: true})
+		for i := range requests {
+			generate(t, e, Request{Prompt: tokens(1+i, 90), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true})
+		}
+		e.Close(t.Context())
+		return e.Usage().Total()
+	}
+	if one, three := total(1), total(3); one == 0 || three != 3*one {
+		t.Errorf("%v choices of a request, %v of three", one, three)
+	}
+}
+
+// Rows of a choice that ended while they were computed are counted as unused, each of them.
+func TestRowsOfEndedChoicesAreUnused(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	e, _ := overlapping(t, testmodel.V32(t), Config{}, checked(t))
+	j := open(t, e, Request{Prompt: tokens(1, 40), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+	e.iterations(1)
+	j.Cancel()
+	e.iterations(1)
+	if got := e.Stats(); got.Unused != 40 || got.Aborted != 1 {
+		t.Errorf("%d rows unused, %d requests cancelled; want 40 and 1", got.Unused, got.Aborted)
+	}
+}
+
+// watched checks that every operation of a pass is watched.
+type watched struct {
+	kernel.Device
+	engine  atomic.Pointer[Engine]
+	between *atomic.Bool // a batch ran between operations
+	after   atomic.Int64 // operations since then
+	missed  atomic.Int64
+}
+
+func (w *watched) Do(op kernel.Op) error {
+	if e := w.engine.Load(); e != nil {
+		if e.loop.watchdog.began.Load() == 0 {
+			w.missed.Add(1)
+		}
+		if w.between.Load() {
+			w.after.Add(1)
+		}
+	}
+	return w.Device.Do(op)
+}
+
+// Batches between the operations of another have no drafts, since prompts wait, and the watchdog watches what is left
+// of the other.
+func TestBetweenOperations(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	w, between := &watched{}, atomic.Bool{}
+	w.between = &between
+	e, err := buildOver(t, testmodel.V32Draft(t), Config{NoReuse: true, MaxStall: time.Microsecond,
+		Draft: drafts(t, 2)}, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
+		w.Device = d
+		return w
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, e)
+	drafted := 0
+	e.cfg.Observe = func(inside bool) {
+		between.Store(inside)
+		for _, q := range e.loop.sched.All() {
+			if inside {
+				drafted += len(q.Drafts)
+			}
+		}
+	}
+	for i := range 2 {
+		open(t, e, Request{Prompt: tokens(1+i, 8), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
+	}
+	e.iterations(3)
+	open(t, e, Request{Prompt: tokens(7, 150), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	e.loop.inner.longest = time.Hour // of the batch before
+	w.engine.Store(e)
+	for range 4 {
+		if e.iterations(1); e.Stats().Between > 0 {
+			break
+		}
+	}
+	w.engine.Store(nil)
+	if i := &e.loop.inner; i.before != time.Hour || i.longest >= time.Hour {
+		t.Errorf("the longest operation takes %v, that of the batch before took %v", i.longest, i.before)
+	}
+	if st := e.Stats(); st.Between == 0 || st.Drafted == 0 || drafted != 0 {
+		t.Errorf("%d batches between operations drafted %d tokens; %d in all", st.Between, drafted, st.Drafted)
+	}
+	if w.missed.Load() > 0 || w.after.Load() == 0 {
+		t.Errorf("%d operations are not watched; %d after a batch between them", w.missed.Load(), w.after.Load())
+	}
+}
+
+// Passes that are enqueued while the drafting layer runs take the time after that: in sum, as long as the device was
+// busy.
+func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
+	alone(t, "one clock is driven by one device")
+	p := &paced{}
+	e, err := buildOver(t, testmodel.V32Draft(t), Config{Clock: p, Draft: drafts(t, 1)}, kernel.Options{Workers: 1},
+		func(d kernel.Device) kernel.Device {
+			p.Device = d
+			return beside{p}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run := running(t, e)
+	p.at.Store(0)
+	run()
+	collect(open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}))
+	e.Close(t.Context())
+	if st := e.Stats(); st.Busy != time.Duration(p.at.Load()) || st.DraftsAhead == 0 || st.Overlapped == 0 {
+		t.Errorf("the device was busy for %v, passes took %v; %d draft passes ahead, %d passes overlapped",
+			time.Duration(p.at.Load()), st.Busy, st.DraftsAhead, st.Overlapped)
+	}
+}
+
+// A chain of drafts that fails leaves none: what was drafted before is not verified.
+func TestAChainThatFailsLeavesNoDrafts(t *testing.T) {
+	e := start(t, testmodel.V32Draft(t), Config{NoReuse: true, Draft: drafts(t, 3)}, checked(t), func(e *Engine) {
+		e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: func(pass int) error {
+			if pass == 2 { // the second draft of the first chain
+				return errFault
+			}
+			return nil
+		}}
+	})
+	generate(t, e, Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 6, IgnoreEOS: true})
+	if st := e.Stats(); st.DraftsFailed != 1 || st.Verified != 0 {
+		t.Errorf("%d sequences stopped drafting, %d items were verified; want 1 and 0", st.DraftsFailed, st.Verified)
+	}
+}
+
+// Nothing is drafted after a token that ends the answer: with stops at tokens that are drafted, each is the last of its
+// drafts.
+func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir    string
+		drafts int
+	}{"a chain": {testmodel.V32Draft(t), 4}, "a block": {testmodel.V4Spark(t), 3}} {
+		t.Run(name, func(t *testing.T) {
+			// The first run has no stops, the second stops at what was drafted first, where it is not in the answer.
+			chains := func(stops []int32) (list [][]int32, answer []int32) {
+				cfg := Config{NoReuse: true, Draft: drafts(t, c.drafts)}
+				r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 10, IgnoreEOS: true}
+				if name == "a block" {
+					r.Sampling.StopTokenIDs = stops
+				} else {
+					cfg.EOS = stops
+				}
+				e := start(t, c.dir, cfg, before(func(works []step.Work) error {
+					for i := range works {
+						if works[i].Kind == plan.ModeVerify {
+							list = append(list, slices.Clone(works[i].Tokens[1:]))
+						}
+					}
+					return nil
+				}))
+				answer = generate(t, e, r).Choices[0].Tokens
+				return list, answer
+			}
+			free, answer := chains(nil)
+			var stops []int32
+			for _, l := range free {
+				if len(l) > 1 && !slices.Contains(answer, l[0]) {
+					stops = append(stops, l[0])
+				}
+			}
+			if len(stops) == 0 {
+				t.Fatalf("no draft is wrong: %v", free)
+			}
+			ended := 0
+			list, _ := chains(stops)
+			for _, l := range list {
+				for i, token := range l {
+					if slices.Contains(stops, token) {
+						if ended++; i != len(l)-1 {
+							t.Errorf("drafts %v after the end, which one of %v is", l, stops)
+						}
+					}
+				}
+			}
+			if ended == 0 {
+				t.Error("no draft ends an answer: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A page that is evicted before it was copied for the tiers that outlive the process is copied for them then, once.
+func TestAPageThatLeavesIsStored(t *testing.T) {
+	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{DiskDir: t.TempDir(), DiskBytes: 1 << 26}))
+	running(t, e)
+	x := e.loop.tiers
+	k := kv.Kept{Stored: prefix.Stored{Hash: prefix.Hash{1}, Tokens: tokens(1, 64)}, Page: 2, Window: -1}
+	x.Stored(k)
+	x.Leaving(k)
+	if len(x.stored) != 0 {
+		t.Errorf("%d pages are to be copied again", len(x.stored))
+	}
+	if !x.stack.Has(k.Hash) {
+		t.Error("no tier has the page")
+	}
+}
+
+// idle is a clock that calls a function when the loop has nothing to do.
+type idle struct {
+	machine
+	do func()
+}
+
+func (c *idle) Wait(wake <-chan struct{}, limit time.Duration) bool {
+	if limit == 0 {
+		c.do()
+	}
+	return c.machine.Wait(wake, limit)
+}
+
+// Pages are fetched for a bounded number of requests that wait; one that gives its pages back waits for none.
+func TestFewRequestsThatWaitFetchPages(t *testing.T) {
+	store := respserver.Start(t)
+	store.Set(respserver.Hangs)
+	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{StoreURL: store.URL()}))
+	emptied(t, e)
+	running(t, e, func(e *Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
+	var jobs []*Job
+	for i := range maxSeeking + 3 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 100), Sampling: greedy(), MaxTokens: 1}))
+	}
+	e.loop.receive()
+	if n := e.loop.tiers.seeking; n != maxSeeking {
+		t.Errorf("pages of %d requests are fetched, want %d", n, maxSeeking)
+	}
+	c := jobs[0].choices[0]
+	if e.loop.released(&c.seq); c.restore != nil || e.loop.tiers.seeking != maxSeeking-1 {
+		t.Errorf("%d requests fetch pages, one that gave its pages back: %v", e.loop.tiers.seeking, c.restore != nil)
+	}
+	for _, j := range jobs {
+		j.Cancel()
+	}
+}
+
+// An engine that is closed while a request waits for its pages answers it.
+func TestClosingWaitsForPages(t *testing.T) {
+	store := respserver.Start(t)
+	store.Set(respserver.Hangs)
+	clock, closed := &idle{do: func() {}}, false
+	c := tiered("", 8, 64, tier.Options{StoreURL: store.URL()})
+	c.Clock = clock
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	_, run := running(t, e)
+	clock.do = func() {
+		if !closed && e.loop.sched.Restoring() {
+			closed = true
+			e.inbox.stop(false)
+			go store.Set(respserver.Works) // the fetch fails
+		}
+	}
+	j := open(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	run()
+	if got, err := j.whole(); err != nil || len(got.Choices[0].Tokens) != 2 || !closed {
+		t.Errorf("%+v, %v; closed while it waited: %v", got, err, closed)
+	}
+}
