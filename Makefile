@@ -1,6 +1,8 @@
 # Targets a developer needs. `make test` sets nothing up beyond what `go` fetches by itself. CI runs check, test, long
 # and, while there is time, what needs other programs: see .ci/run.
 GO ?= go
+# Programs are released without C code. Packages are compiled once for them and for tests, and linked in less time.
+export CGO_ENABLED = 0
 # Packages that start goroutines of their own and whose tests are cheap enough for the race detector on two cores, and
 # the tests of larger ones where goroutines meet.
 RACE = ./engine ./internal/attn/... ./internal/kv/... ./server ./internal/batch ./internal/hub \
@@ -67,7 +69,8 @@ long:
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED) $(RACES)
-ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs|$(BITS)
+ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
+MORE = TestNextExact|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestAPrefixThat|TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
@@ -159,7 +162,7 @@ race:
 
 # The race detector over every package, but for tests that are too slow for it. It takes long.
 race-all:
-	$(GO) test -race -short -timeout 60m ./...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 60m ./...
 
 # Every function named Fuzz in the tree, FUZZTIME each: a new one is found by its name. What they find is written below
 # testdata/fuzz of its package and is a test from then on.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +63,9 @@ func goTest(s *summary, args []string) time.Duration {
 		all, args = []string{"test", "-C", args[1], "-json"}, args[2:]
 	}
 	cmd := exec.Command("go", append(all, args...)...)
+	if slices.Contains(args, "-race") { // the race detector is C code
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		cmd.Stderr = cmd.Stdout // what is not an event is printed as it is
