@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -125,60 +126,109 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 	}
 }
 
-// Random batches with common prefixes, few pages, chunks and cancellations.
+// Which random batches TestRandomBatchesOfBlocks runs; a number draws one batch.
+var (
+	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 4, or 12 with -long")
+	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
+)
+
+// kept counts verifies by length mod 128 and by how many drafts were accepted.
+type kept [128][6]int
+
+// watch counts those of an engine.
+func (k *kept) watch(e *Engine) {
+	lengths := map[*choice]int{} // of the verify before: what it kept is what the next pass continues
+	e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
+		for _, w := range works {
+			c := e.at(w.Pages)
+			if n, ok := lengths[c]; ok && (w.Kind == plan.ModeVerify || w.Kind == plan.ModeDecode) {
+				k[n%128][w.Cached-n-1]++
+			}
+			if delete(lengths, c); w.Kind == plan.ModeVerify && len(w.Tokens) > 1 {
+				lengths[c] = w.Cached
+			}
+		}
+		return nil
+	}}
+}
+
+// Random batches with common prefixes, few pages, chunks and cancellations. A thousand of them, about 20 minutes of one
+// core, have verifies after all lengths mod 128, each with all numbers of accepted drafts.
 func TestRandomBatchesOfBlocks(t *testing.T) {
 	notUnderRace(t)
 	rounds := 4
 	if *everything {
-		rounds = 1000
+		rounds = 12
+	}
+	if *batches > 0 {
+		rounds = *batches
 	}
 	dir := testmodel.V4Spark(t)
 	var preempted, reused, aborted int64
-	for round := range rounds {
-		random := rand.New(rand.NewPCG(uint64(round), 11))
-		var list []Request
-		for i := range 3 + random.IntN(6) {
-			r := Request{ID: fmt.Sprint(i), Prompt: append(tokens(random.IntN(3), random.IntN(2)*(256+random.IntN(60))),
-				tokens(100*round+i, 1+random.IntN(140))...), Sampling: greedy(), MaxTokens: 1 + random.IntN(30),
-				IgnoreEOS: random.IntN(2) == 0}
-			if random.IntN(3) == 0 {
-				r.Sampling = seeded(int64(i))
-			}
-			if random.IntN(2) == 0 { // its answer needs another page
-				r.Prompt = append(tokens(random.IntN(3), 270), tokens(100*round+i, 225+random.IntN(17))...)
-				r.MaxTokens = 30
-			}
-			list = append(list, r)
-		}
-		cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
-		want := lone(t, dir, cfg, list)
-		cfg.Draft, cfg.MaxRunning = drafts(t, 1+random.IntN(5)), 3+random.IntN(4)
-		cfg.CacheTokens, cfg.StepTokens = (5+random.IntN(2))*256, 30+random.IntN(120)
-		if random.IntN(2) == 0 {
-			cfg.Draft = spec.Auto()
-		}
-		e, run := prepared(t, dir, cfg, everyPattern(want, list), checked(t))
-		var given *Job
-		if random.IntN(2) == 0 { // beside them one that goes away
-			given = open(t, e, Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
-				IgnoreEOS: true, Draft: new(int)})
-		}
-		got := jointly(t, e, list, func() {
-			run()
-			if given != nil {
-				given.Cancel()
-			}
+	var seen kept
+	for round := *firstBatch; round < *firstBatch+rounds && !t.Failed(); round++ {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			st := randomBatchOfBlocks(t, dir, round, &seen)
+			preempted, reused, aborted = preempted+st.Preempted, reused+st.CachedTokens, aborted+st.Aborted
 		})
-		compare(t, list, got, want)
-		st := e.Stats()
-		preempted, reused, aborted = preempted+st.Preempted, reused+st.CachedTokens, aborted+st.Aborted
-		if t.Failed() {
-			t.Fatalf("round %d", round)
-		}
 	}
 	if preempted == 0 || reused == 0 || aborted == 0 {
 		t.Errorf("%d preemptions, %d reused tokens, %d cancelled; want some of each", preempted, reused, aborted)
 	}
+	var missing []string
+	verifies := 0
+	for n := range seen {
+		for accepted, count := range seen[n] {
+			if verifies += count; count == 0 {
+				missing = append(missing, fmt.Sprintf("%d:%d", n, accepted))
+			}
+		}
+	}
+	t.Logf("%d verifies, %d preemptions, %d reused tokens, %d cancelled; no verify of length mod 128 and accepted "+
+		"drafts %v", verifies, preempted, reused, aborted, missing)
+	if rounds >= 1000 && len(missing) > 0 {
+		t.Errorf("lengths mod 128 with numbers of accepted drafts that no batch had: %v", missing)
+	}
+}
+
+// randomBatchOfBlocks compares one batch with plain answers.
+func randomBatchOfBlocks(t *testing.T, dir string, round int, seen *kept) Stats {
+	random := rand.New(rand.NewPCG(uint64(round), 11))
+	var list []Request
+	for i := range 3 + random.IntN(6) {
+		r := Request{ID: fmt.Sprint(i), Prompt: append(tokens(random.IntN(3), random.IntN(2)*(256+random.IntN(60))),
+			tokens(100*round+i, 1+random.IntN(140))...), Sampling: greedy(), MaxTokens: 1 + random.IntN(30),
+			IgnoreEOS: random.IntN(2) == 0}
+		if random.IntN(3) == 0 {
+			r.Sampling = seeded(int64(i))
+		}
+		if random.IntN(2) == 0 { // its answer needs another page
+			r.Prompt = append(tokens(random.IntN(3), 270), tokens(100*round+i, 225+random.IntN(17))...)
+			r.MaxTokens = 30
+		}
+		list = append(list, r)
+	}
+	cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+	want := lone(t, dir, cfg, list)
+	cfg.Draft, cfg.MaxRunning = drafts(t, 1+random.IntN(5)), 3+random.IntN(4)
+	cfg.CacheTokens, cfg.StepTokens = (5+random.IntN(2))*256, 30+random.IntN(120)
+	if random.IntN(2) == 0 {
+		cfg.Draft = spec.Auto()
+	}
+	e, run := prepared(t, dir, cfg, everyPattern(want, list), seen.watch, checked(t))
+	var given *Job
+	if random.IntN(2) == 0 { // beside them one that goes away
+		given = open(t, e, Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
+			IgnoreEOS: true, Draft: new(int)})
+	}
+	got := jointly(t, e, list, func() {
+		run()
+		if given != nil {
+			given.Cancel()
+		}
+	})
+	compare(t, list, got, want)
+	return e.Stats()
 }
 
 // proposals are the blocks that a drafter proposed, by length: tokens and bits of confidences.
