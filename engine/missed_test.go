@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/sched"
+	"sparrow/internal/spec"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/respserver"
 	"sparrow/internal/testmodel"
@@ -76,6 +78,124 @@ func TestMappedWeights(t *testing.T) {
 		if got := z.mapped(&plan.Config{Hardware: plan.Hardware{Arch: c.arch}}); got != c.want {
 			t.Errorf("packed %v on %v: %d bytes, want %d", c.packed, c.arch, got, c.want)
 		}
+	}
+}
+
+// Memory that operations of a GPU take, and a sixteenth of what is free, are not left to its cache.
+func TestACacheLeavesWhatIsReserved(t *testing.T) {
+	z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100}}, free: 1600, total: 2000}
+	if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: plan.SM90}}); got != 1400 {
+		t.Errorf("%d bytes, want 1400", got)
+	}
+}
+
+// Memory of passes includes that of those between operations, and no more rows of logits of prompts than a step has.
+func TestMemoryOfPasses(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second, StepTokens: 48})
+	want := e.loop.passes.runner.Bytes() + e.loop.inner.passes.runner.Bytes()
+	if got := e.Info().Memory.Arena; got != want || e.loop.inner.passes.runner.Bytes() == 0 {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	if n := (&sizing{setup: e.setup}).promptLogits(); n != 48 {
+		t.Errorf("%d rows of logits of prompts in a step of 48 rows", n)
+	}
+}
+
+// Drafts are compared with passes of the same kind: those of prompts count neither for the target nor for the drafter.
+func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
+	p := &passes{drafts: []step.Draft{{Kind: plan.ModeDraft, Tokens: make([]int32, 1)}, {Kind: plan.ModeExtend,
+		Tokens: make([]int32, 3)}}}
+	if rows, prompts := p.draftSize(); rows != 4 || !prompts {
+		t.Errorf("%d rows, prompts %v", rows, prompts)
+	}
+	p.drafts = p.drafts[:1]
+	if rows, prompts := p.draftSize(); rows != 1 || prompts {
+		t.Errorf("%d rows, prompts %v", rows, prompts)
+	}
+	clock, idle := &ticks{now: time.Unix(1000, 0)}, spec.New(drafts(t, 2), 0)
+	begun := time.Unix(999, 0)
+	for _, c := range []struct {
+		what   string
+		note   func(d *drafter)
+		counts bool
+	}{
+		{"a draft pass", func(d *drafter) { d.notePass(begun, nil, &plan.Plan{}, 3, false) }, true},
+		{"one of prompts", func(d *drafter) { d.notePass(begun, nil, &plan.Plan{}, 3, true) }, false},
+		{"one that failed", func(d *drafter) { d.notePass(begun, errFault, &plan.Plan{}, 3, false) }, false},
+		{"a pass that decodes", func(d *drafter) {
+			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode}}}, time.Second)
+		}, true},
+		{"one with a prompt", func(d *drafter) {
+			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode},
+				{Row: plan.RowShortPrefill}}}, time.Second)
+		}, false},
+	} {
+		d := &drafter{setup: &setup{cfg: Config{Clock: clock}}, tally: &tally{}, control: spec.New(drafts(t, 2), 0)}
+		if c.note(d); reflect.DeepEqual(d.control, idle) == c.counts {
+			t.Errorf("%s counts: %v, want %v", c.what, !c.counts, c.counts)
+		}
+	}
+}
+
+// While the rows of a prompt are computed chunk by chunk, its request has no say in how many tokens are drafted.
+func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	e, _ := overlapping(t, testmodel.V32Draft(t), Config{Draft: spec.Auto(), StepTokens: 32})
+	open(t, e, Request{Prompt: tokens(1, 90), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+	e.iterations(2)
+	if n := len(e.loop.drafter.adapting); n != 0 {
+		t.Errorf("%d requests agree", n)
+	}
+	for e.Stats().OutputTokens == 0 {
+		e.iterations(1)
+	}
+	if n := len(e.loop.drafter.adapting); n != 1 {
+		t.Errorf("%d requests agree once the prompt is computed, want 1", n)
+	}
+}
+
+// A pass that the device refuses counts as a fault. The request of a batch of one fails with it at once, and the
+// counters know that it has gone; what runs alone after a failed batch says nothing about the time of batches.
+func TestPassesThatAreNotEnqueued(t *testing.T) {
+	passes, most := 0, 0
+	e, _, _ := startPaced(t, Config{}, before(func(works []step.Work) error {
+		if passes++; len(works) > most {
+			return plan.E28
+		}
+		return nil
+	}))
+	j := open(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+	e.iterations(1)
+	if st := e.Stats(); passes != 1 || st.Isolated != 0 || st.Faults != 1 || st.Failed != 1 || st.Running != 0 {
+		t.Errorf("%d passes: %+v", passes, st)
+	}
+	if _, last := collect(j); !errors.Is(last.Err, plan.E28) {
+		t.Errorf("it ended with %+v", last)
+	}
+	most = 2
+	for i := range 2 {
+		open(t, e, Request{Prompt: tokens(1+i, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
+	}
+	e.iterations(3)
+	most, e.tally.gaps = 1, gaps{}
+	e.iterations(1)
+	if st := e.Stats(); st.Isolated != 1 || st.Faults != 2 || st.Failed != 1 || st.LongestGap != 0 {
+		t.Errorf("%d batches ran one by one, %d faults, %d requests failed, a gap of %v", st.Isolated, st.Faults,
+			st.Failed, st.LongestGap)
+	}
+}
+
+// A stall above the bound is logged once, until a much longer one.
+func TestAStallIsLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	e, _, _ := startPaced(t, Config{MaxStall: time.Nanosecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true})
+	e.iterations(3)
+	open(t, e, Request{Prompt: tokens(7, 500), Sampling: greedy(), MaxTokens: 1})
+	e.iterations(14)
+	if n := strings.Count(log.String(), "max_stall=1ns"); n < 1 || n > 4 {
+		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 }
 
@@ -393,6 +513,37 @@ func TestAPageThatLeavesIsStored(t *testing.T) {
 	if !x.stack.Has(k.Hash) {
 		t.Error("no tier has the page")
 	}
+	var taken []*tier.Page
+	for p := x.stack.Room(); p != nil; p = x.stack.Room() {
+		taken = append(taken, p)
+	}
+	k.Hash = prefix.Hash{2}
+	x.Stored(k)
+	if x.Leaving(k); x.stats.NoRoom != 1 || x.stack.Has(k.Hash) {
+		t.Errorf("%d pages had no room among %d, want 1", x.stats.NoRoom, len(taken))
+	}
+	for _, p := range taken {
+		p.Drop()
+	}
+}
+
+// Prompts of other weights have other pages.
+func TestPagesOfOtherWeightsHaveOtherNames(t *testing.T) {
+	names := map[prefix.Hash]bool{}
+	for i := range byte(2) {
+		c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26})
+		c.Weights.Sampled[31] = i
+		e := still(t, testmodel.V32(t), c)
+		running(t, e)
+		chain, err := e.loop.pools[0].Chain(tokens(1, 100), kv.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[chain[0]] = true
+	}
+	if len(names) != 2 {
+		t.Error("a page has the same name with other weights")
+	}
 }
 
 // idle is a clock that calls a function when the loop has nothing to do.
@@ -426,6 +577,11 @@ func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	c := jobs[0].choices[0]
 	if e.loop.released(&c.seq); c.restore != nil || e.loop.tiers.seeking != maxSeeking-1 {
 		t.Errorf("%d requests fetch pages, one that gave its pages back: %v", e.loop.tiers.seeking, c.restore != nil)
+	}
+	again := jobs[1].choices[0] // admitted for a second time
+	again.restored = Restored{Tokens: 64, Tiers: map[string]int{"store": 64}}
+	if !e.loop.tiers.admit(&again.seq) || again.restored.Tokens != 0 {
+		t.Errorf("a sequence that is admitted again has %d tokens from tiers", again.restored.Tokens)
 	}
 	for _, j := range jobs {
 		j.Cancel()

@@ -121,6 +121,11 @@ func TestGapsAreForgotten(t *testing.T) {
 	if got := g.longest(at.Add(2 * gapWindow)); got != time.Second {
 		t.Errorf("after two windows %v, want 1s", got)
 	}
+	g = gaps{}
+	g.add(5*time.Second, at)
+	if got := g.longest(at.Add(5 * gapWindow / 2)); got != 0 {
+		t.Errorf("nothing for more than two windows: %v, want 0", got)
+	}
 	if got := g.longest(at.Add(9 * gapWindow)); got != 0 {
 		t.Errorf("much later %v, want 0", got)
 	}
