@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,8 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
 		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
-a released shape such as deepseek-v4-flash ('sparrow synth --help' lists them): the last two need no weights.
+a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
+in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ, ...) are known by their config.json.
 
 With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected,
 	with the arithmetic: an
@@ -209,6 +209,9 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 // small files do not say.
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
+	if filepath.Ext(file) != ".json" { // the name of a release: no folder has more of it
+		return synth.Described(given, r)
+	}
 	for name, to := range map[string]*[]byte{config.QuantFile: &r.ModelOpt, config.OlderFile: &r.Older} {
 		if *to, err = textfile.Optional(filepath.Join(filepath.Dir(file), name), textfile.Config); err != nil {
 			return nil, "", err
@@ -235,12 +238,11 @@ func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 	info, err := os.Stat(given)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		name := strings.ToLower(filepath.Base(given))
-		if _, missing := pulledModel("", given, ""); missing == nil || !slices.Contains(synth.PresetNames(), name) {
+		if _, missing := pulledModel("", given, ""); missing == nil || !synth.IsRelease(given) {
 			return "", nil, false, nil
 		}
-		text, err = synth.PresetConfig(name)
-		return name, text, err == nil, err
+		text, err = synth.ReleaseConfig(given)
+		return given, text, err == nil, err
 	case err != nil:
 		return "", nil, false, nil // modelFolder states why
 	case info.IsDir():
