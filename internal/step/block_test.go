@@ -32,7 +32,7 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

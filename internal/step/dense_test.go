@@ -56,7 +56,7 @@ func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
 				alone = append(alone, b.whole(b.prompt(i, n)))
 			}
 			b.batched(lengths, alone)
-			b.chunked(lengths[3], alone[3])
+			b.chunked(lengths[3], alone[3], []int{1, 7, 200})
 			b.mixed(lengths, alone)
 		})
 	}

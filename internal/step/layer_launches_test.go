@@ -27,9 +27,10 @@ func TestDecodeLayerLaunches(t *testing.T) {
 		{"deepseek_v32, experts", func(int) int { return 1 }, 23},
 		{"deepseek_v32, dense", func(layers int) int { return layers }, 19},
 	} {
-		for _, batch := range []int{1, 16, 64, 128} {
-			took := launchesOf(t, 3, c.dense(3), batch) - launchesOf(t, 2, c.dense(2), batch)
-			if took > maxLayerLaunches || took != c.want {
+		batches := []int{1, 16, 64, 128}
+		more, less := launchesOf(t, 3, c.dense(3), batches), launchesOf(t, 2, c.dense(2), batches)
+		for i, batch := range batches {
+			if took := more[i] - less[i]; took > maxLayerLaunches || took != c.want {
 				t.Errorf("%s, %d sequences: %d launches of a layer, want %d and at most %d", c.name, batch, took,
 					c.want, maxLayerLaunches)
 			}
@@ -94,27 +95,30 @@ func layersOf(t *testing.T, layers, dense, topK int, kind synth.DType) string {
 	return dir
 }
 
-// launchesOf counts the launches of one decode pass.
-func launchesOf(t *testing.T, layers, dense, batch int) int64 {
+// launchesOf counts the launches of one decode pass for each number of sequences.
+func launchesOf(t *testing.T, layers, dense int, batches []int) (took []int64) {
 	t.Helper()
 	m, dev := detached(t, layersOf(t, layers, dense, 2048, synth.FP8))
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
-	b.run.Close()
-	var err error
-	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 256, Requests: batch, Context: 4096,
-		GraphBytes: -1}); err != nil {
-		t.Fatal(err)
-	}
-	defer b.run.Close()
 	pages := make([]int32, 64)
-	var works []step.Work
-	for range batch {
-		works = append(works, step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 4000, Pages: pages,
-			Logits: 1})
+	for _, batch := range batches {
+		b.run.Close()
+		var err error
+		if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 256, Requests: batch, Context: 4096,
+			GraphBytes: -1}); err != nil {
+			t.Fatal(err)
+		}
+		var works []step.Work
+		for range batch {
+			works = append(works, step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 4000, Pages: pages,
+				Logits: 1})
+		}
+		before := dev.Launches()
+		b.step(works...)
+		took = append(took, dev.Launches()-before)
 	}
-	before := dev.Launches()
-	b.step(works...)
-	return dev.Launches() - before
+	b.run.Close()
+	return took
 }
 
 // v32Layers is DeepSeek-V3.2 with some layers, some of them dense.
