@@ -40,10 +40,11 @@ const Pages = 13 // no more than sequences of a test need: comparing and emptyin
 // Limits hold every pass of these tests.
 var Limits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: 1400}
 
-// Device opens a device of this machine by name; it is closed when the test ends.
+// Device opens a device of this machine by name, with one worker: how many there are changes no bit, which package
+// kernel/cpu tests. It is closed when the test ends.
 func Device(t *testing.T, kernels string) kernel.Device {
 	t.Helper()
-	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
