@@ -96,8 +96,15 @@ var packedFormats = map[PackedFormat]packedShape{
 	"e4m3_g32_any":  {short, codes8 + 64*4*5, 20},
 	"q4_k":          {long, 64 * 144, 30},
 	"q2_k":          {long, 64 * 84, 28},
-	"iq2_xxs":       {long, 64 * 66, 0},
-	"iq3_xxs":       {long, 64 * 98, 0},
+	"q3_k":          {long, 64 * 128, 30}, // scales of 16 values as bf16, as of Q6_K
+	"q5_k":          {long, 64 * 176, 30},
+	"q6_k":          {long, 64 * 224, 30},
+	"iq2_xxs":       {long, 64 * 70, 0}, // with the eighth sign of each octet, as the others
+	"iq2_xs":        {long, 64 * 82, 0},
+	"iq2_s":         {long, 64 * 82, 0},
+	"iq3_xxs":       {long, 64 * 102, 0},
+	"iq3_s":         {long, 64 * 110, 0},
+	"iq4":           {long, 64 * 144, 0}, // IQ4_NL and IQ4_XS
 }
 
 // Bytes is the device memory of a matrix [rows, columns].
@@ -165,10 +172,13 @@ type PackedProduct struct {
 // PackedSlots are the words of PackedProduct.Arrived.
 const PackedSlots = 1 << 14
 
-// Tokens of the kernels of few rows, and the rows up to which the wider one runs.
+// Tokens of the kernels of few rows, and the rows up to which the widest of them runs. A tile of up to 16 rows has as
+// many words of PackedProduct.Arrived as warps.
 const (
-	packedFew16, packedFew64, packedMany = 16, 64, 128
-	packedMostFew                        = 128
+	packedFew8, packedFew16, packedFew64, packedMany = 8, 16, 64, 128
+	packedMostFew                                    = 128
+	packedWarps                                      = 16
+	packedThird                                      = 288 // threads of a block that shares an SM with two others
 )
 
 // packedParts is into how many parts k is cut: as many as even out the work of an H200's SMs when there are few rows.
@@ -198,6 +208,8 @@ func (x *PackedProduct) size() (tiles, units, parts int32) {
 // tokens are those of a block.
 func (x *PackedProduct) tokens() int32 {
 	switch {
+	case x.Rows <= packedFew8:
+		return packedFew8
 	case x.Rows <= packedFew16:
 		return packedFew16
 	case x.Rows <= packedMostFew:
@@ -241,25 +253,28 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 		a.OutF32 = 1
 	}
 	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
-	if n == packedMany {
-		items *= 2
-	} else if parts > 1 {
+	if n != packedMany && parts > 1 {
 		c.memory("sums", x.Sums, 16)
 		c.memory("arrived", x.Arrived, 4)
-		if items > PackedSlots {
-			c.fail("%d x %d results have %d tiles, at most %d", x.Rows, x.Columns, items, PackedSlots)
+		most := int64(PackedSlots)
+		if n <= packedFew16 {
+			most /= packedWarps
+		}
+		if items > most {
+			c.fail("%d x %d results have %d tiles, at most %d", x.Rows, x.Columns, items, most)
 		}
 		items *= int64(parts)
 	}
 	if c.err != nil {
 		return c.err
 	}
-	return runPersistent(k, s, x.Format.kernel(n), int32(min(items, math.MaxInt32)), 1, &a)
+	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
 }
 
 // kernel is the product kernel for groups of so many tokens.
 func (f PackedFormat) kernel(tokens int32) string {
-	suffix := map[int32]string{packedFew16: "few16", packedFew64: "few64", packedMany: "many"}[tokens]
+	suffix := map[int32]string{packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
+		packedMany: "many"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
@@ -289,5 +304,14 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 			Columns: a.Hidden, FromPairs: 1}
 	}
 	items := int64(a.Rows) * int64(a.Top) * int64(p.Tiles) * 2 // at most: every pair a group of its own
-	return runPersistent(k, s, f.kernel(a.GroupRows), int32(min(items, math.MaxInt32)), 1, &p)
+	return k.runPacked(s, f.kernel(a.GroupRows), items, &p)
+}
+
+// runPacked launches a product. A tile is one item, or two.
+func (k *Kernels) runPacked(s *Stream, kernel string, items int64, a *PackedArgs) error {
+	perSM := int32(1)
+	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads == packedThird {
+		perSM = 3
+	}
+	return runPersistent(k, s, kernel, int32(min(items, math.MaxInt32)), perSM, a)
 }

@@ -17,6 +17,28 @@ namespace sparrow_packed {
 
 using sparrow_tile::Cursor;
 
+// What a format asks of a kernel: a table in shared memory, and whether its lanes have octets of columns, in which
+// order tokens' columns come then too (decode_lattice.cuh).
+template <class F>
+struct Order {
+    static constexpr int TableBytes = 0;
+    static constexpr bool Octets = false;
+
+    static __device__ __forceinline__ void fill(u8*, u32, u32) {}
+    static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
+};
+
+// A format's state of a unit.
+template <class F>
+__device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
+    F format;
+    if constexpr (Order<F>::TableBytes > 0) {
+        format.table = table;
+    }
+    format.begin(unit, warp, lane);
+    return format;
+}
+
 constexpr int kStripes = 4;  // of a tile
 constexpr int kMaxListed = 512;  // experts that have rows: all there can be
 
@@ -24,14 +46,14 @@ constexpr int kMaxListed = 512;  // experts that have rows: all there can be
 template <class Format, int N, int MathGroups, bool Sequential>
 struct Shape {
     using F = Format;
-    static constexpr int Tokens = N, Groups = MathGroups;
+    static constexpr int Tokens = N, Groups = MathGroups, Stripes = MathGroups;
     static constexpr bool Whole = Sequential;
     static constexpr int Threads = 128 * (Groups + 1);
     static constexpr int Columns = 128;  // of a stage of inputs: two swizzled tiles
     static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
     // Stages of inputs and of weights: each has a ring of its own.
     static constexpr int Inputs = N <= 16 ? 8 : N <= 64 ? 5 : 4;
-    static constexpr int Fixed = 1024 + kMaxListed * 16 + 512;
+    static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Order<F>::TableBytes;
     static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
     static constexpr int Weights = Fit < 12 ? Fit : 12;
     static constexpr int MathRegisters = Groups == 4 ? 104 : 208, CopyRegisters = Groups == 4 ? 64 : 88;
@@ -43,6 +65,7 @@ template <class S>
 struct Storage {
     u8 inputs[S::Inputs][S::InputBytes];  // first: the swizzle wants multiples of 1024
     u8 weights[S::Weights][S::WeightBytes];
+    alignas(128) u8 table[Order<typename S::F>::TableBytes + 16];
     ListedView list[kMaxListed];
     u64 inputs_full[S::Inputs], inputs_empty[S::Inputs], weights_full[S::Weights], weights_empty[S::Weights];
     i32 listed;
@@ -65,7 +88,7 @@ __device__ __forceinline__ Storage<S>& storage() {
 // One item: some stripes of an expert's weights by a group of its tokens, over a part of k.
 struct Item {
     i32 expert;
-    i32 tile;   // of Groups stripes
+    i32 tile;   // of Stripes stripes
     i32 first;  // place of the group's first token
     i32 count;  // tokens
     i32 part;
@@ -79,9 +102,10 @@ struct Walk {
     i32 at = 0;
     i32 item = blockIdx.x;
 
-    __device__ __forceinline__ bool next(const Storage<S>& shared, const PackedArgs& args, Item& out) {
+    template <class Shared>
+    __device__ __forceinline__ bool next(const Shared& shared, const PackedArgs& args, Item& out) {
         const i32 parts = S::Whole ? 1 : args.parts;
-        const i32 tiles = args.tiles * kStripes / S::Groups;
+        const i32 tiles = args.tiles * kStripes / S::Stripes;
         for (; at < shared.listed; ++at) {
             const ListedView e = shared.list[at];
             const i32 groups = (e.count + S::Tokens - 1) / S::Tokens;

@@ -71,8 +71,17 @@ __device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-__device__ __forceinline__ u32 low_twice(u32 v) { return __byte_perm(v, v, 0x1010); }
-__device__ __forceinline__ u32 high_twice(u32 v) { return __byte_perm(v, v, 0x3232); }
+// One half of a pair twice. Said in halves, not as a permutation of bytes: products then take the half themselves.
+__device__ __forceinline__ u32 low_twice(u32 v) {
+    u32 r;
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l}; }" : "=r"(r) : "r"(v));
+    return r;
+}
+__device__ __forceinline__ u32 high_twice(u32 v) {
+    u32 r;
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, h}; }" : "=r"(r) : "r"(v));
+    return r;
+}
 
 // 2^e twice, as bf16.
 constexpr u32 power(int e) { return static_cast<u32>(e + 127) * 0x00800080u; }
@@ -81,6 +90,11 @@ constexpr u32 power(int e) { return static_cast<u32>(e + 127) * 0x00800080u; }
 template <int n>
 __device__ __forceinline__ u32 shifted(u32 v) {
     return n >= 0 ? v << (n >= 0 ? n : 0) : v >> (n < 0 ? -n : 0);
+}
+
+// A bit of each half, brought from one place to another.
+__device__ __forceinline__ u32 moved(u32 v, int from, int to) {
+    return from >= to ? v >> (from >= to ? from - to : 0) : v << (from < to ? to - from : 0);
 }
 
 // Pairs of e2m1, each times 2^-126: the sign to bit 15, the other three bits to bits 6 to 8 of a half. Three of the
@@ -371,21 +385,27 @@ __device__ __forceinline__ float half_float(u32 bits) {
 // of 6 bits. A row's 16 bytes: d, dmin, then for each half of four groups the lower four bits of four scales and of
 // four leasts, then the upper two bits of both halves. Lanes 2r and 2r+1 work out those of row r, as a pair of bf16
 // each, and hand them to the lanes that have the row.
-struct Q4K {
+//
+// Q5_K (Five) has a fifth bit of each code: [warp][batch][lane] words, bit 4 * step + j of a[j]'s first value, 16 bits
+// above of its second.
+template <bool Five>
+struct Q45K {
     static constexpr int K = 256, Exponent = 30;
     using Codes = Nibbles<256>;
-    static constexpr int Bytes = Codes::CodeBytes + 64 * 16;
+    static constexpr int FifthAt = Codes::CodeBytes + 64 * 16, Bytes = FifthAt + (Five ? 64 * 32 : 0);
 
     Codes codes;
+    u32 fifth;
     u32 scale[4], least[4];  // as U4 has scales, and less than zero times 2^-Exponent
     u32 from;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
         codes.begin(unit, warp, lane);
         from = lane / 4 * 2;
+        fifth = unit + FifthAt + (warp * 128 + lane) * 4;
         const uint4 h = load_16(unit + Codes::CodeBytes + (16 * warp + lane / 2) * 16);
         const u32 low = lane % 2 ? h.z : h.y, high = lane % 2 ? h.w >> 16 : h.w;
-        const float d = half_float(h.x & 0xFFFFu) * (lane < 16 ? 0x1p103f : 0x1p99f),
+        const float d = half_float(h.x & 0xFFFFu) * (lane < 16 || Five ? 0x1p103f : 0x1p99f),
                     dmin = half_float(h.x >> 16) * -0x1p-30f;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -398,15 +418,23 @@ struct Q4K {
         }
     }
     template <int j>
-    static __device__ __forceinline__ u32 value(u32 codes, u32 sh, u32 sl, u32 mh, u32 ml) {
-        const u32 q = u4_pair<j>(codes);
+    static __device__ __forceinline__ u32 value(u32 codes, u32 bits, int s, u32 sh, u32 sl, u32 mh, u32 ml) {
+        u32 q;
+        if constexpr (Five) {
+            q = (codes >> (4 * j) & 0x000F000Fu) | (moved(bits, 4 * s + j, 4) & 0x00100010u);
+        } else {
+            q = u4_pair<j>(codes);
+        }
         u32 r;
         asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(times_plus(q, sh, mh)), "r"(times_plus(q, sl, ml)));
         return r;
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
-        u32 c[4];
+        u32 c[4], bits = 0;
         codes.load(c, b);
+        if constexpr (Five) {
+            bits = load_4(fifth + b * 128);
+        }
 #pragma unroll
         for (int g = 0; g < 2; ++g) {
             const int group = 2 * b + g;
@@ -419,14 +447,16 @@ struct Q4K {
                       lsh = low_twice(ls), lsl = high_twice(ls), lmh = low_twice(lm), lml = high_twice(lm);
 #pragma unroll
             for (int s = 2 * g; s < 2 * g + 2; ++s) {
-                a[s][0] = value<0>(c[s], ush, usl, umh, uml);
-                a[s][1] = value<1>(c[s], lsh, lsl, lmh, lml);
-                a[s][2] = value<2>(c[s], ush, usl, umh, uml);
-                a[s][3] = value<3>(c[s], lsh, lsl, lmh, lml);
+                a[s][0] = value<0>(c[s], bits, s, ush, usl, umh, uml);
+                a[s][1] = value<1>(c[s], bits, s, lsh, lsl, lmh, lml);
+                a[s][2] = value<2>(c[s], bits, s, ush, usl, umh, uml);
+                a[s][3] = value<3>(c[s], bits, s, lsh, lsl, lmh, lml);
             }
         }
     }
 };
+using Q4K = Q45K<false>;
+using Q5K = Q45K<true>;
 
 // Q2_K: d * scale * code - dmin * least for groups of 16, which are steps; scale and least have 4 bits. Codes of 2
 // bits: [warp][half of the unit][lane][batch][2] words, a word has two steps, a[j] of the first at bits 2j and 16+2j,
@@ -477,6 +507,89 @@ struct Q2K {
             } else {
                 a[s][0] = value<4>(c, us, um), a[s][1] = value<5>(c, ls, lm);
                 a[s][2] = value<6>(c, us, um), a[s][3] = value<7>(c, ls, lm);
+            }
+        }
+    }
+};
+
+// A row's scales of groups of 16 as bf16, [row][16]: four steps of a batch.
+struct Scales16 {
+    static constexpr int Bytes = 64 * 32;
+    u32 at;
+
+    __device__ __forceinline__ void begin(u32 scales, u32 warp, u32 lane) {
+        at = scales + (16 * warp + lane / 4) * 32;
+    }
+    // Of the upper row, or of the lower.
+    __device__ __forceinline__ void load(u32 (&s)[4], int batch, bool lower) const {
+        const uint2 v = load_8(at + batch * 8 + (lower ? 256 : 0));
+        s[0] = low_twice(v.x), s[1] = high_twice(v.x), s[2] = low_twice(v.y), s[3] = high_twice(v.y);
+    }
+};
+
+// Q6_K: scale * (code - 32) for groups of 16, the scale rounded to bf16 when it is packed. The lower four bits of codes
+// are as those of 4 bits, the upper two in words as Q2_K has them, but [warp][batch][half of the batch][lane]. Scales
+// are stored times 2^(133 - Exponent).
+struct Q6K {
+    static constexpr int K = 256, Exponent = 30;
+    static constexpr int UpperAt = Codes4::CodeBytes, ScalesAt = UpperAt + 64 * 64, Bytes = ScalesAt + Scales16::Bytes;
+
+    Codes4 codes;
+    Scales16 scales;
+    u32 upper;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales.begin(unit + ScalesAt, warp, lane);
+        upper = unit + UpperAt + (warp * 256 + lane) * 4;
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4], s[2][4];
+        codes.load(c, b);
+        scales.load(s[0], b, false);
+        scales.load(s[1], b, true);
+        const u32 two[2] = {load_4(upper + b * 256), load_4(upper + b * 256 + 128)};
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const u32 q = (c[step] >> (4 * j) & 0x000F000Fu) |
+                              (moved(two[step / 2], 8 * (step % 2) + 2 * j, 4) & 0x00300030u);
+                const u32 by = s[j % 2][step];
+                a[step][j] = times_plus(q, by, times(by, 0x80208020u));  // -32 * 2^-133
+            }
+        }
+    }
+};
+
+// Q3_K: scale * (code - 4) for groups of 16, the scale rounded to bf16 when it is packed. The lower two bits of codes
+// are as the upper ones of Q6_K; the third: [warp][batch][lane] words, bit 4 * step + j of a[j]'s first value, 16 bits
+// above of its second.
+struct Q3K {
+    static constexpr int K = 256, Exponent = 30;
+    static constexpr int ThirdAt = 64 * 64, ScalesAt = ThirdAt + 64 * 32, Bytes = ScalesAt + Scales16::Bytes;
+
+    Scales16 scales;
+    u32 lower, third;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        scales.begin(unit + ScalesAt, warp, lane);
+        lower = unit + (warp * 256 + lane) * 4;
+        third = unit + ThirdAt + (warp * 128 + lane) * 4;
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 s[2][4];
+        scales.load(s[0], b, false);
+        scales.load(s[1], b, true);
+        const u32 two[2] = {load_4(lower + b * 256), load_4(lower + b * 256 + 128)}, bits = load_4(third + b * 128);
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const u32 q = (two[step / 2] >> (8 * (step % 2) + 2 * j) & 0x00030003u) |
+                              (moved(bits, 4 * step + j, 2) & 0x00040004u);
+                const u32 by = s[j % 2][step];
+                a[step][j] = times_plus(q, by, times(by, 0x80048004u));  // -4 * 2^-133
             }
         }
     }

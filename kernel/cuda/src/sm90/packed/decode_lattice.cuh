@@ -1,100 +1,202 @@
-// Packed formats whose codes are points of a lattice: a byte stands for eight or four magnitudes, seven bits for the
-// signs of eight values, of which an even number is negative. Rows stay as they are stored, fields of all rows side by
-// side: a lane looks up the two values of a point that it has.
+// Packed formats whose codes are points of a lattice: an index stands for eight or four magnitudes. A lane looks points
+// up in shared memory, where each of them is repeated over 128 bytes so that no two lanes meet in a bank (of large
+// grids over 64).
+//
+// A lane has whole octets: of a group of 32 columns lane l has columns 8(l%4) to 8(l%4)+7, the first four in the
+// group's first step of 16 and the others in its second: of four, a[0] and a[1] take two, a[2] and a[3] the others. The
+// tokens' columns have the same order (Order).
+//
+// A unit. Octet p = 2 * group of the batch + row (0 upper, 1 lower):
+//   indices  [warp][batch][lane] of four octets: their lower eight bits, a byte for each point
+//   upper    [warp][batch][lane] bytes, where there are more than 256 points: two bits of each octet
+//   signs    [warp][batch][lane] words: those of an octet's first, third, fifth and seventh value at bits 4p to 4p+3,
+//            of the others 16 bits above
+//   scales   [row][8 or 16 of 4 bits]: of groups of 32, or of 16
+//   d        [row] f16
 #pragma once
 
-#include "sm90/packed/decode.cuh"
+#include "sm90/packed/config.h"
 #include "sm90/packed/lattice.h"
 
 namespace sparrow_packed {
 
-// The signs of a lane's two values of eight: bits 15 and 31. Lane%4 = 3 has the eighth, which makes their number even.
-__device__ __forceinline__ u32 signs_of(u32 seven, u32 quarter, u32 eighth) {
-    const u32 t = (seven & 127u) >> (2 * quarter) | (__popc(seven & 127u) & eighth) << 1;
-    return (t & 1u) << 15 | (t & 2u) << 30;
-}
-
-// IQ2_XXS: d * (2s + 1) / 8 times a point of eight. A unit: [8 groups of 32][row] of four points and a word of four
-// times seven signs and s, then d of all rows.
-struct IQ2XXS {
+// Values are Eighths * d / 8 * (2s + 1) times a point. Points: of an octet. Upper: more than 256 of them. Fine: scales
+// of 16 values. Apart: bytes between points of the table.
+template <int kPoints, int kEighths, bool kUpper, bool kFine, int kApart>
+struct Lattice {
     static constexpr int K = 256, Exponent = 0;
-    static constexpr int Bytes = 64 * 66;
+    static constexpr int Points = kPoints, Apart = kApart;
+    static constexpr bool Upper = kUpper, Fine = kFine;
+    static constexpr int UpperAt = 2048 * Points, SignsAt = UpperAt + (Upper ? 512 : 0), ScalesAt = SignsAt + 2048;
+    static constexpr int ScaleBytes = Fine ? 8 : 4;  // of a row
+    static constexpr int HalfAt = ScalesAt + 64 * ScaleBytes, Bytes = HalfAt + 128;
 
-    u32 at, quarter, eighth;
-    float upper, lower;
+    u32 at, signs_at, upper_at, table;
+    u32 scales[2][Fine ? 2 : 1];  // of the upper and the lower row
+    float wide[2], less[2];
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
         const u32 row = 16 * warp + lane / 4;
-        at = unit + row * 8;
-        quarter = lane % 4;
-        eighth = quarter == 3 ? 1 : 0;
-        upper = half_float(load_2(unit + 4096 + row * 2)) * 0.125f;
-        lower = half_float(load_2(unit + 4096 + row * 2 + 16)) * 0.125f;
+        at = unit + (warp * 128 + lane) * (4 * Points);
+        signs_at = unit + SignsAt + (warp * 128 + lane) * 4;
+        upper_at = unit + UpperAt + warp * 128 + lane;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const u32 of_row = row + 8 * r;
+            if constexpr (Fine) {  // the lane's half of each group
+                const uint2 v = load_8(unit + ScalesAt + of_row * 8);
+                scales[r][0] = v.x >> (lane % 4 / 2 * 4), scales[r][1] = v.y >> (lane % 4 / 2 * 4);
+            } else {
+                scales[r][0] = load_4(unit + ScalesAt + of_row * 4);
+            }
+            const float d = half_float(load_2(unit + HalfAt + of_row * 2)) * (0.125f * kEighths);
+            wide[r] = 32 * d, less[r] = -31 * d;
+        }
     }
-    static __device__ __forceinline__ u32 scale(float d, u32 word) {
-        const float s = d * static_cast<float>(2 * (word >> 28) + 1);
+    // s as the four highest bits of a float's fraction makes 1 + s / 16: nothing is rounded before bf16.
+    __device__ __forceinline__ u32 scale(int group, int r) const {
+        const u32 word = scales[r][Fine ? group / 4 : 0];
+        const int bit = Fine ? group % 4 * 8 : group * 4;
+        const u32 up = bit < 19 ? word << (19 - bit) : word >> (bit - 19);
+        const float f = __uint_as_float((up & 0x00780000u) | 0x3F800000u);
+        const float s = __fmaf_rn(f, wide[r], less[r]);
         return pack_pair(s, s);
     }
-    __device__ __forceinline__ u32 value(const uint2& v, int octet, u32 scale) const {
-        const u32 point = __ldg(kIQ2XXS + (v.x >> (8 * octet) & 255u) * 4 + quarter);
-        return times(point ^ signs_of(v.y >> (7 * octet), quarter, eighth), scale);
+    // Two values of an octet with their signs, times a scale. n = 4 * octet + pair.
+    static __device__ __forceinline__ u32 value(u32 magnitudes, u32 signs, int n, u32 scale) {
+        return times(magnitudes ^ (signs << (15 - n) & 0x80008000u), scale);
+    }
+    // Where a point lies whose lower bits are a byte of a word, and whose upper bits are at bits 8 and 9.
+    __device__ __forceinline__ u32 point(u32 word, int byte, u32 upper) const {
+        return (__byte_perm(word, 0, 0x4440 + byte) | upper) * Apart + table;
+    }
+    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) const {
+        const u32 signs = load_4(signs_at + b * 128);
+        u32 words[2], upper = 0;
+        if constexpr (Points == 2) {
+            const uint2 v = load_8(at + b * 256);
+            words[0] = v.x, words[1] = v.y;
+        } else {
+            words[0] = words[1] = load_4(at + b * 128);
+        }
+        if constexpr (Upper) {
+            upper = load_1(upper_at + b * 32);
+        }
+#pragma unroll
+        for (int p = 0; p < 4; ++p) {
+            const int g = p / 2, r = p % 2;
+            const u32 two = upper << (8 - 2 * p);
+            uint4 v;
+            if constexpr (Points == 2) {
+                const uint2 first = load_8(point(words[g], 2 * r, two & 0x100u)),
+                            second = load_8(point(words[g], 2 * r + 1, two >> 1 & 0x100u));
+                v = make_uint4(first.x, first.y, second.x, second.y);
+            } else {
+                v = load_16(point(words[0], p, two & 0x300u));
+            }
+            const u32 s = scale(2 * b + g, r);
+            a[2 * g][r] = value(v.x, signs, 4 * p, s);
+            a[2 * g][2 + r] = value(v.y, signs, 4 * p + 1, s);
+            a[2 * g + 1][r] = value(v.z, signs, 4 * p + 2, s);
+            a[2 * g + 1][2 + r] = value(v.w, signs, 4 * p + 3, s);
+        }
+    }
+};
+struct IQ2XXS : Lattice<1, 1, false, false, 128> {};
+struct IQ2XS : Lattice<1, 1, true, true, 128> {};
+struct IQ2S : Lattice<1, 1, true, true, 64> {};
+struct IQ3XXS : Lattice<2, 2, false, false, 128> {};
+struct IQ3S : Lattice<2, 8, true, false, 64> {};
+
+// The table of a grid: a point's values as bf16, repeated over Apart bytes.
+template <class F, int Count, const u16* Grid>
+struct PointTable {
+    static constexpr int TableBytes = Count * F::Apart;
+    static constexpr bool Octets = true;
+    static constexpr int kWords = 4 / F::Points;  // of a point
+
+    // Two values of a point.
+    static __device__ __forceinline__ u32 pair(u32 point, u32 word) {
+        u32 v[2];
+        for (int i = 0; i < 2; ++i) {
+            if constexpr (F::Points == 1) {
+                const u32 code = point >> (4 * word + 2 * i) & 3;
+                v[i] = code == 0 ? 8 : code == 1 ? 25 : 43;
+            } else {
+                const u32 code = point >> (8 * word + 4 * i) & 7;
+                v[i] = F::Upper ? 1 + 2 * code : code == 7 ? 62 : 4 + 8 * code;
+            }
+        }
+        return pack_pair(static_cast<float>(v[0]), static_cast<float>(v[1]));
+    }
+    static __device__ __forceinline__ void fill(u8* table, u32 thread, u32 threads) {
+        for (u32 i = thread; i < Count * kWords; i += threads) {
+            const u32 word = pair(Grid[i / kWords], i % kWords);
+            u32* to = reinterpret_cast<u32*>(table) + i / kWords * (F::Apart / 4) + i % kWords;
+            for (int j = 0; j < F::Apart / 4; j += kWords) {
+                to[j] = word;
+            }
+        }
+    }
+    static __device__ __forceinline__ u32 of_lane(u32 table, u32 lane) {
+        return table + lane * (kWords * 4) % F::Apart;
+    }
+};
+template <>
+struct Order<IQ2XXS> : PointTable<IQ2XXS, 256, kIQ2XXS> {};
+template <>
+struct Order<IQ2XS> : PointTable<IQ2XS, 512, kIQ2XS> {};
+template <>
+struct Order<IQ2S> : PointTable<IQ2S, 1024, kIQ2S> {};
+template <>
+struct Order<IQ3XXS> : PointTable<IQ3XXS, 256, kIQ3XXS> {};
+template <>
+struct Order<IQ3S> : PointTable<IQ3S, 512, kIQ3S> {};
+
+// IQ4_NL and IQ4_XS: one of sixteen numbers times the scale of 32 values. Codes are as those of 4 bits (decode.cuh),
+// but a byte has the two of a pair: the table has both. Scales: [row][8] bf16.
+struct IQ4 {
+    static constexpr int K = 256, Exponent = 0;
+    static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;
+
+    Codes4 codes;
+    u32 scales, table;
+
+    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
+        codes.begin(unit, warp, lane);
+        scales = unit + Codes4::CodeBytes + (16 * warp + lane / 4) * 16;
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
+        u32 c[4];
+        codes.load(c, b);
+        const u32 upper = load_4(scales + 4 * b), lower = load_4(scales + 4 * b + 128);
 #pragma unroll
-        for (int g = 0; g < 2; ++g) {
-            const uint2 u = load_8(at + (2 * b + g) * 512), l = load_8(at + (2 * b + g) * 512 + 64);
-            const u32 us = scale(upper, u.y), ls = scale(lower, l.y);
+        for (int s = 0; s < 4; ++s) {
+            const u32 u = s < 2 ? low_twice(upper) : high_twice(upper);
+            const u32 l = s < 2 ? low_twice(lower) : high_twice(lower);
 #pragma unroll
-            for (int s = 0; s < 2; ++s) {
-                a[2 * g + s][0] = value(u, 2 * s, us);
-                a[2 * g + s][1] = value(l, 2 * s, ls);
-                a[2 * g + s][2] = value(u, 2 * s + 1, us);
-                a[2 * g + s][3] = value(l, 2 * s + 1, ls);
+            for (int j = 0; j < 4; ++j) {
+                a[s][j] = times(load_4(__byte_perm(c[s], 0, 0x4440 + j) * 128 + table), j % 2 == 0 ? u : l);
             }
         }
     }
 };
+__device__ const float kIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-// IQ3_XXS: d * (2s + 1) / 4 times points of four. A unit: [8 groups][row] of eight points, then so a word of signs and
-// s, then d of all rows.
-struct IQ3XXS {
-    static constexpr int K = 256, Exponent = 0;
-    static constexpr int Bytes = 64 * 98;
+template <>
+struct Order<IQ4> {
+    static constexpr int TableBytes = 256 * 128;
+    static constexpr bool Octets = false;
 
-    u32 at, words, quarter, eighth;
-    float upper, lower;
-
-    __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
-        const u32 row = 16 * warp + lane / 4;
-        at = unit + row * 8;
-        words = unit + 4096 + row * 4;
-        quarter = lane % 4;
-        eighth = quarter == 3 ? 1 : 0;
-        upper = half_float(load_2(unit + 6144 + row * 2)) * 0.25f;
-        lower = half_float(load_2(unit + 6144 + row * 2 + 16)) * 0.25f;
-    }
-    // Values of an octet: two points, of which the lane's is the second for lanes 2 and 3 of four.
-    __device__ __forceinline__ u32 value(const uint2& v, u32 word, int octet, u32 scale) const {
-        const u32 points = (octet < 2 ? v.x : v.y) >> (16 * (octet % 2)) >> (8 * (quarter / 2));
-        const u32 point = __ldg(kIQ3XXS + (points & 255u) * 2 + quarter % 2);
-        return times(point ^ signs_of(word >> (7 * octet), quarter, eighth), scale);
-    }
-    __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
-#pragma unroll
-        for (int g = 0; g < 2; ++g) {
-            const int group = 2 * b + g;
-            const uint2 u = load_8(at + group * 512), l = load_8(at + group * 512 + 64);
-            const u32 uw = load_4(words + group * 256), lw = load_4(words + group * 256 + 32);
-            const u32 us = IQ2XXS::scale(upper, uw), ls = IQ2XXS::scale(lower, lw);
-#pragma unroll
-            for (int s = 0; s < 2; ++s) {
-                a[2 * g + s][0] = value(u, uw, 2 * s, us);
-                a[2 * g + s][1] = value(l, lw, 2 * s, ls);
-                a[2 * g + s][2] = value(u, uw, 2 * s + 1, us);
-                a[2 * g + s][3] = value(l, lw, 2 * s + 1, ls);
+    static __device__ __forceinline__ void fill(u8* table, u32 thread, u32 threads) {
+        for (u32 i = thread; i < 256; i += threads) {
+            const u32 word = pack_pair(kIQ4[i % 16], kIQ4[i / 16]);
+            for (int j = 0; j < 32; ++j) {
+                reinterpret_cast<u32*>(table)[i * 32 + j] = word;
             }
         }
     }
+    static __device__ __forceinline__ u32 of_lane(u32 table, u32 lane) { return table + lane * 4; }
 };
 
 }  // namespace sparrow_packed

@@ -244,17 +244,73 @@ __device__ __forceinline__ const u8* block_of(const PackPackedArgs& args, const 
     return row.inside && first < args.columns ? row.codes + first / 256 * bytes : nullptr;
 }
 
-template <>
-struct Packer<Q4K> {
-    static constexpr i32 kBytes = 144;
+// Bits of codes in words of two steps, [warp][batch][half][lane]: Packer::two(args, row, first column, column).
+template <class Packer>
+__device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < 1024; i += kPackThreads) {
+        const u32 warp = i / 256, lane = i % 32;
+        u32 word = 0;
+#pragma unroll 1
+        for (int p = 0; p < 8; ++p) {
+            const u32 step = i / 32 % 8 * 2 + p / 4;
+            const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
+            for (int half = 0; half < 2; ++half) {
+                word |= Packer::two(args, row, first, column_of(step, lane, p % 4, half)) << (2 * p + 16 * half);
+            }
+        }
+        reinterpret_cast<u32*>(to)[i] = word;
+    }
+}
+
+// One bit of codes in words of a batch, [warp][batch][lane]: Packer::bit(args, row, first column, column).
+template <class Packer>
+__device__ __forceinline__ void pack_1(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < 512; i += kPackThreads) {
+        const u32 warp = i / 128, lane = i % 32;
+        u32 word = 0;
+#pragma unroll 1
+        for (int p = 0; p < 16; ++p) {
+            const u32 step = i / 32 % 4 * 4 + p / 4;
+            const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
+            for (int half = 0; half < 2; ++half) {
+                word |= Packer::bit(args, row, first, column_of(step, lane, p % 4, half)) << (p + 16 * half);
+            }
+        }
+        reinterpret_cast<u32*>(to)[i] = word;
+    }
+}
+
+// Scales of 16 values, times 2^103: Packer::scale(block, number of 16).
+template <class Packer>
+__device__ __forceinline__ void pack_scales16(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+#pragma unroll 1
+    for (i32 i = threadIdx.x; i < 64 * 16; i += kPackThreads) {
+        const u8* block = block_of(args, Row(args, tile, stripe * 64 + i / 16), first, Packer::kBytes);
+        const f32 scale = block == nullptr ? 0.0f : __fmul_rn(Packer::scale(block, i % 16), 0x1p103f);
+        reinterpret_cast<u16*>(to)[i] = static_cast<u16>(bf16_bits(scale));
+    }
+}
+
+template <bool Five>
+struct Packer<Q45K<Five>> {
+    static constexpr i32 kBytes = Five ? 176 : 144, kCodes = Five ? 48 : 16;
 
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
         const u8* block = block_of(args, row, first, kBytes);
-        return block == nullptr ? 0u : block[16 + c / 64 * 32 + c % 32] >> (c / 32 % 2 * 4) & 15u;
+        return block == nullptr ? 0u : block[kCodes + c / 64 * 32 + c % 32] >> (c / 32 % 2 * 4) & 15u;
+    }
+    static __device__ __forceinline__ u32 bit(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[16 + c % 32] >> (c / 32) & 1u;
     }
 
     static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
         pack_4<256, false, Packer>(args, to, tile, stripe, first);
+        if constexpr (Five) {
+            pack_1<Packer>(args, to + Q5K::FifthAt, tile, stripe, first);
+        }
         if (threadIdx.x < 64) {
             const Row row(args, tile, stripe * 64 + threadIdx.x);
             const u8* block = block_of(args, row, first, kBytes);
@@ -272,6 +328,52 @@ struct Packer<Q4K> {
             *reinterpret_cast<uint4*>(to + Q4K::Codes::CodeBytes + threadIdx.x * 16) =
                 make_uint4(words[0], words[1], words[2], words[3]);
         }
+    }
+};
+
+template <>
+struct Packer<Q6K> {
+    static constexpr i32 kBytes = 210;  // 128 of lower codes, 64 of upper ones, 16 signed scales, d
+
+    static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[c / 128 * 64 + c % 64] >> (c / 64 % 2 * 4) & 15u;
+    }
+    static __device__ __forceinline__ u32 two(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[128 + c / 128 * 32 + c % 32] >> (c / 32 % 4 * 2) & 3u;
+    }
+    static __device__ __forceinline__ f32 scale(const u8* block, i32 i) {
+        return __fmul_rn(read_float(block + 208, 0, kF16), static_cast<f32>(static_cast<signed char>(block[192 + i])));
+    }
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_4<256, false, Packer>(args, to, tile, stripe, first);
+        pack_2<Packer>(args, to + Q6K::UpperAt, tile, stripe, first);
+        pack_scales16<Packer>(args, to + Q6K::ScalesAt, tile, stripe, first);
+    }
+};
+
+template <>
+struct Packer<Q3K> {
+    static constexpr i32 kBytes = 110;  // 32 of third bits, 64 of codes, 12 of scales, d
+
+    static __device__ __forceinline__ u32 two(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[32 + c / 128 * 32 + c % 32] >> (c / 32 % 4 * 2) & 3u;
+    }
+    static __device__ __forceinline__ u32 bit(const PackPackedArgs& args, const Row& row, i32 first, i32 c) {
+        const u8* block = block_of(args, row, first, kBytes);
+        return block == nullptr ? 0u : block[c % 32] >> (c / 32) & 1u;
+    }
+    static __device__ __forceinline__ f32 scale(const u8* block, i32 i) {
+        const u8* q = block + 96;
+        const u32 bits = (q[i % 8] >> (4 * (i / 8)) & 15u) | (q[8 + i % 4] >> (2 * (i / 4)) & 3u) << 4;
+        return __fmul_rn(read_float(block + 108, 0, kF16), static_cast<f32>(static_cast<i32>(bits) - 32));
+    }
+    static __device__ __forceinline__ void run(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
+        pack_2<Packer>(args, to, tile, stripe, first);
+        pack_1<Packer>(args, to + Q3K::ThirdAt, tile, stripe, first);
+        pack_scales16<Packer>(args, to + Q3K::ScalesAt, tile, stripe, first);
     }
 };
 

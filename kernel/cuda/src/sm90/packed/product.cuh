@@ -10,11 +10,15 @@
 #pragma once
 
 #include "ptx/wgmma_packed.cuh"
-#include "sm90/packed/config.h"
-#include "smxx/activation.cuh"
-#include "smxx/num.cuh"
+#include "sm90/packed/few.cuh"
 
 namespace sparrow_packed {
+
+// Four bytes from global to shared memory, or zeros when valid is false.
+__device__ __forceinline__ void copy_4(u32 dst, const void* src, bool valid) {
+    const u32 bytes = valid ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
 
 // The tokens of an item that a copying thread has: a piece of 16 bytes of some rows.
 template <class S>
@@ -34,7 +38,27 @@ struct Tokens {
                                                                 : args.order[place] / args.top;
         }
     }
+    // Octets: the four pairs of eight columns go to four pieces of 16 bytes, a word of each (decode_lattice.cuh).
+    __device__ __forceinline__ void copy_octets(const PackedArgs& args, u32 inputs, i32 column) const {
+        const u32 word = t % kChunks, piece = word % 4, octet = word / 4;
+#pragma unroll 1
+        for (u32 group = 0; group < S::Columns / 32; ++group) {
+            const u32 byte = (column + group * 32) * 2 + word * 4;
+            const bool inside = static_cast<i32>(byte) < args.x_bytes;
+            const u32 to = inputs + group / 2 * (S::Tokens * 128) + octet * 4;
+#pragma unroll
+            for (int j = 0; j < kSlots; ++j) {
+                const u32 token = t / kChunks + kApart * j;
+                copy_4(to + token * 128 + ((group % 2 * 4 + piece ^ (token & 7)) << 4),
+                            args.x + static_cast<i64>(row[j]) * args.x_pitch + (inside ? byte : 0),
+                            inside && static_cast<i32>(token) < count);
+            }
+        }
+    }
     __device__ __forceinline__ void copy(const PackedArgs& args, u32 inputs, i32 column) const {
+        if constexpr (Order<typename S::F>::Octets) {
+            return copy_octets(args, inputs, column);
+        }
         const u32 chunk = t % kChunks, byte = column * 2 + chunk * 16;
         const bool inside = static_cast<i32>(byte) < args.x_bytes;
         const u32 to = inputs + chunk / 8 * (S::Tokens * 128);
@@ -47,17 +71,6 @@ struct Tokens {
         }
     }
 };
-
-// Gate and up: the list of experts is made by the kernel before.
-__device__ __forceinline__ bool late(const PackedArgs& args) { return args.order != nullptr && !args.from_pairs; }
-
-// Where the units of an item begin.
-template <class S>
-__device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const Item& item) {
-    const i32 stripe = item.tile * S::Groups;
-    const i64 tile = static_cast<i64>(item.expert) * args.tiles + stripe / kStripes;
-    return args.weights + (tile * args.units * kStripes + stripe % kStripes) * S::F::Bytes;
-}
 
 template <class S>
 __device__ __forceinline__ void load_unit(Storage<S>& shared, u32 stage, const u8* weights, i32 unit, u64 policy) {
@@ -131,7 +144,7 @@ struct Rings {
 // Adds the units of a span, from zero.
 template <class S>
 __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
-                                         Rings& at, u32 group, u32 warp, u32 lane) {
+                                         Rings& at, u32 table, u32 group, u32 warp, u32 lane) {
     constexpr int kBatches = S::F::K / 64, kStage = S::Columns / 64;  // batches of a unit, and of a stage of inputs
     static_assert(kBatches % 2 == 0, "two sets of operands in turn");
     u32 a[2][4][4];
@@ -139,8 +152,8 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
     ptx::mma_pin(sum);
     for (i32 unit = span.begin; unit < span.end; ++unit) {
         ptx::barrier_wait(ptx::shared_address(&shared.weights_full[at.units.stage]), at.units.parity);
-        typename S::F format;
-        format.begin(ptx::shared_address(shared.weights[at.units.stage]) + group * S::F::Bytes, warp, lane);
+        typename S::F format = unit_of<typename S::F>(
+            ptx::shared_address(shared.weights[at.units.stage]) + group * S::F::Bytes, table, warp, lane);
         u64 inputs = 0;
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
@@ -177,97 +190,6 @@ __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tok
     }
 }
 
-// Parts of k meet in global memory; the block whose part arrives last adds them in order and goes on with the sum.
-template <class S>
-__device__ __forceinline__ bool add_parts(const PackedArgs& args, Storage<S>& shared, float (&sum)[S::Tokens / 2],
-                                          const Item& item) {
-    constexpr int kThreads = 128 * S::Groups, kFours = S::Tokens / 8;
-    float4* slab = reinterpret_cast<float4*>(args.sums) +
-                   static_cast<i64>(item.slot) * args.parts * (kFours * kThreads) + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-        __stcg(slab + (item.part * kFours + i) * kThreads,
-               make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
-    }
-    __threadfence();
-    ptx::threads_sync<kThreads>();
-    if (threadIdx.x == 0) {
-        const bool last = atomicAdd(args.arrived + item.slot, 1u) + 1 == static_cast<u32>(args.parts);
-        if (last) {
-            args.arrived[item.slot] = 0;
-        }
-        shared.last = last;
-        __threadfence();
-    }
-    ptx::threads_sync<kThreads>();
-    if (!shared.last) {
-        return false;
-    }
-    for (i32 part = 0; part < args.parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < kFours; ++i) {
-            const float4 v = __ldcg(slab + (part * kFours + i) * kThreads);
-            const float f[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                sum[4 * i + j] = part == 0 ? f[j] : __fadd_rn(sum[4 * i + j], f[j]);
-            }
-        }
-    }
-    return true;
-}
-
-// A lane has rows 16 warp + lane/4 and 8 below of its stripe, and of every eight tokens two.
-template <class S>
-__device__ __forceinline__ void write(const PackedArgs& args, const float (&sum)[S::Tokens / 2], const Item& item,
-                                      u32 group, u32 warp, u32 lane) {
-    const float upper = args.factors[2 * item.expert], lower = args.factors[2 * item.expert + 1];
-    const i32 stripe = item.tile * S::Groups + static_cast<i32>(group);
-    if (args.gated) {
-        const i32 column = stripe * 32 + static_cast<i32>(warp * 8 + lane / 4);
-#pragma unroll
-        for (int e = 0; e < S::Tokens / 8; ++e) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
-                if (token < item.count) {
-                    const float v = gated(__fmul_rn(sum[4 * e + i], upper), __fmul_rn(sum[4 * e + 2 + i], lower),
-                                          args.limit);
-                    static_cast<u16*>(args.out)[(item.first + token) * args.out_stride + column] =
-                        static_cast<u16>(bf16_bits(v));
-                }
-            }
-        }
-        return;
-    }
-    const i32 column = stripe * 64 + static_cast<i32>(warp * 16 + lane / 4);
-#pragma unroll
-    for (int e = 0; e < S::Tokens / 8; ++e) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const i32 token = 8 * e + static_cast<i32>(lane % 4) * 2 + i;
-            if (token >= item.count) {
-                continue;
-            }
-            const i32 place = item.first + token;
-            const i64 row = (args.order != nullptr ? args.order[place] : place) * args.out_stride;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const i32 at = column + 8 * half;
-                const float v = __fmul_rn(sum[4 * e + 2 * half + i], half == 0 ? upper : lower);
-                if (at >= args.columns) {
-                    continue;
-                }
-                if (args.out_f32) {
-                    static_cast<float*>(args.out)[row + at] = v;
-                } else {
-                    static_cast<u16*>(args.out)[row + at] = static_cast<u16>(bf16_bits(v));
-                }
-            }
-        }
-    }
-}
-
 template <class S>
 __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     Storage<S>& shared = storage<S>();
@@ -282,23 +204,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
         }
         ptx::barrier_init_fence();
     }
-    if (late(args)) {
-        ptx::wait_for_previous_kernel();
-    }
-    i32 listed = 1;
-    if (args.order != nullptr) {
-        listed = *const_cast<const volatile i32*>(args.totals);
-        for (i32 i = threadIdx.x; i < listed; i += S::Threads) {
-            const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
-            shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
-        }
-    } else if (threadIdx.x == 0) {
-        shared.list[0] = ListedView{0, 0, args.rows, 0};
-    }
-    if (threadIdx.x == 0) {
-        shared.listed = listed;
-    }
-    __syncthreads();
+    Order<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
+    read_list<S>(args, shared);
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == S::Groups) {
         ptx::registers_shrink<S::CopyRegisters>();
@@ -307,35 +214,37 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     }
     ptx::registers_grow<S::MathRegisters>();
     const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const u32 table = Order<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
     Walk<S> walk;
     Rings ring;
     Item item;
     while (walk.next(shared, args, item)) {
         float sum[S::Tokens / 2];
         if constexpr (S::Whole) {
-            add_span<S>(shared, sum, span_of(args, 0), ring, group, warp, lane);
+            add_span<S>(shared, sum, span_of(args, 0), ring, table, group, warp, lane);
 #pragma unroll 1
             for (i32 part = 1; part < args.parts; ++part) {
                 float next[S::Tokens / 2];
-                add_span<S>(shared, next, span_of(args, part), ring, group, warp, lane);
+                add_span<S>(shared, next, span_of(args, part), ring, table, group, warp, lane);
 #pragma unroll
                 for (int i = 0; i < S::Tokens / 2; ++i) {
                     sum[i] = __fadd_rn(sum[i], next[i]);
                 }
             }
         } else {
-            add_span<S>(shared, sum, span_of(args, item.part), ring, group, warp, lane);
+            add_span<S>(shared, sum, span_of(args, item.part), ring, table, group, warp, lane);
             if (args.parts > 1 && !add_parts<S>(args, shared, sum, item)) {
                 continue;
             }
         }
-        write<S>(args, sum, item, group, warp, lane);
+        write<S>(args, sum, item, item.tile * S::Groups + static_cast<i32>(group), warp, lane);
     }
 }
 
 }  // namespace sparrow_packed
 
-// The kernels of a format: up to 16 tokens, up to 64, and more.
+// The kernels of a format: up to 8 tokens, up to 16, up to 64, and more. Codes of 8 bits: 16 tokens by the products of
+// warpgroups, which take less of the time there.
 #define PACKED_KERNEL(Name, ...)                                                                                 \
     extern "C" __global__ void __launch_bounds__(sparrow_packed::Shape<__VA_ARGS__>::Threads, 1)                 \
         sparrow_packed_##Name(const __grid_constant__ PackedArgs args) {                                         \
@@ -343,7 +252,13 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     }                                                                                                            \
     extern "C" __device__ const u32 sparrow_packed_##Name##_shared =                                             \
         sparrow_packed::shared_bytes<sparrow_packed::Shape<__VA_ARGS__>>();
-#define PACKED_KERNELS(Name, ...)                       \
-    PACKED_KERNEL(Name##_few16, __VA_ARGS__, 16, 4, false)  \
+#define PACKED_KERNELS_BUT_16(Name, ...)                    \
+    PACKED_FEW(Name##_few8, Few<__VA_ARGS__, 8, 128>)       \
     PACKED_KERNEL(Name##_few64, __VA_ARGS__, 64, 4, false)  \
     PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
+#define PACKED_KERNELS(Name, ...)                           \
+    PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
+    PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, false>)
+#define PACKED_KERNELS_8_BITS(Name, ...)                    \
+    PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
+    PACKED_KERNEL(Name##_few16, __VA_ARGS__, 16, 4, false)

@@ -1,4 +1,4 @@
 // Products with int8 in groups of 128 or more, bf16 scales.
 #include "sm90/packed/product.cuh"
 
-PACKED_KERNELS(i8_g128, sparrow_packed::I8<1, false>)
+PACKED_KERNELS_8_BITS(i8_g128, sparrow_packed::I8<1, false>)

@@ -1,0 +1,18 @@
+// Matrix products of one warp, operands in registers.
+#pragma once
+
+#include "ptx/types.h"
+
+namespace ptx {
+
+// d [16, 8] += a [16, 16] * b [16, 8], bf16: a lane has of a the pairs (row l / 4, column 2 (l % 4)), 8 rows below, 8
+// columns further, and both; of b [k, n] the pairs (2 (l % 4), l / 4) and 8 further in k; of d two columns of rows l /
+// 4 and 8 below. The bits are those of the warpgroup's product (tests compare them).
+__device__ __forceinline__ void multiply_16x8(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace ptx

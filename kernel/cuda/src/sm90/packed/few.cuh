@@ -1,0 +1,291 @@
+// Products of up to 8 or 16 tokens with packed weights: out = x * weight transposed, of one matrix or of all experts
+// that have rows. Arguments and results are those of product.cuh, and so are the bits.
+//
+// Block: persistent. One warp copies: a unit of weights in one piece by the copy engine, and beside it the tokens' rows
+//        of the unit. The others have 16 weight rows each: they widen them in registers as the first operand of the
+//        tensor cores and multiply eight tokens at a time. No warp waits for another one's products.
+// Bytes: weights once from memory for each group of tokens.
+#pragma once
+
+#include "ptx/matrix.cuh"
+#include "ptx/mma.cuh"
+#include "sm90/packed/output.cuh"
+
+namespace sparrow_packed {
+
+// How blocks share an SM. The bytes of a stage: the weights of some stripes, and N tokens' rows of the unit, with more
+// behind each, so that eight pieces of 16 bytes that are read at once lie in different banks: one of eight rows, or of
+// octets four of two rows. Listed: experts that have rows, at most.
+template <class F, int N, int Listed>
+struct FewRoom {
+    static constexpr int Pitch = F::K * 2 + (Order<F>::Octets ? 64 : 16);
+    static constexpr int limit(int blocks) { return (sparrow_tile::kSharedLimit + 1024) / blocks - 1024; }
+    static constexpr int stage(int stripes) { return stripes * F::Bytes + N * Pitch; }
+    static constexpr int stages(int stripes, int blocks) {
+        return (limit(blocks) - Listed * 16 - 512 - Order<F>::TableBytes) / stage(stripes);
+    }
+    // Widening waits for itself: three blocks of eight warps run more of it side by side than one of sixteen. Experts
+    // are faster by one block: it leaves room for the next kernel's first units.
+    static constexpr bool Three = stages(2, 3) >= 2;
+};
+
+// Products of up to N tokens: a block has some stripes of 64 weight rows, a warp 16 rows.
+template <class Format, int N, int MostListed, bool Three>
+struct FewOf {
+    using F = Format;
+    using Room = FewRoom<F, N, MostListed>;
+    static constexpr int Tokens = N, Stripes = Three ? 2 : 4, Blocks = Three ? 3 : 1, Listed = MostListed;
+    static constexpr int Groups = Stripes, Warps = 4 * Groups, Threads = 32 * Warps + 32;
+    static constexpr bool Whole = false;
+    static constexpr int Pitch = Room::Pitch, WeightBytes = Stripes * F::Bytes, StageBytes = Room::stage(Stripes);
+    static constexpr int Limit = Room::limit(Blocks), Fit = Room::stages(Stripes, Blocks);
+    static constexpr int Stages = Fit < 16 ? Fit : 16;
+    static_assert(Stages >= 2, "a ring of stages");
+    static_assert(F::Bytes % 16 == 0, "alignment");
+};
+template <class F, int N, int Listed>
+using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three>;
+
+template <class S>
+struct FewStorage {
+    u8 stages[S::Stages][S::StageBytes];  // weights, then [tokens][Pitch]
+    alignas(128) u8 table[Order<typename S::F>::TableBytes + 16];
+    ListedView list[S::Listed];
+    u64 full[S::Stages], empty[S::Stages];
+    i32 listed;
+    u32 last;
+};
+
+template <class S>
+constexpr u32 few_shared_bytes() {
+    static_assert(sizeof(FewStorage<S>) <= S::Limit, "more than the blocks of an SM can have");
+    return sizeof(FewStorage<S>);
+}
+
+// What a lane of the copying warp has of an item: a token's row.
+template <class S>
+struct Feed {
+    const u8* weights;
+    const u8* row;
+    i32 count;
+    Span span;
+
+    __device__ __forceinline__ Feed(const PackedArgs& args, const Item& item)
+        : weights(weights_of<S>(args, item)), row(nullptr), count(item.count), span(span_of(args, item.part)) {}
+
+    // Where the lane's row is, once the kernel before has ended.
+    __device__ __forceinline__ void find(const PackedArgs& args, const Item& item, u32 lane) {
+        const i32 place = item.first + min(static_cast<i32>(lane), count - 1);
+        const i64 at = args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
+        row = args.x + at * args.x_pitch;
+    }
+    // Bytes of a row in a unit.
+    static __device__ __forceinline__ i32 bytes(const PackedArgs& args, i32 unit) {
+        return max(0, min(S::F::K * 2, args.x_bytes - unit * (S::F::K * 2)));
+    }
+    // The stage's weights; where rows end before the unit does, zeros behind them.
+    __device__ __forceinline__ void begin(const PackedArgs& args, FewStorage<S>& shared, u32 stage, i32 unit,
+                                          u32 lane) const {
+        const i32 n = bytes(args, unit);
+        if (n < S::F::K * 2 && static_cast<i32>(lane) < count) {
+            u8* to = shared.stages[stage] + S::WeightBytes + lane * S::Pitch;
+            for (i32 i = n; i < S::F::K * 2; i += 16) {
+                *reinterpret_cast<uint4*>(to + i) = make_uint4(0, 0, 0, 0);
+            }
+            ptx::fence_async_proxy();
+        }
+        __syncwarp();
+        if (lane == 0) {
+            const u32 full = ptx::shared_address(&shared.full[stage]);
+            ptx::barrier_expect(full, S::WeightBytes + count * n);
+            ptx::load_bytes(ptx::shared_address(shared.stages[stage]),
+                            weights + static_cast<i64>(unit) * (kStripes * S::F::Bytes), S::WeightBytes, full,
+                            ptx::kEvictFirst);
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void tokens(const PackedArgs& args, FewStorage<S>& shared, u32 stage, i32 unit,
+                                           u32 lane) const {
+        const i32 n = bytes(args, unit);
+        if (static_cast<i32>(lane) < count && n > 0) {
+            ptx::load_bytes(ptx::shared_address(shared.stages[stage]) + S::WeightBytes + lane * S::Pitch,
+                            row + unit * (S::F::K * 2), n, ptx::shared_address(&shared.full[stage]),
+                            ptx::kEvictNormal);
+        }
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& shared, u32 lane) {
+    Walk<S> walk;
+    Cursor at;
+    Item item;
+    // Weights, and the list of experts where it is not of the kernel before, are older than that kernel: the first
+    // units are asked for before waiting for it.
+    i32 primed = 0;
+    if (!late(args)) {
+        Walk<S> first;
+        if (first.next(shared, args, item)) {
+            const Feed<S> f(args, item);
+            for (; primed < min(S::Stages, f.span.end - f.span.begin); ++primed) {
+                f.begin(args, shared, primed, f.span.begin + primed, lane);
+            }
+        }
+        ptx::wait_for_previous_kernel();
+    }
+    ptx::release_next_kernel();
+    while (walk.next(shared, args, item)) {
+        Feed<S> f(args, item);
+        f.find(args, item, lane);
+        for (i32 unit = f.span.begin; unit < f.span.end; ++unit) {
+            if (primed-- <= 0) {
+                ptx::barrier_wait(ptx::shared_address(&shared.empty[at.stage]), at.parity ^ 1);
+                f.begin(args, shared, at.stage, unit, lane);
+            }
+            f.tokens(args, shared, at.stage, unit, lane);
+            at.advance(S::Stages);
+        }
+    }
+}
+
+// The tokens of two steps of 16 columns, from the first of 32.
+template <class S>
+__device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
+    if constexpr (Order<typename S::F>::Octets) {
+        const uint4 v = load_16(at);
+        b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
+    } else {
+        ptx::load_matrices(b, at);
+    }
+}
+
+// Adds the units of a span, from zero: of 16 weight rows by 8 * Eights tokens.
+template <class S, int Eights>
+__device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
+                                          Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
+    using F = typename S::F;
+    constexpr int kBatches = F::K / 64;
+    const u32 x = S::WeightBytes + (Order<F>::Octets ? lane / 4 * S::Pitch + lane % 4 * 16
+                                                     : lane % 8 * S::Pitch + lane / 8 * 16);
+#pragma unroll
+    for (int i = 0; i < S::Tokens / 2; ++i) {
+        sum[i] = 0;
+    }
+#pragma unroll 1
+    for (i32 unit = span.begin; unit < span.end; ++unit) {
+        const u32 stage = ptx::shared_address(shared.stages[at.stage]);
+        ptx::barrier_wait(ptx::shared_address(&shared.full[at.stage]), at.parity);
+        F format = unit_of<F>(stage + group * F::Bytes, table, warp, lane);
+#pragma unroll
+        for (int b = 0; b < kBatches; ++b) {
+            u32 a[4][4], tokens[Eights][2][4];
+            format.batch(a, b);
+#pragma unroll
+            for (int e = 0; e < Eights; ++e) {
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    load_tokens<S>(tokens[e][h], stage + x + e * (8 * S::Pitch) + b * 128 + h * 64);
+                }
+            }
+            if (b == kBatches - 1) {  // all is in registers
+                sparrow_tile::arrive_warp(ptx::shared_address(&shared.empty[at.stage]));
+                at.advance(S::Stages);
+            }
+#pragma unroll
+            for (int s = 0; s < 4; ++s) {
+#pragma unroll
+                for (int e = 0; e < Eights; ++e) {
+                    ptx::multiply_16x8(&sum[4 * e], a[s], tokens[e][s / 2][s % 2 * 2], tokens[e][s / 2][s % 2 * 2 + 1]);
+                }
+            }
+        }
+    }
+}
+
+// Parts of k meet in global memory, warp by warp: the warp whose part arrives last adds them in order and goes on with
+// the sum. No warp waits for the others of its block. args.arrived has a word for each warp of an item.
+template <class S>
+__device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
+                                                  u32 warp, u32 lane) {
+    constexpr int kFours = S::Tokens / 8;
+    const i64 slot = static_cast<i64>(item.slot) * S::Warps + warp;
+    float4* slab = reinterpret_cast<float4*>(args.sums) + slot * args.parts * (kFours * 32) + lane;
+#pragma unroll
+    for (int i = 0; i < kFours; ++i) {
+        __stcg(slab + (item.part * kFours + i) * 32,
+               make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+    }
+    __threadfence();
+    __syncwarp();
+    u32 arrived = 0;
+    if (lane == 0) {
+        arrived = atomicAdd(args.arrived + slot, 1u) + 1;
+    }
+    if (__shfl_sync(ptx::kFullMask, arrived, 0) != static_cast<u32>(args.parts)) {
+        return false;
+    }
+    if (lane == 0) {
+        args.arrived[slot] = 0;
+    }
+    __threadfence();
+    for (i32 part = 0; part < args.parts; ++part) {
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+            const float4 v = __ldcg(slab + (part * kFours + i) * 32);
+            const float f[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                sum[4 * i + j] = part == 0 ? f[j] : __fadd_rn(sum[4 * i + j], f[j]);
+            }
+        }
+    }
+    return true;
+}
+
+template <class S>
+__device__ __forceinline__ void multiply_few(const PackedArgs& args) {
+    extern __shared__ __align__(128) u8 dynamic_shared[];
+    FewStorage<S>& shared = *reinterpret_cast<FewStorage<S>*>(dynamic_shared);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::Stages; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 1);
+            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), S::Warps);
+        }
+        ptx::barrier_init_fence();
+    }
+    Order<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
+    read_list<S>(args, shared);
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
+    if (group == S::Groups) {
+        feed_few<S>(args, shared, lane);
+        return;
+    }
+    const u32 warp = threadIdx.x % 128 / 32;
+    const u32 table = Order<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
+    Walk<S> walk;
+    Cursor at;
+    Item item;
+    while (walk.next(shared, args, item)) {
+        float sum[S::Tokens / 2];
+        const Span span = span_of(args, item.part);
+        if (S::Tokens > 8 && item.count > 8) {
+            add_units<S, S::Tokens / 8>(shared, sum, span, at, table, group, warp, lane);
+        } else {
+            add_units<S, 1>(shared, sum, span, at, table, group, warp, lane);
+        }
+        if (args.parts == 1 || add_parts_of_warp<S>(args, sum, item, threadIdx.x / 32, lane)) {
+            write<S>(args, sum, item, item.tile * S::Stripes + static_cast<i32>(group), warp, lane);
+        }
+    }
+}
+
+}  // namespace sparrow_packed
+
+#define PACKED_FEW(Name, ...)                                                                      \
+    extern "C" __global__ void __launch_bounds__(sparrow_packed::__VA_ARGS__::Threads,             \
+                                                 sparrow_packed::__VA_ARGS__::Blocks)              \
+        sparrow_packed_##Name(const __grid_constant__ PackedArgs args) {                           \
+        sparrow_packed::multiply_few<sparrow_packed::__VA_ARGS__>(args);                           \
+    }                                                                                              \
+    extern "C" __device__ const u32 sparrow_packed_##Name##_shared =                               \
+        sparrow_packed::few_shared_bytes<sparrow_packed::__VA_ARGS__>();

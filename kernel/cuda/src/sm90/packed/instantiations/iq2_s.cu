@@ -1,0 +1,5 @@
+// Products with IQ2_S.
+#include "sm90/packed/decode_lattice.cuh"
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(iq2_s, sparrow_packed::IQ2S)

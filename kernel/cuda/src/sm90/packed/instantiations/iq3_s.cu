@@ -1,0 +1,5 @@
+// Products with IQ3_S.
+#include "sm90/packed/decode_lattice.cuh"
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(iq3_s, sparrow_packed::IQ3S)

@@ -1,0 +1,5 @@
+// Products with IQ4_XS and IQ4_NL.
+#include "sm90/packed/decode_lattice.cuh"
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(iq4, sparrow_packed::IQ4)

@@ -1,0 +1,4 @@
+// Products with Q5_K.
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(q5_k, sparrow_packed::Q5K)

@@ -1,0 +1,4 @@
+// Products with Q6_K.
+#include "sm90/packed/product.cuh"
+
+PACKED_KERNELS(q6_k, sparrow_packed::Q6K)
