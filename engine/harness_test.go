@@ -47,13 +47,12 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	if err != nil {
 		t.Fatal(err)
 	}
-	if raceEnabled {
-		o.Workers = 1 // workers that spin under the race detector cost more than they help
-	}
-	var devs []kernel.Device
-	if *ranks > 1 {
+	if o.Workers == 0 && (!*everything || raceEnabled || *ranks > 1) {
+		// What an engine does depends on no number of workers, and those that wait for each other take time. make long
+		// and the packages below have several.
 		o.Workers = 1
 	}
+	var devs []kernel.Device
 	for range *ranks {
 		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
 		if err != nil {

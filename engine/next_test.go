@@ -107,10 +107,10 @@ func TestAConversationReusesItsSnapshots(t *testing.T) {
 	var history []int32
 	reused, could := 0, 0
 	for turn := range 50 {
-		history = append(history, tokens(100+turn, 140)...)
-		r := generate(t, e, Request{Prompt: slices.Clone(history), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true})
+		history = append(history, tokens(100+turn, 180)...)
+		r := generate(t, e, Request{Prompt: slices.Clone(history), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
 		if turn > 0 {
-			reused, could = reused+r.Usage.CachedTokens, could+len(history)-140
+			reused, could = reused+r.Usage.CachedTokens, could+len(history)-180
 		}
 		history = append(history, r.Choices[0].Tokens...)
 		if turn%5 == 0 { // another conversation takes pages and snapshots

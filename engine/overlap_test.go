@@ -73,6 +73,9 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 		{"greedy, few pages", plain(24, stops), 9, true},
 		{"some are sampled by the host", crowd(16), 16, false},
 	} {
+		if standIn != nil && c.pages == 64 && !*everything {
+			continue // with few pages the same operations are enqueued
+		}
 		t.Run(c.name, func(t *testing.T) {
 			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
 			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * c.pages, StepTokens: 96}

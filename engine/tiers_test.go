@@ -92,6 +92,9 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 			for name, o := range map[string]tier.Options{
 				"host": {HostBytes: 1 << 28}, "disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 30},
 			} {
+				if name == "disk" && f.name != "v32-fp8-656" && !*everything && standIn == nil {
+					continue // a disk stores the bytes that a host stores, whatever the layout
+				}
 				gotRows := keepLogits()
 				e := startTiered(t, f.dir(t), tiered(f.kv, f.pages+1, f.page, o), gotRows.watch, checked(t))
 				for round := range 2 { // every prompt evicts the one before
