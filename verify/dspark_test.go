@@ -41,12 +41,15 @@ func TestDSpark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, chunk := range []int{0, 127} {
-		r, err := verify.Run(dir, m, verify.Options{Config: cfg, Chunk: chunk})
+	for _, x := range []struct {
+		golden       string
+		cases, chunk int
+	}{{dir, 4, 0}, {someCases(t, dir, []string{"long", "group"}), 2, 127}} {
+		r, err := verify.Run(x.golden, m, verify.Options{Config: cfg, Chunk: x.chunk})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Passed || len(r.Cases) != 4 {
+		if !r.Passed || len(r.Cases) != x.cases {
 			var text bytes.Buffer
 			r.Print(&text)
 			t.Errorf("%d cases, out of tolerance:\n%s", len(r.Cases), &text)
@@ -70,7 +73,8 @@ func TestDSparkOnRanks(t *testing.T) {
 		t.Skip("as on one device")
 	}
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
-	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
+	for how, cases := range map[plan.Division][]string{plan.ByHeads: {"short", "group"},
+		plan.ByRequests: {"window", "long"}} {
 		src, err := family.Open(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -87,9 +91,12 @@ func TestDSparkOnRanks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := verify.Run(dir, m, verify.Options{Config: cfg})
+		r, err := verify.Run(someCases(t, dir, cases), m, verify.Options{Config: cfg})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(r.Cases) != len(cases) {
+			t.Errorf("%v: %d cases, want %q", how, len(r.Cases), cases)
 		}
 		for _, c := range r.Cases {
 			if len(c.Problems) > 0 || c.Blocks == nil {
