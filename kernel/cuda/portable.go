@@ -9,6 +9,9 @@ import "math"
 // portableFewRows is up to how many rows products and experts run in their smallest tiles.
 const portableFewRows = 16
 
+// portableShortBlocks is up to how many blocks of k two warps share a tile of a product of few rows.
+const portableShortBlocks = 12
+
 // encodePortable builds the call of a portable product.
 func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	tileRows, tileColumns, name := int32(128), int32(128), "many"
@@ -17,7 +20,18 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	}
 	switch {
 	case x.Rows <= portableFewRows:
-		tileRows, tileColumns, name = 16, 32, "few"
+		// Eight warps share a block: all along k, of 16 rows of fp8 four, or where k is short two; the others have
+		// columns beside those.
+		tileRows, tileColumns, name = 16, 16, "few16"
+		if x.Type == ProductFP8 && x.Rows > 8 {
+			tileColumns = 32
+		}
+		if x.blocks() <= portableShortBlocks {
+			tileColumns, name = 64, "short16"
+		}
+		if x.Rows <= 8 {
+			tileRows, name = 8, name[:len(name)-2]+"8"
+		}
 	case x.Rows <= 64 || tiles(128, 128) < int64(d.props.SMs):
 		tileRows, tileColumns, name = 64, 64, "some"
 	}
@@ -38,7 +52,7 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	}
 	if x.Type == ProductFP8 {
 		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,
-			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks())},
+			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks()) * uint64(x.Batch)},
 			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(tileRows), 1}}})
 	}
 	return call, encodeMaps(d, nil, maps)
@@ -52,15 +66,16 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	}
 	name += map[expertKind]string{expertsE4M3: "fp8", expertsBF16: "bf16", expertsE2M1: "e2m1",
 		expertsFolded: "folded"}[which.kind]
-	perSM := int32(1)
-	if a.Rows <= portableFewRows {
-		name += "_few"
-		perSM = 2
-	} else {
+	switch {
+	case a.Rows <= 8:
+		name += "_few8"
+	case a.Rows <= portableFewRows:
+		name += "_few16"
+	default:
 		name += "_many"
 	}
 	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
-	return runPersistent(k, s, name, int32(items), perSM, a)
+	return runPersistent(k, s, name, int32(items), 1, a)
 }
 
 // scoreGrid is the grid of index scores: an item is some query rows with the keys that they see, which several blocks

@@ -10,7 +10,7 @@
 // Of eight values of a word, value 2i lies in bits 4i to 4i+3 and value 2i+1 16 bits above it.
 #pragma once
 
-#include "sm80/mma.cuh"
+#include "sm80/codes.cuh"
 
 namespace portable {
 
@@ -28,6 +28,16 @@ struct PlainWeights {
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         T::words(piece[step / T::Steps], step % T::Steps, b[0], b[1]);
     }
+    // The same where nans() says that there is none.
+    static constexpr bool MayBeNaN = T::Scaled;
+    __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const {
+        if constexpr (T::Scaled) {
+            widen_numbers(word_of(piece[step / T::Steps], step % T::Steps), b[0], b[1]);
+        } else {
+            words(step, b);
+        }
+    }
+    __device__ __forceinline__ u32 nans() const { return nans_of(piece[0]) | nans_of(piece[1]); }
 };
 
 struct E2m1Weights {
@@ -54,6 +64,8 @@ struct E2m1Weights {
         const u32 at = word >> (4 * i);
         return times(times((at & 0x00070007u) << 6 | (at & 0x00080008u) << 12, kUp), scale);
     }
+    static constexpr bool MayBeNaN = false;  // words say so themselves
+    __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const { words(step, b); }
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         const u32 word = step < 2 ? codes.x : codes.y;
         b[0] = pair(word, 2 * (step % 2));
@@ -79,6 +91,8 @@ struct FoldedWeights {
         asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"((at & 0x00070007u) << 9 | (at & 0x00080008u) << 12), "r"(scale));
         return r;
     }
+    static constexpr bool MayBeNaN = false;  // words say so themselves
+    __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const { words(step, b); }
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         const u32 word = word_of(codes, step / 2);
         b[0] = pair(word, 2 * (step % 2));

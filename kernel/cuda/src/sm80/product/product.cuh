@@ -3,9 +3,9 @@
 //
 // Block    a tile of Rows input rows by Columns weight rows. Both operands come in blocks of 128 bytes of k through a
 //          ring of Stages in shared memory, by copies that the threads ask for Stages - 1 blocks ahead.
-// Bits     k is never split, so that an element's sum is the same in every tile shape (mma.cuh). e4m3: the products
-//          of a block of 128 columns are summed by the matrix unit from zero, and the result times the product of the
-//          two scales is added in float32. bf16: the matrix unit's own sum runs through.
+// Bits     an element's sum is the same in every tile shape (mma.cuh) and in stream.cuh: the products of a block of
+//          128 bytes of k are summed by the matrix unit from zero, and the result, of e4m3 times the product of the two
+//          scales, is added in float32 in the order of k.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -26,6 +26,11 @@ struct ProductShape {
     static_assert(SharedBytes <= 101376, "more shared memory than a block of a consumer card can have");
     static_assert(128 % Columns == 0, "a tile has one row of scales");
 };
+
+// The row of weight scales of a column.
+__device__ __forceinline__ i64 scale_row(const ProductArgs& args, i32 batch, i32 column) {
+    return static_cast<i64>(batch) * ((args.columns + 127) / 128) + column / 128;
+}
 
 // Asks for block `block` of both operands.
 template <class S>
@@ -75,8 +80,9 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
         float up[2 * M], own = 0.0f;
         if constexpr (T::Scaled) {  // asked for before the wait
             const PlainMap& scales = plain(args.scale_map);
-            const float* of_rows = reinterpret_cast<const float*>(scales.base + block * scales.strides[0]) + first_row;
-            own = args.weight_scales[static_cast<i64>(first_column / 128) * args.blocks + block];
+            const i64 line = static_cast<i64>(batch) * args.blocks + block;
+            const float* of_rows = reinterpret_cast<const float*>(scales.base + line * scales.strides[0]) + first_row;
+            own = args.weight_scales[scale_row(args, batch, first_column) * args.blocks + block];
 #pragma unroll
             for (int i = 0; i < 2 * M; ++i) {
                 const i32 r = warp_row + 8 * i + group;
@@ -92,13 +98,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
         }
         copies_commit();
         const u32 stage = ring + block % S::Stages * S::StageBytes;
-        float part[M][N][4];
-        if constexpr (T::Scaled) {
-#pragma unroll
-            for (int i = 0; i < M * N * 4; ++i) {
-                part[i / (4 * N)][i / 4 % N][i % 4] = 0.0f;
-            }
-        }
+        float part[M][N][4] = {};
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             uint4 a[M][2], b[N];
@@ -125,7 +125,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
                     T::words(a[m][1], step, left[1], left[3]);
 #pragma unroll
                     for (int n = 0; n < N; ++n) {
-                        T::multiply(T::Scaled ? part[m][n] : total[m][n], left, right[n]);
+                        T::multiply(part[m][n], left, right[n]);
                     }
                 }
             }
@@ -142,6 +142,11 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
                     total[m][n][2] = fmaf(part[m][n][2], lower, total[m][n][2]);
                     total[m][n][3] = fmaf(part[m][n][3], lower, total[m][n][3]);
                 }
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < M * N * 4; ++i) {
+                total[i / (4 * N)][i / 4 % N][i % 4] += part[i / (4 * N)][i / 4 % N][i % 4];
             }
         }
     }

@@ -1,6 +1,10 @@
-// Products of bf16 of the portable tier: up to 16 rows, small ones, large ones.
+// Products of bf16 of the portable tier: up to 8 and 16 rows, along a long k and a short one; small and large ones.
 #include "sm80/product/product.cuh"
+#include "sm80/product/stream.cuh"
 
-PORTABLE_PRODUCT(portable_product_bf16_few, portable::Bf16, 16, 32, 1, 4, 8)
+PORTABLE_STREAM(portable_product_bf16_few8, 4, portable::Bf16, 8, 1, 1)
+PORTABLE_STREAM(portable_product_bf16_few16, 4, portable::Bf16, 8, 2, 1)
+PORTABLE_STREAM(portable_product_bf16_short8, 4, portable::Bf16, 2, 1, 1)
+PORTABLE_STREAM(portable_product_bf16_short16, 3, portable::Bf16, 2, 2, 1)
 PORTABLE_PRODUCT(portable_product_bf16_some, portable::Bf16, 64, 64, 2, 2, 4)
 PORTABLE_PRODUCT(portable_product_bf16_many, portable::Bf16, 128, 128, 2, 4, 3)

@@ -1,6 +1,10 @@
-// Products of fp8 of the portable tier: up to 16 rows, small ones, large ones.
+// Products of fp8 of the portable tier: up to 8 and 16 rows, along a long k and a short one; small and large ones.
 #include "sm80/product/product.cuh"
+#include "sm80/product/stream.cuh"
 
-PORTABLE_PRODUCT(portable_product_fp8_few, portable::Codes, 16, 32, 1, 4, 8)
+PORTABLE_STREAM(portable_product_fp8_few8, 4, portable::Codes, 8, 1, 1)
+PORTABLE_STREAM(portable_product_fp8_few16, 3, portable::Codes, 4, 2, 1)
+PORTABLE_STREAM(portable_product_fp8_short8, 4, portable::Codes, 2, 1, 1)
+PORTABLE_STREAM(portable_product_fp8_short16, 3, portable::Codes, 2, 2, 1)
 PORTABLE_PRODUCT(portable_product_fp8_some, portable::Codes, 64, 64, 2, 2, 4)
 PORTABLE_PRODUCT(portable_product_fp8_many, portable::Codes, 128, 128, 2, 4, 3)

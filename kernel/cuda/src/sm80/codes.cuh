@@ -1,0 +1,47 @@
+// Codes of e4m3 on the left of the matrix unit, where products are bound by the bytes of weights and few instructions
+// count: NaNs are looked for once for many codes.
+#pragma once
+
+#include "sm80/mma.cuh"
+
+namespace portable {
+
+// Codes to pairs of halves as widen_codes gives them, where none is a NaN. Shifts to the left are products, which
+// another unit computes.
+__device__ __forceinline__ u32 widen_pair(u32 codes) {  // a code in the low byte of each half
+    const u32 up = codes * 128u;
+    return up + (up & 0x40004000u);  // the sign goes one further
+}
+__device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second) {
+    first = widen_pair(__byte_perm(codes, 0, 0x4140));
+    second = widen_pair(__byte_perm(codes, 0, 0x4342));
+}
+// Not 0 in a bit of kNaNs where a code is a NaN.
+constexpr u32 kNaNs = 0x80808080u;
+__device__ __forceinline__ u32 nans_of(const uint4& v) {
+    return ((v.x & 0x7F7F7F7Fu) + 0x01010101u) | ((v.y & 0x7F7F7F7Fu) + 0x01010101u) |
+           ((v.z & 0x7F7F7F7Fu) + 0x01010101u) | ((v.w & 0x7F7F7F7Fu) + 0x01010101u);
+}
+
+// Sums of 16 rows on the left by eight on the right where some code on the left is a NaN: rows of such codes are NaN.
+// upper and lower are nans_of of what this lane has of row l / 4, and of + 8.
+template <int N>
+__device__ __forceinline__ void spoil(u32 upper, u32 lower, float (&sum)[N][4]) {
+#pragma unroll
+    for (int lanes = 1; lanes < 4; lanes *= 2) {
+        upper |= __shfl_xor_sync(ptx::kFullMask, upper, lanes);
+        lower |= __shfl_xor_sync(ptx::kFullMask, lower, lanes);
+    }
+    const float nan = __int_as_float(0x7FFFFFFF);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        if ((upper & kNaNs) != 0) {
+            sum[n][0] = sum[n][1] = nan;
+        }
+        if ((lower & kNaNs) != 0) {
+            sum[n][2] = sum[n][3] = nan;
+        }
+    }
+}
+
+}  // namespace portable
