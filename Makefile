@@ -148,7 +148,7 @@ page-store:
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
 # Sessions of an agent, 150 turns each: one up to TOKENS, and eight at once up to EIGHT with a cache for four, for
-# v32-tiny and v4-tiny. An hour of two cores for the one; eight of as many tokens take eight times as long.
+# v32-tiny and v4-tiny. Rows score all keys before them, so time grows with the square of tokens: v32-tiny takes long.
 TOKENS ?= 200000
 EIGHT ?= 24000
 SESSION = $(GO) test . -count=1 -timeout 24h -v -args -session-turns 150 -session-tokens
