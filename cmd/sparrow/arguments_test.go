@@ -30,7 +30,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench model --attention dp", "give --ranks 2 as well"},
 		{"run --ranks 2 --kernels cuda hi", "for 2 GPUs give --gpus 2 in place of --ranks"},
 		{"run --rank-timeout -1s hi", "--rank-timeout -1s: want a time"},
-		{"run --experts= hi", "want device, split, host or auto"},
+		{"run --experts= hi", "want auto, device, split, host or move"},
 		{"run --experts split --gpu-memory 10 hi", `--gpu-memory: "10" is less than 1.0 MiB; give a unit`},
 		{"run --step-tokens -1 hi", "--step-tokens -1: want 0"},
 		{"run --step-tokens 9223372036854775807 hi", "--step-tokens 9223372036854775807: want at most 2147483647"},
