@@ -17,7 +17,7 @@ import (
 
 // takenFormats is what a refusal lists.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
-	"types Q8_0, Q4_0, Q4_K, Q2_K, IQ2_XXS, IQ3_XXS and MXFP4"
+	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
 
 // described names a weight's format.
 func described(w kernel.Weight) string {
@@ -71,15 +71,14 @@ func isBlocks(w kernel.Weight) bool {
 
 // packedBlocks are the types of GGUF files that stay packed.
 var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", block.Q8_0: "i8_g32_any",
-	block.MXFP4: "mxfp4", block.Q4_K: "q4_k", block.Q2_K: "q2_k", block.IQ2_XXS: "iq2_xxs", block.IQ3_XXS: "iq3_xxs"}
+	block.MXFP4: "mxfp4", block.Q2_K: "q2_k", block.Q3_K: "q3_k", block.Q4_K: "q4_k",
+	block.Q6_K: "q6_k", block.IQ2_XXS: "iq2_xxs", block.IQ2_XS: "iq2_xs", block.IQ2_S: "iq2_s",
+	block.IQ3_XXS: "iq3_xxs", block.IQ3_S: "iq3_s", block.IQ4_NL: "iq4", block.IQ4_XS: "iq4"}
 
 // Slow reports how products with a block format are computed where that is slow, else nothing.
 func Slow(f block.Format) string {
-	switch name, ok := packedBlocks[f]; {
-	case !ok:
+	if _, ok := packedBlocks[f]; !ok {
 		return "stored as BF16"
-	case name == "iq2_xxs" || name == "iq3_xxs":
-		return "looked up point by point, at a seventh of the memory's rate or less,"
 	}
 	return ""
 }
@@ -230,6 +229,8 @@ func codeSource(d kernel.DType) int32 {
 		name = "offset"
 	case kernel.Blocks(block.Q4_0), kernel.Blocks(block.Q8_0), kernel.Blocks(block.MXFP4):
 		name = d.String()
+	case kernel.Blocks(block.IQ4_NL): // the same bytes
+		name = "q4_0"
 	default:
 		if _, ok := d.Block(); ok {
 			name = "blocks"

@@ -51,7 +51,9 @@ var packings = []packing{
 	{data: kernel.E4M3, scale: kernel.F32, rows: 1, cols: 128},
 	{data: kernel.Blocks(block.Q8_0)}, {data: kernel.Blocks(block.Q4_0)}, {data: kernel.Blocks(block.MXFP4)},
 	{data: kernel.Blocks(block.Q4_K)}, {data: kernel.Blocks(block.Q2_K)}, {data: kernel.Blocks(block.IQ2_XXS)},
-	{data: kernel.Blocks(block.IQ3_XXS)},
+	{data: kernel.Blocks(block.IQ3_XXS)}, {data: kernel.Blocks(block.IQ2_XS)}, {data: kernel.Blocks(block.IQ2_S)},
+	{data: kernel.Blocks(block.IQ3_S)}, {data: kernel.Blocks(block.IQ4_NL)}, {data: kernel.Blocks(block.IQ4_XS)},
+	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)},
 }
 
 // within is how far products may be from the reference's, of their norm: blocks of random scales weigh few values most.
