@@ -36,6 +36,13 @@ var packings = []packing{
 	{"Q2_K", "q2_k", kernel.Blocks(block.Q2_K), 0, 1, 0, "blocks", 0},
 	{"IQ2_XXS", "iq2_xxs", kernel.Blocks(block.IQ2_XXS), 0, 1, 0, "blocks", 0},
 	{"IQ3_XXS", "iq3_xxs", kernel.Blocks(block.IQ3_XXS), 0, 1, 0, "blocks", 0},
+	{"Q3_K", "q3_k", kernel.Blocks(block.Q3_K), 0, 1, 0, "blocks", 0},
+	{"Q5_K", "q5_k", kernel.Blocks(block.Q5_K), 0, 1, 0, "blocks", 0},
+	{"Q6_K", "q6_k", kernel.Blocks(block.Q6_K), 0, 1, 0, "blocks", 0},
+	{"IQ2_XS", "iq2_xs", kernel.Blocks(block.IQ2_XS), 0, 1, 0, "blocks", 0},
+	{"IQ2_S", "iq2_s", kernel.Blocks(block.IQ2_S), 0, 1, 0, "blocks", 0},
+	{"IQ3_S", "iq3_s", kernel.Blocks(block.IQ3_S), 0, 1, 0, "blocks", 0},
+	{"IQ4_XS", "iq4", kernel.Blocks(block.IQ4_XS), 0, 1, 0, "blocks", 0},
 }
 
 // The matrix of packed products: 100 MB and more in all formats.
@@ -136,10 +143,12 @@ func (h *holder) packedCodes(d kernel.DType) []byte {
 	for at := 0; blocks && at < n; at += f.Bytes() {
 		places := []int{0}
 		switch f {
-		case block.Q4_K:
+		case block.Q4_K, block.Q5_K:
 			places = []int{0, 2}
 		case block.Q2_K:
 			places = []int{80, 82}
+		case block.Q3_K, block.Q6_K:
+			places = []int{f.Bytes() - 2}
 		}
 		for _, p := range places {
 			binary.LittleEndian.PutUint16(b[at+p:], num.F16(0.01+0.01*h.rng.Float32()))
