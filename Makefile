@@ -73,7 +73,7 @@ ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRounded|TestRanks$$|T
 MORE = TestNextExact|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
-WAYS = TestRandomB|TestAPrefixThat|TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
+WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampledDrafts|TestRowBits
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws
