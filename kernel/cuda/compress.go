@@ -29,6 +29,14 @@ type CompressArgs struct {
 // gates. A source outside its tensor raises FaultRow.
 func (k *Kernels) CompressGroups(s *Stream, a *CompressArgs) error {
 	c := checks{kernel: "compress_groups"}
+	a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(max(a.Entries, 0)), Y: a.parts()}, a)
+}
+
+// parts returns how many blocks an entry takes.
+func (a *CompressArgs) parts() uint32 { return rowBlocks(a.Columns, portableThreads) }
+
+func (a *CompressArgs) check(c *checks) {
 	c.count("entries", a.Entries)
 	c.count("rows", a.Rows)
 	c.count("state rows", a.StateRows)
@@ -57,5 +65,4 @@ func (k *Kernels) CompressGroups(s *Stream, a *CompressArgs) error {
 	if n := int64(a.Halves) * int64(a.Ratio); n > math.MaxInt32 {
 		c.fail("entries of %d slots, at most %d", n, math.MaxInt32)
 	}
-	return runGrid(k, s, &c, Dim{X: uint32(max(a.Entries, 0)), Y: rowBlocks(a.Columns, portableThreads)}, a)
 }

@@ -65,6 +65,11 @@ func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	if a.Hidden > mixColumns {
 		c.kernel = "hyper_mix_wide"
 	}
+	a.check(&c)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
+
+func (a *HyperMixArgs) check(c *checks) {
 	c.streams(a.Streams, a.Hidden)
 	c.memory("x", a.X, 2)
 	c.memory("mix", a.Mix, 4)
@@ -91,7 +96,6 @@ func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	}
 	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
 	c.count("rows", a.Rows)
-	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
 // streams checks how many streams there are, and of how many values.

@@ -7,6 +7,16 @@ type PutFourArgs struct {
 	First, Second, Third, Fourth PutArgs
 }
 
+// PickFourArgs are the arguments of up to four PickRows; those without rows are none.
+type PickFourArgs struct {
+	First, Second, Third, Fourth PickArgs
+}
+
+// AngleFourArgs are the arguments of up to four ComputeAngles; those without rows are none.
+type AngleFourArgs struct {
+	First, Second, Third, Fourth AnglesArgs
+}
+
 // HeadTurnArgs are the arguments of the kernel that normalises heads and rotates them.
 type HeadTurnArgs struct {
 	Norm   HeadNormArgs
@@ -27,14 +37,21 @@ type HyperSumArgs struct {
 
 // PutFour copies rows to places of up to four tensors. No place is written twice, and none is read.
 func (k *Kernels) PutFour(s *Stream, a *PutFourArgs) error {
-	c, rows := checks{kernel: "put_four"}, int32(0)
+	c := checks{kernel: "put_four"}
+	rows := a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(rows), Y: 4}, a)
+}
+
+// check returns the rows of the longest.
+func (a *PutFourArgs) check(c *checks) int32 {
+	rows := int32(0)
 	for _, p := range []*PutArgs{&a.First, &a.Second, &a.Third, &a.Fourth} {
 		if p.Rows != 0 {
-			p.check(&c)
+			p.check(c)
 		}
 		rows = max(rows, p.Rows)
 	}
-	return runGrid(k, s, &c, Dim{X: uint32(rows), Y: 4}, a)
+	return rows
 }
 
 // Joins reports whether a rotation can be a part of another kernel over bf16 rows of a stride: pairs of neighbours,
@@ -48,8 +65,14 @@ func (a *RotateArgs) Joins(columns int32, stride int64) bool {
 // HeadNormTurn does what HeadNorm and then Turn do.
 func (k *Kernels) HeadNormTurn(s *Stream, a *HeadTurnArgs) error {
 	c := checks{kernel: "head_norm_turn"}
+	blocks := a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+}
+
+// check returns how many blocks the heads take.
+func (a *HeadTurnArgs) check(c *checks) int64 {
 	n, t := &a.Norm, &a.Rotate
-	t.check(&c)
+	t.check(c)
 	if n.X != t.X || n.Rows != t.Rows || n.Heads != t.Heads || n.Columns != t.HeadDim ||
 		!t.Joins(n.Heads*n.Columns, n.XStride) {
 		c.fail("a norm of %d heads of %d columns and a rotation of %d of %d, they must be the same bf16 heads with "+
@@ -59,7 +82,7 @@ func (k *Kernels) HeadNormTurn(s *Stream, a *HeadTurnArgs) error {
 	if blocks > maxGrid {
 		c.fail("%d rows of %d heads, at most %d heads in all", n.Rows, n.Heads, int64(maxGrid)*longRows)
 	}
-	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+	return blocks
 }
 
 // QuantiseTurned does what Turn and then QuantiseRows do.
@@ -72,7 +95,7 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 			"neighbours as pairs, in whole pieces of 8 columns", q.Rows, q.Columns, t.Heads, t.HeadDim)
 	}
 	blocks := q.check(&c)
-	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
 // SumStreams is the most streams that HyperPostSum takes.
@@ -93,4 +116,181 @@ func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 			p.Hidden, SumStreams)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(max(p.Rows, 0)), Y: rowBlocks(p.Hidden, postColumns)}, a)
+}
+
+// MixNormArgs are the arguments of the kernel that adds up residual streams and normalises and quantises the sum.
+type MixNormArgs struct {
+	Mix  HyperMixArgs     // Out is not written
+	Norm NormQuantiseArgs // of Mix.Out, without anything that is added
+}
+
+// mixThreads are eight warps that add up streams and one that computes how the sublayer's output is written back.
+const mixThreads = portableThreads + 32
+
+// manyMixed are the rows from which blocks fill the GPU several times: a kernel with fewer registers takes them.
+const manyMixed = 512
+
+// Joins reports whether the norm of what HyperMix computes can be a part of it: four streams of whole pieces.
+func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
+	return a.Streams == 4 && a.Post != 0 && a.Hidden%16 == 0 && a.Hidden <= 2*mixColumns && a.X%16 == 0 &&
+		a.XStride%8 == 0 && n.X == a.Out && n.XStride == a.OutStride && n.Rows == a.Rows && n.Columns == a.Hidden &&
+		n.Weight != 0 && n.Out != 0 && n.Delta == 0 && n.Results == 0 && n.Sum == 0
+}
+
+// MixNorm does what HyperMix and then NormQuantise do, but for the sum of the streams before the norm.
+func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
+	c := checks{kernel: "mix_norm"}
+	switch {
+	case a.Mix.Hidden > mixColumns:
+		c.kernel = "mix_norm_wide"
+	case a.Mix.Rows > manyMixed:
+		c.kernel = "mix_norm_many"
+	}
+	a.Mix.check(&c)
+	a.Norm.check(&c)
+	if !a.Mix.Joins(&a.Norm) {
+		c.fail("%d streams of %d columns and a norm of %d columns, supported are four streams of at most %d columns "+
+			"in whole pieces of 16 and the norm of their sum, with nothing added", a.Mix.Streams, a.Mix.Hidden,
+			a.Norm.Columns, 2*mixColumns)
+	}
+	if c.err != nil || a.Mix.Rows == 0 {
+		return c.err
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Mix.Rows)}, Block: Dim{X: mixThreads}, Overlap: s.overlap}, a)
+}
+
+// PartsArgs are parts of a layer that do not read what another of them writes; those without rows are none.
+type PartsArgs struct {
+	Norm    NormQuantiseArgs // at most PartColumns columns, without anything that is added
+	Entries WriteV4Args
+	Groups  CompressArgs
+	Keys    CompressArgs
+	Heads   HeadTurnArgs
+	Queries IndexQueryArgs
+	Index   WriteIndexKeyArgs
+	Puts    PutFourArgs
+	Picks   PickFourArgs
+	Angles  AngleFourArgs
+
+	NormBlocks  int32 // set by Parts, as the following
+	EntryBlocks int32
+	GroupBlocks int32
+	KeyBlocks   int32
+	HeadBlocks  int32
+	QueryBlocks int32
+	IndexBlocks int32
+	PutRows     int32
+	PickRows    int32
+	AngleBlocks int32
+	GroupParts  int32
+	KeyParts    int32
+	QueryParts  int32
+}
+
+// PartColumns is the widest norm that is a part: a piece of eight columns for each thread.
+const PartColumns = 8 * portableThreads
+
+// mostParts are the blocks up to which parts run in one launch. More of them fill the GPU one by one, and a kernel of
+// its own has fewer registers.
+const mostParts = 4096
+
+// Parts does what its parts do, in one launch where they are few.
+func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
+	c := checks{kernel: "small_parts"}
+	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {
+		a.Norm.check(&c)
+		if a.Norm.Columns > PartColumns || a.Norm.Weight == 0 || a.Norm.Delta != 0 || a.Norm.Results != 0 {
+			c.fail("a norm of %d columns, supported are %d, and nothing that is added", a.Norm.Columns, PartColumns)
+		}
+	}
+	if a.EntryBlocks = int32(rowBlocks(a.Entries.Tokens, longRows)); a.Entries.Tokens > 0 {
+		a.Entries.check(&c)
+	}
+	if a.Groups.Entries > 0 {
+		a.Groups.check(&c)
+		a.GroupParts = int32(a.Groups.parts())
+	}
+	if a.Keys.Entries > 0 {
+		a.Keys.check(&c)
+		a.KeyParts = int32(a.Keys.parts())
+	}
+	if a.Queries.Tokens > 0 {
+		a.Queries.check(&c)
+		a.QueryParts = int32(a.Queries.blocks())
+	}
+	if a.IndexBlocks = int32(rowBlocks(a.Index.Tokens, shortRows)); a.Index.Tokens > 0 {
+		a.Index.check(&c)
+	}
+	heads, picks, angles := int64(0), 0, 0
+	if a.Heads.Norm.Rows > 0 {
+		heads = a.Heads.check(&c)
+	}
+	a.PutRows, a.PickRows, a.AngleBlocks = a.Puts.check(&c), 0, 0
+	for _, p := range []*PickArgs{&a.Picks.First, &a.Picks.Second, &a.Picks.Third, &a.Picks.Fourth} {
+		if p.Rows > 0 {
+			p.check(&c)
+			picks, a.PickRows = picks+1, max(a.PickRows, p.Rows)
+		}
+	}
+	for _, p := range []*AnglesArgs{&a.Angles.First, &a.Angles.Second, &a.Angles.Third, &a.Angles.Fourth} {
+		if p.Rows > 0 {
+			p.check(&c)
+			angles, a.AngleBlocks = angles+1, max(a.AngleBlocks, int32(p.blocks()))
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	groups, keys := int64(a.Groups.Entries)*int64(a.GroupParts), int64(a.Keys.Entries)*int64(a.KeyParts)
+	queries := int64(a.Queries.Tokens) * int64(a.QueryParts)
+	total := int64(a.NormBlocks) + int64(a.EntryBlocks) + groups + keys + heads + queries + int64(a.IndexBlocks) +
+		4*(int64(a.PutRows)+int64(a.PickRows)+int64(a.AngleBlocks))
+	count := picks + angles
+	for _, n := range [...]int64{int64(a.NormBlocks), int64(a.EntryBlocks), groups, keys, heads, queries,
+		int64(a.IndexBlocks), int64(a.PutRows)} {
+		if n > 0 {
+			count++
+		}
+	}
+	if count == 1 || total > mostParts {
+		return k.oneByOne(s, a)
+	}
+	a.GroupBlocks, a.KeyBlocks, a.HeadBlocks, a.QueryBlocks = int32(groups), int32(keys), int32(heads), int32(queries)
+	return runGrid(k, s, &c, Dim{X: uint32(total)}, a)
+}
+
+// oneByOne launches each part by itself.
+func (k *Kernels) oneByOne(s *Stream, a *PartsArgs) error {
+	for _, p := range []struct {
+		rows int32
+		run  func() error
+	}{
+		{a.Entries.Tokens, func() error { return k.WriteV4(s, &a.Entries) }},
+		{a.Groups.Entries, func() error { return k.CompressGroups(s, &a.Groups) }},
+		{a.Keys.Entries, func() error { return k.CompressGroups(s, &a.Keys) }},
+		{a.Norm.Rows, func() error { return k.NormQuantise(s, &a.Norm) }},
+		{a.Heads.Norm.Rows, func() error { return k.HeadNormTurn(s, &a.Heads) }},
+		{a.Queries.Tokens, func() error { return k.PrepareIndexQueries(s, &a.Queries) }},
+		{a.Index.Tokens, func() error { return k.WriteIndexKeys(s, &a.Index) }},
+		{a.PutRows, func() error { return k.PutFour(s, &a.Puts) }},
+		{a.Picks.First.Rows, func() error { return k.PickRows(s, &a.Picks.First) }},
+		{a.Picks.Second.Rows, func() error { return k.PickRows(s, &a.Picks.Second) }},
+		{a.Picks.Third.Rows, func() error { return k.PickRows(s, &a.Picks.Third) }},
+		{a.Picks.Fourth.Rows, func() error { return k.PickRows(s, &a.Picks.Fourth) }},
+		{a.Angles.First.Rows, func() error { return k.ComputeAngles(s, &a.Angles.First) }},
+		{a.Angles.Second.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Second) }},
+		{a.Angles.Third.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Third) }},
+		{a.Angles.Fourth.Rows, func() error { return k.ComputeAngles(s, &a.Angles.Fourth) }},
+	} {
+		if p.rows > 0 {
+			if err := p.run(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -20,6 +20,11 @@ type PickArgs struct {
 // PickRows copies rows of a table by number, rounding to the type of the output.
 func (k *Kernels) PickRows(s *Stream, a *PickArgs) error {
 	c := checks{kernel: "pick_rows"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
+
+func (a *PickArgs) check(c *checks) {
 	c.positive("columns", a.Columns)
 	c.positive("table rows", a.TableRows)
 	c.element("table", a.Table, a.TableType, ElementF16, a.TableStride, a.Columns)
@@ -27,7 +32,6 @@ func (k *Kernels) PickRows(s *Stream, a *PickArgs) error {
 	c.memory("ids", a.IDs, 4)
 	c.multiple("id stride", a.IDStride, 1, 1)
 	c.count("rows", a.Rows)
-	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
 // PutArgs are the arguments of the kernel that copies rows to chosen places.

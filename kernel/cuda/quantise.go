@@ -66,22 +66,33 @@ func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, c
 func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	c := checks{kernel: "quantise_rows"}
 	blocks := a.check(&c)
-	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// check returns how many blocks the rows take.
-func (a *QuantiseRowsArgs) check(c *checks) int64 {
+// unitsOfMany are how many units of 256 columns a warp has where there are so many blocks that the GPU is filled by
+// fewer: their loads are then on their way together.
+const (
+	unitsOfMany = 4
+	manyBlocks  = 4096
+)
+
+// check returns how many blocks the rows take. Of many rows the kernel is another one, with the same bits.
+func (a *QuantiseRowsArgs) check(c *checks) uint32 {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
 	c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
-	warps := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
-	blocks := (warps + longRows - 1) / longRows
-	if blocks > maxGrid {
+	units := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
+	if units > maxGrid {
 		c.fail("%d rows of %d columns are too many for one launch: launch fewer rows", a.Rows, a.Columns)
 	}
-	return blocks
+	blocks := (units + longRows - 1) / longRows
+	if blocks >= manyBlocks {
+		c.kernel += "_many"
+		blocks = (units + unitsOfMany*longRows - 1) / (unitsOfMany * longRows)
+	}
+	return uint32(blocks)
 }
 
 // maxGrid is the largest number of blocks of a launch.

@@ -38,7 +38,7 @@ var quantSizes = [][2]int{{1, 16}, {3, 128}, {2, 272}, {65, 1536}, {5, 7168}, {1
 func TestGPUQuantisedRowsEqualTheHost(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(51, 1))
-	for _, size := range quantSizes {
+	for _, size := range append(quantSizes, [2]int{8*manyBlocks + 1, 144}) { // the last by the kernel of many rows
 		for mode, exact := range map[num.ScaleMode]int32{num.ScalePow2: 0, num.ScaleF32: 1} {
 			rows, columns := size[0], size[1]
 			stride := rows + 3

@@ -39,6 +39,16 @@ const pairsPerBlock = 4 * portableThreads
 // ComputeAngles computes cosines and sines of position times frequency.
 func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
 	c := checks{kernel: "compute_angles"}
+	a.check(&c)
+	return runGrid(k, s, &c, Dim{X: a.blocks()}, a)
+}
+
+// blocks returns how many blocks the rows take.
+func (a *AnglesArgs) blocks() uint32 {
+	return uint32((int64(a.Rows)*int64(a.Count) + portableThreads - 1) / portableThreads)
+}
+
+func (a *AnglesArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("frequency", a.Frequency, 4)
 	c.memory("out", a.Out, 4)
@@ -46,8 +56,6 @@ func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
 	c.multiple("position stride", a.PositionStride, 1, 1)
 	c.multiple("out stride", a.OutStride, 1, 2*int64(a.Count))
 	c.count("rows", a.Rows)
-	blocks := (int64(a.Rows)*int64(a.Count) + portableThreads - 1) / portableThreads
-	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
 
 // check finds what a rotation cannot take.

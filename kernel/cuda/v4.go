@@ -58,6 +58,11 @@ func CombinedWidth(window, extra int32) int32 {
 // WriteV4 normalises, where it has weights for it, rotates and quantises one entry per token and stores it in its page.
 func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	c := checks{kernel: "write_v4"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Tokens, longRows, a)
+}
+
+func (a *WriteV4Args) check(c *checks) {
 	c.pool(a.Pool, V4DataBytes+V4ScaleBytes)
 	c.rotary(a.Rotary)
 	c.memory("rows", a.Rows, 16)
@@ -66,7 +71,6 @@ func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	c.multiple("row stride", a.RowStride, 8, V4Dim)
 	c.count("tokens", a.Tokens)
 	c.flag("weights of the norm in bf16", a.NormBF16)
-	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
 // GatherV4Slots copies the listed entries to consecutive bf16 rows of 512 values, dequantised; KScale is not used.

@@ -86,20 +86,4 @@ struct Piece {
     }
 };
 
-// Widens a piece into a stage: to is where row l%16 from column 16 (l/16) on goes, swizzled.
-__device__ __forceinline__ void widen_piece(u32 piece, u32 to, u32 codes, u32 lane) {
-    const uint2 scales = load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8);
-    const bool small = __any_sync(ptx::kFullMask, small_scales(scales));
-    uint4 part;
-#pragma unroll
-    for (u32 g = 0; g < 4; ++g) {
-        if (g % 2 == 0) {
-            part = ptx::load_vector(piece + g / 2 * 512 + lane * 16);
-        }
-        u32 a[4];
-        widen_columns(a, part, scales, g, small, codes);
-        ptx::store_fragments(to ^ 32 * g, a);
-    }
-}
-
 }  // namespace sparrow_experts

@@ -189,14 +189,35 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     while (walk.next(shared, from.tiles, item)) {
         for (i32 at = 0; at < 2 * from.blocks; ++at) {
             ptx::barrier_wait(arrived + slots.stage * sizeof(shared.arrived[0]), slots.parity);
+            const u32 piece = incoming + slots.stage * sizeof(shared.incoming[0]);
+            uint4 part = ptx::load_vector(piece + lane * 16);
+            uint2 scales = load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8);
             // The block before the last is done with.
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage ^ S::Widened]),
                               ring.stage >= S::Widened ? ring.parity : ring.parity ^ 1);
-            const u32 piece = incoming + slots.stage * sizeof(shared.incoming[0]);
             const u32 to = ptx::shared_address(shared.weights[ring.stage % S::Widened]) + own;
+            // Two parts of each of two pieces; the next one is on its way while one is widened.
+            bool small = false;
 #pragma unroll
-            for (u32 i = 0; i < 2; ++i) {
-                widen_piece(piece + i * Stored<Folded>::PieceBytes, to + i * 16 * kBlockBytes, codes, lane);
+            for (u32 p = 0; p < 4; ++p) {
+                const uint4 now = part;
+                const uint2 by = scales;
+                if (p % 2 == 0) {
+                    small = __any_sync(ptx::kFullMask, small_scales(by));
+                }
+                if (p < 3) {
+                    part = ptx::load_vector(piece + (p + 1) / 2 * Stored<Folded>::PieceBytes + (p + 1) % 2 * 512 +
+                                            lane * 16);
+                }
+                if (p == 1) {
+                    scales = load_codes(piece + Stored<Folded>::PieceBytes + Stored<Folded>::CodeBytes + lane / 4 * 8);
+                }
+#pragma unroll
+                for (u32 g = p % 2 * 2; g < p % 2 * 2 + 2; ++g) {
+                    u32 a[4];
+                    widen_columns(a, now, by, g, small, codes);
+                    ptx::store_fragments((to + p / 2 * 16 * kBlockBytes) ^ 32 * g, a);
+                }
             }
             ptx::fence_async_proxy();
             slots.advance(S::Ahead);

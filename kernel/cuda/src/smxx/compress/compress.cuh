@@ -36,11 +36,11 @@ DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channe
 
 constexpr i32 kSharedSources = 512; // of longer entries the others are read where they are
 
-DEVICE void compress_body(const CompressArgs& a) {
+// The part-th 256 channels of an entry.
+DEVICE void compress_body(const CompressArgs& a, i64 entry, i32 part) {
     __shared__ i32 near[kSharedSources];
     begin_after_previous();
-    const i64 entry = blockIdx.x;
-    const i32 channel = blockIdx.y * kThreads + threadIdx.x;
+    const i32 channel = part * kThreads + threadIdx.x;
     const i32* sources = a.sources + entry * a.source_stride;
     const i32 slots = a.halves * a.ratio;
     bool some = false;

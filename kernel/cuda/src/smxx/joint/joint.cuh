@@ -5,16 +5,26 @@
 // Quantise heads are rotated, in place, and quantised (smxx/quant/quantise.cuh).
 // Sum      what experts gave is added up (smxx/quant/norm.cuh) and written into the residual streams
 //          (smxx/hyper/post.cuh): a block has 2048 columns of a row, eight neighbours for each thread.
+// Mix      residual streams are added up (smxx/hyper/mix.cuh), normalised and quantised (smxx/quant/norm.cuh): a block
+//          has a row, whose sum stays in registers. The weights that write back what the sublayer makes of it are a
+//          chain of 40 divisions; a ninth warp computes them meanwhile.
+// Parts    what a layer does between two products, each block one thing.
 #pragma once
+#include "ptx/team.cuh"
+#include "smxx/compress/compress.cuh"
 #include "smxx/hyper/head_norm.cuh"
 #include "smxx/hyper/post.cuh"
+#include "smxx/indexer/prepare.cuh"
 #include "smxx/joint/args.h"
 #include "smxx/pick/pick.cuh"
 #include "smxx/quant/norm.cuh"
+#include "smxx/rope/rope.cuh"
+#include "smxx/v4/entry.cuh"
 
-DEVICE void put_four_body(const PutFourArgs& a) {
-    const PutArgs& one = blockIdx.y == 0 ? a.first : blockIdx.y == 1 ? a.second : blockIdx.y == 2 ? a.third : a.fourth;
-    if (static_cast<i32>(blockIdx.x) < one.rows) put_body(one);
+// One row of one of the tensors.
+DEVICE void put_four_body(const PutFourArgs& a, i32 row, i32 which) {
+    const PutArgs& one = which == 0 ? a.first : which == 1 ? a.second : which == 2 ? a.third : a.fourth;
+    if (row < one.rows) put_body(one, row);
 }
 
 // Rotates the pairs of eight neighbouring columns of a row, from column c of a head on, and rounds them; columns that
@@ -33,10 +43,11 @@ DEVICE uint4 turn_8(const RotateArgs& a, uint4 piece, i64 row, i32 c) {
     return pack_piece(v);
 }
 
-DEVICE void head_turn_body(const HeadTurnArgs& args) {
+// The block-th block of 8 heads.
+DEVICE void head_turn_body(const HeadTurnArgs& args, i64 block) {
     begin_after_previous();
     const HeadNormArgs& a = args.norm;
-    const i64 head = warp_row(), row = head / a.heads;
+    const i64 head = block * kWarpsPerBlock + (threadIdx.x >> 5), row = head / a.heads;
     if (row >= a.rows) return;
     u16* x = a.x + row * a.x_stride + (head - row * a.heads) * a.columns;
     RMSNormArgs one{};
@@ -53,28 +64,26 @@ DEVICE void head_turn_body(const HeadTurnArgs& args) {
     }
 }
 
-DEVICE void quantise_turned_body(const QuantiseTurnedArgs& args) {
+template <int Units> DEVICE void quantise_turned_body(const QuantiseTurnedArgs& args) {
     begin_after_previous();
     const QuantiseRowsArgs& a = args.quantise;
-    const i32 segments = (a.columns + 32 * kPieceColumns - 1) / (32 * kPieceColumns);
-    const i64 unit = warp_row();
-    const i64 row = unit / segments;
-    if (row >= a.rows) return;
-    const i32 column = static_cast<i32>(unit - row * segments) * 32 * kPieceColumns + lane_id() * kPieceColumns;
-    f32 v[kPieceColumns] = {};
-    if (column < a.columns) {
-        const i32 c = column % args.rotate.head_dim;
-        uint4* at = reinterpret_cast<uint4*>(static_cast<u16*>(args.rotate.x) + row * a.x_stride + column);
-        uint4 piece = *at;
-        if (c >= args.rotate.offset && c < args.rotate.offset + args.rotate.rope) {
-            piece = turn_8(args.rotate, piece, row, c);
-            *at = piece;
-        }
-        unpack_piece(piece, v);
+    const QuantisedUnits<Units> at(a);
+    u16* x = static_cast<u16*>(args.rotate.x);
+    uint4 piece[Units];
+#pragma unroll
+    for (int u = 0; u < Units; u++) {
+        piece[u] = make_uint4(0, 0, 0, 0);
+        if (at.inside[u]) piece[u] = *reinterpret_cast<const uint4*>(x + at.row[u] * a.x_stride + at.column[u]);
     }
-    f32 scale;
-    uint2 w = quantise_piece(v, a.exact, scale);
-    if (column < a.columns) store_piece(a.codes + row * a.code_stride, a.scales, a.scale_stride, row, column, w, scale);
+#pragma unroll
+    for (int u = 0; u < Units; u++) {
+        const i32 c = at.column[u] % args.rotate.head_dim;
+        if (at.inside[u] && c >= args.rotate.offset && c < args.rotate.offset + args.rotate.rope) {
+            piece[u] = turn_8(args.rotate, piece[u], at.row[u], c);
+            *reinterpret_cast<uint4*>(x + at.row[u] * a.x_stride + at.column[u]) = piece[u];
+        }
+    }
+    quantise_units(a, at, piece);
 }
 
 DEVICE void hyper_sum_body(const HyperSumArgs& args) {
@@ -105,4 +114,168 @@ DEVICE void hyper_sum_body(const HyperSumArgs& args) {
     f32 o[8];
     unpack_8(sub, o);
     post_columns<4, 8>(a, a.x + row * a.x_stride, o, post, comb, c);
+}
+
+constexpr i32 kMixThreads = kThreads + 32; // the last warp computes post and comb
+
+// Pieces of 8 columns are what a thread of the first eight warps keeps of each stream. A sum of squares has the order
+// of a norm of 512 threads: piece p of thread t is one of thread t, or of t + 256 where p is odd.
+// Of many rows the norm's weights are loaded when they are needed: so many blocks run on an SM that nobody waits, and
+// fewer registers are taken.
+template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& args) {
+    __shared__ f64 squares_of[kWarpsPerBlock], norm_of[2 * kWarpsPerBlock];
+    const HyperMixArgs& a = args.mix;
+    const NormQuantiseArgs& n = args.norm;
+    const i64 row = blockIdx.x;
+    const i32 t = threadIdx.x, warp = t / 32;
+    const bool mixes = warp < kWarpsPerBlock;
+    WeightPiece weight[Pieces]; // does not depend on the kernel before
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+        const i32 i = t + p * kThreads;
+        if (!Many && mixes && 8 * i < a.hidden) weight[p] = load_weight(n, i);
+    }
+    f32 base[kFour];
+    const f32 scale = a.scale[0];
+#pragma unroll
+    for (int i = 0; i < kFour; i++) base[i] = a.base[i];
+    begin_after_previous();
+    const u16* x = a.x + row * a.x_stride;
+    const f32* mix = a.mix + row * a.mix_stride;
+    uint4 held[Pieces][kFour];
+    f32 pre[kFour];
+    if (mixes) {
+#pragma unroll
+        for (int p = 0; p < Pieces; p++) {
+            const i32 c = 8 * (t + p * kThreads);
+#pragma unroll
+            for (int i = 0; i < kFour; i++) {
+                held[p][i] = c < a.hidden ? *reinterpret_cast<const uint4*>(x + static_cast<i64>(i) * a.hidden + c)
+                                          : make_uint4(0, 0, 0, 0);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kFour; i++) pre[i] = mix[i];
+        f64 sum = 0;
+#pragma unroll
+        for (int p = 0; p < Pieces; p++) {
+#pragma unroll
+            for (int i = 0; i < kFour; i++) sum = __dadd_rn(sum, eight_squares(held[p][i]));
+        }
+        sum = warp_total(sum);
+        if (lane_id() == 0) squares_of[warp] = sum;
+    }
+    __syncthreads();
+    f64 sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarpsPerBlock; w++) sum = __dadd_rn(sum, squares_of[w]);
+    RMSNormArgs all{};
+    all.columns = kFour * a.hidden;
+    all.epsilon = a.norm_epsilon;
+    const f32 inverse = inverse_root(sum, all);
+    if (!mixes) {
+        const i32 lane = lane_id();
+        if (a.kept != nullptr && lane < kFour * (2 + kFour)) a.kept[row * a.kept_stride + lane] = mix[lane];
+        if (lane < kFour) {
+            a.post[row * a.post_stride + lane] =
+                2.0f * sigmoid(a.scale[1] * (mix[kFour + lane] * inverse) + a.base[kFour + lane]);
+        }
+        if (lane == 0) {
+            f32 m[kFour][kFour];
+#pragma unroll
+            for (int i = 0; i < kFour * kFour; i++) {
+                m[i / kFour][i % kFour] = a.scale[2] * (mix[2 * kFour + i] * inverse) + a.base[2 * kFour + i];
+            }
+            comb_four(a, m, a.comb + row * a.comb_stride);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < kFour; i++) pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+    uint4 mixed[Pieces];
+    f64 half[2] = {};
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+        f32 added[8] = {};
+#pragma unroll
+        for (int i = 0; i < kFour; i++) {
+            f32 v[8];
+            unpack_8(held[p][i], v);
+#pragma unroll
+            for (int j = 0; j < 8; j++) added[j] = __fmaf_rn(pre[i], v[j], added[j]);
+        }
+        mixed[p] = pack_8(added);
+        half[p % 2] = __dadd_rn(half[p % 2], eight_squares(mixed[p]));
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const f64 part = warp_total(half[h]);
+        if (lane_id() == 0) norm_of[warp + h * kWarpsPerBlock] = part;
+    }
+    ptx::team_sync<kThreads>(1);
+    f64 squares = 0;
+#pragma unroll
+    for (int w = 0; w < 2 * kWarpsPerBlock; w++) squares = __dadd_rn(squares, norm_of[w]);
+    const f32 root = inverse_root(squares, n);
+#pragma unroll
+    for (int p = 0; p < Pieces; p++) {
+        const i32 i = t + p * kThreads, column = 8 * i;
+        if (column - 8 * lane_id() >= a.hidden) break; // all lanes of a warp or none: a scale is found by 16 of them
+        f32 v[8] = {};
+        if (column < a.hidden) {
+            f32 w[8];
+            unpack_piece(mixed[p], v);
+            unpack_weight(Many ? load_weight(n, i) : weight[p], n.weight_bf16, w);
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = __fmul_rn(__fmul_rn(v[j], root), w[j]);
+            const uint4 packed = pack_piece(v);
+            *reinterpret_cast<uint4*>(n.out + row * n.out_stride + column) = packed;
+            unpack_piece(packed, v);
+        }
+        if (n.codes != nullptr) {
+            f32 scaled;
+            const uint2 w = quantise_piece(v, n.exact, scaled);
+            if (column < a.hidden) {
+                store_piece(n.codes + row * n.code_stride, n.scales, n.scale_stride, row, column, w, scaled);
+            }
+        }
+    }
+}
+
+DEVICE void parts_body(const PartsArgs& a) {
+    i32 block = blockIdx.x;
+    if (block < a.norm_blocks) return norm_quantise_body<1, false, kThreads>(a.norm, block);
+    block -= a.norm_blocks;
+    if (block < a.entry_blocks) return write_v4_body(a.entries, block);
+    block -= a.entry_blocks;
+    if (block < a.group_blocks) {
+        const i32 entry = block / a.group_parts;
+        return compress_body(a.groups, entry, block - entry * a.group_parts);
+    }
+    block -= a.group_blocks;
+    if (block < a.key_blocks) {
+        const i32 entry = block / a.key_parts;
+        return compress_body(a.keys, entry, block - entry * a.key_parts);
+    }
+    block -= a.key_blocks;
+    if (block < a.head_blocks) return head_turn_body(a.heads, block);
+    block -= a.head_blocks;
+    if (block < a.query_blocks) {
+        const i32 token = block / a.query_parts;
+        return index_query_body(a.queries, token, block - token * a.query_parts);
+    }
+    block -= a.query_blocks;
+    if (block < a.index_blocks) return write_index_key_body(a.index, block);
+    block -= a.index_blocks;
+    if (block < 4 * a.put_rows) return put_four_body(a.puts, block / 4, block % 4);
+    block -= 4 * a.put_rows;
+    const i32 at = block / 4, which = block % 4;
+    if (at < a.pick_rows) {
+        const PickFourArgs& p = a.picks;
+        const PickArgs& one = which == 0 ? p.first : which == 1 ? p.second : which == 2 ? p.third : p.fourth;
+        if (at < one.rows) pick_body(one, at);
+        return;
+    }
+    const AngleFourArgs& p = a.angles;
+    angles_body(which == 0 ? p.first : which == 1 ? p.second : which == 2 ? p.third : p.fourth, at - a.pick_rows);
 }

@@ -47,9 +47,8 @@ DEVICE void copy_row(const Rows& out, i64 to, const Rows& in, i64 from, i32 colu
     }
 }
 
-DEVICE void pick_body(const PickArgs& a) {
+DEVICE void pick_body(const PickArgs& a, i64 row) {
     begin_after_previous();
-    const i64 row = blockIdx.x;
     i64 id = a.ids[row * a.id_stride];
     if (id < 0 || id >= a.table_rows) {
         if (threadIdx.x == 0 && !(id < 0 && a.optional)) raise_fault(a.faults, kFaultRow);
@@ -59,9 +58,9 @@ DEVICE void pick_body(const PickArgs& a) {
              Rows{static_cast<u8*>(const_cast<void*>(a.table)), a.table_stride, a.table_type}, id, a.columns);
 }
 
-DEVICE void put_body(const PutArgs& a) {
+DEVICE void put_body(const PutArgs& a, i64 row) {
     begin_after_previous();
-    const i64 row = blockIdx.x, place = a.places[row * a.place_stride];
+    const i64 place = a.places[row * a.place_stride];
     if (place < 0) return;
     if (place >= a.out_rows) {
         if (threadIdx.x == 0) raise_fault(a.faults, kFaultRow);

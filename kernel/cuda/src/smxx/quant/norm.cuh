@@ -15,15 +15,16 @@ DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
-// The sum over the block's threads; every thread gets it. Warps are added in order.
-DEVICE f64 block_sum(f64 v, f64* partial) {
+// The sum over the block's threads; every thread gets it. Warps are added in order, so that threads without columns at
+// the end of a block do not change a bit.
+template <int Threads> DEVICE f64 block_sum(f64 v, f64* partial) {
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) v = __dadd_rn(v, __shfl_xor_sync(ptx::kFullMask, v, d));
     if (lane_id() == 0) partial[threadIdx.x / 32] = v;
     __syncthreads();
     f64 sum = 0;
 #pragma unroll
-    for (int w = 0; w < kNormThreads / 32; w++) sum = __dadd_rn(sum, partial[w]);
+    for (int w = 0; w < Threads / 32; w++) sum = __dadd_rn(sum, partial[w]);
     return sum;
 }
 
@@ -100,22 +101,22 @@ DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const Ro
 
 // A thread has Pieces pieces of eight columns. Which shape runs depends on the columns alone, as a row's bits do.
 // Experts says that there are results.
-template <int Pieces, bool Experts> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
-    __shared__ f64 partial[kNormThreads / 32];
+template <int Pieces, bool Experts, int Threads = kNormThreads>
+DEVICE void norm_quantise_body(const NormQuantiseArgs& a, i64 row) {
+    __shared__ f64 partial[Threads / 32];
     __shared__ RowChoices choices;
-    const i64 row = blockIdx.x;
     const i32 pieces = a.columns / kPieceColumns, mine = threadIdx.x;
     WeightPiece weight[Pieces]; // does not depend on the kernel before
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        const i32 i = mine + r * kNormThreads;
+        const i32 i = mine + r * Threads;
         if (a.weight != nullptr && i < pieces) weight[r] = load_weight(a, i);
     }
     begin_after_previous();
     uint4 kept[Pieces], delta[Pieces];
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        const i32 i = mine + r * kNormThreads;
+        const i32 i = mine + r * Threads;
         if (i < pieces) {
             kept[r] = *reinterpret_cast<const uint4*>(a.x + row * a.x_stride + i * kPieceColumns);
             if (a.delta != nullptr) {
@@ -127,7 +128,7 @@ template <int Pieces, bool Experts> DEVICE void norm_quantise_body(const NormQua
     f64 squares = 0;
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        const i32 i = mine + r * kNormThreads;
+        const i32 i = mine + r * Threads;
         if (i < pieces) {
             f32 v[kPieceColumns];
             unpack_piece(kept[r], v);
@@ -149,10 +150,10 @@ template <int Pieces, bool Experts> DEVICE void norm_quantise_body(const NormQua
         }
     }
     if (a.weight == nullptr) return;
-    const f32 inverse = inverse_root(block_sum(squares, partial), a);
+    const f32 inverse = inverse_root(block_sum<Threads>(squares, partial), a);
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        const i32 i = mine + r * kNormThreads, column = i * kPieceColumns;
+        const i32 i = mine + r * Threads, column = i * kPieceColumns;
         if (i - lane_id() >= pieces) break; // all lanes of a warp or none: a scale is found by 16 of them
         f32 v[kPieceColumns] = {};
         if (i < pieces) {

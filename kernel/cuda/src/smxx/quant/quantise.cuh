@@ -33,7 +33,8 @@ DEVICE uint2 quantise_piece(f32 v[kPieceColumns], bool exact, f32& scale) {
 #pragma unroll
     for (int d = 1; d < kScaleLanes; d *= 2) amax = fmaxf(amax, __shfl_xor_sync(ptx::kFullMask, amax, d));
     scale = index_scale(fminf(amax, kLargestFinite), exact);
-    f32 inverse = __fdiv_rn(1.0f, scale); // exact when the scale is a power of two
+    // Of a power of two, between 2^-23 and 2^120, by its exponent: a division is the longest chain here.
+    const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
 #pragma unroll
     for (int i = 0; i < kPieceColumns; i++) v[i] = exact ? over(v[i], scale) : times(v[i], inverse);
     return make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
@@ -45,16 +46,52 @@ DEVICE void store_piece(u8* codes, f32* scales, i64 scale_stride, i64 row, i32 c
     if (column % kScaleColumns == 0) scales[column / kScaleColumns * scale_stride + row] = scale;
 }
 
-DEVICE void quantise_rows_body(const QuantiseRowsArgs& a) {
+// Units of 256 columns of a row, in the order of rows, that a warp has: one where there are few rows; of many rows
+// four, whose loads are on their way together.
+template <int Units> struct QuantisedUnits {
+    i64 row[Units];
+    i32 column[Units]; // of this lane
+    bool given[Units], inside[Units];
+
+    DEVICE explicit QuantisedUnits(const QuantiseRowsArgs& a) {
+        const u32 segments = (a.columns + 32 * kPieceColumns - 1) / (32 * kPieceColumns);
+        const u32 first = (blockIdx.x * kWarpsPerBlock + (threadIdx.x >> 5)) * Units; // units fit 32 bits
+        u32 at = first / segments, segment = first - at * segments;
+#pragma unroll
+        for (int u = 0; u < Units; u++) {
+            row[u] = at;
+            column[u] = segment * 32 * kPieceColumns + lane_id() * kPieceColumns;
+            given[u] = at < static_cast<u32>(a.rows); // the same for all lanes
+            inside[u] = given[u] && column[u] < a.columns;
+            if (++segment == segments) segment = 0, at++;
+        }
+    }
+};
+
+// Quantises the pieces of a warp's units and stores them.
+template <int Units>
+DEVICE void quantise_units(const QuantiseRowsArgs& a, const QuantisedUnits<Units>& at, const uint4 (&piece)[Units]) {
+#pragma unroll
+    for (int u = 0; u < Units; u++) {
+        if (!at.given[u]) break;
+        f32 v[kPieceColumns], scale;
+        unpack_piece(piece[u], v);
+        const uint2 w = quantise_piece(v, a.exact, scale);
+        if (at.inside[u]) {
+            u8* codes = a.codes + at.row[u] * a.code_stride;
+            store_piece(codes, a.scales, a.scale_stride, at.row[u], at.column[u], w, scale);
+        }
+    }
+}
+
+template <int Units> DEVICE void quantise_rows_body(const QuantiseRowsArgs& a) {
     begin_after_previous();
-    const i32 segments = (a.columns + 32 * kPieceColumns - 1) / (32 * kPieceColumns);
-    const i64 unit = warp_row();
-    const i64 row = unit / segments;
-    if (row >= a.rows) return;
-    const i32 column = static_cast<i32>(unit - row * segments) * 32 * kPieceColumns + lane_id() * kPieceColumns;
-    f32 v[kPieceColumns] = {};
-    if (column < a.columns) unpack_piece(*reinterpret_cast<const uint4*>(a.x + row * a.x_stride + column), v);
-    f32 scale;
-    uint2 w = quantise_piece(v, a.exact, scale);
-    if (column < a.columns) store_piece(a.codes + row * a.code_stride, a.scales, a.scale_stride, row, column, w, scale);
+    const QuantisedUnits<Units> at(a);
+    uint4 piece[Units];
+#pragma unroll
+    for (int u = 0; u < Units; u++) {
+        piece[u] = make_uint4(0, 0, 0, 0);
+        if (at.inside[u]) piece[u] = *reinterpret_cast<const uint4*>(a.x + at.row[u] * a.x_stride + at.column[u]);
+    }
+    quantise_units(a, at, piece);
 }

@@ -45,9 +45,10 @@ DEVICE void cos_sin(f64 angle, f64& cosine, f64& sine) {
     sine = quadrant >= 2 ? -y : y;
 }
 
-DEVICE void angles_body(const AnglesArgs& a) {
+// The block-th 256 of them.
+DEVICE void angles_body(const AnglesArgs& a, i64 block) {
     begin_after_previous();
-    i64 at = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
+    i64 at = block * kThreads + threadIdx.x;
     if (at >= static_cast<i64>(a.rows) * a.count) return;
     i64 row = at / a.count;
     i32 i = static_cast<i32>(at - row * a.count);

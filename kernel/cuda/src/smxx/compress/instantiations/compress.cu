@@ -1,3 +1,3 @@
 #include "smxx/compress/compress.cuh"
 
-KERNEL(kThreads) compress_groups(const __grid_constant__ CompressArgs a) { compress_body(a); }
+KERNEL(kThreads) compress_groups(const __grid_constant__ CompressArgs a) { compress_body(a, blockIdx.x, blockIdx.y); }
