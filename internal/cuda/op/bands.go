@@ -45,7 +45,8 @@ func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 	var turn cuda.RotateArgs
 	if t := &h.turn; h.kind == holdTurn && w.kind == cuda.ProductFP8 && w.group.members[0] == w &&
 		!h.copied && t.Locate.Rows == 0 && at(h.turned) == at(a.X) && h.turned.Rows == a.X.Rows &&
-		t.Rotate.Joins(int32(len(w.group.members)*w.in), stride(a.X)) && !overlap(a.X, a.Out) {
+		(a.X.Rows == 1 || t.Rotate.XStride == stride(a.X)) &&
+		t.Rotate.Joins(int32(len(w.group.members)*w.in), t.Rotate.XStride) && !overlap(a.X, a.Out) {
 		turn, h.kind = t.Rotate, holdNothing
 	}
 	if err := d.settle(); err != nil {

@@ -147,9 +147,10 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes V4 entries. The normalised row is rounded to bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes V4 entries, as a part that is held. The normalised row is rounded to
+// bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "store entries"}
@@ -169,7 +170,15 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 		stride(a.Rows)%8 == 0 {
 		args.Rows, args.RowStride = at(a.Rows), stride(a.Rows)
 		args.Norm, args.Epsilon, args.NormBF16 = at(a.Norm), float64(a.Eps), flag(bf16)
-		return d.kernels.WriteV4(d.stream, &args)
+		err := d.part(d.held.parts.args.Entries.Tokens > 0, []kernel.Tensor{a.Rows, a.Slots, a.Angles},
+			[]kernel.Tensor{a.Pool.Mem})
+		if err == nil {
+			d.held.parts.args.Entries = args
+		}
+		return err
+	}
+	if err := d.settle(); err != nil {
+		return err
 	}
 	return d.normalised(r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
 		args.Rows = at(rows)

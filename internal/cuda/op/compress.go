@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Compress turns groups of tokens into entries. A source outside its tensor raises a fault.
+// Compress turns groups of tokens into entries, as a part that is held. A source outside its tensor raises a fault.
 func (d *Device) Compress(a kernel.CompressArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "compress"}
@@ -21,31 +21,22 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	if r.err != nil || args.Entries == 0 || args.Columns == 0 {
 		return r.err
 	}
-	return d.kernels.CompressGroups(d.stream, &args)
+	p := &d.held.parts
+	err := d.part(p.args.Groups.Entries > 0 && p.args.Keys.Entries > 0,
+		[]kernel.Tensor{a.Values, a.Gates, a.State, a.APE, a.Sources}, []kernel.Tensor{a.Out})
+	switch {
+	case err != nil:
+		return err
+	case p.args.Groups.Entries == 0:
+		p.args.Groups = args
+	default:
+		p.args.Keys = args
+	}
+	return nil
 }
 
-// heldPut is rows that are still to be copied to their places.
-type heldPut struct {
-	args cuda.PutArgs
-	put  kernel.PutArgs
-}
-
-// mostPuts are the copies of rows of one launch.
-const mostPuts = 4
-
-// Put copies rows to chosen places. A place beyond the output raises a fault. It is held: copies that follow each other
-// are one launch, where none writes what another reads or writes.
+// Put copies rows to chosen places, as a part that is held. A place beyond the output raises a fault.
 func (d *Device) Put(a kernel.PutArgs) error {
-	joins := d.held.kind == holdPuts && len(d.held.puts) < mostPuts
-	for _, h := range d.held.puts {
-		joins = joins && !overlap(a.Out, h.put.Out) && !overlap(a.Out, h.put.X) && !overlap(a.Out, h.put.Rows) &&
-			!overlap(a.X, h.put.Out) && !overlap(a.Rows, h.put.Out)
-	}
-	if !joins {
-		if err := d.settle(); err != nil {
-			return err
-		}
-	}
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -61,22 +52,13 @@ func (d *Device) Put(a kernel.PutArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
 		return r.err
 	}
-	d.held.kind, d.held.puts = holdPuts, append(d.held.puts, heldPut{args, given})
+	p := &d.held.parts
+	n := &p.counts[0]
+	if err := d.part(*n == mostAlike, []kernel.Tensor{given.X, given.Rows}, []kernel.Tensor{given.Out}); err != nil {
+		return err
+	}
+	all := &p.args.Puts
+	*[mostAlike]*cuda.PutArgs{&all.First, &all.Second, &all.Third, &all.Fourth}[*n] = args
+	*n++
 	return nil
-}
-
-// releasePuts launches held copies of rows.
-func (d *Device) releasePuts() error {
-	list := d.held.puts
-	d.held.puts = list[:0]
-	if len(list) == 1 {
-		return d.kernels.PutRows(d.stream, &list[0].args)
-	}
-	var a cuda.PutFourArgs
-	for i, to := range []*cuda.PutArgs{&a.First, &a.Second, &a.Third, &a.Fourth} {
-		if i < len(list) {
-			*to = list[i].args
-		}
-	}
-	return d.kernels.PutFour(d.stream, &a)
 }

@@ -35,7 +35,10 @@ type held struct {
 
 	heads cuda.HeadNormArgs // holdHeads; turned are its rows
 
-	puts []heldPut // holdPuts
+	mix   cuda.HyperMixArgs // holdMix, and holdMixNorm, whose norm is norm
+	mixed kernel.Tensor     // its output
+
+	parts heldParts // before kind
 
 	routes bool // a choice of experts is held, beside a sum or alone
 	route  cuda.RouteArgs
@@ -53,7 +56,8 @@ const (
 	holdBands
 	holdStaged
 	holdHeads
-	holdPuts
+	holdMix
+	holdMixNorm
 )
 
 // heldSum is what is still to be added to rows: a product, then the results of experts.
@@ -89,7 +93,7 @@ func (d *Device) begin(a interface{ Check() error }) error {
 
 // settle launches what is held.
 func (d *Device) settle() error {
-	if d.held.kind == holdNothing && !d.held.routes {
+	if d.held.kind == holdNothing && !d.held.routes && !d.held.parts.held() {
 		return nil
 	}
 	return d.release(nil)
@@ -101,10 +105,13 @@ func (d *Device) release(to *rowCodes) error {
 	kind := h.kind
 	h.kind = holdNothing
 	var err error
-	if h.routes {
-		h.routes = false
+	if h.parts.held() && kind != holdNorm {
+		err = d.releaseParts(nil)
+	}
+	if h.routes && err == nil {
 		err = d.kernels.RouteExperts(d.stream, &h.route)
 	}
+	h.routes = false
 	if err != nil {
 		kind = holdNothing
 	}
@@ -122,8 +129,10 @@ func (d *Device) release(to *rowCodes) error {
 		err = d.releaseBands()
 	case holdHeads:
 		err = d.kernels.HeadNorm(d.stream, &h.heads)
-	case holdPuts:
-		err = d.releasePuts()
+	case holdMix:
+		err = d.kernels.HyperMix(d.stream, &h.mix)
+	case holdMixNorm:
+		err = d.kernels.MixNorm(d.stream, &cuda.MixNormArgs{Mix: h.mix, Norm: d.normArgs(true, to)})
 	case holdStaged:
 		err = d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: h.staged.at, Out: at(h.staged.out),
 			XStride: h.staged.stride, OutStride: stride(h.staged.out), Rows: int64(h.staged.out.Rows),
@@ -145,6 +154,9 @@ func normable(t kernel.Tensor) bool {
 // releaseNorm launches a held sum and its norm, where there is one.
 func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
 	a := d.normArgs(norm, to)
+	if d.held.parts.held() {
+		return d.releaseParts(&a)
+	}
 	return d.kernels.NormQuantise(d.stream, &a)
 }
 
@@ -197,10 +209,11 @@ func flag(on bool) int32 {
 
 // makes reports whether what is held computes exactly these rows.
 func (h *held) makes(x kernel.Tensor) bool {
-	return h.kind == holdNorm && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
+	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
 
-// Norm normalises rows. It is held for the product that multiplies them, and takes over a held sum of its rows.
+// Norm normalises rows. It is held for the product that multiplies them, and takes over a held sum of its rows, or of
+// residual streams in place, and parts that are held.
 func (d *Device) Norm(a kernel.NormArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -215,7 +228,14 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 		return r.err
 	}
 	holds := normable(a.X) && normable(a.Out) && a.Weight.Off%16 == 0
-	if !holds || d.held.kind != holdSum || d.held.sum.rows != a.X {
+	if h := &d.held; holds && h.kind == holdMix && h.mixed == a.X && a.X == a.Out {
+		h.norm = a
+		if n := d.normArgs(true, nil); h.mix.Joins(&n) {
+			h.kind = holdMixNorm
+			return nil
+		}
+	}
+	if !holds || (d.held.kind != holdSum || d.held.sum.rows != a.X) && !d.joinsParts(&a) {
 		if err := d.settle(); err != nil {
 			return err
 		}

@@ -47,14 +47,15 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 	launched := func(what string) {
 		t.Helper()
-		if d.held.kind != holdNothing || d.held.routes {
+		if d.held.kind != holdNothing || d.held.routes || d.held.parts.held() {
 			t.Errorf("%s: a norm is still held", what)
 		}
 	}
 	// Those that check their arguments first; with good arguments they settle, as the GPU tests of bits show.
 	first := map[string]bool{"Norm": true, "Multiply": true, "Project": true, "Route": true, "RouteRoot": true,
 		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true,
-		"PostExperts": true}
+		"PostExperts": true, "Compress": true, "Put": true, "StoreEntries": true, "StoreKeys": true, "Angles": true,
+		"Embed": true}
 	methods, op := reflect.ValueOf(d), reflect.TypeFor[kernel.Op]()
 	for i := range methods.NumMethod() {
 		name, m := methods.Type().Method(i).Name, methods.Method(i)
@@ -94,5 +95,53 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		launched(name)
+	}
+}
+
+// Parts share a launch unless one of them writes what another reads or writes; a norm of other columns of the same rows
+// joins them.
+func TestPartsShareALaunch(t *testing.T) {
+	d := withoutGPU(t)
+	take := func(kind kernel.DType, rows, columns int) kernel.Tensor {
+		x, err := kernel.New(d, kind, rows, columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	x, first, second, places := take(kernel.F32, 3, 64), take(kernel.F32, 8, 64), take(kernel.F32, 8, 64),
+		take(kernel.I32, 3, 1)
+	both, weight := take(kernel.BF16, 3, 128), take(kernel.F32, 1, 64)
+	put := func(out, x kernel.Tensor) func() error {
+		return func() error { return d.Put(kernel.PutArgs{Out: out, X: x, Rows: places}) }
+	}
+	norm := func(x kernel.Tensor) func() error {
+		return func() error { return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) }
+	}
+	for _, c := range []struct {
+		name     string
+		ops      []func() error
+		launches int64
+	}{
+		{"two places", []func() error{put(first, x), put(second, x)}, 1},
+		{"the same place", []func() error{put(first, x), put(first, x)}, 2},
+		{"what was written", []func() error{put(first, x), put(second, first.Slice(0, 3))}, 2},
+		{"other columns", []func() error{put(first, both.Columns(64, 128)), norm(both.Columns(0, 64))}, 1},
+		{"the same columns", []func() error{put(first, both.Columns(32, 96)), norm(both.Columns(0, 64))}, 2},
+		{"five places", []func() error{put(first.Slice(0, 1), x), put(first.Slice(1, 2), x), put(first.Slice(2, 3), x),
+			put(first.Slice(3, 4), x), put(first.Slice(4, 5), x)}, 2},
+	} {
+		before := d.Launches()
+		for _, run := range c.ops {
+			if err := run(); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+		}
+		if err := d.settle(); err != nil {
+			t.Fatal(err)
+		}
+		if took := d.Launches() - before; took != c.launches {
+			t.Errorf("%s: %d launches, want %d", c.name, took, c.launches)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())
 	}
-	return d.mix(&args, a.Mix)
+	return d.mix(&args, a.Out, a.Mix)
 }
 
 // HyperHead collapses the streams.
@@ -39,26 +39,25 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())
 	}
-	return d.mix(&args, a.Mix)
+	return d.mix(&args, a.Out, a.Mix)
 }
 
 // beginMix launches what is held, but no mixture that stays where it is, and checks the arguments of its reader.
 func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
-	if d.held.kind == holdStaged && d.held.staged.out == mix {
+	if d.held.kind == holdStaged && d.held.staged.out == mix && !d.held.routes && !d.held.parts.held() {
 		return a.Check()
 	}
 	return d.begin(a)
 }
 
-// mix launches a reader of residual streams, which brings a held mixture to its place.
-func (d *Device) mix(a *cuda.HyperMixArgs, mix kernel.Tensor) error {
+// mix holds a reader of residual streams, which brings a held mixture to its place, for the norm of its output.
+func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	h := &d.held
-	if h.kind != holdStaged {
-		return d.kernels.HyperMix(d.stream, a)
+	if h.kind == holdStaged {
+		a.Mix, a.MixStride, a.Kept, a.KeptStride = h.staged.at, h.staged.stride, at(mix), stride(mix)
 	}
-	h.kind = holdNothing
-	a.Mix, a.MixStride, a.Kept, a.KeptStride = h.staged.at, h.staged.stride, at(mix), stride(mix)
-	return errors.Join(d.kernels.HyperMix(d.stream, a), d.release(nil))
+	h.kind, h.mix, h.mixed = holdMix, *a, out
+	return nil
 }
 
 // streams returns what both readers of residual streams share.

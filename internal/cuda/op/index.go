@@ -77,7 +77,7 @@ func (r *require) indexPool(p kernel.Pool) {
 // StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to
 // bf16 before it is rotated. Keys that are finished have neither norm nor rotation.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "store keys"}
@@ -90,12 +90,19 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
 		return err
 	}
-	if !a.Norm.Given() {
-		return d.kernels.WriteIndexKeys(d.stream, &args)
+	if root := a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0; root || !a.Norm.Given() {
+		if a.Norm.Given() {
+			args.Gamma, args.Epsilon = at(a.Norm), float64(a.Eps)
+		}
+		err := d.part(d.held.parts.args.Index.Tokens > 0, []kernel.Tensor{a.Keys, a.Slots, a.Angles},
+			[]kernel.Tensor{a.Pool.Mem})
+		if err == nil {
+			d.held.parts.args.Index = args
+		}
+		return err
 	}
-	if a.Norm.DType == kernel.F32 && a.Norm.Off%16 == 0 {
-		args.Gamma, args.Epsilon = at(a.Norm), float64(a.Eps)
-		return d.kernels.WriteIndexKeys(d.stream, &args)
+	if err := d.settle(); err != nil {
+		return err
 	}
 	return d.normalised(r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
 		args.Keys, args.KeyStride = at(keys), layout.IndexDim
@@ -128,7 +135,8 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if d.held.kind != holdStore {
+	parts := d.held.kind == holdNothing && !d.held.routes && d.held.parts.held()
+	if d.held.kind != holdStore && !parts {
 		if err := d.settle(); err != nil {
 			return err
 		}
@@ -162,6 +170,14 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if d.held.kind == holdStore {
 		d.held.store.Queries = args
 		return d.settle()
+	}
+	if parts {
+		if err := d.part(d.held.parts.args.Queries.Tokens > 0, []kernel.Tensor{a.Q, a.Weights, a.Angles},
+			[]kernel.Tensor{a.Out, a.W}); err != nil {
+			return err
+		}
+		d.held.parts.args.Queries = args
+		return nil
 	}
 	return d.kernels.PrepareIndexQueries(d.stream, &args)
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/layout"
 )
 
 // What lies between the products of a layer of DeepSeek-V4 has the bytes, launched together, that it has one by one:
@@ -131,4 +133,177 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 		wrote[fmt.Sprintf("kept rows %d", i)] = b.bytes(g, t)
 	}
 	return wrote
+}
+
+// Parts of a layer of DeepSeek-V4 have the bytes, launched together, that they have one by one: residual streams added
+// up, normalised and quantised; entries stored, groups closed and latents normalised after the first products; heads,
+// indexer queries, entries, keys and raw rows after the second.
+func TestGPUPartsOfALayerKeepBits(t *testing.T) {
+	b := onGPU(t)
+	for _, hidden := range []int{512, 4096, 7168} {
+		for _, rows := range []int{1, 9, 130, 520} { // of the last, streams are mixed by the kernel of many rows
+			if rows > 130 && hidden > 512 {
+				continue
+			}
+			l := b.partsLayer(hidden, rows)
+			one, all := l.run(true), l.run(false)
+			for name := range one {
+				if !bytes.Equal(one[name], all[name]) {
+					t.Errorf("%d columns, %d rows: %s has other bytes", hidden, rows, name)
+				}
+			}
+		}
+	}
+}
+
+// What the layer has: streams and their mixture, weights of norms, products of latents, raw rows of compressors.
+type partsLayer struct {
+	*bench
+	hidden, rows                                 int
+	x, mix, base, scale, norm, qNorm, kvNorm     kernel.Tensor
+	latents, angles, slots, places, raw, key     kernel.Tensor
+	state, keyState, ape, keyAPE, sources, q, iq kernel.Tensor
+	weights, entryNorm, keyNorm                  kernel.Tensor
+	qa, qb                                       kernel.Matrix
+}
+
+func (b *bench) partsLayer(hidden, rows int) *partsLayer {
+	b.Helper()
+	l := &partsLayer{bench: b, hidden: hidden, rows: rows}
+	l.x, l.mix, l.base, l.scale = b.random(rows, 4*hidden).gpu, b.normal(rows, 24).gpu, b.normal(1, 24).gpu,
+		b.normal(1, 3).gpu
+	l.norm, l.qNorm, l.kvNorm = b.normal(1, hidden).gpu, b.random(1, 1024).gpu, b.normal(1, 512).gpu
+	l.entryNorm, l.keyNorm = b.normal(1, 512).gpu, b.normal(1, 128).gpu
+	l.latents, l.angles = b.random(rows, 1024+512).gpu, b.angles(rows).gpu
+	var slots, places, sources []int32
+	for r := range rows {
+		slots, places = append(slots, int32(r)), append(places, int32(r))
+		for s := range 8 {
+			sources = append(sources, []int32{int32((r + s) % rows), -1, -2 - int32(r)}[(r+s)%3])
+		}
+	}
+	l.slots, l.places, l.sources = b.ints(rows, 1, slots).gpu, b.ints(rows, 1, places).gpu, b.ints(rows, 8, sources).gpu
+	l.raw, l.key = b.normal(rows, 4*512).gpu, b.normal(rows, 4*128).gpu
+	l.state, l.keyState = b.normal(rows, 4*512).gpu, b.normal(rows, 4*128).gpu
+	l.ape, l.keyAPE = b.normal(4, 2*512).gpu, b.normal(4, 2*128).gpu
+	l.q, l.iq, l.weights = b.random(rows, 64*512).gpu, b.random(rows, 64*128).gpu, b.normal(rows, 64).gpu
+	for _, m := range []struct {
+		to  *kernel.Matrix
+		out int
+		in  int
+	}{{&l.qa, 256, hidden}, {&l.qb, 256, 1024}} {
+		w, err := b.gpu.Prepare(b.weight(kernel.E4M3, m.out, m.in), kernel.Projected)
+		b.must(err)
+		*m.to = w
+	}
+	return l
+}
+
+func (l *partsLayer) run(alone bool) map[string][]byte {
+	l.Helper()
+	b, g, rows := l.bench, l.gpu, l.rows
+	do := func(err error) {
+		l.Helper()
+		b.must(err)
+		if alone {
+			b.must(g.settle())
+		}
+	}
+	wrote := map[string]kernel.Tensor{}
+	take := func(name string, kind kernel.DType, n, columns int) kernel.Tensor {
+		t, err := kernel.New(g, kind, n, columns)
+		b.must(err, g.Write(t, make([]byte, t.Extent())))
+		wrote[name] = t
+		return t
+	}
+	copied := func(name string, x kernel.Tensor) kernel.Tensor {
+		out := take(name, x.DType, x.Rows, x.Cols)
+		b.must(g.Copy(kernel.CopyArgs{Out: out, X: x}))
+		return out
+	}
+	pages := (rows + 63) / 64
+	pool := func(name string, kind layout.Kind, bytes int) kernel.Pool {
+		return kernel.Pool{Mem: take(name, kernel.U8, pages, bytes), Layout: kind, PageTokens: 64}
+	}
+	entryBytes := layout.V4Packed{}.PageBytes(64)
+	window, extra := pool("window", layout.V4Row584, entryBytes), pool("entries", layout.V4Row584, entryBytes)
+	index := pool("index keys", layout.IndexPage132, layout.IndexFP8{}.PageBytes(64))
+	x, first, second := take("x", kernel.BF16, rows, l.hidden), take("first product", kernel.BF16, rows, 256),
+		take("second product", kernel.BF16, rows, 256)
+	post, comb := take("post", kernel.F32, rows, 4), take("comb", kernel.F32, rows, 16)
+	latents, q := copied("latents", l.latents), copied("heads", l.q)
+	state, keyState := copied("ring", l.state), copied("ring of keys", l.keyState)
+	closed, keys := take("closed groups", kernel.BF16, rows, 512), take("closed keys", kernel.BF16, rows, 128)
+	codes, folded := take("query codes", kernel.E4M3, rows, 64*128), take("folded", kernel.F32, rows, 64)
+	do(g.HyperPre(kernel.HyperPreArgs{Out: x, Post: post, Comb: comb, X: l.x, Mix: l.mix, Base: l.base, Scale: l.scale,
+		Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
+	do(g.Norm(kernel.NormArgs{Out: x, X: x, Weight: l.norm, Eps: 1e-6}))
+	do(g.Multiply(kernel.MultiplyArgs{Out: first, X: x, W: l.qa}))
+
+	qr, kv := latents.Columns(0, 1024), latents.Columns(1024, 1536)
+	do(g.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: l.kvNorm, Eps: 1e-6, Angles: l.angles, Slots: l.slots,
+		Pool: window}))
+	do(g.Compress(kernel.CompressArgs{Out: closed, Values: l.raw.Columns(0, 1024), Gates: l.raw.Columns(1024, 2048),
+		State: state, APE: l.ape, Sources: l.sources, Ratio: 4, Overlap: true}))
+	do(g.Compress(kernel.CompressArgs{Out: keys, Values: l.key.Columns(0, 256), Gates: l.key.Columns(256, 512),
+		State: keyState, APE: l.keyAPE, Sources: l.sources, Ratio: 4, Overlap: true}))
+	do(g.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: l.qNorm, Eps: 1e-6}))
+	do(g.Multiply(kernel.MultiplyArgs{Out: second, X: qr, W: l.qb}))
+
+	do(g.HeadNorm(kernel.HeadNormArgs{X: q, Heads: 64, Eps: 1e-6}))
+	do(g.Rotate(kernel.RotateArgs{X: q, Angles: l.angles, Heads: 64, HeadDim: 512, Offset: 448,
+		Pairing: kernel.Interleaved}))
+	do(g.StoreEntries(kernel.EntryStoreArgs{Rows: closed, Norm: l.entryNorm, Eps: 1e-6, Angles: l.angles,
+		Slots: l.slots, Pool: extra}))
+	do(g.StoreKeys(kernel.KeyStoreArgs{Keys: keys, Norm: l.keyNorm, Eps: 1e-6, Angles: l.angles, Hadamard: true,
+		Slots: l.slots, Pool: index}))
+	do(g.Put(kernel.PutArgs{Out: state, X: l.raw, Rows: l.places}))
+	do(g.Put(kernel.PutArgs{Out: keyState, X: l.key, Rows: l.places}))
+	do(g.IndexQuery(kernel.IndexQueryArgs{Out: codes, W: folded, Q: l.iq, Weights: l.weights, Angles: l.angles,
+		Heads: 64, Offset: 64, Pairing: kernel.Interleaved, Hadamard: true, Scales: num.ScaleF32}))
+	b.must(g.settle(), g.Sync())
+	out := map[string][]byte{}
+	for name, t := range wrote {
+		out[name] = b.bytes(g, t)
+	}
+	return out
+}
+
+// Rows that are rotated and quantised for products by bands, so many that a warp has several pieces of them, have the
+// bytes of a rotation and products of their own.
+func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
+	b := onGPU(t)
+	const heads, size, rows = 64, 512, 260
+	var bands []kernel.Matrix
+	for range 2 {
+		m, err := b.gpu.Prepare(b.weight(kernel.E4M3, 128, heads/2*size), kernel.Projected)
+		b.must(err)
+		bands = append(bands, m)
+	}
+	b.must(b.gpu.Join(bands...))
+	x, angles := b.random(rows, heads*size).gpu, b.angles(rows).gpu
+	for _, n := range []int{1, rows} {
+		var wrote [2][2][]byte
+		for i, alone := range []bool{true, false} {
+			q, err := kernel.New(b.gpu, kernel.BF16, n, heads*size)
+			b.must(err, b.gpu.Copy(kernel.CopyArgs{Out: q, X: x.Slice(0, n)}))
+			z, err := kernel.New(b.gpu, kernel.BF16, n, 256)
+			b.must(err, b.gpu.Rotate(kernel.RotateArgs{X: q, Angles: angles.Slice(0, n), Heads: heads, HeadDim: size,
+				Offset: size - 64, Pairing: kernel.Interleaved, Inverse: true}))
+			for j, w := range bands {
+				if alone {
+					b.must(b.gpu.settle())
+				}
+				b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: z.Columns(128*j, 128*(j+1)),
+					X: q.Columns(j*heads/2*size, (j+1)*heads/2*size), W: w}))
+			}
+			b.must(b.gpu.settle(), b.gpu.Sync())
+			wrote[i] = [2][]byte{b.bytes(b.gpu, q), b.bytes(b.gpu, z)}
+		}
+		for i, name := range []string{"heads", "products"} {
+			if !bytes.Equal(wrote[0][i], wrote[1][i]) {
+				t.Errorf("%d rows: %s have other bytes", n, name)
+			}
+		}
+	}
 }

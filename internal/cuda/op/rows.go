@@ -21,9 +21,10 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	return 0
 }
 
-// Embed looks up embeddings; tokens of other ranks have zeros. A token outside the table raises a fault.
+// Embed looks up embeddings; tokens of other ranks have zeros. A token outside the table raises a fault. Of one rank it
+// is a part that is held.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := a.Check(); err != nil {
 		return err
 	}
 	w, err := own("embed", a.Table)
@@ -34,7 +35,19 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	args := cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
 		TableType: cuda.ElementBF16}
 	if a.Part == (kernel.Part{}) || a.IDs.Rows == 0 {
-		return d.pick(&r, args, a.Out, a.IDs)
+		if args = d.picked(&r, args, a.Out, a.IDs); r.err != nil || a.Out.Rows == 0 || a.Out.Cols == 0 {
+			return r.err
+		}
+		p, n := &d.held.parts.args.Picks, &d.held.parts.counts[1]
+		if err := d.part(*n == mostAlike, []kernel.Tensor{a.IDs}, []kernel.Tensor{a.Out}); err != nil {
+			return err
+		}
+		*[mostAlike]*cuda.PickArgs{&p.First, &p.Second, &p.Third, &p.Fourth}[*n] = args
+		*n++
+		return nil
+	}
+	if err := d.settle(); err != nil {
+		return err
 	}
 	ids, scratch, err := d.local(&r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
 	if err != nil {
@@ -57,20 +70,26 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 		TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)
 }
 
-func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
+// picked completes the arguments of a copy of rows.
+func (d *Device) picked(r *require, args cuda.PickArgs, out, ids kernel.Tensor) cuda.PickArgs {
 	args.IDs, args.Out, args.Faults, args.IDStride, args.OutStride = at(ids), at(out), d.faults.Ptr(), stride(ids),
 		stride(out)
 	args.Rows, args.Columns, args.OutType = r.count("rows", out.Rows), r.count("columns", out.Cols),
 		r.element("out", out)
+	return args
+}
+
+func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
+	args = d.picked(r, args, out, ids)
 	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
 		return r.err
 	}
 	return d.kernels.PickRows(d.stream, &args)
 }
 
-// Angles computes the rotation of every row.
+// Angles computes the rotation of every row, as a part that is held.
 func (d *Device) Angles(a kernel.AngleArgs) error {
-	if err := d.begin(&a); err != nil {
+	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "angles"}
@@ -80,11 +99,18 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	if r.err != nil || a.Out.Rows == 0 || a.InvFreq.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.ComputeAngles(d.stream, &args)
+	p, n := &d.held.parts.args.Angles, &d.held.parts.counts[2]
+	if err := d.part(*n == mostAlike, []kernel.Tensor{a.Positions, a.InvFreq}, []kernel.Tensor{a.Out}); err != nil {
+		return err
+	}
+	*[mostAlike]*cuda.AnglesArgs{&p.First, &p.Second, &p.Third, &p.Fourth}[*n] = args
+	*n++
+	return nil
 }
 
-// Rotate applies RoPE in place, in one launch with a norm of the heads that is held. Else it is held: rows that Absorb
-// moves to latent space are rotated on their way, and so are those that are quantised for products by bands.
+// Rotate applies RoPE in place; with a norm of the heads that is held it is a part that is held. Else it is held by
+// itself: rows that Absorb moves to latent space are rotated on their way, and so are those that are quantised for
+// products by bands.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
 	h := &d.held
 	normalised := h.kind == holdHeads && h.turned == a.X && int(h.heads.Heads) == a.Heads &&
@@ -109,7 +135,11 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	}
 	if normalised && args.Joins(int32(a.Heads*a.HeadDim), stride(a.X)) {
 		h.kind = holdNothing
-		return d.kernels.HeadNormTurn(d.stream, &cuda.HeadTurnArgs{Norm: h.heads, Rotate: args})
+		err := d.part(h.parts.args.Heads.Norm.Rows > 0, []kernel.Tensor{a.X, a.Angles}, []kernel.Tensor{a.X})
+		if err == nil {
+			h.parts.args.Heads = cuda.HeadTurnArgs{Norm: h.heads, Rotate: args}
+		}
+		return err
 	}
 	if err := d.settle(); err != nil {
 		return err

@@ -1,0 +1,90 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// heldParts are operations of a layer of DeepSeek-V4 between two products, of which none reads or writes what another
+// writes: entries and keys stored, groups closed, rows kept, heads and indexer queries prepared. They are held, and one
+// launch runs them when another operation comes, together with a norm that was called last.
+type heldParts struct {
+	args   cuda.PartsArgs
+	counts [3]int // of copies to places, copies from places, and rotations
+	reads  []kernel.Tensor
+	writes []kernel.Tensor
+}
+
+// mostAlike are the copies, or the rotations, of one launch.
+const mostAlike = 4
+
+// held reports whether there are any.
+func (p *heldParts) held() bool { return len(p.writes) > 0 }
+
+// apart reports whether an operation can run at the same time as those that are held.
+func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
+	for _, w := range p.writes {
+		for _, t := range reads {
+			if meet(w, t) {
+				return false
+			}
+		}
+	}
+	for _, w := range writes {
+		for _, list := range [][]kernel.Tensor{p.reads, p.writes} {
+			for _, t := range list {
+				if meet(w, t) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// part makes room for one more part, which reads and writes these tensors: what is held otherwise, or has its place, or
+// is not apart from it, is launched first.
+func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
+	h := &d.held
+	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	h.parts.reads, h.parts.writes = append(h.parts.reads, reads...), append(h.parts.writes, writes...)
+	return nil
+}
+
+// releaseParts launches the parts, with a norm where one is given.
+func (d *Device) releaseParts(norm *cuda.NormQuantiseArgs) error {
+	p := &d.held.parts
+	args := p.args
+	if norm != nil {
+		args.Norm = *norm
+	}
+	*p = heldParts{reads: p.reads[:0], writes: p.writes[:0]}
+	return d.kernels.Parts(d.stream, &args)
+}
+
+// joinsParts reports whether a norm can run with the parts that are held.
+func (d *Device) joinsParts(a *kernel.NormArgs) bool {
+	h := &d.held
+	return h.kind == holdNothing && !h.routes && h.parts.held() && a.X.Cols <= cuda.PartColumns &&
+		h.parts.apart([]kernel.Tensor{a.X}, []kernel.Tensor{a.Out})
+}
+
+// meet reports whether two tensors share bytes. Different columns of the same rows do not.
+func meet(a, b kernel.Tensor) bool {
+	if !overlap(a, b) {
+		return false
+	}
+	row := stride(a) * int64(a.DType.Size())
+	if row != stride(b)*int64(b.DType.Size()) || row == 0 {
+		return true
+	}
+	behind := (int64(at(a)) - int64(at(b))) % row // of a row's start in b
+	if behind < 0 {
+		behind += row
+	}
+	return behind < int64(b.Cols*b.DType.Size()) || behind+int64(a.Cols*a.DType.Size()) > row
+}
