@@ -364,13 +364,15 @@ func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	}
 	p := &s.projected
 	var to []kernel.Projection
+	var then func()
 	if w.Compress != nil {
 		to = rawProducts(to, s.raw[w.Ratio], w.Compress)
+		then = func() { s.closeAll(layer, w) }
 	}
 	if w.Index != nil {
 		to = rawProducts(to, s.key, &w.Index.Compress)
 	}
-	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, to: to,
+	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, to: to, then: then,
 		joint: w.Index != nil && s.plan.JointQueries})
 	s.compress(layer, w, c)
 	for i := range s.launches {

@@ -12,6 +12,7 @@ type projection struct {
 	slots     kernel.Tensor       // of their entries
 	joint     bool                // indexer queries are computed with the others
 	to        []kernel.Projection // other products of x
+	then      func()              // adds what only these products are needed for; nil: nothing
 }
 
 // project computes queries and their latents, and stores the pass's window entries. Products of the same rows go
@@ -24,6 +25,9 @@ func (a *Attention) project(p *projected, w *Weights, in projection) {
 	a.list.Add(kernel.ProjectArgs{X: in.x, To: to})
 	a.list.Add(kernel.EntryStoreArgs{Rows: p.kv, Norm: w.KVNorm, Eps: a.params.Eps, Angles: in.angles,
 		Slots: in.slots, Pool: in.window})
+	if in.then != nil {
+		in.then()
+	}
 	a.list.Add(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: a.params.Eps})
 	to = []kernel.Projection{{Out: p.q, W: w.QB}}
 	if in.joint {
@@ -53,8 +57,22 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 	a.list.Add(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
 }
 
-// compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass,
-// and keeps raw rows for those that do not. Entries that only pad the list have no source and no slot.
+// closeAll computes the entries, and for the indexer the keys, of every group that ends in this pass. Entries that only
+// pad the list have no source. It needs the first products of the layer alone: a device may run it with what follows
+// them.
+func (s *Pass) closeAll(layer int, w *Weights) {
+	e, rings := s.closing[w.Ratio], s.States.rings[layer]
+	s.list.At("compressor", layer)
+	s.closeGroups(w.Compress, e, e.entries, rings.Main, s.raw[w.Ratio])
+	if w.Index != nil {
+		s.list.At("indexer's compressor", layer)
+		s.closeGroups(&w.Index.Compress, e, e.keys, rings.Index, s.key)
+	}
+	s.list.At("attention", layer)
+}
+
+// compress stores the entries and keys of closed groups, and keeps raw rows for those that are open. Entries that only
+// pad the list have no slot.
 func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
 		return
@@ -62,7 +80,6 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	s.list.At("compressor", layer)
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	raw := s.raw[w.Ratio]
-	s.closeGroups(w.Compress, e, e.entries, rings.Main, raw)
 	if e.slots.Rows > 0 {
 		s.list.Add(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps,
 			Angles: e.angles, Slots: e.slots, Pool: c.Extra})
@@ -73,7 +90,6 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	}
 	s.list.At("indexer's compressor", layer)
 	x := &w.Index.Compress
-	s.closeGroups(x, e, e.keys, rings.Index, s.key)
 	if e.slots.Rows > 0 {
 		s.list.Add(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
 			Hadamard: attn.Hadamard(c.Index.Layout), Slots: e.slots, Pool: c.Index})
