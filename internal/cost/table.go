@@ -109,7 +109,7 @@ func h200() GPU {
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 3.2e6,
 		NarrowExpertOps: 0.55e9, Choose: 14, ChooseRow: 0.02,
 		Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
-		V4Launches: 33, V4Launch: 1.5,
+		V4Launches: 26, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
 	}
