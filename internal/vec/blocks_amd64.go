@@ -15,26 +15,27 @@ import (
 
 // blockArgs: sixteen rows of weights, by one row of x or into a panel.
 type blockArgs struct {
-	rows    [tileSide]unsafe.Pointer // of weights, from the first step on; the last one again where there are fewer
-	next    uintptr                  // of the kernel: the row after the last
-	offsets [tileSide]int32          // from the first of them
-	steps   int                      // blocks of 256, or pairs of blocks of 32
-	second  int                      // from the first block of a pair to the second
-	last    int                      // the same of the last pair: 0 where it is one block
-	ahead   int                      // from a step to the bytes to prefetch, which may be out of range
-	x       unsafe.Pointer           // codes
-	panel   unsafe.Pointer           // out
-	scales  unsafe.Pointer           // of x; or of weights, out
-	sums    unsafe.Pointer           // of x; or minimums of weights, out
-	y       unsafe.Pointer           // out
-	strideX int                      // four rows: between rows of x
-	count   int                      // of them, how many exist; counted down by the kernel
-	ldy     int                      // between their results
-	trees   unsafe.Pointer           // memory of the kernel, 4224 bytes
-	mask    int                      // of the rows of weights, which exist
-	lanes   [8]int32                 // the same of eight rows: all bits of those that exist
-	add     int                      // to what y holds
-	grid    unsafe.Pointer           // of the format that is unpacked
+	rows [tileSide]unsafe.Pointer // of weights, from the first step on; the last one again where there are fewer
+	//lint:ignore U1000 only the assembly uses it
+	next    uintptr         // the row after the last
+	offsets [tileSide]int32 // from the first of them
+	steps   int             // blocks of 256, or pairs of blocks of 32
+	second  int             // from the first block of a pair to the second
+	last    int             // the same of the last pair: 0 where it is one block
+	ahead   int             // from a step to the bytes to prefetch, which may be out of range
+	x       unsafe.Pointer  // codes
+	panel   unsafe.Pointer  // out
+	scales  unsafe.Pointer  // of x; or of weights, out
+	sums    unsafe.Pointer  // of x; or minimums of weights, out
+	y       unsafe.Pointer  // out
+	strideX int             // four rows: between rows of x
+	count   int             // of them, how many exist; counted down by the kernel
+	ldy     int             // between their results
+	trees   unsafe.Pointer  // memory of the kernel, 4224 bytes
+	mask    int             // of the rows of weights, which exist
+	lanes   [8]int32        // the same of eight rows: all bits of those that exist
+	add     int             // to what y holds
+	grid    unsafe.Pointer  // of the format that is unpacked
 }
 
 // blockTileArgs: units of sixteen rows of x by a panel.
