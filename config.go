@@ -204,8 +204,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d numbers from 0 on", c.GPUs, group.MaxRanks))
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
-		errs = append(errs, fmt.Errorf("negative Tiers: %d bytes of host memory, %d of files, a wait of %v; want 0 or more",
-			t.HostBytes, t.DiskBytes, t.Wait))
+		errs = append(errs, fmt.Errorf("negative Tiers: %d bytes of host memory, %d of files, a wait of %v; want 0 "+
+			"or more", t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
 		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",

@@ -18,7 +18,7 @@ export class Attachments {
     this.node = el("div", { class: "attached" }, this.total);
     this.picker = el("input", { type: "file", multiple: true, class: "unseen", tabIndex: -1, "aria-label": "Files" });
     this.picker.addEventListener("change", () => {
-      this.take(this.picker.files);
+      this.take([...this.picker.files]); // a copy: the next line empties the list
       this.picker.value = "";
     });
   }
