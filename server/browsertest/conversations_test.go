@@ -180,7 +180,7 @@ func (w *world) versions(t *testing.T) {
 		document.querySelectorAll(".versions").length === 2`)
 }
 
-// attached counts the tokens of several files; settings belong to a conversation; clicking a word of an answer opens
+// attached counts the tokens of several files that were chosen; settings belong to a conversation; clicking a word of an answer opens
 // its token.
 func (w *world) attached(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
@@ -188,8 +188,9 @@ func (w *world) attached(t *testing.T) {
 	p.eval(`(() => { const d = new DataTransfer();
 		d.items.add(new File(["[16:51:56] The access code of Wanda is 2479.\n"], "one.txt"));
 		d.items.add(new File(["[08:01:00] retry 1 of task 6958\n".repeat(40)], "two<b>.txt"));
-		document.querySelector(".composer").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true,
-			cancelable: true}));
+		const picker = document.querySelector("input[type=file][aria-label=Files]");
+		picker.files = d.files;
+		picker.dispatchEvent(new Event("change"));
 		})()`, nil)
 	p.wait(`/^\d+ tokens$/.test(document.querySelectorAll(".chip .muted")[1]?.innerText)`)
 	p.wait(`/^\d+ tokens in all$/.test(document.querySelector(".attached .total").innerText)`)
