@@ -95,6 +95,22 @@ func (w *world) stopping(t *testing.T) {
 		p.wait(`document.getElementById("status").textContent.startsWith("Stopped: ")`)
 		p.wait(`[...document.querySelectorAll("button")].some((b) => b.innerText === "Send" && b.offsetParent)`)
 	}
+	// A page that is loaded again shows what had come until then.
+	p.say(sayForever)
+	p.eval(`setInterval(async () => {
+		const r = indexedDB.open("sparrow " + new URL(".", location).pathname);
+		await new Promise((done) => r.onsuccess = done);
+		const all = r.result.transaction("conversations").objectStore("conversations").getAll();
+		await new Promise((done) => all.onsuccess = done);
+		window.kept = all.result.some((c) => c.messages.length === 6 && c.messages[5].content.length > 40);
+		}, 100)`, nil)
+	p.wait(`window.kept`)
+	p.reload()
+	p.wait(`document.querySelectorAll(".stats").length === 3`)
+	if got := p.text(".message:last-child .stats"); !strings.Contains(got, "stopped") {
+		t.Errorf("after the page was loaded again: %q", got)
+	}
+	w.streamLeft(t)
 }
 
 // editing changes a question, and regenerates an answer.

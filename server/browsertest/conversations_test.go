@@ -180,8 +180,8 @@ func (w *world) versions(t *testing.T) {
 		document.querySelectorAll(".versions").length === 2`)
 }
 
-// attached counts the tokens of several files that were chosen; settings belong to a conversation; clicking a word of an answer opens
-// its token.
+// attached counts the tokens of several files that were chosen; settings belong to a conversation; clicking a word of
+// an answer opens its token.
 func (w *world) attached(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

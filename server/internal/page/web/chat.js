@@ -5,7 +5,7 @@ import { announce, button, copy, el, sends } from "./dom.js";
 import { Options } from "./options.js";
 import { Shelf } from "./shelf.js";
 import * as store from "./store.js";
-import { add, adopt, branch, choose, titleOf, versions } from "./tree.js";
+import { add, adopt, branch, choose, titleOf, unfinished, versions } from "./tree.js";
 import { Answer, asCode, facts, pointed, results, said, sideBySide } from "./turn.js";
 
 // The model inside the binary, what it can do, and questions that it answers, some with the example's log.
@@ -321,10 +321,16 @@ export class Chat {
     const behind = conversation.messages.at(-1);
     this.thread.append(answer.node);
     this.toEnd();
+    let kept = Date.now();
     const reply = await this.receive(conversation, run.stop.signal, (message, progress) => {
       answer.show(message);
       answer.reading.show(progress);
       this.follow();
+      // Once a second what has come is kept, so that a page that is loaded again does not lose it.
+      if (message.content && Date.now() - kept > 1000 && this.running === run && !conversation.removed) {
+        kept = Date.now();
+        store.put(unfinished(conversation, message, behind), false);
+      }
     });
     const replaced = this.running !== run && this.running?.conversation === conversation;
     if (this.running === run) {

@@ -25,6 +25,13 @@ export function add(conversation, message, behind = conversation.messages.at(-1)
   if (behind === conversation.messages.at(-1)) conversation.messages.push(message);
 }
 
+// unfinished is a copy of a conversation with what has come of an answer so far.
+export function unfinished(conversation, answer, behind) {
+  const copy = structuredClone(conversation);
+  add(copy, { ...structuredClone(answer), stopped: true }, copy.all.find((m) => m.id === behind.id));
+  return copy;
+}
+
 // versions are the messages that stand at the place of one, oldest first.
 export function versions(conversation, message) {
   return conversation.all.filter((m) => m.parent === message.parent && m.role === message.role);
