@@ -67,7 +67,7 @@ export class Chat {
     this.entry.addEventListener("input", () => this.grow());
     this.sendButton = button("Send", () => this.submit(), { class: "primary" });
     this.stopButton = button("Stop", () => this.stop(), { class: "primary", hidden: true });
-    const side = el(
+    this.side = el(
       "details",
       { class: "side", open: innerWidth > 800 },
       el("summary", {}, "Conversations"),
@@ -88,7 +88,7 @@ export class Chat {
     const composer = el("div", { class: "composer" }, this.options.node, this.attachments.node, entry);
     this.attachments.accept(composer);
     const talk = el("div", { class: "talk" }, this.thread, this.endButton, composer);
-    const node = el("div", { class: "chat" }, el("h1", { class: "unseen" }, "Chat"), side, talk);
+    const node = el("div", { class: "chat" }, el("h1", { class: "unseen" }, "Chat"), this.side, talk);
     node.addEventListener("keydown", (e) => {
       if (e.key === "Escape") this.stop();
     });
@@ -109,6 +109,7 @@ export class Chat {
     this.options.open(conversation);
     this.render();
     this.shelf.mark();
+    if (innerWidth <= 800) this.side.open = false; // it leaves no room for the thread
     this.show();
   }
 
