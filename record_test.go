@@ -432,6 +432,9 @@ func TestRecordRefusals(t *testing.T) {
 		!strings.Contains(err.Error(), "--record-bytes") {
 		t.Errorf("with recording off: %v", err)
 	}
+	if _, err := off.Generate(context.Background(), Request{Tokens: tokens(2, 9), MaxTokens: 1}); err != nil {
+		t.Errorf("a request that records nothing, with recording off: %v", err)
+	}
 	// A row that attends to every key cannot attend to all of more than a selection holds.
 	long := recorded(t, e, Request{Tokens: tokens(2, 200), MaxTokens: 2, Sampling: greedy(),
 		Record: &Record{Selections: true, Tokens: RecordRange, From: 190, To: 200}}).Recorded.Rows

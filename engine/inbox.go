@@ -118,7 +118,7 @@ const recordFactor = 4
 // admitRecords counts the records that a job may make, or refuses it temporarily: how slowly they will be read is
 // unknown. The caller holds the lock.
 func (b *inbox) admitRecords(j *Job) error {
-	if most := recordFactor * b.mostRecorded; b.records+j.records > most {
+	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
 		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
 			"record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
 	}
