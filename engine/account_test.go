@@ -203,19 +203,26 @@ func (s *spoiled) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
+// expertCounts is an empty table for the choices of a checkpoint's experts.
+func expertCounts(t *testing.T, dir string) *usage.Table {
+	t.Helper()
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := usage.For(src.Model)
+	if err := errors.Join(err, src.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 // Choices of the drafting layer are counted as its own, and no row is counted twice.
 func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	for _, n := range []int{0, 2} {
 		dir := testmodel.V32Draft(t)
-		src, err := family.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := usage.For(src.Model)
-		if err := errors.Join(err, src.Close()); err != nil {
-			t.Fatal(err)
-		}
+		u := expertCounts(t, dir)
 		c, rows := Config{Usage: u, Draft: spec.Off()}, 0
 		if n > 0 {
 			c.Draft = drafts(t, n)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"sparrow/internal/kv/tier"
-	"sparrow/internal/model/family"
-	"sparrow/internal/model/usage"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testmodel"
@@ -142,14 +140,7 @@ func TestSlicesAreExtraLaunches(t *testing.T) {
 // The shares of the most chosen experts are those of the table.
 func TestSharesOfExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
-	src, err := family.Open(testmodel.V32Draft(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := usage.For(src.Model)
-	if err := errors.Join(err, src.Close()); err != nil {
-		t.Fatal(err)
-	}
+	u := expertCounts(t, testmodel.V32Draft(t))
 	e := start(t, testmodel.V32Draft(t), Config{Usage: u})
 	generate(t, e, Request{Prompt: tokens(1, 90), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true})
 	e.Close(t.Context())

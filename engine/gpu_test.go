@@ -116,28 +116,26 @@ func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
 
 func TestGPULinearAttention(t *testing.T) { onGPU(t, linear) }
 
+// byRules opens a device that keeps the rules of a GPU over the host's.
+func byRules(t testing.TB, host kernel.Device) kernel.Device {
+	s, err := strict.Open(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // The operations of linear attention are those that a GPU takes.
 func TestLinearAttentionByADevicesRules(t *testing.T) {
 	notUnderRace(t)
-	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
-		s, err := strict.Open(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
+	elsewhere(t, byRules, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
 }
 
 // Operations of overlapped passes, of tokens sampled on the device and of drafts in advance keep the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
-	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
-		s, err := strict.Open(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer}, {"drawn", TestTokensDrawnOnTheDevice},
+	elsewhere(t, byRules, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer},
+		{"drawn", TestTokensDrawnOnTheDevice},
 		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
 }
 
@@ -145,13 +143,7 @@ func TestOverlapByADevicesRules(t *testing.T) {
 func TestEveryKeyByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	testmodel.WithoutIndexer(t)
-	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
-		s, err := strict.Open(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}, []deviceTest{{"shared prefix", TestASharedPrefixIsComputedOnce},
+	elsewhere(t, byRules, []deviceTest{{"shared prefix", TestASharedPrefixIsComputedOnce},
 		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
@@ -164,13 +156,7 @@ func TestRanksByADevicesRules(t *testing.T) {
 	for _, *division = range []string{"tp", "dp"} {
 		*ranks = 2
 		t.Run(*division, func(t *testing.T) {
-			standIn = func(t testing.TB, host kernel.Device) kernel.Device {
-				s, err := strict.Open(host)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s
-			}
+			standIn = byRules
 			t.Cleanup(func() { standIn = nil })
 			testmodel.OnGPU(t)
 			t.Run("shared prefix", TestASharedPrefixIsComputedOnce)

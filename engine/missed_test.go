@@ -14,7 +14,6 @@ import (
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/model"
-	"sparrow/internal/model/family"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/sched"
 	"sparrow/internal/spec"
@@ -301,15 +300,8 @@ func (frozen) Now() time.Time { return time.Unix(1000, 0) }
 func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	total := func(requests int) float64 {
-		src, err := family.Open(testmodel.V32Draft(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := usage.For(src.Model)
-		if err := errors.Join(err, src.Close()); err != nil {
-			t.Fatal(err)
-		}
-		e := start(t, testmodel.V32Draft(t), Config{Clock: frozen{}, Usage: u, NoReuse: true})
+		e := start(t, testmodel.V32Draft(t), Config{Clock: frozen{}, Usage: expertCounts(t, testmodel.V32Draft(t)),
+			NoReuse: true})
 		for i := range requests {
 			generate(t, e, Request{Prompt: tokens(1+i, 90), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true})
 		}
@@ -407,18 +399,7 @@ func TestBetweenOperations(t *testing.T) {
 // busy.
 func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
 	alone(t, "one clock is driven by one device")
-	p := &paced{}
-	e, err := buildOver(t, testmodel.V32Draft(t), Config{Clock: p, Draft: drafts(t, 1)}, kernel.Options{Workers: 1},
-		func(d kernel.Device) kernel.Device {
-			p.Device = d
-			return beside{p}
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, run := running(t, e)
-	p.at.Store(0)
-	run()
+	e, p := pacedOverlap(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 1)})
 	collect(open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}))
 	e.Close(t.Context())
 	if st := e.Stats(); st.Busy != time.Duration(p.at.Load()) || st.DraftsAhead == 0 || st.Overlapped == 0 {

@@ -86,21 +86,28 @@ func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	}
 }
 
-// The same holds for passes that are enqueued while others run.
-func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
-	alone(t, "passes of several ranks do not overlap")
+// pacedOverlap runs an engine whose passes overlap, on a device that drives its clock, from 0 on.
+func pacedOverlap(t *testing.T, dir string, c Config) (*Engine, *paced) {
+	t.Helper()
 	p := &paced{}
-	e, err := buildOver(t, testmodel.V32(t), Config{Clock: p, PlanHistory: 1024}, kernel.Options{Workers: 1},
-		func(d kernel.Device) kernel.Device {
-			p.Device = d
-			return beside{p}
-		})
+	c.Clock = p
+	e, err := buildOver(t, dir, c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
+		p.Device = d
+		return beside{p}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, run := running(t, e)
 	p.at.Store(0)
 	run()
+	return e, p
+}
+
+// The same holds for passes that are enqueued while others run.
+func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	e, p := pacedOverlap(t, testmodel.V32(t), Config{PlanHistory: 1024})
 	for i := range 3 {
 		collect(open(t, e, Request{Prompt: tokens(1+i, 8), Sampling: greedy(), MaxTokens: 10, IgnoreEOS: true}))
 	}

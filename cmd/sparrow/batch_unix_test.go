@@ -59,6 +59,21 @@ func (r *replica) batch(t *testing.T, id string) (b batchState) {
 	return b
 }
 
+// batchForm is the body that uploads the lines of a batch, and its content type.
+func batchForm(t *testing.T, lines []byte) (kind string, body *bytes.Buffer) {
+	t.Helper()
+	body = new(bytes.Buffer)
+	w := multipart.NewWriter(body)
+	w.WriteField("purpose", "batch")
+	part, err := w.CreateFormFile("file", "lines.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Write(lines)
+	w.Close()
+	return w.FormDataContentType(), body
+}
+
 // The server of a batch is killed twice. The results have each line once, and what was done before a kill is not done
 // again.
 func TestABatchSurvivesKills(t *testing.T) {
@@ -68,26 +83,20 @@ func TestABatchSurvivesKills(t *testing.T) {
 	}
 	args := []string{"--name", "m", "--cache-tokens", "16384", "--batch-dir", t.TempDir(), "--batch-budget", "256M"}
 	r := startReplica(t, args...)
-	var form bytes.Buffer
-	w := multipart.NewWriter(&form)
-	w.WriteField("purpose", "batch")
-	part, err := w.CreateFormFile("file", "lines.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var lines []byte
 	bad := 0
 	for i := range n {
 		heat := 1
 		if i%50 == 7 { // refused, alone
 			heat, bad = 9, bad+1
 		}
-		fmt.Fprintf(part, `{"custom_id": "line-%d", "method": "POST", "url": "/v1/completions", "body": {"model": `+
+		lines = fmt.Appendf(lines, `{"custom_id": "line-%d", "method": "POST", "url": "/v1/completions", "body": {"model": `+
 			`"m", "prompt": [%d, 20, 30], "max_tokens": %d, "seed": %d, "temperature": %d}}`+"\n", i, 10+i%400, 1+i%3,
 			i, heat)
 	}
-	w.Close()
+	kind, form := batchForm(t, lines)
 	var file, b batchState
-	err = json.Unmarshal(r.fetch(t, http.MethodPost, "/v1/files", w.FormDataContentType(), &form), &file)
+	err := json.Unmarshal(r.fetch(t, http.MethodPost, "/v1/files", kind, form), &file)
 	if err != nil {
 		t.Fatal(err)
 	}

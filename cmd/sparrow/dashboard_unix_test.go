@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -88,16 +87,8 @@ func liveServer(t *testing.T) *replica {
 	await.True(t, "the batch ends", func() bool {
 		return bytes.Contains(r.fetch(t, http.MethodGet, "/v1/messages/batches/"+made.ID, "", nil), []byte(`"ended"`))
 	})
-	var form bytes.Buffer
-	w := multipart.NewWriter(&form)
-	w.WriteField("purpose", "batch")
-	part, err := w.CreateFormFile("file", "lines.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	part.Write(bytes.Repeat([]byte("{}\n"), 1<<19))
-	w.Close()
-	got, err := http.Post(r.URL+"/v1/files", w.FormDataContentType(), &form)
+	kind, form := batchForm(t, bytes.Repeat([]byte("{}\n"), 1<<19))
+	got, err := http.Post(r.URL+"/v1/files", kind, form)
 	if err != nil {
 		t.Fatal(err)
 	}
