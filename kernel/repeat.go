@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 
@@ -25,8 +26,15 @@ type Repeated struct {
 const patternBytes = 8<<20 + 4096 + 64
 
 // Pattern makes the bytes that values of a distribution are repeated from: pairs of codes, e2m1x2 or u4x2, or scales of
-// type e8m0 or bf16, all equal to the mean.
+// type e8m0 or bf16, all equal to the mean, or whole blocks of a block format.
 func Pattern(t DType, d Drawn) ([]byte, error) {
+	if f, ok := t.Block(); ok {
+		out := make([]byte, patternBytes/f.Bytes()*f.Bytes())
+		if err := f.Draw(out, rand.New(rand.NewPCG(d.Seed, uint64(f))), d.Spread); err != nil {
+			return nil, fmt.Errorf("%w: draw: %w", ErrArgument, err)
+		}
+		return out, nil
+	}
 	switch t {
 	case E8M0:
 		code := num.E8M0(d.Mean)
@@ -59,14 +67,18 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2, u4x2, e8m0 and bf16", ErrArgument, t)
+	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2, u4x2, e8m0, bf16 and blocks",
+		ErrArgument, t)
 }
 
-// From is the pattern as the bytes of a tensor with that seed: it states where they begin.
-func From(pattern []byte, seed uint64, bytes int64) Repeated {
-	const line = 64 // of a cache: copies begin aligned
+// From is the pattern of a type as the bytes of a tensor with that seed: it states where they begin.
+func From(pattern []byte, t DType, seed uint64, bytes int64) Repeated {
+	line := 64 // of a cache: copies begin aligned
+	if f, ok := t.Block(); ok {
+		line = f.Bytes()
+	}
 	lines := uint64(len(pattern) / line)
-	return Repeated{Pattern: pattern, First: int64(seed*0x9E3779B97F4A7C15>>32%lines) * line, Bytes: bytes}
+	return Repeated{Pattern: pattern, First: int64(seed*0x9E3779B97F4A7C15>>32%lines) * int64(line), Bytes: bytes}
 }
 
 // Len is the size in bytes: a tensor may have Repeated as its buffer where a [Preparer] of a [Drawer] is given weights.

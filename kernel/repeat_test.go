@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/block"
 	"sparrow/internal/num"
 )
 
@@ -31,8 +32,38 @@ func TestPatterns(t *testing.T) {
 	if err != nil || num.FromE8M0(s[0]) != 0.25 || bytes.Count(s, s[:1]) != len(s) {
 		t.Errorf("scales %v, %v", s[:4], err)
 	}
-	if _, err := Pattern(F32, Drawn{}); !errors.Is(err, ErrArgument) {
-		t.Errorf("f32: %v", err)
+	for _, d := range []DType{F32, Blocks(block.MXFP4)} {
+		if _, err := Pattern(d, Drawn{}); !errors.Is(err, ErrArgument) {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}
+
+// Blocks of GGUF types have the spread that is requested around zero, and tensors begin with a whole block.
+func TestPatternsOfBlocks(t *testing.T) {
+	for _, f := range block.Formats() {
+		if !f.Drawable() {
+			continue
+		}
+		p, err := Pattern(Blocks(f), Drawn{Spread: 0.03})
+		if err != nil || len(p)%f.Bytes() != 0 {
+			t.Fatalf("%v: %d bytes, %v", f, len(p), err)
+		}
+		r := From(p, Blocks(f), 12345, 2000*int64(f.Bytes()))
+		if r.First%int64(f.Bytes()) != 0 || r.First == 0 {
+			t.Errorf("%v: a tensor begins at byte %d of the pattern", f, r.First)
+		}
+		b, v := make([]byte, r.Bytes), make([]float32, 2000*f.Values())
+		r.Fill(b)
+		f.Decode(v, b)
+		var sum, squares float64
+		for _, x := range v {
+			sum, squares = sum+float64(x), squares+float64(x)*float64(x)
+		}
+		n := float64(len(v))
+		if spread := math.Sqrt(squares / n); math.Abs(sum/n) > 0.004 || math.Abs(spread-0.03) > 0.002 {
+			t.Errorf("%v: mean %v, spread %v", f, sum/n, spread)
+		}
 	}
 }
 
@@ -44,7 +75,7 @@ func TestRepeatedBytes(t *testing.T) {
 	}
 	firsts := map[int64]bool{}
 	for seed := range uint64(20) {
-		r := From(pattern, seed, 500)
+		r := From(pattern, E2M1x2, seed, 500)
 		firsts[r.First] = true
 		got := make([]byte, 500)
 		r.Fill(got)
@@ -68,7 +99,7 @@ func TestExpertsOnHost(t *testing.T) {
 	kept := HostBuffer(make([]byte, 32))
 	var w ExpertWeights
 	for e := range uint64(4) {
-		data := Tensor{Buf: From(pattern, e, 32), DType: E2M1x2, Rows: 2, Cols: 16, Stride: 16}
+		data := Tensor{Buf: From(pattern, E2M1x2, e, 32), DType: E2M1x2, Rows: 2, Cols: 16, Stride: 16}
 		w.Gate = append(w.Gate, Weight{Data: data})
 		drawn := Tensor{Buf: Drawn{Seed: e, Spread: 1}, DType: BF16, Rows: 2, Cols: 8, Stride: 8}
 		w.Up = append(w.Up, Weight{Data: drawn})
@@ -84,7 +115,7 @@ func TestExpertsOnHost(t *testing.T) {
 	}
 	for e := range uint64(4) {
 		want := make([]byte, 32)
-		From(pattern, e, 32).Fill(want)
+		From(pattern, E2M1x2, e, 32).Fill(want)
 		if !bytes.Equal(w.Gate[e].Data.Buf.(HostBuffer), want) {
 			t.Errorf("gate %d differs from its pattern", e)
 		}
@@ -96,7 +127,7 @@ func TestExpertsOnHost(t *testing.T) {
 			t.Error("a matrix of a file was copied")
 		}
 	}
-	w.Gate[0].Data.Buf = From(pattern, 0, 32)
+	w.Gate[0].Data.Buf = From(pattern, E2M1x2, 0, 32)
 	none := errors.New("no memory")
 	if err := w.OnHost(func(int64) (HostBuffer, error) { return nil, none }); !errors.Is(err, none) {
 		t.Errorf("without memory: %v", err)

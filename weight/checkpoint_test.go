@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sparrow/internal/block"
 	"sparrow/internal/mmap"
 )
 
@@ -285,5 +286,23 @@ func TestCheckpointIsReadByManyGoroutines(t *testing.T) {
 	wg.Wait()
 	if got := c.Metadata()["first"]; got != "x" {
 		t.Errorf("a caller changed the metadata to %q", got)
+	}
+}
+
+// Drawn tensors of block formats have the bytes of whole blocks; rows that end inside a block are refused.
+func TestBytesOfDrawnBlocks(t *testing.T) {
+	shape := func(columns int) (*Checkpoint, error) {
+		return FromShapes("drawn", []Tensor{{Name: "a.weight", DType: Blocks(block.Q2_K), Shape: []int{3, columns},
+			Drawn: &Distribution{Spread: 1}}})
+	}
+	c, err := shape(512)
+	if err != nil || c.Bytes() != 3*2*84 {
+		t.Fatalf("%d bytes, want %d; %v", c.Bytes(), 3*2*84, err)
+	}
+	if m, err := c.Matrix("a.weight"); err != nil || m.Rows != 3 || m.Cols != 512 || m.RowBytes != 2*84 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := shape(500); !errors.Is(err, ErrMalformed) {
+		t.Errorf("rows of 500 values: %v", err)
 	}
 }

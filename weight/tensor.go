@@ -40,7 +40,7 @@ func (t *Tensor) Bytes() int64 {
 }
 
 // dataBytes returns how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative,
-// when the number does not fit an int64, or when the values do not fill whole bytes.
+// when the number does not fit an int64, or when the values do not fill whole bytes or, in a row, whole blocks.
 func dataBytes(d DType, shape []int) (n int64, ok bool) {
 	elements := uint64(1)
 	empty := false
@@ -60,7 +60,14 @@ func dataBytes(d DType, shape []int) (n int64, ok bool) {
 		}
 		elements = lo
 	}
-	hi, total := bits.Mul64(elements, uint64(d.Bits()))
+	each, unit := uint64(1), uint64(d.Bits())
+	if f, ok := d.Block(); ok {
+		each, unit = uint64(f.Values()), 8*uint64(f.Bytes())
+		if len(shape) == 0 || uint64(shape[len(shape)-1])%each != 0 {
+			return 0, false
+		}
+	}
+	hi, total := bits.Mul64(elements/each, unit)
 	if hi != 0 || total%8 != 0 {
 		return 0, false
 	}

@@ -225,7 +225,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	}
 	defer l.Close() // the server has closed it already unless loading failed
 	if f.dummy {
-		if f.drawn, err = drawn(f.model, f.seed, nil); err != nil {
+		if f.drawn, err = drawn(f.model, f.seed, nil, nil); err != nil {
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}

@@ -62,7 +62,7 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 	}
 	if f.dummy {
 		one := 1
-		if c.Source, err = drawn(dir, f.seed, &one); err != nil {
+		if c.Source, err = drawn(dir, f.seed, &one, f.dummyExperts); err != nil {
 			return nil, fmt.Errorf("bench model: --dummy: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/builtin"
 	"sparrow/internal/bench/model"
+	"sparrow/internal/block"
 	"sparrow/internal/device"
 	"sparrow/internal/device/group"
 	"sparrow/internal/device/host"
@@ -38,6 +39,7 @@ type benchModelFlags struct {
 	seed                         uint64
 	asJSON, markdown             bool
 	dummy, profile               bool
+	dummyExperts                 []string
 	accept                       float64
 	expertFlags
 }
@@ -55,7 +57,8 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 head also a draft pass and the step that verifies all its drafts.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB. On a GPU "gap ms" is the part of a step in which the GPU waits
+released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types of
+GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits
 for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
 microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
@@ -80,6 +83,8 @@ microsecond for each, and the shares are of that step.`,
 	s.DurationVar(&f.budget, "budget", 0,
 		"how long the steps of one phase are repeated; one step may take longer; 0 means 2s, on a GPU 0.3s")
 	s.BoolVar(&f.dummy, "dummy", false, "random weights of a shape that has a name, without files")
+	s.StringSliceVar(&f.dummyExperts, "dummy-experts", nil, "with --dummy, the GGUF type of experts, such as Q4_K, or "+
+		"two: of gate and up, and of down, such as IQ2_XXS,Q2_K")
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
 		"operation")
 	f.deviceFlags.add(s)
@@ -136,6 +141,10 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	}
 	if f.asJSON && f.markdown {
 		return o, errors.New("bench model: --json and --markdown exclude each other; give one")
+	}
+	if len(f.dummyExperts) > 0 && !f.dummy {
+		return o, errors.New("bench model: --dummy-experts gives the experts of random weights a type; give it with " +
+			"--dummy")
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -304,7 +313,7 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 		}
 		return modelSource(folder)
 	}
-	s, err := drawn(dir, f.seed, nil)
+	s, err := drawn(dir, f.seed, nil, f.dummyExperts)
 	if err != nil {
 		err = fmt.Errorf("bench model: --dummy: %w", err)
 	}
@@ -312,8 +321,8 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 }
 
 // drawn is a model of a shape with random weights, made on the device. nextN is the number of its drafting layers; nil
-// is the shape's own.
-func drawn(shape string, seed uint64, nextN *int) (*family.Source, error) {
+// is the shape's own. experts are none, one or two types of GGUF files that its experts have.
+func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Source, error) {
 	file, text, err := readShape(shape)
 	if err != nil {
 		return nil, err
@@ -326,7 +335,37 @@ func drawn(shape string, seed uint64, nextN *int) (*family.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(experts) > 0 {
+		gateUp, err := blockType(experts[0])
+		down := gateUp
+		if err == nil && len(experts) > 1 {
+			down, err = blockType(experts[1])
+		}
+		if err == nil && len(experts) > 2 {
+			err = fmt.Errorf("%d types; want one, or two: of gate and up, and of down", len(experts))
+		}
+		if err == nil {
+			err = c.PackExperts(gateUp, down)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("experts: %w", err)
+		}
+	}
 	return c.Dummy(shape)
+}
+
+// blockType reads the name of a type of GGUF files.
+func blockType(name string) (block.Format, error) {
+	var names []string
+	for _, f := range block.Formats() {
+		if strings.EqualFold(f.String(), name) {
+			return f, nil
+		}
+		if f.Drawable() {
+			names = append(names, f.String())
+		}
+	}
+	return 0, fmt.Errorf("type %q; supported are %s", name, strings.Join(names, ", "))
 }
 
 // peer is the results to compare with, read before anything is measured.

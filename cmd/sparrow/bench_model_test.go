@@ -54,6 +54,11 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"batch of 600", []string{"--batch", "600"}},
 		{"--chunk -1", []string{"--chunk", "-1"}},
 		{"--dummy", []string{"--dummy", "v33"}},
+		{"give it with --dummy", []string{"--dummy-experts", "Q2_K"}},
+		{`type "Q9"; supported are Q4_0`, []string{"--dummy", "v4-tiny", "--dummy-experts", "Q9"}},
+		{"experts of MXFP4, supported are types", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
+		{"rows of 128 values, and Q2_K has blocks of 256", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q2_K"}},
+		{"3 types", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q4_0,Q4_0,Q4_0"}},
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"--against", []string{"--against", "/does/not/exist"}},
 		{"/does/not/exist", []string{"/does/not/exist"}},
@@ -129,11 +134,18 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 	}
 }
 
-// Random weights of a named shape need no files, on any device: FP8, and the packed experts of DeepSeek-V4.
+// Random weights of a named shape need no files, on any device: FP8, the packed experts of DeepSeek-V4, and experts in
+// types of GGUF files.
 func TestBenchModelOfDrawnWeights(t *testing.T) {
-	for _, name := range []string{"v32-tiny", "v4-tiny"} {
-		out, _ := mustDrive(t, "", "bench", "model", name, "--dummy", "--contexts", "100", "--batch", "2", "--chunk",
-			"64", "--prompts", "150", "--budget", "10ms", "--json")
+	bytes := map[string]int64{}
+	for _, c := range [][2]string{{"v32-tiny"}, {"v4-tiny"}, {"v4-tiny", "--dummy-experts=Q4_0,q8_0"}} {
+		name := c[0]
+		args := []string{"bench", "model", name, "--dummy", "--contexts", "100", "--batch", "2", "--chunk", "64",
+			"--prompts", "150", "--budget", "10ms", "--json"}
+		if c[1] != "" {
+			args = append(args, c[1])
+		}
+		out, _ := mustDrive(t, "", args...)
 		var r model.Report
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
@@ -142,5 +154,9 @@ func TestBenchModelOfDrawnWeights(t *testing.T) {
 			r.Cells[0].Prefill != nil || len(r.Prompts) != 1 || r.Prompts[0].Time.Tokens != 150 {
 			t.Errorf("%s", out)
 		}
+		bytes[name+c[1]] = r.Load.Bytes
+	}
+	if a, b := bytes["v4-tiny"], bytes["v4-tiny--dummy-experts=Q4_0,q8_0"]; b <= a {
+		t.Errorf("experts of 4.5 and 8.5 bits make weights of %d bytes, those of 4.25 bits %d", b, a)
 	}
 }

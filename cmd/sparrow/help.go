@@ -22,7 +22,7 @@ type flagGroup struct {
 // flagGroups are the headings of commands that have many flags. Flags of no group are those that a command is about:
 // they come first.
 var flagGroups = []flagGroup{
-	{"Model", "model dummy name chat-format context draft draft-accept control-tokens weights-root"},
+	{"Model", "model dummy dummy-experts name chat-format context draft draft-accept control-tokens weights-root"},
 	{"Device", "kernels gpu gpus workers experts gpu-memory expert-usage ranks attention rank-timeout pack numa " +
 		"pretend limit-memory limit-smem limit-sms limit-bus"},
 	{"Cache", "kv cache-tokens no-prefix-cache host-cache disk-cache disk-cache-size page-store tier-wait fp4-index"},

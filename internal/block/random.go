@@ -1,6 +1,11 @@
 package block
 
-import "math/rand/v2"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
 
 // halves holds, per format, where in a block its float16 scales are.
 var halves = [...][]int{
@@ -34,4 +39,47 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 			putHalf(dst[at:], 0.001+0.019*r.Float32())
 		}
 	}
+}
+
+// centres holds, per format that adds a least value, its scale in scales of codes: of values with any codes the mean is
+// then zero.
+var centres = map[Format]float32{Q4_1: -7.5, Q5_1: -15.5, Q2_K: 1.5, Q4_K: 7.5, Q5_K: 15.5}
+
+// Drawable reports whether Draw makes blocks of a format: its scales are float16, and any codes stand for values.
+func (f Format) Drawable() bool { return f.Valid() && f != TQ2_0 && halves[f] != nil }
+
+// Draw fills whole blocks with any codes and integer scales, and with one float scale that gives the values the
+// standard deviation spread around zero, as far as codes are as many on both sides of it.
+func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
+	if !f.Drawable() {
+		return fmt.Errorf("blocks of %v cannot be drawn; supported are types whose scales are float16, such as "+
+			"IQ2_XXS and Q2_K", f)
+	}
+	at := 0
+	for ; at+8 <= len(dst); at += 8 {
+		binary.LittleEndian.PutUint64(dst[at:], r.Uint64())
+	}
+	for ; at < len(dst); at++ {
+		dst[at] = byte(r.Uint32())
+	}
+	scale := func(d float32) {
+		for b := dst; len(b) >= f.Bytes(); b = b[f.Bytes():] {
+			for i, at := range halves[f] {
+				if i == 0 {
+					putHalf(b[at:], d)
+				} else {
+					putHalf(b[at:], d*centres[f])
+				}
+			}
+		}
+	}
+	scale(1)
+	blocks := min(len(dst)/f.Bytes(), 1024) // by which the deviation is found
+	values, squares := make([]float32, blocks*f.Values()), 0.0
+	f.Decode(values, dst)
+	for _, v := range values {
+		squares += float64(v) * float64(v)
+	}
+	scale(spread / float32(math.Sqrt(squares/float64(max(len(values), 1)))))
+	return nil
 }

@@ -260,7 +260,7 @@ func TestGPURepeatedExperts(t *testing.T) {
 			b.must(err)
 			pattern = pattern[:3<<20+64]
 			v := kernel.Tensor{DType: d, Rows: out, Cols: cols, Stride: cols}
-			v.Buf = kernel.From(pattern, seed, v.Extent())
+			v.Buf = kernel.From(pattern, d, seed, v.Extent())
 			return v
 		}
 		return kernel.Weight{BlockRows: 1, BlockCols: packedGroup,

@@ -70,9 +70,15 @@ type Loader struct {
 	err      error           // of the device, not of the checkpoint
 	failed   map[string]bool // the texts of err
 	onTensor func(name string)
-	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
-	homes    map[int]kernel.Experts  // by layer
-	empty    []byte                  // of matrices that are not read
+	patterns map[patternOf][]byte   // of packed values that are drawn
+	homes    map[int]kernel.Experts // by layer
+	empty    []byte                 // of matrices that are not read
+}
+
+// patternOf is a type with a distribution: tensors of both in common repeat one pattern.
+type patternOf struct {
+	dtype  kernel.DType
+	values kernel.Drawn
 }
 
 // Device is what a loader needs of a device.
@@ -224,12 +230,13 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	}
 	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols, Factor: m.Factor, Pow2Rows: l.Pow2Rows}
 	d := valueType(m.Values)
+	_, blocks := d.Block()
 	switch {
 	case d == kernel.E2M1x2 && m.Scale.DType == weight.F32:
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
-	case d == kernel.E2M1x2 || d == kernel.U4x2 && m.Data.Drawn != nil:
-		w.Data = l.packed(m.Data, d, out, in/2)
+	case d == kernel.E2M1x2 || (d == kernel.U4x2 || blocks) && m.Data.Drawn != nil:
+		w.Data = l.packed(m.Data, d, out, in/d.Values())
 	default:
 		w.Data = l.values(m.Data, d, out, in/d.Values())
 		if m.Data.Drawn == nil { // rows of integers may be padded
@@ -262,25 +269,25 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	return v
 }
 
-// packed are the bytes of a tensor of packed values of four bits, or of its scales: the checkpoint's, or a pattern that
-// all tensors of one distribution repeat.
+// packed are the bytes of a tensor of packed values of four bits, of its scales, or of blocks: the checkpoint's, or a
+// pattern that all tensors of one type and distribution repeat.
 func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
 	v := view(t.Data, d, rows, cols)
 	if t.Drawn == nil {
 		return v
 	}
-	x := kernel.Drawn{Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
+	x := patternOf{d, kernel.Drawn{Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}}
 	pattern, ok := l.patterns[x]
 	if !ok {
 		var err error
-		pattern, err = kernel.Pattern(d, x)
+		pattern, err = kernel.Pattern(d, x.values)
 		l.fail(err)
 		if l.patterns == nil {
-			l.patterns = map[kernel.Drawn][]byte{}
+			l.patterns = map[patternOf][]byte{}
 		}
 		l.patterns[x] = pattern
 	}
-	v.Buf = kernel.From(pattern, t.Drawn.Seed, v.Extent())
+	v.Buf = kernel.From(pattern, d, t.Drawn.Seed, v.Extent())
 	return v
 }
 

@@ -14,8 +14,8 @@ const bellPeak = 3.46
 
 // Dummy is the checkpoint without files: its tensors have shapes and distributions, and the values are generated when
 // they are loaded, by a device in its own memory. Values differ from those that Write writes and have the same
-// distributions. Packed values of four bits and their scales repeat a pattern of 8 MiB, each tensor from another
-// offset: 147 GB of experts are made as fast as memory is copied.
+// distributions. Packed values of four bits, their scales and blocks repeat a pattern of 8 MiB, each tensor from
+// another offset: 147 GB of experts are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
@@ -49,7 +49,7 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 			list = append(list, releasedTensors(t)...)
 		case groupInt4:
 			list = append(list, int4Drawn(t, seed)...)
-		case plainValues, expertTable, tokenMap:
+		case plainValues, expertTable, tokenMap, expertBlocks:
 			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
 		}
 	}

@@ -29,15 +29,16 @@ type tensor struct {
 type storage uint8
 
 const (
-	plainValues storage = iota // in dtype
-	blockFP8                   // F8E4M3 with a float32 scale for each 128 x 128 block
-	blockFP8E8                 // the same with exponents alone as scales
-	groupFP4                   // pairs of E2M1 in I8, with an exponent for each 32 values of a row
-	expertTable                // I64 [vocabulary, k]: k different experts for each token
-	rowFP8                     // F8E4M3 with an exponent for each 32 values of a row
-	tokenMap                   // I32 [vocabulary]: a key for each token
-	released                   // as kind says; it has no values (described.go)
-	groupInt4                  // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
+	plainValues  storage = iota // in dtype
+	blockFP8                    // F8E4M3 with a float32 scale for each 128 x 128 block
+	blockFP8E8                  // the same with exponents alone as scales
+	groupFP4                    // pairs of E2M1 in I8, with an exponent for each 32 values of a row
+	expertTable                 // I64 [vocabulary, k]: k different experts for each token
+	rowFP8                      // F8E4M3 with an exponent for each 32 values of a row
+	tokenMap                    // I32 [vocabulary]: a key for each token
+	released                    // as kind says; it has no values (described.go)
+	groupInt4                   // pairs of codes in I32, with a bf16 scale for each 32 values of a row (int4.go)
+	expertBlocks                // a block format of GGUF files; it is drawn and never written (blocks.go)
 )
 
 // Gains, as multiples of the deviation that keeps the size of activations.

@@ -1,0 +1,38 @@
+package synth
+
+import (
+	"fmt"
+	"strings"
+
+	gguf "sparrow/internal/block"
+	"sparrow/weight"
+)
+
+// PackExperts gives routed experts the types that GGUF files have: gate and up one, down another. Only random weights
+// that are no files have them (Dummy).
+func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
+	found := false
+	for i := range c.tensors {
+		t := &c.tensors[i]
+		if len(t.shape) != 2 || !strings.Contains(t.name, ".experts.") {
+			continue
+		}
+		f := gateUp
+		if strings.HasSuffix(t.name, ".w2.weight") || strings.HasSuffix(t.name, ".down_proj.weight") {
+			f = down
+		}
+		switch {
+		case !f.Drawable():
+			return fmt.Errorf("synth: %w: experts of %v, supported are types whose scales are float16, such as "+
+				"IQ2_XXS and Q2_K", ErrOptions, f)
+		case t.shape[1]%f.Values() != 0:
+			return fmt.Errorf("synth: %w: %s has rows of %d values, and %v has blocks of %d; take a type with smaller "+
+				"blocks", ErrOptions, t.name, t.shape[1], f, f.Values())
+		}
+		t.dtype, t.store, found = weight.Blocks(f), expertBlocks, true
+	}
+	if !found {
+		return fmt.Errorf("synth: %w: experts of %v in a shape that has none", ErrOptions, gateUp)
+	}
+	return nil
+}
