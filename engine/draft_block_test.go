@@ -117,8 +117,10 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 		r.Trace = true
 		got := generate(t, e, r)
 		sameTokens(t, r.ID, got.Choices[0], want[i].Choices[0])
-		if d := got.Trace.Drafts; len(d) != 5 || d[4].Judged == 0 || d[4] != (DraftCount{d[4].Judged, d[4].Judged}) {
-			t.Errorf("drafts of the trace: %v", d)
+		// The prompt gives a token and each full block six; 3 of 40 are left for a last one of two drafts.
+		if d, want := got.Trace.Drafts, []DraftCount{{7, 7}, {7, 7}, {6, 6}, {6, 6}, {6, 6}}; !slices.Equal(d, want) ||
+			got.Usage.DraftedTokens != 32 || got.Usage.AcceptedTokens != 32 || got.Trace.Steps != 8 {
+			t.Errorf("%d steps, drafts of the trace %v, usage %+v", got.Trace.Steps, d, got.Usage)
 		}
 	}
 	if st := e.Stats(); st.Drafted < 50 || st.Accepted != st.Drafted {

@@ -1,0 +1,337 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
+	"sparrow/internal/model/config"
+	"sparrow/internal/model/placement"
+	"sparrow/internal/model/usage"
+	"sparrow/internal/sched"
+	"sparrow/internal/spec"
+	"sparrow/internal/testkit/respserver"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Invariants of this file: what a request is told is exact to the last unit, and bounds hold at their edges.
+
+// outcomesOf is the outcomes of rows from which these tokens were chosen.
+func outcomesOf(tokens ...int32) (list []outcome) {
+	for _, token := range tokens {
+		list = append(list, outcome{event: Event{Token: token}})
+	}
+	return list
+}
+
+// Drafts count where they were made: all of them as drafted, those that were compared by their place, the first ones as
+// accepted; in the usage, the trace and the statistics alike.
+func TestDraftsAreCountedByPlace(t *testing.T) {
+	control, other := spec.New(spec.Auto(), 0), spec.New(spec.Auto(), 0)
+	j := &Job{trace: &Trace{}}
+	c := &choice{job: j, drafts: control.Request()}
+	var y tally
+	y.countDrafts(c, []int32{5, 6, 7}, outcomesOf(5, 9))
+	y.countDrafts(c, []int32{1, 2}, outcomesOf(1, 2, 3))
+	y.countDrafts(c, []int32{4}, outcomesOf(8))
+	places := []DraftCount{{3, 2}, {2, 1}}
+	if !slices.Equal(j.trace.Drafts, places) {
+		t.Errorf("drafts of the trace %v, want %v", j.trace.Drafts, places)
+	}
+	if want := [spec.MaxDrafts]DraftCount{places[0], places[1]}; y.stats.Drafts != want {
+		t.Errorf("drafts by place %v, want %v", y.stats.Drafts, want)
+	}
+	if want := (Usage{DraftedTokens: 6, AcceptedTokens: 3}); j.usage != want {
+		t.Errorf("usage %+v, want %+v", j.usage, want)
+	}
+	if s := &y.stats; s.Verified != 3 || s.VerifiedTokens != 6 || s.Drafted != 6 || s.Accepted != 3 {
+		t.Errorf("%d items verified, %d tokens of them, %d drafted, %d accepted; want 3, 6, 6 and 3", s.Verified,
+			s.VerifiedTokens, s.Drafted, s.Accepted)
+	}
+	want := other.Request()
+	want.Judged(2, 1)
+	want.Judged(2, 2)
+	want.Judged(1, 0)
+	for i := 1; i <= 3; i++ {
+		if got, want := c.drafts.Chance(i), want.Chance(i); got != want {
+			t.Errorf("draft %d has the chance %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A choice may end with the token after its minimum, not before: by a token of the end, or by a stop string, which
+// counts from the last token of the minimum on.
+func TestTheMinimumLengthIsExact(t *testing.T) {
+	w := vocabulary(t)
+	four, ok := w.TokenID("4")
+	if !ok {
+		t.Fatal("the vocabulary has no digit")
+	}
+	e := still(t, "", Config{})
+	r := ask(t, "How many?")
+	r.MinTokens, r.MaxTokens = 3, 10
+	for i, out := range advanced(t, e, r, w.eos, w.eos, w.eos, w.eos) {
+		if ended := i == 3; (out.event.Token == w.eos) != ended || (out.finish == FinishStop) != ended {
+			t.Errorf("token %d is %d, finish %q; the end is %d", i, out.event.Token, out.finish, w.eos)
+		}
+	}
+	r.Sampling.Stop = []string{"4"}
+	for i, out := range advanced(t, e, r, four, four, four) {
+		if want := []string{"4", "4", ""}[i]; (out.finish == FinishStop) != (i == 2) || out.event.Text != want {
+			t.Errorf("token %d: text %q, finish %q", i, out.event.Text, out.finish)
+		}
+	}
+	r.Sampling.Stop, r.Guide = nil, schema(t, `{"type": "integer"}`)
+	outs := advanced(t, e, r, four, w.eos, w.eos, w.eos)
+	for i, out := range outs {
+		if (out.event.Token == w.eos) != (i == 3) {
+			t.Errorf("token %d of a number is %d, the end is %d", i, out.event.Token, w.eos)
+		}
+	}
+}
+
+// An event counts the bytes of all text up to its token, also of text that may begin a stop string and is held back.
+func TestEventsCountDecodedBytes(t *testing.T) {
+	w := vocabulary(t)
+	four, ok := w.TokenID("4")
+	if !ok {
+		t.Fatal("the vocabulary has no digit")
+	}
+	r := ask(t, "How many?")
+	r.Sampling.Stop = []string{"445"}
+	outs := advanced(t, still(t, "", Config{}), r, four, four, four, w.eos)
+	for i, want := range []Event{{Text: "", Decoded: 1}, {Text: "", Decoded: 2}, {Text: "4", Decoded: 3},
+		{Text: "44"}} {
+		if got := outs[i].event; got.Text != want.Text || got.Decoded != want.Decoded {
+			t.Errorf("token %d: text %q and %d bytes, want %q and %d", i, got.Text, got.Decoded, want.Text,
+				want.Decoded)
+		}
+	}
+}
+
+// proposing is a model whose drafting stages propose a block, or with 0 one token.
+type proposing struct {
+	model.Model
+	block int
+	head  error
+}
+
+func (p *proposing) Facts() plan.Model      { return plan.Model{Block: p.block} }
+func (p *proposing) DraftHead() error       { return p.head }
+func (p *proposing) Config() *config.Config { return &config.Config{Family: "f"} }
+
+// The number of drafts is bounded by the setting, by the block and by what a step verifies with the token before. Fixed
+// numbers are refused above that, auto takes what there is.
+func TestTheNumberOfDraftsIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		setting     spec.Setting
+		block, step int
+		want        int
+		because     string // the reason for none
+	}{
+		{spec.Off(), 5, 64, 0, "switched off"},
+		{spec.Auto(), 0, 64, spec.MaxDrafts, ""},
+		{spec.Auto(), 3, 64, 3, ""},
+		{spec.Auto(), 5, 4, 3, ""},
+		{spec.Auto(), 5, 1, 0, "have room for 0 of them"},
+		{spec.Auto(), 0, spec.MaxDrafts + 1, spec.MaxDrafts, ""},
+		{drafts(t, 3), 3, 4, 3, ""},
+		{drafts(t, 2), 3, 64, 2, ""},
+		{drafts(t, 3), 3, 3, 0, "have room for 2 of them; ask for 4 or more"},
+		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at once; ask for at most 3"},
+		{drafts(t, 7), 0, 64, 7, ""},
+	} {
+		got, why, err := maxDrafts(c.setting, &proposing{block: c.block}, c.step)
+		if err != nil && c.setting.IsFixed() {
+			why = err.Error()
+		}
+		if got != c.want || (err != nil) != (c.setting.IsFixed() && c.want == 0) || (why == "") != (c.because == "") ||
+			!strings.Contains(why, c.because) {
+			t.Errorf("%v drafts of blocks of %d in steps of %d tokens: %d, %q, %v; want %d, %q", c.setting, c.block,
+				c.step, got, why, err, c.want, c.because)
+		}
+	}
+	for _, s := range []spec.Setting{spec.Auto(), drafts(t, 2)} {
+		got, why, err := maxDrafts(s, &proposing{head: errFault}, 64)
+		if got != 0 || s.IsFixed() != errors.Is(err, errFault) || !s.IsFixed() && why != errFault.Error() {
+			t.Errorf("%v without a head: %d, %q, %v", s, got, why, err)
+		}
+	}
+}
+
+// movable is readable, and its experts move.
+type movable struct {
+	readable
+	model.ExpertMover
+}
+
+// Where experts move, counts are read once a second also while batches run; else every five.
+func TestCountsAreReadMoreOftenWhereExpertsMove(t *testing.T) {
+	for _, moves := range []bool{false, true} {
+		clock, m := &paced{}, &movable{}
+		x := experts{tally: &tally{stats: Stats{Steps: 1}},
+			setup: &setup{model: m, cfg: Config{Clock: clock, Usage: usage.New("", 1, 4, 1)}}}
+		if moves {
+			x.moves = placement.Uniform(1, 4, 0.5)
+		}
+		for second := range 11 {
+			if err := x.read(usageEvery); err != nil {
+				t.Fatal(err)
+			}
+			want := 1 + second/5
+			if moves {
+				want = 1 + second
+			}
+			if m.reads != want {
+				t.Errorf("experts move: %v, after %d s: read %d times, want %d", moves, second, m.reads, want)
+			}
+			clock.at.Add(int64(time.Second))
+		}
+	}
+}
+
+// An engine that is closing refuses to flush, and nobody waits for it.
+func TestFlushingAClosingEngine(t *testing.T) {
+	e, _ := prepared(t, testmodel.V32(t), Config{})
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.Flush(ended); !errors.Is(err, context.Canceled) { // it waits for the loop, which does not run
+		t.Errorf("before: %v", err)
+	}
+	e.inbox.flushes = nil
+	e.inbox.stop(false)
+	if err := e.Flush(ended); !errors.Is(err, ErrClosed) || len(e.inbox.flushes) != 0 {
+		t.Errorf("while it closes: %v, %d wait", err, len(e.inbox.flushes))
+	}
+}
+
+// Requests that no batch has seen fail with the device, too: each is told, and none is counted any more.
+func TestALostDeviceEndsQueuedRequests(t *testing.T) {
+	e, _ := prepared(t, testmodel.V32(t), Config{MaxRunning: 1})
+	r := Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true}
+	r.Sampling.N = 2
+	jobs := []*Job{open(t, e, r), open(t, e, r)}
+	e.iterations(1)
+	jobs = append(jobs, open(t, e, r), open(t, e, r)) // these are in the inbox
+	e.loop.lose(fmt.Errorf("%w: it is gone", kernel.ErrLost))
+	if err := e.Check(); err != nil {
+		t.Error(err)
+	}
+	if st := e.Stats(); st.Failed != 4 || st.Running+st.Waiting != 0 || len(e.inbox.jobs) != 0 || st.Device == "" {
+		t.Errorf("%d failed, %d run and %d wait, %d in the inbox, device %q", st.Failed, st.Running, st.Waiting,
+			len(e.inbox.jobs), st.Device)
+	}
+	for i, j := range jobs {
+		ends := 0
+		for {
+			ev, ok := j.Poll()
+			if !ok {
+				break
+			}
+			if ev.Finish == FinishError && errors.Is(ev.Err, ErrDevice) && errors.Is(ev.Err, kernel.ErrLost) {
+				if ends++; ev.Last != (ends == 2) {
+					t.Errorf("request %d: end %d is its last: %v", i, ends, ev.Last)
+				}
+			}
+		}
+		if ends != 2 {
+			t.Errorf("request %d: %d choices were told, want 2", i, ends)
+		}
+	}
+	if _, err := e.Submit(r); !errors.Is(err, ErrDevice) {
+		t.Errorf("another request: %v", err)
+	}
+}
+
+// Works have all tokens before their own, unless the host does not know the last of them yet.
+func TestTokensBeforeAWork(t *testing.T) {
+	c := &choice{seq: sched.Sequence{Tokens: tokens(1, 8)}}
+	c.seq.Owner = c
+	for cached, want := range map[int]int{0: 0, 5: 5, 7: 7, 8: 8, 9: 0} {
+		got := tokensBefore(&sched.Item{Seq: &c.seq, Cached: cached})
+		if !slices.Equal(got, c.seq.Tokens[:want]) || (got == nil) != (cached > 8) {
+			t.Errorf("after %d of 8 tokens: %v", cached, got)
+		}
+	}
+}
+
+// shorter is a model with fewer positions.
+type shorter struct {
+	model.Model
+	positions int
+}
+
+func (s *shorter) Config() *config.Config {
+	c := *s.Model.Config()
+	c.MaxPositions = s.positions
+	return &c
+}
+
+// A block is drafted as long as its last token has a position.
+func TestTheLastBlockEndsWithTheContext(t *testing.T) {
+	alone(t, "one device drafts")
+	const prompt, positions, block, most = 8, 24, 5, 14
+	// Every draft is taken for wrong, so that the answer grows by one token in each step.
+	e, _ := prepared(t, testmodel.V4Spark(t), Config{Draft: drafts(t, block), DraftAccept: 1e-12, NoReuse: true})
+	s := *e.setup
+	s.model = &shorter{s.model, positions}
+	e.loop.drafter.setup = &s
+	open(t, e, Request{Prompt: tokens(1, prompt), Sampling: greedy(), MaxTokens: most, IgnoreEOS: true})
+	for range most - 1 {
+		e.iterations(1)
+		q := e.loop.sched.All()[0]
+		want := min(block, prompt+most-len(q.Tokens)-1)
+		if len(q.Tokens)+block > positions {
+			want = 0
+		}
+		if len(q.Drafts) != want {
+			t.Errorf("after %d tokens of %d: %d drafts, want %d", len(q.Tokens), positions, len(q.Drafts), want)
+		}
+	}
+}
+
+// A sequence that waits for pages in vain has lost that time; it waits exactly for as long as it may.
+func TestTimeLostToPagesIsCounted(t *testing.T) {
+	store := respserver.Start(t)
+	store.Set(respserver.Hangs)
+	const wait = 50 * time.Millisecond
+	c, clock := tiered("", 8, 64, tier.Options{StoreURL: store.URL(), Wait: wait}), &paced{}
+	c.Clock = clock
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
+	j := open(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 1, Trace: true})
+	e.iterations(1)
+	begun := clock.Now()
+	for _, late := range []time.Duration{0, wait - 1} {
+		clock.at.Store(int64(late))
+		if e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 1 {
+			t.Fatalf("after %v it waits no longer", late)
+		}
+	}
+	clock.at.Store(int64(wait))
+	if !e.loop.tiers.advance() || len(e.loop.tiers.restoring) != 0 {
+		t.Fatalf("after %v it still waits", wait)
+	}
+	if st := e.loop.tiers.stats; st.Lost != wait || st.Saved != 0 || st.Slow != 1 || st.Missed != 1 ||
+		st.Restored != 0 {
+		t.Errorf("%+v; want %v lost", st, wait)
+	}
+	run()
+	got, err := j.whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Restored{Stop: "pages arrived too slowly: 50ms were lost", Period: Period{begun, begun.Add(wait)}}
+	if r := got.Trace.Restored; r.Stop != want.Stop || r.Period != want.Period || r.Tokens != 0 {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+}
