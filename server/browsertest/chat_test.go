@@ -321,15 +321,10 @@ func (w *world) hostileAnswer(t *testing.T) {
 func (w *world) keyboard(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	p.wait(`document.getElementById("model").textContent`)
-	focused := func() string {
-		var s string
-		p.eval(`(document.activeElement.innerText || document.activeElement.ariaLabel || document.activeElement.type || "").trim()`, &s)
-		return s
-	}
 	reach := func(name string) {
 		t.Helper()
 		for range 60 {
-			if focused() == name {
+			if p.focused() == name {
 				return
 			}
 			p.key("Tab", 0)
@@ -337,13 +332,13 @@ func (w *world) keyboard(t *testing.T) {
 		t.Fatalf("Tab does not reach %q", name)
 	}
 	p.key("Tab", 0)
-	if got := focused(); got != "Skip to the content" {
+	if got := p.focused(); got != "Skip to the content" {
 		t.Errorf("the first stop is %q", got)
 	}
 	reach("Ask")
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".lit")`)
-	if got := focused(); got != "Ask again" {
+	if got := p.focused(); got != "Ask again" {
 		t.Errorf("after the answer the focus is on %q", got)
 	}
 	reach("Look at it token by token")

@@ -264,6 +264,10 @@ var keys = map[string]map[string]any{
 	"Escape":     {"key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27},
 	"ArrowRight": {"key": "ArrowRight", "code": "ArrowRight", "windowsVirtualKeyCode": 39},
 	"ArrowDown":  {"key": "ArrowDown", "code": "ArrowDown", "windowsVirtualKeyCode": 40},
+	"ArrowUp":    {"key": "ArrowUp", "code": "ArrowUp", "windowsVirtualKeyCode": 38},
+	"ArrowLeft":  {"key": "ArrowLeft", "code": "ArrowLeft", "windowsVirtualKeyCode": 37},
+	"Delete":     {"key": "Delete", "code": "Delete", "windowsVirtualKeyCode": 46},
+	"F2":         {"key": "F2", "code": "F2", "windowsVirtualKeyCode": 113},
 	"Space":      {"key": " ", "code": "Space", "windowsVirtualKeyCode": 32, "text": " "},
 }
 

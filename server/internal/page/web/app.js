@@ -6,8 +6,17 @@ import { Plans } from "./plans.js";
 import { Start } from "./start.js";
 import * as store from "./store.js";
 
-// app is what views share: the served model's name, the requests that were sent, and the way to the explorer.
-const app = { model, requests: [], explore };
+// app is what views share: the served model's name, the requests that were sent, and the way to the explorer. recorded
+// gives the explorer what it shows when it is opened next; answered is a promise of whether the chat shows an
+// answer, latest one of the request of the last answer.
+const app = {
+  model,
+  requests: [],
+  explore,
+  recorded: (request, found) => views.explorer.take(request, found),
+  answered: () => views.chat.ready.then(() => views.chat.answered() >= 0),
+  latest: () => views.chat.requestAt(views.chat.answered()),
+};
 
 let served = null; // a promise of the model's name
 

@@ -12,7 +12,9 @@ export function sizeOf(file) {
 
 // Attachments are the files of the next message.
 export class Attachments {
-  constructor() {
+  // removed is called when the last one was taken away.
+  constructor(removed) {
+    this.removed = removed;
     this.files = []; // {name, text}
     this.total = el("span", { class: "muted small total" });
     this.node = el("div", { class: "attached" }, this.total);
@@ -59,11 +61,22 @@ export class Attachments {
       this.files = this.files.filter((x) => x !== file);
       chip.remove();
       this.sum();
+      const rest = this.node.querySelector(".chip button");
+      if (rest) rest.focus();
+      else this.removed();
     };
     const cross = button("Remove", remove, { class: "plain", "aria-label": `Remove ${file.name}` });
     const size = el("span", { class: "muted small" }, sizeOf(file));
     const chip = el("span", { class: "chip" }, visible(file.name), size, cross);
     this.files.push(file);
+    if (!file.tokens) this.measure(file, size);
+    this.node.insertBefore(chip, this.total);
+    this.sum();
+    announce(`${file.name} is attached`);
+  }
+
+  // measure asks the server how many tokens a file has.
+  measure(file, size) {
     json("tokenize", { body: { prompt: file.text, add_special_tokens: false } }).then(
       (counted) => {
         file.tokens = counted.count;
@@ -72,9 +85,6 @@ export class Attachments {
       },
       () => {}, // characters say enough
     );
-    this.node.insertBefore(chip, this.total);
-    this.sum();
-    announce(`${file.name} is attached`);
   }
 
   // sum says how many tokens several files have together.

@@ -2,6 +2,7 @@ import { address, events, text as fetchText } from "./api.js";
 import { Attachments } from "./attachments.js";
 import { Reply, fresh, requestOf } from "./conversation.js";
 import { announce, button, copy, el, sends } from "./dom.js";
+import * as drafts from "./drafts.js";
 import { Options } from "./options.js";
 import { Shelf } from "./shelf.js";
 import * as store from "./store.js";
@@ -42,11 +43,11 @@ export class Chat {
       this.grow();
     });
     this.options.node.addEventListener("input", () => this.keepSoon());
-    this.attachments = new Attachments();
+    this.attachments = new Attachments(() => this.home());
     this.shelf = new Shelf(this);
     this.node = this.build();
     this.open(fresh(), false);
-    this.shelf.refresh().then((all) => this.reopen(all));
+    this.ready = this.shelf.refresh().then((all) => this.reopen(all));
   }
 
   // reopen shows the conversation that was shown before the page was loaded again, unless another one was begun.
@@ -56,10 +57,15 @@ export class Chat {
   }
 
   build() {
-    this.thread = el("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Conversation" });
+    const log = { class: "thread", role: "log", tabIndex: -1, "aria-live": "off", "aria-label": "Conversation" };
+    this.thread = el("div", log);
     this.top = 0;
     this.following = true;
-    this.endButton = button("Go to the end", () => this.toEnd(), { class: "to-end", hidden: true });
+    const end = () => {
+      this.toEnd();
+      this.home();
+    };
+    this.endButton = button("Go to the end", end, { class: "to-end", hidden: true });
     this.thread.addEventListener("scroll", () => this.scrolled());
     new ResizeObserver(() => this.follow()).observe(this.thread);
     this.entry = el("textarea", { rows: 2, placeholder: "Ask something", "aria-label": "Message" });
@@ -96,21 +102,33 @@ export class Chat {
   }
 
   show() {
-    if (innerWidth > 800) this.entry.focus({ preventScroll: true });
+    if (innerWidth > 800) this.home();
+    this.grow(); // it had no height before it was shown
   }
 
   hide() {}
 
+  // home puts the focus where one goes on. On narrow screens that is not the message, whose keyboard would cover the
+  // thread.
+  home() {
+    (innerWidth > 800 ? this.entry : this.thread).focus({ preventScroll: true });
+  }
+
   // open shows a conversation. With again it is shown too when the page is loaded again.
   open(conversation, again = true) {
     this.stop();
+    if (this.current) drafts.keep(this.current, { text: this.entry.value, files: this.attachments.drain() });
     this.current = adopt(conversation);
+    const draft = drafts.of(this.current);
+    this.entry.value = draft.text;
+    draft.files.forEach((f) => this.attachments.add(f));
+    this.grow();
     if (again) sessionStorage.setItem(openName, conversation.id);
     this.options.open(conversation);
     this.render();
     this.shelf.mark();
     if (innerWidth <= 800) this.side.open = false; // it leaves no room for the thread
-    this.show();
+    this.home();
   }
 
   // leave shows another conversation if one is shown that goes away.
@@ -135,17 +153,26 @@ export class Chat {
     this.toEnd();
   }
 
+  // redraw shows the conversation again, with a message where the box of its place was, and gives its new box.
+  redraw(old, m) {
+    const { top } = old.getBoundingClientRect();
+    this.render();
+    const box = this.thread.querySelector(`[data-id="${CSS.escape(m.id)}"]`);
+    this.following = false;
+    this.thread.scrollTop += box.getBoundingClientRect().top - top;
+    return box;
+  }
+
   // welcome is what an empty conversation shows: what can be asked here.
   welcome() {
     const box = el(
       "div",
       { class: "empty" },
-      el("p", {}, "Nothing has been said yet."),
-      el("p", { class: "muted" }, "Write a message below. Text files can be dropped on it."),
+      el("p", { class: "muted" }, "Write a message below. Text files can be added to it."),
     );
     this.app.model().then(
       (name) => {
-        if (name === builtin.name) box.append(...this.introduction());
+        if (name === builtin.name) box.replaceChildren(...this.introduction());
       },
       () => {}, // the bar at the top says why
     );
@@ -172,7 +199,7 @@ export class Chat {
         button(text, () => ask(s), { class: "plain question" }),
       );
     };
-    return [el("p", {}, builtin.skills), el("p", {}, "Try:"), el("ul", {}, builtin.suggestions.map(item))];
+    return [el("p", {}, builtin.skills), el("ul", { ariaLabel: "Try" }, builtin.suggestions.map(item))];
   }
 
   // message is one turn with what can be done about it.
@@ -197,10 +224,20 @@ export class Chat {
     return box;
   }
 
+  // answered is the place of the last answer, -1 where there is none.
+  answered() {
+    return this.current.messages.findLastIndex((m) => m.role === "assistant" && !m.fault);
+  }
+
+  // requestAt is the request that the message at a place answers.
+  async requestAt(at) {
+    return requestOf(this.current, await this.app.model(), at);
+  }
+
   // foot is what can be done about an answer.
   foot(m, at, box) {
     const last = at === this.current.messages.length - 1;
-    const request = async () => requestOf(this.current, await this.app.model(), at);
+    const request = () => this.requestAt(at);
     const look = async () => {
       const word = pointed(box, m.content);
       this.app.explore(await request(), undefined, word);
@@ -232,13 +269,15 @@ export class Chat {
     const list = versions(this.current, m);
     if (list.length < 2) return null;
     const at = list.indexOf(m);
-    const go = (step) => {
+    const go = (step, e) => {
       this.stop();
-      choose(this.current, list[at + step]);
-      this.render();
+      const other = list[at + step];
+      choose(this.current, other);
       store.put(this.current, false);
+      const buttons = [...this.redraw(e.target.closest("article"), other).querySelectorAll(".versions button")];
+      const [back, next] = buttons;
+      (step < 0 ? [back, next] : [next, back]).find((b) => !b.disabled).focus({ preventScroll: true });
       announce(`Version ${at + step + 1} of ${list.length}`);
-      this.thread.querySelector(`[data-id="${CSS.escape(list[at + step].id)}"]`)?.scrollIntoView({ block: "nearest" });
     };
     const compare = (e) => {
       const article = e.target.closest("article");
@@ -250,9 +289,9 @@ export class Chat {
     return el(
       "span",
       { class: "versions small" },
-      button("\u2039", () => go(-1), { class: "plain", "aria-label": "The version before", disabled: at === 0 }),
+      button("\u2039", (e) => go(-1, e), { class: "plain", "aria-label": "The version before", disabled: at === 0 }),
       `${at + 1} / ${list.length}`,
-      button("\u203a", () => go(1), {
+      button("\u203a", (e) => go(1, e), {
         class: "plain",
         "aria-label": "The next version",
         disabled: at === list.length - 1,
@@ -270,12 +309,21 @@ export class Chat {
       add(this.current, { role: "user", content: text.value, files: m.files });
       this.again(at + 1);
     };
+    const cancel = () => {
+      const foot = this.redraw(box, m).querySelector(".foot");
+      foot.lastChild.focus({ preventScroll: true });
+    };
     box.querySelector(".body").replaceChildren(text);
     box.querySelector(".foot").replaceChildren(
       button("Send again", send, { class: "primary" }),
-      button("Cancel", () => this.render(), { class: "plain" }),
+      button("Cancel", cancel, { class: "plain" }),
     );
     sends(text, send);
+    text.addEventListener("keydown", (e) => {
+      if (e.key !== "Escape") return;
+      e.stopPropagation(); // an answer that comes goes on
+      cancel();
+    });
     text.focus();
   }
 
@@ -287,7 +335,9 @@ export class Chat {
     this.ask();
   }
 
+  // grow fits the box to the message, which is kept.
   grow() {
+    drafts.keep(this.current, { text: this.entry.value, files: this.attachments.files });
     this.entry.style.height = "auto";
     this.entry.style.height = `${Math.min(this.entry.scrollHeight + 2, 240)}px`;
   }
@@ -297,11 +347,11 @@ export class Chat {
     if (this.running || (!content && !this.attachments.files.length) || !this.options.check()) return;
     const c = this.current;
     const files = this.attachments.drain();
+    this.entry.value = "";
+    this.grow();
     add(c, { role: "user", content, files });
     c.title ||= titleOf(content || files[0].name);
     this.options.node.open = false;
-    this.entry.value = "";
-    this.grow();
     this.render();
     this.ask();
   }
@@ -395,9 +445,14 @@ export class Chat {
     return reply;
   }
 
+  // busy shows the button that stops, or the one that sends. The focus does not get lost with the other one, nor with
+  // one that was drawn again.
   busy(is) {
+    const at = document.activeElement;
     this.sendButton.hidden = is;
     this.stopButton.hidden = !is;
+    if (is && (at === this.sendButton || at === document.body)) this.stopButton.focus({ preventScroll: true });
+    if (!is && at === this.stopButton) this.home();
   }
 
   // toEnd shows the end and stays there.

@@ -33,6 +33,7 @@ export class Explorer {
     this.fault = el("p", { class: "fault", role: "alert", hidden: true });
     this.progress = el("p", { class: "muted", role: "status" });
     this.tools = this.buildTools();
+    this.nothing = this.buildNothing();
     this.node = el(
       "div",
       { class: "explorer page" },
@@ -46,8 +47,41 @@ export class Explorer {
       this.form,
       this.fault,
       this.progress,
+      this.nothing,
       this.tools,
     );
+  }
+
+  // buildNothing is what stands in the place of a recording until there is one.
+  buildNothing() {
+    const latest = async () => this.ask(await this.app.latest());
+    this.fromChat = button("Record the latest answer of the chat", () => latest().catch(() => {}), { hidden: true });
+    const show = async () => {
+      await this.example();
+      this.form.requestSubmit();
+    };
+    return el(
+      "section",
+      { class: "card" },
+      el("h2", {}, "Nothing is recorded yet"),
+      el(
+        "p",
+        {},
+        "Write a prompt above and press Record, or press \u201cWhat did it look at?\u201d below an answer of the chat.",
+      ),
+      el(
+        "p",
+        { class: "row" },
+        button("Ask an example and show it", () => show().catch((err) => this.fail(err.message)), { class: "primary" }),
+        this.fromChat,
+      ),
+      el("p", { class: "muted small" }, "The example is a question about the log of a server, of about 4,000 tokens."),
+    );
+  }
+
+  // example writes a question about the log as the prompt.
+  async example() {
+    this.prompt.value = withFiles({ files: [{ text: await fetchText("page/station.txt") }], content: question });
   }
 
   buildForm() {
@@ -58,9 +92,6 @@ export class Explorer {
     this.experts = el("input", { type: "checkbox", checked: true });
     this.submit = el("button", { class: "primary" }, "Record");
     this.stopper = button("Stop", () => this.stop?.abort(), { hidden: true });
-    const example = async () => {
-      this.prompt.value = withFiles({ files: [{ text: await fetchText("page/station.txt") }], content: question });
-    };
     const ask = (e) => {
       e.preventDefault();
       this.ask({ messages: [{ role: "user", content: this.prompt.value }], temperature: 0 });
@@ -74,7 +105,9 @@ export class Explorer {
         { class: "row" },
         this.submit,
         this.stopper,
-        button("Use the log of the example", example, { class: "plain" }),
+        button("Use the log of the example", () => this.example().catch((err) => this.fail(err.message)), {
+          class: "plain",
+        }),
       ),
       el(
         "details",
@@ -213,6 +246,7 @@ export class Explorer {
   }
 
   show() {
+    this.app.answered().then((is) => (this.fromChat.hidden = !is));
     if (!this.waiting) return;
     const { request, found, at } = this.waiting;
     this.waiting = null;
@@ -229,7 +263,8 @@ export class Explorer {
   }
 
   // take prepares a request to be recorded when the view is shown. found is its recording where there is one already,
-  // with the position and the passage that are shown first; at is an offset in the text of the answer, or -1.
+  // with the position and the passage that are shown first where they are known; at is an offset in the text of the
+  // answer, or -1.
   take(request, found, at = -1) {
     this.waiting = { request, found, at };
     const last = request.messages.at(-1);
@@ -248,8 +283,9 @@ export class Explorer {
     };
     const most = Math.min(request.max_tokens ?? Infinity, Number(this.most.value) || 64);
     this.fault.hidden = true;
+    const held = [this.form, this.nothing].some((part) => part.contains(document.activeElement));
     this.tools.hidden = true;
-    const held = this.form.contains(document.activeElement);
+    this.nothing.hidden = true;
     this.submit.hidden = true;
     this.stopper.hidden = false;
     if (held) this.stopper.focus();
@@ -267,10 +303,13 @@ export class Explorer {
     }
     this.progress.textContent = "";
     if (this.stop !== stop) return; // another recording has begun
+    const failed = this.tools.hidden;
+    this.tools.hidden = !this.recording; // the one before stays
+    this.nothing.hidden = Boolean(this.recording);
     const waited = document.activeElement === this.stopper;
     this.submit.hidden = false;
     this.stopper.hidden = true;
-    if (waited) (this.tools.hidden ? this.submit : this.slider).focus();
+    if (waited) (failed ? this.submit : this.slider).focus();
   }
 
   fail(message) {
@@ -307,10 +346,11 @@ export class Explorer {
         : "Scores were not recorded.";
     if (whole) this.explainWhole();
     this.tools.hidden = false;
+    this.nothing.hidden = true;
     for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);
     this.answer.show(recording, recording.prompt);
     this.text.show(recording);
-    found ??= strongestOf(recording, this.outputs);
+    if (!found?.position) found = strongestOf(recording, this.outputs);
     this.needle = found?.passage ?? null;
     this.choose(found ? this.outputs.indexOf(found.position) : 0);
     this.tools.scrollIntoView();
@@ -329,7 +369,7 @@ export class Explorer {
     const name = (r) => visible(r.text(r.prompt, r.tokens.length)).trim().slice(0, 40) || "(empty)";
     const list = this.before.map((r, i) => [String(i), name(r), same(r)]).filter(([, , fits]) => fits);
     this.rivals = [...this.before];
-    fill(this.rival, [["", list.length ? "no other answer" : "none recorded yet"], ...list.reverse()]);
+    fill(this.rival, [["", list.length ? "no other answer" : "record another one to compare"], ...list.reverse()]);
     this.rival.disabled = !list.length;
     this.before.push(recording);
   }

@@ -1,20 +1,24 @@
-import { announce, button, el, sends } from "./dom.js";
+import { announce, button, el, plural, sends } from "./dom.js";
+import * as drafts from "./drafts.js";
 import * as store from "./store.js";
 import { visible } from "./text.js";
-import { fileName, read, save, toJSON, toMarkdown } from "./transfer.js";
+import { allToJSON, fileName, read, save, toJSON, toMarkdown } from "./transfer.js";
 
 // Shelf lists the conversations that are kept in this browser: to open, search, rename, write to files, read from them,
-// and delete. A deletion can be undone until the next one.
+// and delete. A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys go up and
+// down in it, and from a conversation to what can be done with it.
 export class Shelf {
-  // chat opens conversations: {current, open(conversation), leave(conversation)}.
+  // chat opens conversations: {current, open(conversation), leave(conversation), home()}.
   constructor(chat) {
     this.chat = chat;
     this.all = [];
-    this.list = el("ul", { class: "conversations" });
+    this.list = el("ul", { class: "conversations", onkeydown: (e) => this.move(e) });
+    this.list.addEventListener("focusin", (e) => this.stopAt(e.target));
     this.search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations" });
     this.search.addEventListener("input", () => this.draw());
     this.none = el("p", { class: "muted small", hidden: true }, "None of them has these words.");
-    this.undone = el("p", { class: "undo small", role: "status", hidden: true });
+    this.note = el("p", { class: "note small", role: "status", hidden: true });
+    this.exporter = button("Export all", () => this.exportAll(), { class: "plain" });
     this.fault = el("p", { class: "fault", role: "alert", hidden: true });
     this.picker = el("input", { type: "file", multiple: true, accept: ".json,.md,.markdown,.txt", class: "unseen" });
     Object.assign(this.picker, { tabIndex: -1, ariaLabel: "Conversations to read" });
@@ -23,8 +27,9 @@ export class Shelf {
       "div",
       {},
       this.search,
-      this.undone,
+      this.note,
       this.list,
+      el("p", { class: "muted small keys", id: "list-keys" }, "Arrow keys: others, and what can be done with one."),
       this.none,
       this.fault,
       el(
@@ -32,6 +37,7 @@ export class Shelf {
         { class: "muted small" },
         "Kept in this browser only. ",
         button("Import", () => this.picker.click(), { class: "plain" }),
+        this.exporter,
         this.picker,
       ),
     );
@@ -46,6 +52,7 @@ export class Shelf {
 
   // draw lists those that have all words of the search in their title or in a message.
   draw() {
+    if (this.list.querySelector("input")) return; // a title is being written
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const has = (c) => {
       if (!words.length) return true;
@@ -55,19 +62,64 @@ export class Shelf {
     const found = this.all.filter(has);
     this.search.hidden = this.all.length < 2 && !words.length;
     this.none.hidden = !words.length || found.length > 0;
+    this.exporter.hidden = !this.all.length;
+    const [id, nth] = this.place(document.activeElement);
     this.list.replaceChildren(...found.map((kept) => this.item(kept)));
     this.mark();
+    if (id) this.find(id)?.querySelectorAll("button")[nth].focus({ preventScroll: true });
+  }
+
+  // place is where in the list an element is: the conversation's id, and which of its buttons.
+  place(element) {
+    const item = this.list.contains(element) ? element.closest("li") : null;
+    return item ? [item.dataset.id, Math.max(0, [...item.querySelectorAll("button")].indexOf(element))] : ["", 0];
+  }
+
+  find(id) {
+    return this.list.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  }
+
+  // stopAt makes one button of the list the one that Tab leads to.
+  stopAt(chosen) {
+    for (const b of this.list.querySelectorAll("button")) b.tabIndex = b === chosen ? 0 : -1;
+  }
+
+  // move goes through the list by keys.
+  move(e) {
+    if (e.target.tagName !== "BUTTON" || e.ctrlKey || e.altKey || e.metaKey) return;
+    const item = e.target.closest("li");
+    const buttons = [...item.querySelectorAll("button")];
+    const c = this.shown(this.all.find((x) => x.id === item.dataset.id));
+    const at = buttons.indexOf(e.target);
+    const to = {
+      ArrowDown: () => item.nextSibling?.firstChild,
+      ArrowUp: () => item.previousSibling?.firstChild,
+      Home: () => this.list.firstChild.firstChild,
+      End: () => this.list.lastChild.firstChild,
+      ArrowRight: () => buttons[at + 1],
+      ArrowLeft: () => buttons[at - 1],
+    }[e.key];
+    const act = { F2: () => this.rename(item, c), Delete: () => this.remove(c, true) }[e.key];
+    if (!to && !act) return;
+    e.preventDefault();
+    if (act) act();
+    else to()?.focus();
+  }
+
+  // shown is the conversation itself where the chat shows it; what is kept of it may be older.
+  shown(kept) {
+    return kept.id === this.chat.current.id ? this.chat.current : kept;
   }
 
   item(kept) {
-    const c = kept.id === this.chat.current.id ? this.chat.current : kept;
+    const c = this.shown(kept);
     const title = visible(c.title || "Untitled");
     const act = (text, what, props) =>
       button(text, what, { class: "plain", "aria-label": `${text} ${title}`, ...props });
     const item = el(
       "li",
       { data: { id: c.id } },
-      button(title, () => this.chat.open(c), { class: "plain open", title }),
+      button(title, () => this.chat.open(c), { class: "plain open", title, "aria-describedby": "list-keys" }),
       el(
         "div",
         { class: "acts" },
@@ -78,7 +130,7 @@ export class Shelf {
         act("JSON", () => save(fileName(c.title, "json"), toJSON(c), "application/json"), {
           ariaLabel: `Export ${title} as JSON`,
         }),
-        act("Delete", () => this.remove(c), { class: "plain delete" }),
+        act("Delete", (e) => this.remove(c, e.detail === 0), { class: "plain delete" }),
       ),
     );
     return item;
@@ -88,6 +140,7 @@ export class Shelf {
     for (const item of this.list.children) {
       item.firstChild.setAttribute("aria-current", String(item.dataset.id === this.chat.current.id));
     }
+    this.stopAt(this.list.querySelector('[aria-current="true"]') ?? this.list.querySelector("button"));
   }
 
   rename(item, c) {
@@ -97,12 +150,13 @@ export class Shelf {
       if (closed) return;
       closed = true;
       const title = input.value.trim();
+      input.remove();
       if (keep && title && title !== c.title) {
         c.title = title;
         await store.put(c, false);
       }
       await this.refresh();
-      this.list.querySelector(`[data-id="${CSS.escape(c.id)}"] .open`)?.focus();
+      this.find(c.id)?.firstChild.focus();
     };
     sends(input, () => close(true));
     input.addEventListener("keydown", (e) => {
@@ -116,40 +170,69 @@ export class Shelf {
     input.focus();
   }
 
-  // remove takes a conversation away; what is kept of it here can bring it back.
-  async remove(c) {
+  // remove takes a conversation away; what is kept of it here can bring it back. By a key, the next one gets the focus.
+  async remove(c, byKey) {
     c.removed = true; // an answer that still comes must not bring it back
+    const item = this.find(c.id);
+    const next = (item?.nextSibling ?? item?.previousSibling)?.dataset.id;
     this.chat.leave(c);
+    const draft = drafts.of(c);
+    drafts.keep(c, { text: "", files: [] });
     await store.remove(c.id);
     await this.refresh();
+    const neighbour = byKey && next ? this.find(next) : null;
+    if (neighbour) neighbour.firstChild.focus();
+    else this.chat.home();
     const title = visible(c.title || "Untitled");
     const back = async () => {
       delete c.removed;
-      this.undone.hidden = true;
+      this.note.hidden = true;
+      drafts.keep(c, draft);
       await store.put(c, false);
       await this.refresh();
       this.chat.open(c);
       announce(`${title} is back`);
     };
-    this.undone.hidden = false;
-    this.undone.replaceChildren(`\u201c${title}\u201d is deleted. `, button("Undo", back, { class: "plain" }));
+    this.tell(`\u201c${title}\u201d is deleted. `, button("Undo", back, { class: "plain" }));
   }
 
-  // take reads files.
+  tell(...parts) {
+    this.note.hidden = false;
+    this.note.replaceChildren(...parts);
+  }
+
+  // exportAll writes all conversations to one file.
+  async exportAll() {
+    const all = await this.refresh();
+    save(fileName(`sparrow-${new Date().toISOString().slice(0, 10)}`, "json"), allToJSON(all), "application/json");
+    this.tell(`${plural(all.length, "conversation")} written to a file.`);
+  }
+
+  // take reads files. Conversations of a file of all are left out where they are here as they were written.
   async take(files) {
     this.fault.hidden = true;
-    let last = null;
+    const fresh = [];
+    const faults = [];
+    let here = 0;
     for (const f of files) {
       try {
-        last = read(await f.text());
-        await store.put(last);
+        for (const { conversation, origin } of read(await f.text())) {
+          if (this.all.some((c) => c.id === origin && c.updated === conversation.updated)) here++;
+          else fresh.push(conversation);
+        }
       } catch (err) {
-        this.fault.hidden = false;
-        this.fault.textContent = visible(`${f.name} cannot be read: ${err.message}`);
+        faults.push(visible(`${f.name} cannot be read: ${err.message}`));
       }
     }
     this.picker.value = "";
+    for (const c of fresh) await store.put(c, false);
     await this.refresh();
-    if (last) this.chat.open(last);
+    fresh.sort((a, b) => b.updated - a.updated);
+    if (fresh.length) this.chat.open(fresh[0]);
+    this.fault.hidden = !faults.length;
+    this.fault.textContent = faults.join(" ");
+    if (fresh.length + here === 0) return;
+    const known = here ? ` ${plural(here, "was", "were")} here already.` : "";
+    this.tell(`${plural(fresh.length, "conversation")} read.${known}`);
   }
 }

@@ -240,6 +240,8 @@ export class Start {
   // finish lights the line that stood out most while the answer was written.
   finish(r, reply) {
     const outputs = r.outputs;
+    this.found = { recording: r };
+    if (outputs.length) this.app.recorded(this.body, this.found);
     this.more.hidden = false;
     this.told.hidden = false;
     if (!outputs.length) {
@@ -268,7 +270,7 @@ export class Start {
     });
     this.text.reveal(best.from);
     const peak = standout(r, outputs, best.from, best.to);
-    this.found = { recording: r, position: peak.position, passage: this.lit };
+    Object.assign(this.found, { position: peak.position, passage: this.lit });
     this.tell(r, outputs, peak);
     this.picture.describe(this.told.textContent);
     this.watch(r, peak.position);

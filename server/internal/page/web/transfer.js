@@ -1,21 +1,33 @@
 import { fresh } from "./conversation.js";
 import { el } from "./dom.js";
-import { add, adopt } from "./tree.js";
+import { add, adopt, choose } from "./tree.js";
 
-// Conversations as files: JSON has all of one, versions included; Markdown has the branch that is shown, for people,
-// and can be read back too.
+// Conversations as files: JSON has one or all of them, versions included; Markdown has the branch that is shown, for
+// people, and can be read back too. Exports of Open WebUI and ChatGPT are read as well.
 
 const kind = "sparrow-conversation";
-const largest = 64 << 20;
+const kindOfAll = "sparrow-conversations";
+const largest = 256 << 20;
+
+const plain = ({ title, system, parameters, all, messages }) => ({
+  kind,
+  version: 1,
+  title,
+  system,
+  parameters,
+  all,
+  shown: messages.map((m) => m.id),
+});
 
 // toJSON is the file of a conversation.
 export function toJSON(conversation) {
-  const { title, system, parameters, all, messages } = conversation;
-  return JSON.stringify(
-    { kind, version: 1, title, system, parameters, all, shown: messages.map((m) => m.id) },
-    null,
-    1,
-  );
+  return JSON.stringify(plain(conversation), null, 1);
+}
+
+// allToJSON is the file of several; each has its id and its time, so that it is known where it is read again.
+export function allToJSON(list) {
+  const conversations = list.map((c) => ({ id: c.id, updated: c.updated, ...plain(adopt(c)) }));
+  return JSON.stringify({ kind: kindOfAll, version: 1, conversations }, null, 1);
 }
 
 const names = {
@@ -48,10 +60,19 @@ export function toMarkdown(conversation) {
   return out.join("\n\n") + "\n";
 }
 
-// read makes a conversation of the text of a file, or throws what is wrong with it.
+// read makes conversations of the text of a file, or throws what is wrong with it. It gives a list of {conversation,
+// origin}: origin is the id where it was written, empty where the file has none.
 export function read(text) {
   if (text.length > largest) throw new Error(`the file has ${text.length} characters; at most ${largest} are read`);
-  return text.trimStart().startsWith("{") ? readJSON(JSON.parse(text)) : readMarkdown(text);
+  if (!/^\s*[[{]/.test(text)) return [{ conversation: readMarkdown(text), origin: "" }];
+  const file = JSON.parse(text);
+  const list = file?.kind === kindOfAll ? file.conversations : Array.isArray(file) ? file : [file];
+  if (!Array.isArray(list) || !list.length) throw new Error("it has no conversations");
+  const found = list.map(readJSON).filter(({ conversation }) => conversation.all.length);
+  if (!found.length) throw new Error("nothing is said in its conversations");
+  // What a file lists first is the latest, where it tells no times.
+  found.forEach(({ conversation: c }, i) => (c.updated ||= Date.now() - i));
+  return found;
 }
 
 const text = (x) => (typeof x === "string" ? x : "");
@@ -69,12 +90,18 @@ function message(m) {
   return out;
 }
 
+// readJSON reads one conversation of this page, of Open WebUI or of ChatGPT.
 function readJSON(file) {
-  if (file.kind !== kind || !Array.isArray(file.all) || !Array.isArray(file.shown)) {
-    throw new Error(`want a file of this page, with "kind": "${kind}"`);
+  if (file?.chat?.history?.messages) return readOpenWebUI(file);
+  if (file?.mapping) return readChatGPT(file);
+  if (file?.kind !== kind || !Array.isArray(file.all) || !Array.isArray(file.shown)) {
+    const names = Object.keys(file ?? {}).slice(0, 5).join(", ");
+    throw new Error(
+      `want a file of this page ("kind": "${kind}"), or the JSON export of Open WebUI or ChatGPT; this one has ` +
+        (names ? `the members ${names}` : "no members"),
+    );
   }
-  const c = adopt(fresh());
-  c.title = text(file.title);
+  const c = begin(file.title, file.updated);
   c.system = text(file.system);
   for (const [name, value] of Object.entries(file.parameters ?? {})) {
     if (typeof value === "string") c.parameters[name] = value;
@@ -88,7 +115,64 @@ function readJSON(file) {
     c.all.push({ ...message(old), id, parent: old.parent });
   }
   c.messages = file.shown.map((id) => c.all.find((m) => m.id === id)).filter(Boolean);
+  return { conversation: c, origin: text(file.id) };
+}
+
+// begin is an empty conversation. Times are in milliseconds and not in the future.
+function begin(title, time) {
+  const c = adopt(fresh());
+  c.title = text(title);
+  c.updated = time > 0 ? Math.min(time, Date.now()) : 0;
   return c;
+}
+
+function readOpenWebUI(file) {
+  const { history, title, system, params } = file.chat;
+  const c = begin(file.title ?? title, 1000 * file.updated_at);
+  c.system = text(system ?? params?.system);
+  const nodes = Object.entries(history.messages).map(([id, m]) => {
+    return { id, parent: m?.parentId, role: m?.role, content: text(m?.content) };
+  });
+  plant(c, nodes, history.currentId);
+  return { conversation: c, origin: "" };
+}
+
+function readChatGPT(file) {
+  const c = begin(file.title, 1000 * (file.update_time ?? file.create_time));
+  const nodes = Object.entries(file.mapping).map(([id, node]) => {
+    const { author, content } = node?.message ?? {};
+    const spoken = ["text", "multimodal_text"].includes(content?.content_type) && Array.isArray(content.parts);
+    const part = (p) => (typeof p === "string" ? p : text(p?.text) || `[${text(p?.content_type) || "attachment"}]`);
+    return { id, parent: node?.parent, role: author?.role, content: spoken ? content.parts.map(part).join("\n") : "" };
+  });
+  plant(c, nodes, file.current_node);
+  return { conversation: c, origin: "" };
+}
+
+// plant adds the nodes of a tree, {id, parent, role, content} in any order, each after the one before it, and shows the
+// branch that ends at one. Nodes that say nothing, and those of tools, are left out: what follows them follows the node
+// before. Circles have no beginning and are not reached.
+function plant(c, nodes, last) {
+  const byID = new Map(nodes.map((n) => [n.id, n]));
+  const spoken = (n) => n.content.trim() !== "" && ["user", "assistant"].includes(n.role);
+  const before = (n) => {
+    const seen = new Set();
+    for (n = byID.get(n.parent); n && !spoken(n) && !seen.has(n); n = byID.get(n.parent)) seen.add(n);
+    return n && spoken(n) ? n : undefined;
+  };
+  c.system ||= nodes.find((n) => n.role === "system" && n.content.trim())?.content ?? "";
+  const after = new Map([["", []]]);
+  for (const n of nodes.filter(spoken)) {
+    const parent = before(n)?.id ?? "";
+    if (!after.has(parent)) after.set(parent, []);
+    after.get(parent).push({ ...message(n), id: n.id, parent });
+  }
+  c.all.push(...after.get(""));
+  for (const m of c.all) c.all.push(...(after.get(m.id) ?? [])); // grows as it is walked
+  const end = byID.get(last);
+  const shown = end && (spoken(end) ? end : before(end));
+  const found = c.all.find((m) => m.id === shown?.id) ?? c.all.at(-1);
+  if (found) choose(c, found);
 }
 
 function readMarkdown(file) {
