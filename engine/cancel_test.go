@@ -48,15 +48,23 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 	}
 }
 
-// The same with a model that keeps a state and window pages of every sequence: start checks that none is left.
+// The same with models that keep a state of every sequence, and window pages or snapshots: start checks that none is
+// left.
 func TestCancelledRequestsOfAStatefulModelLeakNothing(t *testing.T) {
-	e := start(t, testmodel.V4(t), Config{CacheTokens: 3 * 256, StepTokens: 96, MaxRunning: 8}, checked(t))
-	random := rand.New(rand.NewPCG(3, 7))
-	for i := range 30 {
-		giveUp(t, e, random, i)
-	}
-	if st := e.Stats(); st.Failed != 0 {
-		t.Errorf("%d requests failed", st.Failed)
+	for _, c := range []struct {
+		name string
+		dir  func(*testing.T) string
+	}{{"window pages", func(t *testing.T) string { return testmodel.V4(t) }}, {"snapshots", nextModel}} {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, c.dir(t), Config{CacheTokens: 3 * 256, StepTokens: 96, MaxRunning: 8}, checked(t))
+			random := rand.New(rand.NewPCG(3, 7))
+			for i := range 30 {
+				giveUp(t, e, random, i)
+			}
+			if st := e.Stats(); st.Failed != 0 {
+				t.Errorf("%d requests failed", st.Failed)
+			}
+		})
 	}
 }
 

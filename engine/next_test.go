@@ -2,7 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"sparrow/internal/spec"
@@ -96,6 +99,44 @@ func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
 		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
 			st.Preempted, st.Failed)
+	}
+}
+
+// Requests that are given up, in their prompt or in their answer, change no bit of others that begin alike, beside them
+// or later from the snapshots that they left.
+func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
+	list := long(6)
+	dir, cfg := nextModel(t), Config{Policy: deterministic("fp8")}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	lone(t, dir, cfg, list, wantRows.watch)
+	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 8*256, 150, 8
+	e, run := prepared(t, dir, cfg, gotRows.watch, checked(t))
+	var left []*Job
+	random := rand.New(rand.NewPCG(5, 2))
+	for i := range 12 {
+		r := list[i%len(list)]
+		r.ID, r.Prompt, r.MaxTokens = "left", append(slices.Clone(r.Prompt), tokens(i, 90)...), 1+random.IntN(20)
+		left = append(left, open(t, e, r))
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for i, j := range left {
+			for range i % 4 { // tokens of its answer that are waited for
+				if j.Next().Last {
+					break
+				}
+			}
+			j.Cancel()
+		}
+	})
+	for range 2 {
+		jointly(t, e, list, run)
+	}
+	wait.Wait()
+	maps.DeleteFunc(gotRows.rows, func(k rowKey, _ uint64) bool { return k.id == "left" })
+	sameRows(t, gotRows, wantRows)
+	if st := e.Stats(); st.Aborted == 0 || st.Failed != 0 {
+		t.Errorf("%d requests given up, %d failed; want some and none", st.Aborted, st.Failed)
 	}
 }
 
