@@ -66,6 +66,8 @@ func TestPage(t *testing.T) {
 		{"modules", w.modules},
 		{"explorer", w.explorer},
 		{"explorer at first", w.explorerAtFirst},
+		{"pooled keys", w.pooledKeys},
+		{"candidates", w.candidates},
 		{"sharing", w.sharing},
 		{"long prompt", w.longPrompt},
 		{"plans", w.plans},

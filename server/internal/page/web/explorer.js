@@ -4,7 +4,7 @@ import { ExpertPicture } from "./experts.js";
 import { LayerPicture } from "./layers.js";
 import { NeedlePath } from "./needle.js";
 import { poster, png, svg } from "./poster.js";
-import { compare, heat, rank, strongest } from "./recording.js";
+import { compare, heat, kept, pools, rank, strongest } from "./recording.js";
 import { record } from "./record.js";
 import { json, text as fetchText } from "./api.js";
 import { question } from "./start.js";
@@ -142,9 +142,9 @@ export class Explorer {
       ["answer", "the whole answer"],
     ];
     const marks = [
-      ["looked", "tokens it looked at"],
-      ["agree", "tokens that all layers chose"],
-      ["never", "tokens it never looked at"],
+      ["looked", "what it looked at"],
+      ["agree", "what all layers chose"],
+      ["never", "what it never looked at"],
     ];
     this.scope = choice(scopes, "token", () => this.update());
     this.mark = choice(marks, "looked", () => this.update());
@@ -336,15 +336,17 @@ export class Explorer {
     this.slider.max = String(this.outputs.length - 1);
     const looks = this.outputs.flatMap((p) => [...recording.rowOf(p).looks.values()]);
     const scored = looks.some((l) => l.scores);
-    const whole = looks.every((l) => l.all);
+    const whole = looks.every((l) => l.count === l.keys);
     this.byScore.disabled = !scored;
     this.byScore.checked = scored;
+    const chose = looks.some((l) => l.chosen.length);
     this.scoreless.textContent = scored
       ? ""
-      : whole
-        ? "There are no scores: nothing had to be chosen."
-        : "Scores were not recorded.";
-    if (whole) this.explainWhole();
+      : chose
+        ? "Scores were not recorded."
+        : "There are no scores: nothing had to be chosen.";
+    if (looks.every((l) => l.all)) this.explainWhole();
+    else if (whole) this.wholeReason = " So short a text is read whole.";
     this.tools.hidden = false;
     this.nothing.hidden = true;
     for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);
@@ -369,7 +371,7 @@ export class Explorer {
     const name = (r) => visible(r.text(r.prompt, r.tokens.length)).trim().slice(0, 40) || "(empty)";
     const list = this.before.map((r, i) => [String(i), name(r), same(r)]).filter(([, , fits]) => fits);
     this.rivals = [...this.before];
-    fill(this.rival, [["", list.length ? "no other answer" : "record another one to compare"], ...list.reverse()]);
+    fill(this.rival, [["", list.length ? "no other answer" : "record one more"], ...list.reverse()]);
     this.rival.disabled = !list.length;
     this.before.push(recording);
   }
@@ -531,14 +533,31 @@ export class Explorer {
       }
     }
     const [from, to] = this.needle ?? [-1, -1];
+    // Pools and blocks are shown where one looks at what was chosen, not where choices are compared.
+    const rows = this.scope.value === "answer" ? this.outputs.map((p) => this.recording.rowOf(p)) : [row];
+    const plain = !rival && !pair && this.mark.value === "looked";
+    const pool = plain ? pools(rows, layers, n) : null;
+    const block = plain ? kept(rows, layers, n) : null;
+    const pooled = (p) => {
+      if (!pool?.in[p]) return "";
+      const at = p % pool.group;
+      return " pool" + (at === 0 ? " pool-first" : at === pool.group - 1 ? " pool-last" : "");
+    };
     const name = (p) => {
       const needle = p >= from && p < to ? " needle" : "";
-      return classes[kinds[p]] + needle + (p === position ? " chosen" : "");
+      return (
+        classes[kinds[p]] + pooled(p) + (block?.[p] ? " kept" : "") + needle + (p === position ? " chosen" : "")
+      ).trim();
     };
     this.text.mark(name);
     this.answer.mark(name);
-    const followed = [" ", el("span", { class: "followed" }, "what you follow")];
-    this.legend.replaceChildren(...this.meaning(pair, layers, rival), ...(this.needle ? followed : []));
+    const followed = [
+      pool && ["pool pool-first pool-last", `a pool of ${pool.group} tokens`],
+      block && ["kept", `kept by layer ${row.blocks?.layer ?? ""}`],
+      this.needle && ["followed", "what you follow"],
+    ].filter(Boolean);
+    const samples = followed.flatMap(([style, text]) => [" ", el("span", { class: style }, text)]);
+    this.legend.replaceChildren(...this.meaning(pair, layers, rival), ...samples);
   }
 
   // meaning explains the marks.

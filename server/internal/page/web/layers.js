@@ -59,6 +59,7 @@ export class LayerPicture {
       ...(pair
         ? [key("first", `layer ${pair[0]}`), key("second", `layer ${pair[1]}`), key("rest", "other layers")]
         : [key("warm", "looked at; stronger colours have higher scores")]),
+      ...(row.blocks ? [key("rest", `blocks that layer ${row.blocks.layer} kept`)] : []),
       ...(needle ? [key("both", "ends of what you follow")] : []),
     );
   }
@@ -66,15 +67,21 @@ export class LayerPicture {
   draw(pixels) {
     const [from, to] = this.view;
     const { layers } = this.recording;
-    const names = this.pair ? ["first", "second", "rest"] : ["warm"];
+    const { blocks } = this.row;
+    const x = (p) => Math.round(((p - from) / (to - from)) * pixels.width);
+    const names = this.pair ? ["first", "second", "rest"] : ["warm", "rest"];
     const ramps = Object.fromEntries(names.map((name) => [name, pixels.ramp(name)]));
     layers.forEach((layer, i) => {
       const look = this.row.looks.get(layer);
       const name = this.pair ? (["first", "second"][this.pair.indexOf(layer)] ?? "rest") : "warm";
       const rows = cell(i, layers.length, pixels.height, Math.round(pixels.scale));
+      if (blocks && (layer === blocks.layer || blocks.within.includes(layer))) {
+        blocks.first.forEach((p) => {
+          pixels.bar(x(p), Math.max(x(p) + 1, x(Math.min(blocks.end, p + blocks.tokens))), ...rows, ramps.rest[60]);
+        });
+      }
       if (look) band(pixels, look, this.view, rows, ramps[name]);
     });
-    const x = (p) => Math.round(((p - from) / (to - from)) * pixels.width);
     if (this.position >= from && this.position <= to) flag(pixels, x(this.position), pixels.pack(pixels.palette.line));
     for (const p of this.needle ?? []) {
       if (p >= from && p <= to) flag(pixels, x(p), pixels.pack(pixels.palette.both));

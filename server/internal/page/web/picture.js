@@ -97,6 +97,7 @@ export class Pixels {
   bar(x0, x1, y0, y1, word) {
     x0 = Math.max(0, x0);
     x1 = Math.min(this.width, x1);
+    if (x1 <= x0) return;
     for (let y = Math.max(0, y0); y < Math.min(this.height, y1); y++) {
       this.words.fill(word, y * this.width + x0, y * this.width + x1);
     }

@@ -37,24 +37,28 @@ export function positions(base64) {
   return out.slice(0, n);
 }
 
-// Look is what one row attended to in one layer: the positions themselves, with groups and windows of DeepSeek-V4
-// written out. scores goes with selected and may be null.
+// Look is what one row attended to in one layer: the positions themselves, with pools of tokens (group) and windows
+// written out. scores goes with selected and may be null. chosen are the first tokens of the keys that the indexer
+// chose.
 class Look {
   constructor(layer) {
     this.keys = layer.keys;
-    this.all = layer.all === true && (layer.group ?? 1) === 1;
+    this.group = layer.group ?? 1; // tokens that a key stands for
+    this.window = layer.window ?? 0;
+    this.all = layer.all === true && this.group === 1;
     this.scores = floats(layer.scores);
-    this.selected = this.all ? new Uint32Array(0) : positions(layer.selected);
+    this.selected = this.chosen = this.all ? new Uint32Array(0) : positions(layer.selected);
     if (layer.group || layer.window) this.widen(layer);
   }
 
-  // widen writes out groups and the window. Tokens of a group have its score, those of the window alone none (NaN).
+  // widen writes out pools and the window. Tokens of a pool have its score, those of the window alone none (NaN), nor
+  // those behind the last pool, which layers without a window read.
   widen(layer) {
-    const group = layer.group ?? 1;
+    const { group, keys } = this;
     const scores = new Map();
-    const closed = layer.all ? Math.floor(layer.keys / group) * group : 0;
-    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) scores.set(p, NaN);
-    for (let p = 0; p < closed; p++) scores.set(p, NaN);
+    const closed = Math.floor(keys / group) * group;
+    for (let p = Math.max(0, this.window ? keys - this.window : closed); p < keys; p++) scores.set(p, NaN);
+    for (let p = 0; p < closed && layer.all; p++) scores.set(p, NaN);
     this.selected.forEach((first, at) => {
       for (let p = first; p < first + group; p++) scores.set(p, this.scores?.[at] ?? NaN);
     });
@@ -89,6 +93,23 @@ class Look {
   }
 }
 
+// linear says that a layer reads a state instead of tokens (GLM-5.3-Flash).
+function linear(layer) {
+  return !layer.all && !layer.window && !layer.group && layer.selected === undefined && layer.as === undefined;
+}
+
+// blocksOf are the blocks of keys that one layer of a row keeps for later ones (DeepSeek-V4.1), null where none does:
+// {layer, first: of each block, tokens: of a block, end: of what the row could see, of: how many blocks there were,
+// within: the layers that choose in them}.
+function blocksOf(layers) {
+  const source = layers.find((l) => l.candidates);
+  if (!source) return null;
+  const { layer, keys, block, group = 1 } = source;
+  const within = layers.filter((l) => l.layer > layer && l.selected && (l.group ?? 1) === group).map((l) => l.layer);
+  const of = Math.ceil(Math.floor(keys / group) / block);
+  return { layer, first: positions(source.candidates), tokens: block * group, end: keys, of, within };
+}
+
 // lower is the first index whose value is not below v.
 function lower(list, v) {
   let lo = 0,
@@ -112,8 +133,9 @@ export class Recording {
     this.spelled = promptTokens.map(plain);
     this.tokens = whole(this.spelled);
     this.prompt = promptTokens.length;
-    this.rows = new Map(); // by position: {position, looks: Map by layer, experts: Map by layer}
+    this.rows = new Map(); // by position: {position, looks: Map by layer, blocks, experts: Map by layer}
     this.layers = [];
+    this.linear = []; // layers that read no tokens
     this.expertLayers = [];
     this.experts = 0; // one more than the largest number seen
     this.notComputed = [];
@@ -135,15 +157,17 @@ export class Recording {
     this.notComputed.push(...(object?.not_computed ?? []));
     for (const r of object?.rows ?? []) {
       const looks = new Map();
-      for (const l of r.layers ?? []) if (l.as === undefined) looks.set(l.layer, new Look(l));
-      for (const l of r.layers ?? []) if (l.as !== undefined) looks.set(l.layer, looks.get(l.as));
+      const layers = (r.layers ?? []).filter((l) => !linear(l));
+      for (const l of layers) if (l.as === undefined) looks.set(l.layer, new Look(l));
+      for (const l of layers) if (l.as !== undefined) looks.set(l.layer, looks.get(l.as));
+      this.linear = (r.layers ?? []).filter(linear).map((l) => l.layer);
       const experts = new Map();
       for (const x of r.experts ?? []) {
         const ids = shorts(x.ids);
         experts.set(x.layer, { ids, weights: floats(x.weights) });
         for (const id of ids) this.experts = Math.max(this.experts, id + 1);
       }
-      this.rows.set(r.position, { position: r.position, looks, experts });
+      this.rows.set(r.position, { position: r.position, looks, blocks: blocksOf(layers), experts });
       if (looks.size > this.layers.length) this.layers = [...looks.keys()].sort((a, b) => a - b);
       if (experts.size > this.expertLayers.length) this.expertLayers = [...experts.keys()].sort((a, b) => a - b);
     }
@@ -205,6 +229,27 @@ export function heat(row, layers, sums, byScore) {
   }
   for (let p = 0; p < best.length; p++) sums[p] += best[p] * best[p];
   return looks.length;
+}
+
+// pools marks the tokens of the pools that indexers chose for some rows in some layers: {group, in: by position}; null
+// where keys are tokens, or pools of several sizes.
+export function pools(rows, layers, length) {
+  const looks = rows.flatMap((row) => layers.map((l) => row.looks.get(l))).filter((l) => l?.chosen.length);
+  const group = looks[0]?.group ?? 1;
+  if (group === 1 || looks.some((l) => l.group !== group)) return null;
+  const marks = new Uint8Array(length);
+  for (const l of looks) l.chosen.forEach((p) => marks.fill(1, p, p + group));
+  return { group, in: marks };
+}
+
+// kept marks the tokens of the blocks that a layer kept for some rows, where one of the layers is this one or chooses
+// in them; null where there are none.
+export function kept(rows, layers, length) {
+  const list = rows.map((r) => r.blocks).filter((b) => b && layers.some((l) => l === b.layer || b.within.includes(l)));
+  if (!list.length) return null;
+  const marks = new Uint8Array(length);
+  for (const b of list) b.first.forEach((p) => marks.fill(1, p, Math.min(b.end, p + b.tokens)));
+  return marks;
 }
 
 // rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has

@@ -9,13 +9,49 @@ export function summary(recording, position, layers, pair, never) {
   const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
   if (!looks.length) return `Nothing was recorded for ${word} in this layer.`;
   const parts = pair ? [common(row, word, pair)] : [extent(looks, layers, word, position)];
+  if (!pair) parts.push(pooled(looks), blocks(row, layers));
   if (!pair && looks.length > 1) parts.push(agreement(looks));
   const end = recording.outputs.at(-1);
   const by = pair ? ` by layers ${pair[0]} and ${pair[1]}` : layers.length === 1 ? ` by layer ${layers[0]}` : "";
   parts.push(`${count(never)} of ${count(end)} were never looked at${by} during this answer.`);
   const cached = recording.notComputed.reduce((n, [from, to]) => n + to - from, 0);
   if (cached) parts.push(`${plural(cached, "row")} came from the prefix cache and chose nothing this time.`);
-  return parts.join(" ");
+  if (!pair && layers.length === recording.layers.length && recording.linear.length) {
+    parts.push(`${plural(recording.linear.length, "layer has", "layers have")} linear attention and choose nothing.`);
+  }
+  return parts.filter(Boolean).join(" ");
+}
+
+// pooled says what keys stand for where that is not one token, and what is read besides.
+function pooled(looks) {
+  const own = [...new Set(looks)].filter((l) => l.group > 1 && l.chosen.length);
+  if (!own.length) return "";
+  const sizes = [...new Set(own.map((l) => l.group))];
+  if (looks.length > 1) {
+    return `Indexers of ${plural(own.length, "layer")} chose pools of ${sizes.join(" or ")} tokens.`;
+  }
+  const [{ chosen, keys, group, window }] = own;
+  const rest = window ? window : keys % group;
+  return (
+    `Its indexer chose ${count(chosen.length)} of ${count(Math.floor(keys / group))} pools of ${group} tokens` +
+    (rest ? `; the last ${plural(rest, "token is", "tokens are")} read as well.` : ".")
+  );
+}
+
+// blocks says which blocks a layer kept, and how many of the keys of later layers lie in them.
+function blocks(row, layers) {
+  const b = row.blocks;
+  const within = b?.within.filter((l) => layers.includes(l)) ?? [];
+  if (!b || !(within.length || layers.includes(b.layer))) return "";
+  const first = new Set(b.first);
+  const inside = (l) => row.looks.get(l).chosen.filter((p) => first.has(p - (p % b.tokens))).length;
+  const told = within.map((l) => {
+    return `layer ${l} chose ${count(inside(l))} of its ${plural(row.looks.get(l).chosen.length, "key")}`;
+  });
+  return (
+    `Layer ${b.layer} kept ${count(b.first.length)} of ${count(b.of)} blocks of ${b.tokens} tokens` +
+    (told.length ? `; ${told.join(", ")} inside them.` : " for later layers.")
+  );
 }
 
 function common(row, word, pair) {
