@@ -303,12 +303,13 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
 	const wait = 50 * time.Millisecond
-	c, clock := tiered("", 8, 64, tier.Options{StoreURL: store.URL(), Wait: wait}), &paced{}
+	c, clock := tiered("", 8, 64, tier.Options{StoreURL: store.URL()}), &paced{}
 	c.Clock = clock
 	e := still(t, testmodel.V32(t), c)
+	e.loop.tiers.wait = wait // the store has longer to answer, by a clock that this test does not drive
 	emptied(t, e)
 	_, run := running(t, e, func(*Engine) { t.Cleanup(func() { store.Set(respserver.Works) }) })
-	j := open(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 1, Trace: true})
+	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1, Trace: true})
 	e.iterations(1)
 	begun := clock.Now()
 	for _, late := range []time.Duration{0, wait - 1} {

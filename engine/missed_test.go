@@ -586,7 +586,7 @@ func TestClosingWaitsForPages(t *testing.T) {
 			go store.Set(respserver.Works) // the fetch fails
 		}
 	}
-	j := open(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	j := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
 	run()
 	if got, err := j.whole(); err != nil || len(got.Choices[0].Tokens) != 2 || !closed {
 		t.Errorf("%+v, %v; closed while it waited: %v", got, err, closed)
