@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"sparrow/internal/model"
+	"sparrow/internal/model/family"
+	"sparrow/internal/model/llamacpp"
 	"sparrow/internal/step"
 	"sparrow/kernel"
 	"sparrow/plan"
@@ -48,6 +50,25 @@ func TestNextExact(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A GGUF file of the checkpoint, written and read again, gives the oracle's numbers.
+func TestNextFromGGUF(t *testing.T) {
+	dir := unpacked(t, glmNext)
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	path := filepath.Join(t.TempDir(), "next.gguf")
+	m := &llamacpp.Model{Name: glmNext, Config: src.Model, Weights: src.Weights}
+	if _, err := llamacpp.Write(t.Context(), path, m, llamacpp.MixF32, nil); err != nil {
+		t.Fatal(err)
+	}
+	again := openPath(t, path, "cpu", kernel.Options{Precise: true})
+	if r := run(t, dir, again, plan.Policy{KV: "f32"}, 128); !r.Exact {
+		t.Error("the report does not say that rows were exact")
 	}
 }
 

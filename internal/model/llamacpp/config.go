@@ -25,7 +25,7 @@ var ErrUnsupported = errors.New("unsupported GGUF model")
 // architectures are the model types of the architectures that llama.cpp's converter writes. All models with MLA and no
 // indexer have one name; denseFamily distinguishes them.
 var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa",
-	"deepseek4": "deepseek_v4", denseArchitecture: "deepseek_v3"}
+	"deepseek4": "deepseek_v4", "glm5next": "glm5_next", denseArchitecture: "deepseek_v3"}
 
 const denseArchitecture = "deepseek2"
 
@@ -52,9 +52,9 @@ func CheckArchitecture(arch string) error {
 			"the GGUF file of DeepSeek-V4, with dspark or dflash in its name, and open that one; heads of %s are read",
 			ErrUnsupported, arch, dialects())
 	}
-	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5 and "+
-		"DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash", ErrUnsupported, arch,
-		strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
+	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5, "+
+		"GLM-5.3-Flash and DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash",
+		ErrUnsupported, arch, strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
 
 // denseFamily distinguishes the models of the name deepseek2 by the pattern of the tokenizer: their networks are
@@ -148,13 +148,17 @@ func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape,
 			r.count("attention.indexer.key_length")
 		c["index_topk"] = r.count("attention.indexer.top_k")
 	}
-	if family == string(config.DeepseekV4) {
+	switch family {
+	case string(config.DeepseekV4):
 		s.names = v4Names
 		r.v4Config(c, s)
 		if side != nil {
 			side.describe(r, c)
 		}
-	} else {
+	case string(config.GLM5Next):
+		s.names = nextNames
+		r.nextConfig(c, s)
+	default:
 		s.names = dsaNames
 		r.dsaConfig(c, s)
 	}
@@ -169,31 +173,37 @@ func readConfig(path string, meta gguf.Metadata, side *sidecar) ([]byte, *shape,
 
 // dsaConfig adds the fields of config.json of DeepSeek-V3.2 and GLM-5.
 func (r *reader) dsaConfig(c map[string]any, s *shape) {
+	r.experts(c, s)
+	rope := r.count("rope.dimension_count")
+	s.nope -= rope
+	c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["rope_theta"] = s.nope, rope, r.float("rope.freq_base")
+	r.ropeScaling(c)
+	r.sharedSelections(c, c["num_hidden_layers"].(int))
+}
+
+// experts adds the fields that models with latent rows share: sizes of attention and of feed-forward blocks. nope of
+// the shape is the whole key of a head.
+func (r *reader) experts(c map[string]any, s *shape) {
 	nextN := r.optional("nextn_predict_layers", 0)
 	layers := r.count("block_count") - nextN
 	s.heads = r.count("attention.head_count")
 	s.v, s.latent = r.count("attention.value_length_mla"), r.count("attention.kv_lora_rank")
 	s.experts = r.count("expert_count")
-	rope := r.count("rope.dimension_count")
-	s.nope = r.count("attention.key_length_mla") - rope
+	s.nope = r.count("attention.key_length_mla")
 	for field, v := range map[string]any{
 		"num_hidden_layers": layers, "num_nextn_predict_layers": nextN, "intermediate_size": r.denseInner(),
 		"moe_intermediate_size": r.count("expert_feed_forward_length"), "num_attention_heads": s.heads,
-		"q_lora_rank": r.queryRank(), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
-		"qk_rope_head_dim": rope, "v_head_dim": s.v, "n_routed_experts": s.experts,
+		"q_lora_rank": r.queryRank(), "kv_lora_rank": s.latent, "v_head_dim": s.v, "n_routed_experts": s.experts,
 		"n_shared_experts":      r.optional("expert_shared_count", 0),
 		"num_experts_per_tok":   r.count("expert_used_count"),
 		"first_k_dense_replace": r.optional("leading_dense_block_count", 0),
 		"n_group":               r.optional("expert_group_count", 1),
 		"topk_group":            r.optional("expert_group_used_count", 1),
 		"routed_scaling_factor": r.floatOr("expert_weights_scale", 1),
-		"rope_theta":            r.float("rope.freq_base"),
 	} {
 		c[field] = v
 	}
 	r.gate(sigmoidGate, "sigmoid")
-	r.ropeScaling(c)
-	r.sharedSelections(c, layers)
 }
 
 // queryRank is the rank of the query projection, null where a file without an indexer has none.

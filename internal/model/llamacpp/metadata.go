@@ -44,7 +44,6 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	p.count("context_length", c.MaxPositions)
 	p.count("embedding_length", c.Hidden)
 	p.count("vocab_size", c.Vocab)
-	p.count("attention.head_count_kv", 1) // of V4 and of latent rows, whose up-projections the file stores
 	p.number("attention.layer_norm_rms_epsilon", float64(c.RMSEps))
 	if !c.Family.Dense() {
 		p.count("attention.indexer.head_count", c.Indexer.Heads)
@@ -54,9 +53,13 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	var err error
 	switch d := m.Config.(type) {
 	case *config.DSA:
+		p.count("attention.head_count_kv", 1) // of latent rows, whose up-projections the file stores
 		err = p.dsa(d)
 	case *config.V4:
+		p.count("attention.head_count_kv", 1)
 		err = p.v4(d)
+	case *config.Next:
+		err = p.next(d)
 	default:
 		err = fmt.Errorf("%w: GGUF files of %s are not written, supported are those of other families; keep the "+
 			"safetensors files", config.ErrFamily, c.Family)
@@ -71,16 +74,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 // dsa adds the pairs of DeepSeek-V3.2, GLM-5 and their relatives without an indexer.
 func (p *pairs) dsa(c *config.DSA) error {
 	p.count("block_count", c.Layers+c.NextN)
-	p.count("feed_forward_length", c.FFN.DenseInner)
-	p.count("attention.head_count", c.Attention.Heads)
-	if c.Attention.QLora > 0 {
-		p.count("attention.q_lora_rank", c.Attention.QLora)
-	}
-	p.count("attention.kv_lora_rank", c.Attention.Latent)
-	p.count("attention.key_length", c.Attention.Latent+c.Attention.Rope)
-	p.count("attention.value_length", c.Attention.Latent)
-	p.count("attention.key_length_mla", c.Attention.QK())
-	p.count("attention.value_length_mla", c.Attention.V)
+	p.latent(c.Attention)
 	if slices.Contains(c.Indexer.Shared, true) {
 		full := make([]bool, c.Layers)
 		for i := range full {
@@ -88,7 +82,6 @@ func (p *pairs) dsa(c *config.DSA) error {
 		}
 		p.add("attention.indexer.types", full)
 	}
-	p.count("rope.dimension_count", c.Attention.Rope)
 	p.number("rope.freq_base", c.Rope.Theta)
 	if y := c.Rope.Yarn; y != nil {
 		if y.MScale != y.MScaleAllDim {
@@ -98,7 +91,26 @@ func (p *pairs) dsa(c *config.DSA) error {
 		p.yarn(y)
 		p.number("rope.scaling.yarn_log_multiplier", 0.1*y.MScaleAllDim)
 	}
-	f := c.FFN
+	p.count("nextn_predict_layers", c.NextN)
+	return p.experts(c.FFN)
+}
+
+// latent adds the pairs of latent attention.
+func (p *pairs) latent(a config.Attention) {
+	p.count("attention.head_count", a.Heads)
+	if a.QLora > 0 {
+		p.count("attention.q_lora_rank", a.QLora)
+	}
+	p.count("attention.kv_lora_rank", a.Latent)
+	p.count("attention.key_length", a.Latent+a.Rope)
+	p.count("attention.value_length", a.Latent)
+	p.count("attention.key_length_mla", a.QK())
+	p.count("attention.value_length_mla", a.V)
+	p.count("rope.dimension_count", a.Rope)
+}
+
+// experts adds the pairs of feed-forward blocks.
+func (p *pairs) experts(f config.FFN) error {
 	dense := 0
 	for dense < len(f.Dense) && f.Dense[dense] {
 		dense++
@@ -106,6 +118,7 @@ func (p *pairs) dsa(c *config.DSA) error {
 	if slices.Contains(f.Dense[dense:], true) {
 		return fmt.Errorf("%w: dense layers after layers with experts", ErrUnsupported)
 	}
+	p.count("feed_forward_length", f.DenseInner)
 	p.count("leading_dense_block_count", dense)
 	p.count("expert_count", f.Experts)
 	p.count("expert_used_count", f.TopK)
@@ -116,6 +129,5 @@ func (p *pairs) dsa(c *config.DSA) error {
 	p.count("expert_gating_func", sigmoidGate)
 	p.number("expert_weights_scale", float64(f.Scale))
 	p.add("expert_weights_norm", f.Normalize)
-	p.count("nextn_predict_layers", c.NextN)
 	return nil
 }

@@ -118,7 +118,15 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	}
 	prefix := fmt.Sprintf(s.names.prefix, layer)
 	if name, ok := s.names.inLayer[rest]; ok {
-		return one(t, prefix+name)
+		list, err := one(t, prefix+name)
+		if strings.HasPrefix(rest, "ssm_conv1d_") {
+			channels(&list[0])
+		}
+		return list, err
+	}
+	if s.names == nextNames && strings.TrimSuffix(rest, ".weight") == nextDecay {
+		a, err := decayOf(t, prefix+nextALog)
+		return []weight.Tensor{a}, err
 	}
 	if name, ok := s.names.fused[rest]; ok {
 		return s.experts3D(t, prefix, name)

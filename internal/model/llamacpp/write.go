@@ -21,7 +21,7 @@ import (
 // Model is what Write writes: a checkpoint.
 type Model struct {
 	Name            string
-	Config          config.Description // *config.DSA or *config.V4
+	Config          config.Description // *config.DSA, *config.Next or *config.V4
 	Weights         *weight.Checkpoint
 	Tokenizer       []byte // tokenizer.json; nil writes no vocabulary
 	TokenizerConfig []byte // tokenizer_config.json, or nil
@@ -68,6 +68,16 @@ func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
 		w.inLayer = func(layer int, name string) string { return fmt.Sprintf(dsaNames.prefix, layer) + name }
 		for layer := range w.layers {
 			w.latent(layer, c.Attention)
+		}
+	case *config.Next:
+		w.names, w.layers, w.experts = nextNames, c.Layers+c.NextN, c.FFN.Experts
+		w.global = w.spelled
+		w.inLayer = func(layer int, name string) string {
+			return w.spelled(fmt.Sprintf(nextNames.prefix, layer) + name)
+		}
+		for layer := range w.layers {
+			w.latent(layer, c.Attention)
+			w.decay(layer)
 		}
 	case *config.V4:
 		w.names, w.layers, w.experts = v4Names, c.Layers, c.FFN.Experts
@@ -141,11 +151,12 @@ func (w *writer) has(name string) bool {
 }
 
 // leftOut reports whether a tensor has no place of its own: scales belong to a matrix, frequencies follow from the
-// config, and drafting blocks of DeepSeek-V4 are not written.
+// config, and vision towers and drafting blocks of DeepSeek-V4 are not written.
 func (w *writer) leftOut(name string) bool {
 	matrix, scale := strings.CutSuffix(name, ".scale")
 	return strings.HasSuffix(name, "_scale_inv") || scale && w.used[matrix+".weight"] ||
-		strings.HasSuffix(name, "rotary_emb.inv_freq") || w.names == v4Names && strings.HasPrefix(name, "mtp.")
+		strings.HasSuffix(name, "rotary_emb.inv_freq") || w.names == v4Names && strings.HasPrefix(name, "mtp.") ||
+		w.names == nextNames && strings.HasPrefix(name, visionPrefix)
 }
 
 // plain adds a tensor that keeps its shape, if the checkpoint has it.
@@ -166,7 +177,7 @@ func (w *writer) plain(name, from string, layer int) {
 			}
 			return binary.Append(nil, binary.LittleEndian, v)
 		}
-	case len(t.Shape) == 1:
+	case len(t.Shape) == 1 || strings.Contains(name, ".ssm_conv1d_"):
 		one.part = func(int) ([]byte, error) {
 			v, err := weight.ReadF32(t)
 			return encode(gguf.F32, v), err
