@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -157,6 +158,12 @@ func (c *Checkpoint) Drawn() bool { return c.drawn }
 
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
+
+// Len is the number of tensors.
+func (c *Checkpoint) Len() int { return len(c.tensors) }
+
+// All yields the tensors in no order. They are shared: they must not be changed.
+func (c *Checkpoint) All() iter.Seq[*Tensor] { return maps.Values(c.tensors) }
 
 // Tensor finds a tensor by its full name. The result is shared: it must not be changed.
 func (c *Checkpoint) Tensor(name string) (*Tensor, bool) {

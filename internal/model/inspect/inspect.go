@@ -111,7 +111,7 @@ type Fit struct {
 func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
-		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
+		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: s.Weights.Len(),
 		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab,
 		MaxPositions: c.MaxPositions, Format: string(c.Format), Losses: c.Losses,
 	}
@@ -151,8 +151,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 
 // Slow lists the block formats among the weights whose products are slow on this machine's CPU, or on a GPU, and why.
 func Slow(s *family.Source, gpu bool) (list []string) {
-	for _, name := range s.Weights.Names() {
-		t, _ := s.Weights.Tensor(name)
+	for t := range s.Weights.All() {
 		f, ok := t.DType.Block()
 		if !ok {
 			continue
@@ -191,8 +190,8 @@ func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 func (s *Summary) count(src *family.Source) {
 	types := map[string]*TypeBytes{}
 	p := &s.Parameters
-	for _, name := range src.Weights.Names() {
-		t, _ := src.Weights.Tensor(name)
+	for t := range src.Weights.All() {
+		name := t.Name
 		n, scales := src.Weights.Parameters(t)
 		ty := types[t.DType.String()]
 		if ty == nil {
