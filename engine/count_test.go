@@ -41,6 +41,9 @@ func TestTiersCountWhatIsMissed(t *testing.T) {
 				r.Usage.CachedTokens, c.cached, st, c.missed, c.restored, c.pages)
 		}
 	}
+	if got, want := e.Info().Memory.Tiers, e.loop.tiers.stack.Bytes(); got != want || got < 1<<28 {
+		t.Errorf("tiers take %d bytes, want %d", got, want)
+	}
 }
 
 // draftTap looks at the works of every draft pass.

@@ -254,17 +254,18 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{MaxRunning: 1})
 	steps := 0
+	var streams []*Job
 	e.cfg.Observe = func(bool) {
 		if steps++; steps == 3 {
+			streams = append(streams, open(t, e, Request{Prompt: tokens(9, 10), Sampling: greedy()})) // not seen yet
 			panic("broken invariant")
 		}
 	}
-	var streams []*Job
 	for i := range 3 {
 		streams = append(streams, open(t, e,
 			Request{Prompt: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
 	}
-	go e.Run()
+	e.Run()
 	allFailed(t, e, streams)
 }
 

@@ -56,13 +56,31 @@ func TestStoppingAtOnceStays(t *testing.T) {
 	}
 }
 
-func TestATraceCountsPreemptionsOfAllChoices(t *testing.T) {
-	j := &Job{trace: &Trace{}}
+// A trace has the times of its request, from each event to the next, and what all of its choices found.
+func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	compiled := Period{at(1), at(2)}
+	j := &Job{trace: &Trace{}, request: Request{ID: "x", Compiled: compiled}, arrived: at(3), admitted: at(7),
+		first: at(12)}
+	var matches []kv.Match
 	for i := range 3 {
-		j.choices = append(j.choices, &choice{seq: sched.Sequence{Preempted: i}})
+		c := &choice{seq: sched.Sequence{Preempted: 1 + i}, match: kv.Match{Tokens: 64 * (1 + i)}}
+		c.restored = Restored{Tokens: 128 * (1 + i)}
+		j.choices, matches = append(j.choices, c), append(matches, c.match)
 	}
-	if j.complete(time.Unix(1, 0)); j.trace.Preempted != 3 {
-		t.Errorf("%d preemptions, want 3", j.trace.Preempted)
+	want := Trace{ID: "x", Match: matches[0], Matches: matches, Restored: Restored{Tokens: 128}, Preempted: 6,
+		Queued: 4 * time.Second, Prefill: 5 * time.Second, Decode: 8 * time.Second, Arrived: at(3), Admitted: at(7),
+		First: at(12), Ended: at(20), Compiled: compiled}
+	if j.complete(at(20)); !reflect.DeepEqual(*j.trace, want) {
+		t.Errorf("%+v, want %+v", *j.trace, want)
+	}
+	j.trace, j.first = &Trace{}, time.Time{} // it ended before its first token
+	if j.complete(at(20)); j.trace.Queued != 4*time.Second || j.trace.Prefill != 0 || j.trace.Decode != 0 {
+		t.Errorf("without a token: %+v", *j.trace)
+	}
+	j.trace, j.admitted = &Trace{}, time.Time{}
+	if j.complete(at(20)); j.trace.Queued != 0 {
+		t.Errorf("without a batch: %+v", *j.trace)
 	}
 }
 
@@ -209,9 +227,18 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := still(t, dir, Config{CacheTokens: 2048, MaxRunning: 3}).Info()
-		if want := i.Memory.Cache + i.Memory.States; n.Cache != want || n.Tokens != i.CacheTokens {
+		if want := i.Memory.Cache + i.Memory.States; n.Cache != want || n.Tokens != i.CacheTokens || n.Free != 1<<40 {
 			t.Errorf("%s: a cache of %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
 				i.CacheTokens)
+		}
+		// A cache of no given size holds one prompt: a step's, or one as long as the context that was asked for.
+		for context, tokens := range map[int]int{0: 512, 100: 512, 700: 700, 768: 768,
+			1 << 30: m.Config().MaxPositions} {
+			c.CacheTokens, c.ContextTokens = 0, context
+			tokens = wholePages(tokens, i.PageTokens) * i.PageTokens
+			if n, err := Measure(m, c, 1); err != nil || n.Tokens != tokens {
+				t.Errorf("%s: a context of %d: %d tokens, %v; want %d", dir, context, n.Tokens, err, tokens)
+			}
 		}
 	}
 }

@@ -33,6 +33,7 @@ type tiers struct {
 	moves bool // the device copies from and to page-locked memory without waiting
 	pulls bool // requests may name others that have their pages
 	wait  time.Duration
+	most  int // importBytes
 	log   *slog.Logger
 
 	parts     []kernel.Tensor
@@ -138,7 +139,7 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 		stack.IdentifyBy(w.Read)
 	}
 	t := &tiers{setup: s, inbox: in, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves,
-		wait: o.Wait, log: s.cfg.Log}
+		wait: o.Wait, most: importBytes, log: s.cfg.Log}
 	t.timer = time.AfterFunc(time.Hour, in.signal)
 	t.timer.Stop()
 	t.parts = paged.WindowParts(paged.PageParts(nil, 0), 0)
@@ -329,7 +330,7 @@ func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
 	}
-	budget, did, until := importBytes, false, t.setup.now().Add(t.latest/4)
+	budget, did, until := t.most, false, t.setup.now().Add(t.latest/4)
 	var next time.Time // when to look again
 	for _, c := range slices.Clone(t.restoring) {
 		for c.restore != nil && (budget > 0 || t.setup.now().Before(until)) {

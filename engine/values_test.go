@@ -1,0 +1,413 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"sparrow/internal/kv"
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier"
+	"sparrow/internal/sched"
+	"sparrow/internal/step"
+	"sparrow/internal/testkit/await"
+	"sparrow/internal/testkit/respserver"
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
+	"sparrow/record"
+	"sparrow/sample"
+)
+
+// Invariants of this file: each function that only computes values gives the right ones, compared whole.
+
+// queuedJob is a job of an engine whose loop does not run.
+func queuedJob(t *testing.T, e *Engine, r Request) *Job {
+	t.Helper()
+	j := open(t, e, r)
+	e.loop.receive()
+	return j
+}
+
+// Accounting adds the tokens of a pass, notes the first of them, and sends their events in order. Progress does not go
+// back, though a preempted sequence has fewer tokens in the cache.
+func TestAPassIsAccountedOnce(t *testing.T) {
+	clock := &paced{}
+	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})
+	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, Trace: true})
+	c, p := j.choices[0], &plan.Plan{}
+	j.computed = 7
+	clock.at.Store(1)
+	e.loop.account(&sched.Item{Seq: &c.seq}, p, nil, nil)
+	if !j.first.IsZero() {
+		t.Error("a pass without a token is that of the first")
+	}
+	clock.at.Store(2)
+	e.loop.account(&sched.Item{Seq: &c.seq, Last: true}, p, outcomesOf(3, 4), nil)
+	clock.at.Store(3)
+	e.loop.account(&sched.Item{Seq: &c.seq, Last: true}, &plan.Plan{}, outcomesOf(5), nil)
+	if computed, cached := j.Progress(); computed != 7 || cached != 0 {
+		t.Errorf("%d tokens are computed, %d of them cached", computed, cached)
+	}
+	if want := time.Unix(1000, 2); !j.first.Equal(want) {
+		t.Errorf("the first token came at %v, want %v", j.first, want)
+	}
+	if j.usage.CompletionTokens != 3 || e.Stats().OutputTokens != 3 || j.usage.PromptTokens != 9 {
+		t.Errorf("%+v, %d tokens in all", j.usage, e.Stats().OutputTokens)
+	}
+	if got := j.trace; got.Steps != 3 || len(got.Plans) != 2 || got.Plans[0] != (PlanUse{p, 2}) ||
+		got.Plans[1].Steps != 1 {
+		t.Errorf("%d steps by %v", got.Steps, got.Plans)
+	}
+	for i := range int32(3) {
+		if ev, ok := j.Poll(); !ok || ev.Token != 3+i {
+			t.Errorf("event %d: %+v", i, ev)
+		}
+	}
+	if _, ok := j.Poll(); ok {
+		t.Error("there are more events")
+	}
+}
+
+// A trace has the times in which a choice was suspended: from the latest batch before a preemption to the next one.
+func TestATraceHasSuspensions(t *testing.T) {
+	e, _ := prepared(t, testmodel.V32(t), Config{})
+	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, Trace: true})
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	c := j.choices[0]
+	c.seq.Match, c.restored = kv.Match{Tokens: 5, Prompt: 9}, Restored{Tokens: 3}
+	before := *e.inbox
+	for i, preempted := range []int{0, 0, 1, 1, 3} {
+		c.seq.Preempted = preempted
+		e.loop.noteAdmitted([]sched.Item{{Seq: &c.seq}}, at(int64(10+i)))
+	}
+	if want := []Period{{at(11), at(12)}, {at(13), at(14)}}; !slices.Equal(j.trace.Suspended, want) {
+		t.Errorf("suspended %v, want %v", j.trace.Suspended, want)
+	}
+	if !j.admitted.Equal(at(10)) || j.usage.CachedTokens != 8 || j.computed != 8 || c.match != c.seq.Match {
+		t.Errorf("admitted at %v, usage %+v, %d computed, %v", j.admitted, j.usage, j.computed, c.match)
+	}
+	if st := e.Stats(); st.PromptTokens != 9 || st.CachedTokens != 8 {
+		t.Errorf("%d tokens of prompts, %d cached", st.PromptTokens, st.CachedTokens)
+	}
+	if before.queued.waiting != 1 || e.inbox.queued.waiting != 0 || e.inbox.waits.jobs != 0 {
+		t.Errorf("%d queued before, then %d and %d", before.queued.waiting, e.inbox.queued.waiting,
+			e.inbox.waits.jobs)
+	}
+}
+
+// Of a request with choices that ended in different ways, a failure counts, then a cancellation; the last event is that
+// of the last choice.
+func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
+	for _, c := range []struct {
+		ends []Finish
+		want [3]int64 // finished, aborted, failed
+	}{
+		{[]Finish{FinishStop, FinishLength}, [3]int64{1, 0, 0}},
+		{[]Finish{FinishStop, FinishCancelled}, [3]int64{0, 1, 0}},
+		{[]Finish{FinishCancelled, FinishStop}, [3]int64{0, 1, 0}},
+		{[]Finish{FinishError, FinishCancelled}, [3]int64{0, 0, 1}},
+		{[]Finish{FinishCancelled, FinishError}, [3]int64{0, 0, 1}},
+		{[]Finish{FinishError, FinishStop}, [3]int64{0, 0, 1}},
+	} {
+		released := 0
+		e, _ := prepared(t, testmodel.V32(t), Config{})
+		r := Request{Prompt: tokens(1, 9), Sampling: seeded(1), MaxTokens: 9,
+			Guide: Guide{Release: func() { released++ }}}
+		r.Sampling.N = 2
+		j := queuedJob(t, e, r)
+		j.choices[1].matched = "stop"
+		for i, why := range c.ends {
+			e.tally.Lock()
+			e.loop.end(j.choices[i], why, nil)
+			e.loop.end(j.choices[i], FinishError, errFault) // ended choices do not end again
+			e.tally.Unlock()
+			ev, _ := j.Poll()
+			want := Event{Choice: i, Token: -1, Finish: why, Last: i == 1, Matched: []string{"", "stop"}[i]}
+			if !reflect.DeepEqual(ev, want) || released != i {
+				t.Errorf("%v: event %+v, want %+v; released %d times", c.ends, ev, want, released)
+			}
+		}
+		if st := e.Stats(); [3]int64{st.Finished, st.Aborted, st.Failed} != c.want || st.Waiting != 0 {
+			t.Errorf("%v: %d finished, %d aborted, %d failed, %d wait; want %v", c.ends, st.Finished, st.Aborted,
+				st.Failed, st.Waiting, c.want)
+		}
+	}
+}
+
+// Who admits a request is told all tokens that it brings, and nothing is counted of one that he refuses.
+func TestAdmitIsToldTheGivenTokens(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	told := 0
+	r := Request{Prompt: tokens(1, 9), Sampling: greedy(), Admit: func(n int) error { told = n; return errFault }}
+	for _, c := range []struct {
+		score *Score
+		want  int
+	}{{nil, 9}, {&Score{Continuations: [][]int32{tokens(2, 3), tokens(3, 4)}}, 16}} {
+		r.Score = c.score
+		if _, err := e.Submit(r); !errors.Is(err, errFault) || told != c.want {
+			t.Errorf("told %d tokens, want %d; %v", told, c.want, err)
+		}
+	}
+	if st := e.Stats(); st.Requests != 0 || st.Waiting != 0 || st.Refused != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Rows that were found in the cache are named as such, inside the recorded range, once.
+func TestCachedRowsAreNotComputed(t *testing.T) {
+	for _, c := range []struct {
+		from, to, cached int
+		want             []record.Range
+	}{{10, 20, 128, []record.Range{{10, 20}}}, {10, 200, 128, []record.Range{{10, 128}}}, {0, 4, 0, nil},
+		{128, 130, 128, nil}, {127, 130, 128, []record.Range{{127, 128}}}} {
+		j := &Job{setup: &setup{}}
+		j.queue.init()
+		x := &choice{job: j, index: 2, recording: &step.Recording{},
+			seq: sched.Sequence{Record: sched.Span{From: c.from, To: c.to}}}
+		it := &sched.Item{Seq: &x.seq, Cached: c.cached, Tokens: tokens(1, 4)}
+		for range 2 {
+			if err := x.keep(it, step.Result{}, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ev, ok := j.Poll()
+		if ok != (c.want != nil) || ok && (!slices.Equal(ev.Recorded.NotComputed, c.want) || ev.Token != -1 ||
+			ev.Choice != 2 || len(ev.Recorded.Rows) != 0) {
+			t.Errorf("%+v: %+v", c, ev)
+		}
+		if _, again := j.Poll(); again {
+			t.Errorf("%+v: told twice", c)
+		}
+	}
+}
+
+// Layers and positions of records are refused at their edges.
+func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
+	in := still(t, tinyGLM, Config{CacheTokens: 1024}).intake
+	layers := in.info.Config.Model.Layers
+	for _, c := range []struct {
+		r    Record
+		want string // the field that is refused
+	}{
+		{Record{}, "sparrow"},
+		{Record{Experts: true}, ""},
+		{Record{Selections: true, Layers: []int{0, layers - 1}}, ""},
+		{Record{Selections: true, Layers: []int{layers}}, "sparrow.selections.layers"},
+		{Record{Selections: true, Layers: []int{-1}}, "sparrow.selections.layers"},
+		{Record{Selections: true, Tokens: RecordRange, From: 0, To: 1}, ""},
+		{Record{Selections: true, Tokens: RecordRange, From: 1, To: 1}, "sparrow.selections.tokens"},
+		{Record{Selections: true, Tokens: RecordRange, From: -1, To: 1}, "sparrow.selections.tokens"},
+	} {
+		_, err := in.checkRecord(&Request{Prompt: tokens(1, 9), Sampling: greedy(), Record: &c.r}, 2)
+		var got *RequestError
+		if errors.As(err, &got); (err == nil) != (c.want == "") || err != nil && got.Field != c.want {
+			t.Errorf("%+v: %v; want %q", c.r, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		r    Record
+		want sched.Span
+	}{{Record{}, sched.Span{From: 8, To: 1<<63 - 1}}, {Record{Tokens: RecordAll}, sched.Span{To: 1<<63 - 1}},
+		{Record{Tokens: RecordRange, From: 2, To: 5}, sched.Span{From: 2, To: 5}}} {
+		if got := c.r.span(9); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+		}
+	}
+}
+
+// Before the minimum the tokens that end a choice are not allowed, unless nothing else is.
+func TestEndsAreRemovedWhereMoreIsAllowed(t *testing.T) {
+	noEnd := sample.Mask{^uint64(1 << 3), ^uint64(1)}
+	for _, c := range []struct{ mask, want sample.Mask }{
+		{sample.Mask{1 << 3, 1}, sample.Mask{1 << 3, 1}},
+		{sample.Mask{1 << 3, 3}, sample.Mask{0, 2}},
+		{sample.Mask{1<<3 | 1<<4, 1}, sample.Mask{1 << 4, 0}},
+	} {
+		l := constraint{mask: slices.Clone(c.mask), noEnd: noEnd}
+		if l.removeEnds(); !slices.Equal(l.mask, c.want) {
+			t.Errorf("%x is left of %x, want %x", l.mask, c.mask, c.want)
+		}
+	}
+}
+
+// Reasoning has exactly as many tokens as it may, and what follows its end is free.
+func TestReasoningEndsAtItsLimit(t *testing.T) {
+	w := vocabulary(t)
+	four, _ := w.TokenID("4")
+	end, ok := w.TokenID("</think>")
+	if !ok {
+		t.Fatal("the vocabulary has no end of reasoning")
+	}
+	e := still(t, "", Config{})
+	r := ask(t, "How many?")
+	r.Guide = Guide{ReasoningEnd: end, MaxReasoning: 2}
+	for i, out := range advanced(t, e, r, four, four, four, four, four) {
+		if want := []int32{four, four, end, four, four}[i]; out.event.Token != want || out.finish != "" {
+			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
+		}
+	}
+	for i, out := range advanced(t, e, r, end, four, four, four) { // it ended before
+		if want := []int32{end, four, four, four}[i]; out.event.Token != want {
+			t.Errorf("token %d is %d, want %d", i, out.event.Token, want)
+		}
+	}
+}
+
+// told counts what a listener hears.
+type told struct {
+	roots, cleared  int
+	stored, removed []byte
+}
+
+func (x *told) Root(prefix.Hash)       { x.roots++ }
+func (x *told) Stored(s prefix.Stored) { x.stored = append(x.stored, s.Hash[0]) }
+func (x *told) Removed(h prefix.Hash)  { x.removed = append(x.removed, h[0]) }
+func (x *told) Cleared()               { x.cleared++ }
+
+// Several pools tell as one: a page is stored with the first and removed with the last, and all are cleared together.
+func TestPoolsTellAsOne(t *testing.T) {
+	x := &told{}
+	o := &onceStored{Listener: x, of: 3, pools: map[prefix.Hash]int{}}
+	for range 3 {
+		o.Root(prefix.Hash{})
+	}
+	a, b := prefix.Hash{1}, prefix.Hash{2}
+	for _, h := range []prefix.Hash{a, a, b} {
+		o.Stored(prefix.Stored{Hash: h})
+	}
+	o.Removed(a)
+	o.Removed(b)
+	if x.roots != 1 || !slices.Equal(x.stored, []byte{1, 2}) || !slices.Equal(x.removed, []byte{2}) {
+		t.Errorf("%d roots, stored %v, removed %v", x.roots, x.stored, x.removed)
+	}
+	for i := range 6 {
+		if o.Cleared(); x.cleared != 1+i/3 {
+			t.Errorf("cleared %d times after %d pools", x.cleared, i+1)
+		}
+	}
+	o.Stored(prefix.Stored{Hash: a}) // gone with the others, and stored again
+	if o.Removed(a); !slices.Equal(x.stored, []byte{1, 2, 1}) || !slices.Equal(x.removed, []byte{2, 1}) {
+		t.Errorf("stored %v, removed %v", x.stored, x.removed)
+	}
+}
+
+// A cache on a machine takes a quarter of what is free at most, to the page.
+func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
+	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
+		e := still(t, dir, Config{CacheTokens: 256, StepTokens: 16, MaxRunning: 2, RecordBytes: -1})
+		s := *e.setup
+		s.cfg.CacheTokens, s.cfg.WeightBytes = 0, 0
+		cfg := s.info.Config
+		// Passes take little compared with the free memory here, and four contexts would be more.
+		pages := min(90, 2*s.model.Config().MaxPositions/cfg.Page)
+		z := &sizing{setup: &s}
+		most := z.cacheOf(&cfg, pages).bytes
+		z.free = 4*most + 3
+		z.total = 100 * z.free
+		if more := z.cacheOf(&cfg, pages+1); more.total() > spare(z.free, 0) {
+			t.Fatalf("%s: passes and states take %d and %d bytes of %d", dir, more.arena, more.states, z.free)
+		}
+		if got, err := z.sizeCache(&cfg); err != nil || got.pages != pages || got.bytes != most {
+			t.Errorf("%s: %+v, %v; want %d pages in %d bytes", dir, got, err, pages, most)
+		}
+	}
+	for _, c := range []struct{ memory, weights, want int64 }{{800, 100, 600}, {800, 400, 350}, {800, 0, 700}} {
+		if got := spare(c.memory, c.weights); got != c.want {
+			t.Errorf("%d bytes are spare of %d beside %d, want %d", got, c.memory, c.weights, c.want)
+		}
+	}
+}
+
+// Tokens of a prompt are computed densely up to the threshold, where they are at all.
+func TestThePromptThreshold(t *testing.T) {
+	for dense, want := range map[bool]int{true: 5, false: 0} {
+		if got := threshold(&plan.Config{DenseOK: dense, T: 5}); got != want {
+			t.Errorf("dense %v: %d, want %d", dense, got, want)
+		}
+	}
+}
+
+// Each draft of a block is drawn with the random numbers of its own position, as tokens of later passes are.
+func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{})
+	s := *e.setup
+	s.draws = true
+	r := Request{Prompt: tokens(1, 9), Sampling: seeded(7), MaxTokens: 9}
+	j, err := (&intake{setup: &s}).prepare(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := j.choices[0]
+	for ahead := range 3 {
+		for i, got := range c.draw(&c.draws, ahead, 3) {
+			if want := c.sampler.Draw(ahead + i); !reflect.DeepEqual(got, want) {
+				t.Errorf("draw %d, %d ahead: %+v, want %+v", i, ahead, got, want)
+			}
+		}
+	}
+	list := c.drawBlock(3)
+	for i, got := range list {
+		if want := c.sampler.Draw(i); !reflect.DeepEqual(got, want) || i > 0 && reflect.DeepEqual(got, list[0]) {
+			t.Errorf("draft %d: %+v, want %+v", i, got, want)
+		}
+	}
+	if len(list) != 3 || len(c.draw(&c.draws, 0, 2)) != 2 {
+		t.Errorf("%d draws of a block", len(list))
+	}
+	if j, err = (&intake{setup: &s}).prepare(Request{Prompt: tokens(1, 9), Sampling: greedy()}); err != nil {
+		t.Fatal(err)
+	}
+	if c := j.choices[0]; c.draw(&c.draws, 0, 1) != nil || c.drawBlock(2) != nil {
+		t.Error("the best token is drawn")
+	}
+}
+
+// Pages that the device has are not fetched: those after them are. What arrives is copied in pieces of a bounded number
+// of bytes between two batches.
+func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
+	alone(t, "one pool has the pages")
+	store := respserver.Start(t)
+	c := tiered("", 16, 64, tier.Options{StoreURL: store.URL()})
+	c.Clock = frozen{}
+	e := still(t, testmodel.V32(t), c)
+	emptied(t, e)
+	running(t, e)
+	x := e.loop.tiers
+	settle := func(j *Job) {
+		t.Helper()
+		for len(j.queue.events) == 0 {
+			await.True(t, "pages", func() bool { return len(x.restoring) == 0 || x.advance() })
+			e.iterations(1)
+			x.settle()
+		}
+	}
+	prompt := tokens(1, 400)
+	settle(open(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1}))
+	written(t, store, 6)
+	e.loop.pools[0].Reset()
+	settle(open(t, e, Request{Prompt: prompt[:70], Sampling: greedy(), MaxTokens: 1})) // too few for the store
+	x.most = 2*int(e.model.PageBytes(&e.info.Config)) - 1                              // two pages exceed it
+	j := queuedJob(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1})
+	r := j.choices[0].restore
+	if r == nil || r.next != 1 || x.seeking != 1 {
+		t.Fatalf("%+v, %d fetch pages", r, x.seeking)
+	}
+	e.iterations(1)
+	await.True(t, "all pages", func() bool { return x.stack.Counts()[0].Hits == 5 })
+	for pages := 1; pages < 6; {
+		was := x.stats.RestoredPages
+		await.True(t, "the next page", x.advance)
+		if n := int(x.stats.RestoredPages - was); n > 2 {
+			t.Errorf("%d pages arrived at once, of %d bytes in all", n, x.most)
+		}
+		pages += int(x.stats.RestoredPages - was)
+		x.settle()
+	}
+	settle(j)
+	if got := fmt.Sprint(j.usage.CachedTokens, " ", x.stats.Tokens); got != "384 320" {
+		t.Errorf("tokens cached and restored: %s", got)
+	}
+}
