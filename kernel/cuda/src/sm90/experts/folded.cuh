@@ -35,11 +35,19 @@ __device__ __forceinline__ u32 folded_code(i32 m, i32 e) {
     return exponent >= -6 ? (exponent + 7) * 8 + half * 4 : (2 + half) << (exponent + 9) >> 1;
 }
 
+// Four bytes of eight, by the lower four nibbles of select, whose highest bits are zero: __byte_perm would clear them
+// once more.
+__device__ __forceinline__ u32 pick_bytes(uint2 bytes, u32 select) {
+    u32 out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(bytes.x), "r"(bytes.y), "r"(select));
+    return out;
+}
+
 // Eight values of a word as eight codes.
 __device__ __forceinline__ uint2 fold_word(u32 word, uint2 codes) {
     const u32 magnitudes = word & 0x77777777u;
-    return make_uint2(__byte_perm(codes.x, codes.y, magnitudes) | (word & 0x80808080u),
-                      __byte_perm(codes.x, codes.y, magnitudes >> 16) | (word << 4 & 0x80808080u));
+    return make_uint2(pick_bytes(codes, magnitudes) | (word & 0x80808080u),
+                      pick_bytes(codes, magnitudes >> 16) | (word << 4 & 0x80808080u));
 }
 
 __device__ __forceinline__ uint2 load_codes(u32 address) {
@@ -56,18 +64,20 @@ __device__ __forceinline__ bool small_scales(uint2 scales) {
 }
 
 // The codes of the eight magnitudes for scale g of a word.
-__device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, bool small, u32 codes) {
-    const u32 at = scales >> (8 * g) & 255;
-    if (small) {
+template <bool Small>
+__device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, u32 codes) {
+    const u32 at = pick_bytes(make_uint2(scales, 0), 0x4440 + g);
+    if constexpr (Small) {
         return load_codes(codes + at);
     }
     return make_uint2(0x3C383000u - 0x40404000u + at * 0x01010100u, 0x4C484440u - 0x40404040u + at * 0x01010101u);
 }
 
 // Columns from 32g of a lane's two rows as an operand in registers.
-__device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 scales, int g, bool small, u32 codes) {
-    const uint2 upper = fold_word(g % 2 == 0 ? part.x : part.z, magnitudes_of(scales.x, g, small, codes));
-    const uint2 lower = fold_word(g % 2 == 0 ? part.y : part.w, magnitudes_of(scales.y, g, small, codes));
+template <bool Small>
+__device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 scales, int g, u32 codes) {
+    const uint2 upper = fold_word(g % 2 == 0 ? part.x : part.z, magnitudes_of<Small>(scales.x, g, codes));
+    const uint2 lower = fold_word(g % 2 == 0 ? part.y : part.w, magnitudes_of<Small>(scales.y, g, codes));
     a[0] = upper.x;
     a[1] = lower.x;
     a[2] = upper.y;

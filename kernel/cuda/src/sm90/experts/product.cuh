@@ -11,7 +11,7 @@
 //        weights, many are bound by the products.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
 //        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
-//        e2m1 widened to e4m3: 64 of 8 rows 304 / 164 (3.3 / 3.1 TB/s), 64 of 64 rows 451 / 248. bf16, 64 of 512
+//        e2m1 widened to e4m3: 64 of 8 rows 251 / 139 (4.0 / 3.7 TB/s), 64 of 64 rows 412 / 227. bf16, 64 of 512
 //        rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
 #pragma once
 
@@ -83,11 +83,18 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
     const u32 lane = t % 32, own = (4 * group + t / 32) * kPiece;
     const u32 codes = ptx::shared_address(shared.incoming.codes);
     const auto multiply = [&](float(&sum)[N / 2], const Piece& piece, u32 stage) {
-        const bool small = __any_sync(ptx::kFullMask, small_scales(piece.scales));
         u32 a[kSteps][4];
+        // One branch for all: a load that is left out still makes what follows wait for it.
+        if (__any_sync(ptx::kFullMask, small_scales(piece.scales))) {
 #pragma unroll
-        for (int g = 0; g < kSteps; ++g) {
-            widen_columns(a[g], piece.parts[g / 2], piece.scales, g, small, codes);
+            for (int g = 0; g < kSteps; ++g) {
+                widen_columns<true>(a[g], piece.parts[g / 2], piece.scales, g, codes);
+            }
+        } else {
+#pragma unroll
+            for (int g = 0; g < kSteps; ++g) {
+                widen_columns<false>(a[g], piece.parts[g / 2], piece.scales, g, codes);
+            }
         }
         const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[stage]));
         ptx::mma_pin(sum);

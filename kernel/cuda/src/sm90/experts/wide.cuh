@@ -23,7 +23,6 @@ struct Wide {
     static constexpr int MaxTokens = 256;
     static constexpr int Stages = 4;   // of tokens, whose way is long
     static constexpr int Widened = 2;  // stages of weights
-    static constexpr int Ahead = 4;  // stored halves of tiles on their way
     static constexpr int Blocks = 1;
     static constexpr int Threads = kThreads + 128;
     static constexpr int HalfRows = kTileRows / 2;  // of weights in a stage
@@ -44,13 +43,13 @@ struct Storage<Wide<Which>> {
                          kFull = kScales + sizeof(scales), kEmpty = kFull + sizeof(full);
     static_assert(kFull % 8 == 0, "barriers take eight bytes");
     u8 staged[kGroups][64 * kRowPitch];
-    alignas(128) u8 incoming[S::Ahead][S::Pieces * PieceBytes];
+    alignas(128) u8 incoming[S::Stages][S::Pieces * PieceBytes];  // halves of tiles as they are stored
     uint2 list[kMaxExperts + 2];
-    alignas(16) u32 rows[16][16];               // gate and up: of tokens i, i + 16, ... of the item that is copied
+    alignas(16) u32 rows[16][16];               // where tokens i, i + 16, ... of the item that is copied begin
     i32 pairs[4 * kGroups][32];                 // down: the pairs of a warp's 16 tokens, then of its other 16
     uint4 parked[4 * kGroups];                  // an Item, of each warp that multiplies
     uint2 walked[4 * kGroups];                  // and where its Walk stands
-    u64 arrived[S::Ahead][4];    // of a warp's pieces
+    u64 arrived[S::Stages];      // of incoming
     alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
     i32 listed;                  // entries of list
 };
@@ -61,7 +60,19 @@ __device__ __forceinline__ void arrive_copied(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Gathers tokens and scales.
+// Starts the bulk copies of a block's packed weights: the pieces of a half of the tile are in two runs, of the rows of
+// either half of it.
+template <class S>
+__device__ __forceinline__ void load_pieces(Storage<S>& shared, u32 stage, const u8* tile, i32 half, u64 policy) {
+    constexpr u32 kRun = S::Pieces / 2 * Stored<Folded>::PieceBytes;
+    const u32 barrier = ptx::shared_address(&shared.arrived[stage]), to = ptx::shared_address(shared.incoming[stage]);
+    ptx::barrier_expect(barrier, 2 * kRun);
+    ptx::load_bytes(to, tile + half * kRun, kRun, barrier, policy);
+    ptx::load_bytes(to + kRun, tile + (2 + half) * kRun, kRun, barrier, policy);
+}
+
+// Brings packed weights, gathers tokens and scales. Rows beyond the item's count are those of its last token: nothing
+// is made of their sums.
 template <class S>
 __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
     constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
@@ -70,7 +81,15 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
     Walk<S> walk;
     Cursor ring;
     Item item;
-    if constexpr (kSorted) {
+    i32 primed = 0;
+    if constexpr (kSorted) {  // weights are older than the kernel before
+        Walk<S> first;
+        if (t == 0 && first.next(shared, from.tiles, item)) {
+            const u8* weights = weights_of<S>(from, item);
+            for (; primed < min(S::Stages, from.blocks); ++primed) {
+                load_pieces(shared, primed, weights + primed * Stored<Folded>::TileBytes, 0, ptx::kEvictFirst);
+            }
+        }
         ptx::wait_for_previous_kernel();
     }
     while (walk.next(shared, from.tiles, item)) {
@@ -81,43 +100,40 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
             const i32 token = t + 128 * j;
             scale_of[j] = token < item.count ? row_of<S>(args, item.first + token) * from.blocks : 0;
         }
-        if constexpr (!kSorted) {  // every eight threads, of one warp, have the same rows
-            __syncwarp();
+        __syncwarp();  // every eight threads, of one warp, have the same rows
 #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const i32 token = own + 16 * (2 * chunk + j);
-                shared.rows[own][2 * chunk + j] = token < item.count ? row_of<S>(args, item.first + token) : 0;
-            }
-            __syncwarp();
+        for (int j = 0; j < 2; ++j) {
+            const i32 token = min(static_cast<i32>(own + 16 * (2 * chunk + j)), item.count - 1);
+            shared.rows[own][2 * chunk + j] =
+                (kSorted ? token : row_of<S>(args, item.first + token)) * static_cast<u32>(from.pitch);
         }
+        __syncwarp();
+        const u8* rows = from.rows + (kSorted ? item.first * from.pitch : 0);
+        const u8* weights = weights_of<S>(from, item);
         const float* weight_scales = reinterpret_cast<const float*>(
             from.weight_scales + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks);
+#pragma unroll 1
         for (i32 at = 0; at < 2 * from.blocks; ++at) {
-            const i32 block = at < from.blocks ? at : at - from.blocks;
+            const i32 half = at >= from.blocks, block = half ? at - from.blocks : at;
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+            if (t == 0 && primed-- <= 0) {
+                load_pieces(shared, ring.stage, weights + block * Stored<Folded>::TileBytes, half,
+                            item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst);
+            }
             const u32 byte = block * kBlockBytes + chunk * 16;
             const bool inside = byte < from.row_bytes;
-            const u8* source = from.rows + (inside ? byte : 0);
+            const u8* source = rows + (inside ? byte : 0);
             const u32 to =
                 ptx::shared_address(shared.inputs[ring.stage]) + own * kBlockBytes + ((chunk ^ own % 8) << 4);
 #pragma unroll
             for (int four = 0; four < 4; ++four) {
                 if (64 * four < columns) {
-                    uint4 rows;
-                    if constexpr (!kSorted) {
-                        rows = ptx::load_vector(ptx::shared_address(&shared.rows[own][4 * four]));
-                    }
+                    const uint4 place = ptx::load_vector(ptx::shared_address(&shared.rows[own][4 * four]));
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
-                        const u32 token = own + 16 * (4 * four + j);
-                        const bool valid = inside && static_cast<i32>(token) < item.count;
-                        u32 row;
-                        if constexpr (kSorted) {
-                            row = item.first + (valid ? token : 0);
-                        } else {
-                            row = j == 0 ? rows.x : j == 1 ? rows.y : j == 2 ? rows.z : rows.w;
-                        }
-                        ptx::copy_16(to + 16 * (4 * four + j) * kBlockBytes, source + row * from.pitch, valid);
+                        ptx::copy_16(to + 16 * (4 * four + j) * kBlockBytes,
+                                     source + (j == 0 ? place.x : j == 1 ? place.y : j == 2 ? place.z : place.w),
+                                     inside);
                     }
                 }
             }
@@ -140,92 +156,61 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
 
 static_assert(Wide<Step::kDown>::Stages == 2 * Wide<Step::kDown>::Widened, "the stage of a block tells its weights'");
 
-// A warp's part in bringing and widening the halves of the tiles of a block's items, in order: two pieces of each, of
-// the first 128 rows of the tile for warps 0 and 1, of the others for 2 and 3.
-template <class S>
-__device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
-    constexpr u32 kBytes = 2 * Stored<Folded>::PieceBytes;
-    const Source from = source<S>(args);
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const u32 incoming = ptx::shared_address(shared.incoming[0]) + warp * kBytes,
-              arrived = ptx::shared_address(&shared.arrived[0][warp]);
-    // Lane 0: the next pieces to bring.
-    Walk<S> ahead;
-    const u8* next = nullptr;
-    i32 left = 0;  // blocks of the item, in both halves
-    u32 slot = 0;
-    bool shares = false;  // other items read the same tiles
-    const auto issue = [&] {
-        if (left == 0) {
-            Item item;
-            if (!ahead.next(shared, from.tiles, item)) {
-                return;
-            }
-            next = weights_of<S>(from, item) + (warp / 2 * 8 + warp % 2 * 2) * Stored<Folded>::PieceBytes;
-            left = 2 * from.blocks;
-            shares = item.count > 64;
+// Two pieces of 16 rows at from, as they are stored, to rows of a stage; own is where a lane's fragments go.
+template <bool Small>
+__device__ __forceinline__ void widen_pieces(u32 from, u32 own, const uint2 (&scales)[2], uint4 part, u32 lane,
+                                             u32 codes) {
+#pragma unroll
+    for (u32 p = 0; p < 4; ++p) {
+        const uint4 now = part;
+        if (p < 3) {  // the next part is on its way while one is widened
+            part = ptx::load_vector(from + (p + 1) / 2 * Stored<Folded>::PieceBytes + (p + 1) % 2 * 512 + lane * 16);
         }
-        const u32 barrier = arrived + slot * sizeof(shared.arrived[0]);
-        ptx::barrier_expect(barrier, kBytes);
-        ptx::load_bytes(incoming + slot * sizeof(shared.incoming[0]), next, kBytes, barrier,
-                        shares ? ptx::kEvictNormal : ptx::kEvictFirst);
-        next += Stored<Folded>::TileBytes;
-        if (--left == from.blocks) {  // the second half: four pieces on
-            next += 4 * Stored<Folded>::PieceBytes - static_cast<i64>(from.blocks) * Stored<Folded>::TileBytes;
-        }
-        slot = slot + 1 == S::Ahead ? 0 : slot + 1;
-    };
-    if (lane == 0) {
-        for (int i = 0; i < S::Ahead; ++i) {
-            issue();
+#pragma unroll
+        for (u32 g = p % 2 * 2; g < p % 2 * 2 + 2; ++g) {
+            u32 a[4];
+            widen_columns<Small>(a, now, scales[p / 2], g, codes);
+            ptx::store_fragments((own + p / 2 * 16 * kBlockBytes) ^ 32 * g, a);
         }
     }
-    const u32 codes = ptx::shared_address(shared.codes);
+}
+
+// A warp's part in widening the halves of the tiles of a block's items, in order: two pieces of each, of the first 128
+// rows of the tile for warps 0 and 1, of the others for 2 and 3.
+template <class S>
+__device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
+    const Source from = source<S>(args);
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const u32 incoming = ptx::shared_address(shared.incoming[0]) + warp * 2 * Stored<Folded>::PieceBytes,
+              arrived = ptx::shared_address(&shared.arrived[0]), full = ptx::shared_address(&shared.full[0]),
+              empty = ptx::shared_address(&shared.empty[0]), codes = ptx::shared_address(shared.codes);
     // Row l%16 from column 16 (l/16) on, swizzled: other columns differ from it by bits of the address.
-    const u32 own = (warp * 32 + lane % 16) * kBlockBytes + ((lane % 8 ^ lane / 16) * 16);
+    const u32 own = ptx::shared_address(shared.weights[0]) + (warp * 32 + lane % 16) * kBlockBytes +
+                    ((lane % 8 ^ lane / 16) * 16);
     Walk<S> walk;
-    Cursor ring, slots;
+    Cursor ring;
     Item item;
     while (walk.next(shared, from.tiles, item)) {
-        for (i32 at = 0; at < 2 * from.blocks; ++at) {
-            ptx::barrier_wait(arrived + slots.stage * sizeof(shared.arrived[0]), slots.parity);
-            const u32 piece = incoming + slots.stage * sizeof(shared.incoming[0]);
-            uint4 part = ptx::load_vector(piece + lane * 16);
-            uint2 scales = load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8);
+#pragma unroll 1
+        for (i32 left = 2 * from.blocks; left > 0; --left) {
+            ptx::barrier_wait(arrived + 8 * ring.stage, ring.parity);
+            const u32 piece = incoming + ring.stage * sizeof(shared.incoming[0]);
+            const uint4 part = ptx::load_vector(piece + lane * 16);
+            const uint2 scales[2] = {
+                load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8),
+                load_codes(piece + Stored<Folded>::PieceBytes + Stored<Folded>::CodeBytes + lane / 4 * 8)};
             // The block before the last is done with.
-            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage ^ S::Widened]),
+            ptx::barrier_wait(empty + 8 * (ring.stage ^ S::Widened),
                               ring.stage >= S::Widened ? ring.parity : ring.parity ^ 1);
-            const u32 to = ptx::shared_address(shared.weights[ring.stage % S::Widened]) + own;
-            // Two parts of each of two pieces; the next one is on its way while one is widened.
-            bool small = false;
-#pragma unroll
-            for (u32 p = 0; p < 4; ++p) {
-                const uint4 now = part;
-                const uint2 by = scales;
-                if (p % 2 == 0) {
-                    small = __any_sync(ptx::kFullMask, small_scales(by));
-                }
-                if (p < 3) {
-                    part = ptx::load_vector(piece + (p + 1) / 2 * Stored<Folded>::PieceBytes + (p + 1) % 2 * 512 +
-                                            lane * 16);
-                }
-                if (p == 1) {
-                    scales = load_codes(piece + Stored<Folded>::PieceBytes + Stored<Folded>::CodeBytes + lane / 4 * 8);
-                }
-#pragma unroll
-                for (u32 g = p % 2 * 2; g < p % 2 * 2 + 2; ++g) {
-                    u32 a[4];
-                    widen_columns(a, now, by, g, small, codes);
-                    ptx::store_fragments((to + p / 2 * 16 * kBlockBytes) ^ 32 * g, a);
-                }
+            const u32 to = own + ring.stage % S::Widened * sizeof(shared.weights[0]);
+            if (__any_sync(ptx::kFullMask, small_scales(scales[0]) || small_scales(scales[1]))) {
+                widen_pieces<true>(piece, to, scales, part, lane, codes);
+            } else {
+                widen_pieces<false>(piece, to, scales, part, lane, codes);
             }
             ptx::fence_async_proxy();
-            slots.advance(S::Ahead);
-            arrive_warp(ptx::shared_address(&shared.full[ring.stage]));  // the warp has read its pieces, too
+            arrive_warp(full + 8 * ring.stage);  // the warp has read its pieces, too
             ring.advance(S::Stages);
-            if (lane == 0) {
-                issue();
-            }
         }
     }
 }
@@ -242,29 +227,38 @@ __device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[
     }
 }
 
+// The four products of a block by the lower words of the operands' descriptors: the upper ones are the same for all,
+// and no step passes the end of the address.
+__device__ __forceinline__ void multiply_words(float (&d)[64], u32 left, u32 right) {
+    constexpr u64 kUpper = 0x4000004000000000ull;
+    static_assert(kSteps == 4);
+#pragma unroll
+    for (u32 step = 0; step < kSteps; ++step) {
+        ptx::Product<E4m3::Pair, 128>::run(d, kUpper | (left + 2 * step), kUpper | (right + 2 * step), step > 0);
+    }
+}
+
 // All blocks of k of a half: 64 tokens and, where two is set, another 64, by 128 weights. Registers are few: addresses
-// are worked out from that of the storage.
+// are worked out from that of the storage; inputs is the descriptor of the first stage's tokens and own where its
+// scales are that a lane needs.
 template <class S>
 __device__ __forceinline__ void multiply_wide(float (&first)[64], float (&second)[64], u32 storage, i32 blocks,
-                                              Cursor& ring, u32 two, u32 group) {
+                                              Cursor& ring, u32 two, u32 inputs, u32 own) {
     using Layout = Storage<S>;
     constexpr u32 kInput = sizeof(Layout::inputs[0]), kWeight = sizeof(Layout::weights[0]),
                   kScale = sizeof(Layout::scales[0]);
-    const u32 own = storage + Layout::kScales +
-                    (64 * group + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 4;
     for (i32 block = 0; block < blocks; ++block) {
         const u32 stage = ring.stage;
         ptx::barrier_wait(storage + Layout::kFull + 8 * stage, ring.parity);
         ptx::fence_async_proxy();
         ring.advance(S::Stages);
+        const u32 left = inputs + stage * (kInput >> 4),
+                  right = static_cast<u32>(ptx::operand_128b(storage)) + stage % S::Widened * (kWeight >> 4);
         const auto multiply = [&](float(&sum)[64], u32 tokens, auto between) {
-            const u64 inputs = ptx::operand_128b(storage + Layout::kInputs + stage * kInput +
-                                                 (group + tokens / 64) * kOperandBytes),
-                      weights = ptx::operand_128b(storage + stage % S::Widened * kWeight);
             float d[64];
             ptx::mma_pin(d);
             ptx::mma_fence();
-            multiply_block<E4m3, 128>(d, inputs, weights, false);
+            multiply_words(d, left + tokens * (kBlockBytes >> 4), right);
             ptx::mma_commit();
             const float2 halves = ptx::load_pair(storage + Layout::kScales + stage * kScale +
                                                  4 * S::MaxTokens);
@@ -354,10 +348,16 @@ struct Between {
 };
 
 template <class S>
-__device__ __forceinline__ void run_wide(const ExpertsArgs& args, Storage<S>& shared, i32 count, i32 blocks,
-                                         Cursor& ring, u32 group) {
-    u32 two = count > 128 + 64 * static_cast<i32>(group), base = ptx::shared_address(&shared);
-    asm volatile("" : "+r"(two), "+r"(base));  // held, not worked out again
+__device__ __forceinline__ void run_wide(const ExpertsArgs& args, Storage<S>& shared, i32 blocks, Cursor& ring) {
+    u32 two, inputs, own, base = ptx::shared_address(&shared);
+    {
+        const Between at(shared);
+        const u32 group = at.warp / 4;
+        two = at.item.count > 128 + 64 * static_cast<i32>(group);
+        inputs = static_cast<u32>(ptx::operand_128b(base + Storage<S>::kInputs + group * kOperandBytes));
+        own = base + Storage<S>::kScales + (16 * at.warp + at.lane / 4) * 4;
+    }
+    asm volatile("" : "+r"(two), "+r"(base), "+r"(inputs), "+r"(own));  // held, not worked out again
     if constexpr (S::kStep == Step::kDown) {
         const Between at(shared);
         const i32 own = at.token + static_cast<i32>(at.lane % 16 + at.lane / 16 * 128);
@@ -373,7 +373,7 @@ __device__ __forceinline__ void run_wide(const ExpertsArgs& args, Storage<S>& sh
         for (int i = 0; i < 64; ++i) {
             first[i] = second[i] = 0;
         }
-        multiply_wide<S>(first, second, base, blocks, ring, two, group);
+        multiply_wide<S>(first, second, base, blocks, ring, two, inputs, own);
         const Between at(shared);
         const i32 half = at.item.expert;
         if constexpr (S::kStep == Step::kGateUp) {
@@ -410,9 +410,7 @@ __device__ void multiply_wide_experts(const ExpertsArgs& args) {
         for (int i = 0; i < S::Stages; ++i) {
             ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 4);  // threads that copy, warps that widen
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
-        }
-        for (int i = 0; i < 4 * S::Ahead; ++i) {
-            ptx::barrier_init(ptx::shared_address(&shared.arrived[0][0]) + i * sizeof(u64), 1);
+            ptx::barrier_init(ptx::shared_address(&shared.arrived[i]), 1);
         }
         ptx::barrier_init_fence();
     }
@@ -457,7 +455,7 @@ __device__ void multiply_wide_experts(const ExpertsArgs& args) {
                 shared.walked[warp] = make_uint2(walk.at, walk.item);
             }
             __syncwarp();
-            run_wide<S>(args, shared, item.count, blocks, ring, group);
+            run_wide<S>(args, shared, blocks, ring);
             const uint2 v = load_codes(ptx::shared_address(&shared.walked[warp]));
             walk.at = static_cast<i32>(v.x);
             walk.item = static_cast<i32>(v.y);
