@@ -27,7 +27,7 @@ import (
 // At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
 // formed (drafts, masks, logits that are read here, records) is never running: that is the order of devices that
 // compute while the host waits, too. Where the device samples tokens, the drafting layer is enqueued after such a batch
-// before it is committed (drafter.enqueue), and with one draft for each sequence it is left drafting.
+// before it is committed (drafter.enqueue), and with one draft, or a block, for each sequence it is left drafting.
 //
 // Where a pass fails, what was enqueued after it is dropped and formed again, and its own items run one by one.
 type stage uint8
@@ -46,11 +46,10 @@ var stageNames = [...]string{"formed", "enqueued", "running", "committed", "draf
 
 func (s stage) String() string { return stageNames[s] }
 
-// transitions are the stages that may follow each stage. An enqueued batch is formed again where the drafts that it was
-// enqueued with have failed.
+// transitions are the stages that may follow each stage.
 var transitions = [...][]stage{
 	stageFormed:    {stageEnqueued, stageFailed},
-	stageEnqueued:  {stageRunning, stageCommitted, stageFailed, stageFormed, stageEnded},
+	stageEnqueued:  {stageRunning, stageCommitted, stageFailed, stageEnded},
 	stageRunning:   {stageCommitted, stageFailed, stageEnded},
 	stageCommitted: {stageDrafting, stageEnded},
 	stageDrafting:  {stageEnded},

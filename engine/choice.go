@@ -79,15 +79,16 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns the sampling parameters for a block of n drafts on the device: with the random numbers of the
-// positions that they guess; nil for the best tokens. Biases, penalties and masks are applied when drafts are verified.
-func (c *choice) drawBlock(n int) []sample.Draw {
+// drawBlock returns the sampling parameters for n drafts of blocks on the device, the first of which is guessed when
+// the output has ahead more tokens: with the random numbers of the positions that they guess; nil for the best tokens.
+// Biases, penalties and masks are applied when drafts are verified.
+func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
 	}
 	c.guesses = c.guesses[:0]
 	for i := range n {
-		c.guesses = append(c.guesses, c.sampler.Draw(i))
+		c.guesses = append(c.guesses, c.sampler.Draw(ahead+i))
 	}
 	return c.guesses
 }

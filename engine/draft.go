@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"sparrow/internal/sched"
@@ -33,6 +34,8 @@ type drafter struct {
 	adapting []*spec.Request
 	together int
 	sure     []spec.Proposal // of the latest blocks
+	blind    bool            // how many drafts of the next blocks are verified was decided before they are seen
+	saw      time.Time       // when the host saw the latest blocks, while the device had nothing else to do; else zero
 }
 
 // chain is the drafts of one choice while they are made.
@@ -60,20 +63,23 @@ type ahead struct {
 // logits.
 type place struct{ work, row int }
 
-// draftedFor reports whether the drafting layer reads the rows of an item.
-func draftedFor(it *sched.Item) bool {
-	c := ownerOf(it)
-	return !c.ended && c.drafts.Active() && !c.scoresOnly()
+// reads reports whether the drafting layer reads the rows of an item. A block only follows the last of them, and needs
+// room in the context.
+func (d *drafter) reads(it *sched.Item) bool {
+	c, n := ownerOf(it), d.block()
+	return !c.ended && c.drafts.Active() && !c.scoresOnly() &&
+		(n == 0 || it.Last && it.Cached+len(it.Tokens)+1+n <= d.model.Config().MaxPositions)
 }
 
 // enqueue enqueues the drafting layer after an enqueued batch where the device chooses the tokens of all rows that it
-// needs. Models with a state of each sequence wait: the rows that they keep depend on what is accepted.
+// needs. A layer whose rows are part of a sequence's state waits: they depend on what is accepted. Blocks have none.
 func (d *drafter) enqueue(b *batch) {
-	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil || p.Logits > 0 && p.WholeLogits == p.Logits {
+	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil && d.block() == 0 ||
+		p.Logits > 0 && p.WholeLogits == p.Logits {
 		return
 	}
 	for i := range b.items {
-		if it := &b.items[i]; draftedFor(it) && it.Last && ownerOf(it).needsLogits() {
+		if it := &b.items[i]; d.reads(it) && it.Last && ownerOf(it).needsLogits() {
 			return
 		}
 	}
@@ -82,9 +88,9 @@ func (d *drafter) enqueue(b *batch) {
 	logits, drafts := 0, 0
 	for i := range b.items {
 		it, at := &b.items[i], place{work: -1}
-		if draftedFor(it) {
+		if d.reads(it) {
 			at = place{len(p.drafts), drafts}
-			p.draftAhead(it, i, logits+1)
+			p.draftAhead(it, i, logits+1, d.block())
 			if it.Last {
 				drafts++
 			}
@@ -97,7 +103,7 @@ func (d *drafter) enqueue(b *batch) {
 	}
 	defer recoverTo(&a.err, d.cfg.Log, "a draft pass panicked")
 	a.on = true
-	a.rows, a.prompts = p.draftSize()
+	a.rows, a.prompts = d.size(p)
 	a.pending, a.err = p.runner.StartDraft(p.drafts, false)
 }
 
@@ -124,21 +130,21 @@ func (d *drafter) forget(b *batch) {
 	}
 }
 
-// leave leaves a batch drafting, where its draft pass gives every chain its only draft, and reports whether it did. The
-// next batch takes the drafts on the device.
+// leave leaves a batch drafting, where its draft pass gives every chain its only draft, or its block, and reports
+// whether it did. The next batch takes the drafts on the device.
 func (d *drafter) leave(b *batch) bool {
 	a := &b.ahead
-	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 {
+	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 || d.block() > 0 && !d.blind {
 		return false
 	}
 	for i := range d.chains {
-		if d.chains[i].want > 1 {
+		if d.chains[i].want > max(d.block(), 1) {
 			return false
 		}
 	}
 	for i := range d.chains {
-		c := d.chains[i].c
-		c.seq.Drafts, c.drafted = append(c.seq.Drafts, 0), d.chains[i].row+1
+		k := &d.chains[i]
+		k.c.seq.Drafts, k.c.drafted = append(k.c.seq.Drafts, make([]int32, k.want)...), k.row+1
 	}
 	b.to(stageDrafting)
 	return true
@@ -151,9 +157,19 @@ func (d *drafter) see(last *batch, items []sched.Item) error {
 	last.to(stageEnded)
 	for i := range items {
 		it, c := &items[i], ownerOf(&items[i])
-		if err == nil && it.Drafts > 0 && c.drafted > 0 {
-			it.DraftTokens()[0] = rows.row(c.drafted - 1).best.Token
+		if err != nil || c.drafted == 0 {
+			continue
 		}
+		for place := range it.DraftTokens() {
+			row := c.drafted - 1
+			if d.block() > 0 {
+				row, _ = rows.result.Drafted(row, place)
+			}
+			it.DraftTokens()[place] = rows.row(row).best.Token
+		}
+	}
+	if err == nil && d.block() > 0 {
+		d.seen(rows)
 	}
 	for i := range d.chains {
 		d.chains[i].c.drafted = 0
@@ -176,12 +192,9 @@ func (d *drafter) draft(b *batch) error {
 	}
 	p := b.passes
 	p.drafts, d.chains, d.choices = p.drafts[:0], d.chains[:0], d.choices[:0]
-	if d.block() > 0 {
-		return d.draftBlocks(b)
-	}
 	d.agree(b)
 	for i := range b.items {
-		if draftedFor(&b.items[i]) {
+		if d.reads(&b.items[i]) {
 			d.choices = append(d.choices, ownerOf(&b.items[i]))
 			d.add(b, i)
 		}
@@ -194,6 +207,7 @@ func (d *drafter) draft(b *batch) error {
 		var err error
 		if b.ahead.on {
 			rows, err = d.wait(b)
+			d.saw = d.now()
 		} else {
 			rows, err = d.run(p, chained)
 		}
@@ -205,6 +219,10 @@ func (d *drafter) draft(b *batch) error {
 			return nil
 		}
 		d.tally.countSegments(rows.plan())
+		if d.block() > 0 {
+			d.keep(rows)
+			return nil
+		}
 		going := d.chains[:0]
 		for i := range d.chains {
 			k := &d.chains[i]
@@ -222,10 +240,7 @@ func (d *drafter) draft(b *batch) error {
 // run runs the drafting layer over the rows that were added. A panic in it is returned as an error.
 func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
-	n, prompts := p.draftSize()
-	if k := d.block(); k > 0 { // its rows have one size, whatever comes before them
-		n, prompts = k*len(p.drafts), false
-	}
+	n, prompts := d.size(p)
 	begun := d.now()
 	d.watchdog.begin(begun)
 	defer d.watchdog.end()
@@ -233,6 +248,26 @@ func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	d.notePass(begun, err, rows.plan(), n, prompts)
 	p.drafts = p.drafts[:0]
 	return rows, err
+}
+
+// size returns how many rows the next draft pass has, and whether some are of prompts. Blocks have one size, whatever
+// comes before them.
+func (d *drafter) size(p *passes) (rows int, prompts bool) {
+	if n := d.block(); n > 0 {
+		return n * len(p.drafts), false
+	}
+	return p.draftSize()
+}
+
+// launched notes how long the device had nothing to do until a batch with drafts that the host has seen was enqueued.
+func (d *drafter) launched(b *batch) {
+	if d == nil || d.saw.IsZero() {
+		return
+	}
+	if slices.ContainsFunc(b.items, func(it sched.Item) bool { return it.Drafts > 0 }) {
+		d.control.Waited(d.since(d.saw).Seconds())
+	}
+	d.saw = time.Time{}
 }
 
 // notePass counts a draft pass that has taken the time since begun.
@@ -251,24 +286,26 @@ func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
 }
 
 // agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device: the next
-// batch can then be captured and padded, and with one draft be enqueued while the drafting layer runs.
+// batch can then be captured and padded, and with one draft be enqueued while the drafting layer runs. Of blocks that
+// is so where their number need not wait for the drafter's confidence; else all are drafted, and keep decides.
 func (d *drafter) agree(b *batch) {
-	d.together, d.adapting = 0, d.adapting[:0]
+	d.together, d.adapting, d.blind = d.block(), d.adapting[:0], false
 	if !d.overlap {
 		return
 	}
 	for i := range b.items {
-		if c := ownerOf(&b.items[i]); draftedFor(&b.items[i]) && b.items[i].Last && c.drafts.Adapts() {
+		if c := ownerOf(&b.items[i]); d.reads(&b.items[i]) && b.items[i].Last && c.drafts.Adapts() {
 			d.adapting = append(d.adapting, &c.drafts)
 		}
 	}
-	if len(d.adapting) > 0 {
+	d.blind = b.ahead.on && (len(d.adapting) == 0 || d.control.Blind())
+	if len(d.adapting) > 0 && (d.block() == 0 || d.blind) {
 		d.together = d.control.Together(d.adapting)
 	}
 }
 
-// add adds the rows of an item to the first draft pass, unless that was enqueued. Where the sequence's next token was
-// sampled a chain begins.
+// add adds the rows of an item, or a block after them, to the first draft pass, unless that was enqueued. Where the
+// sequence's next token was sampled a chain begins.
 func (d *drafter) add(b *batch, number int) {
 	it := &b.items[number]
 	c := ownerOf(it)
@@ -293,11 +330,14 @@ func (d *drafter) add(b *batch, number int) {
 	}
 	want = d.sched.ReserveDrafts(&c.seq, min(want, d.info.Drafts, c.maxTokens-c.limits.made-1))
 	k := chain{c: c, want: want, row: len(d.chains)}
-	if b.ahead.on {
+	switch {
+	case b.ahead.on:
 		at := b.ahead.places[number]
 		k.work, k.row = at.work, at.row
-	} else {
+	case d.block() == 0:
 		k.work = b.passes.draftRows(it, number, want > 0)
+	case want > 0:
+		k.work = b.passes.draftBlock(it, number, d.block())
 	}
 	if want > 0 {
 		k.limits = c.limits.clone()

@@ -38,8 +38,14 @@ func guessing(answers []*response, list []Request, right func(at, prompt int) bo
 	return func(e *Engine) {
 		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
+			if c == nil { // it ended while the pass ran
+				return
+			}
 			prompt := len(c.job.request.Prompt)
 			at := w.Cached + len(w.Tokens) + 1 - prompt
+			if w.Sampled > 0 {
+				at = len(c.seq.Tokens) - prompt + w.Sampled - 1
+			}
 			answer := known[c.job.request.ID].Choices[c.index].Tokens
 			if at >= len(answer) {
 				return
@@ -133,6 +139,16 @@ var (
 	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 4, or 12 with -long")
 	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
 )
+
+// eight turns tokens into those of a model of eight, whose random head is right at times.
+func eight(list []Request) []Request {
+	for i := range list {
+		for j := range list[i].Prompt {
+			list[i].Prompt[j] %= 8
+		}
+	}
+	return list
+}
 
 // kept counts verifies by length mod 128 and by how many drafts were accepted.
 type kept [128][6]int
@@ -231,7 +247,9 @@ func TestRandomBatchesOfBlocks(t *testing.T) {
 	var seen kept
 	for round := *firstBatch; round < *firstBatch+rounds && !t.Failed(); round++ {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			st := randomBatchOfBlocks(t, dir, round, &seen)
+			st := randomBatchOfBlocks(t, dir, round, true, func(c Config, hooks ...func(*Engine)) (*Engine, func()) {
+				return prepared(t, dir, c, append(hooks, seen.watch)...)
+			})
 			preempted, reused, aborted = preempted+st.Preempted, reused+st.CachedTokens, aborted+st.Aborted
 		})
 	}
@@ -241,8 +259,66 @@ func TestRandomBatchesOfBlocks(t *testing.T) {
 	t.Logf("%d preemptions, %d reused tokens, %d cancelled; %s", preempted, reused, aborted, seen.missing())
 }
 
-// randomBatchOfBlocks compares one batch with plain answers.
-func randomBatchOfBlocks(t *testing.T, dir string, round int, seen *kept) Stats {
+// The same batches on a device that computes while the host continues: blocks are enqueued before the host knows what
+// they follow. Half of them have guesses of every pattern, in place of the head's; the others the head's own, which the
+// next verify takes on the device.
+func TestRandomBatchesOfBlocksAhead(t *testing.T) {
+	notUnderRace(t)
+	rounds := max(2, *batches)
+	var st Stats
+	for round := *firstBatch; round < *firstBatch+rounds && !t.Failed(); round++ {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			own := round%2 == 1
+			dir := testmodel.V4Spark(t)
+			if own {
+				dir = testmodel.V4SparkEight(t)
+			}
+			got := randomBatchOfBlocks(t, dir, round, !own, func(c Config, hooks ...func(*Engine)) (*Engine, func()) {
+				return overlapping(t, dir, c, hooks...)
+			})
+			st.DraftsAhead, st.Accepted = st.DraftsAhead+got.DraftsAhead, st.Accepted+got.Accepted
+			st.Preempted, st.Overlapped = st.Preempted+got.Preempted, st.Overlapped+got.Overlapped
+		})
+	}
+	if st.DraftsAhead == 0 || st.Accepted == 0 || st.Overlapped == 0 {
+		t.Errorf("%d draft passes ahead, %d drafts accepted, %d passes overlapped", st.DraftsAhead, st.Accepted,
+			st.Overlapped)
+	}
+	t.Logf("%d draft passes ahead, %d drafts accepted, %d passes overlapped, %d preemptions", st.DraftsAhead,
+		st.Accepted, st.Overlapped, st.Preempted)
+}
+
+// Where blocks stay on the device, the next batch is enqueued while they are drafted. A draft pass that fails then
+// costs only speed.
+func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
+	notUnderRace(t)
+	list := eight(drawing(plain(12, []int32{3}), false))
+	for i := range list {
+		list[i].MaxTokens, list[i].IgnoreEOS = 20+i, true
+		list[i].Prompt = append(list[i].Prompt, tokens(2, 90)...)
+	}
+	list = eight(list)
+	dir, cfg := testmodel.V4SparkEight(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+	want := lone(t, dir, cfg, list)
+	cfg.Draft, cfg.StepTokens = drafts(t, 5), 96
+	e, run := overlapping(t, dir, cfg, checked(t))
+	compare(t, list, jointly(t, e, list, run), want)
+	guessed(t, e)
+	if st := e.Stats(); 2*st.Overlapped < st.Steps || 2*st.DraftsAhead < st.Steps {
+		t.Errorf("%d of %d passes overlapped, %d draft passes ahead", st.Overlapped, st.Steps, st.DraftsAhead)
+	}
+	e, run = overlapping(t, dir, cfg, checked(t),
+		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassBlock} })
+	compare(t, list, jointly(t, e, list, run), want)
+	if st := e.Stats(); st.DraftsFailed == 0 || st.Failed > 0 || st.Isolated > 0 {
+		t.Errorf("%d sequences stopped drafting, %d requests failed, %d batches were isolated", st.DraftsFailed,
+			st.Failed, st.Isolated)
+	}
+}
+
+// randomBatchOfBlocks compares one batch of an engine with plain answers; with guesses of every pattern, or the head's.
+func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
+	over func(Config, ...func(*Engine)) (*Engine, func())) Stats {
 	random := rand.New(rand.NewPCG(uint64(round), 11))
 	var list []Request
 	for i := range 3 + random.IntN(6) {
@@ -258,18 +334,29 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, seen *kept) Stats 
 		}
 		list = append(list, r)
 	}
+	hooks := []func(*Engine){checked(t)}
+	if !guesses {
+		list = eight(list)
+	}
 	cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
 	want := lone(t, dir, cfg, list)
+	if guesses {
+		hooks = append(hooks, everyPattern(want, list))
+	}
 	cfg.Draft, cfg.MaxRunning = drafts(t, 1+random.IntN(5)), 3+random.IntN(4)
 	cfg.CacheTokens, cfg.StepTokens = (5+random.IntN(2))*256, 30+random.IntN(120)
 	if random.IntN(2) == 0 {
 		cfg.Draft = spec.Auto()
 	}
-	e, run := prepared(t, dir, cfg, everyPattern(want, list), seen.watch, checked(t))
+	e, run := over(cfg, hooks...)
 	var given *Job
 	if random.IntN(2) == 0 { // beside them one that goes away
-		given = open(t, e, Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
-			IgnoreEOS: true, Draft: new(int)})
+		gone := Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
+			IgnoreEOS: true, Draft: new(int)}
+		if !guesses {
+			gone = eight([]Request{gone})[0]
+		}
+		given = open(t, e, gone)
 	}
 	got := jointly(t, e, list, func() {
 		run()

@@ -92,7 +92,9 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 		} else {
 			for place := range p.Plan().Rows / p.Plan().Requests {
 				next := *w
-				next.Cached += place
+				if next.Cached += place; w.Sampled > 0 { // after rows that are known by now
+					next.Sampled = place + 1
+				}
 				at, _ := res.Drafted(row, place)
 				g.rewrite(&next, res.Row(at))
 			}

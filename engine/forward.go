@@ -93,6 +93,7 @@ func (l *loop) launch(b, last *batch) {
 	err := l.start(b)
 	if err == nil {
 		b.to(stageEnqueued)
+		l.drafter.launched(b)
 		return
 	}
 	b.fail(err)
@@ -216,29 +217,37 @@ func draftOf(it *sched.Item, from int) step.Draft {
 	return w
 }
 
-// draftBlock adds a block of drafts after the kept rows of an item to the next draft pass.
-func (p *passes) draftBlock(it *sched.Item, from, block int) {
+// draftBlock adds a block of drafts after the kept rows of an item to the next draft pass. It returns the number of the
+// work.
+func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 	c := ownerOf(it)
 	w := draftOf(it, from)
 	end := it.Cached + it.Kept() + 1
 	w.Tokens, w.Cached, w.Logits, w.Best = c.seq.Tokens[end-1:end], end-2, true, true
-	w.Draws = c.drawBlock(block)
+	w.Draws = c.drawBlock(0, block)
 	p.drafts = append(p.drafts, w)
+	return len(p.drafts) - 1
 }
 
 // draftAhead adds all rows of an item to a draft pass before the host has seen the tokens that its rows of logits gave,
 // the first of which is row number first, from 1: those are taken on the device, which finds the row that the next
-// draft follows. Rows of drafts that turn out wrong are stored again later.
-func (p *passes) draftAhead(it *sched.Item, from, first int) {
+// draft follows. Rows of drafts that turn out wrong are stored again later. A block reads none of the rows before.
+func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
 	if !it.Last {
 		w.Tokens = c.seq.Tokens[it.Cached+1 : it.Cached+1+n]
+		p.drafts = append(p.drafts, w)
+		return
+	}
+	if block > 0 {
+		w.Cached += n - it.Logits
+		w.Draws = c.drawBlock(c.ahead(it)+1, it.Drafts+block)
 	} else {
-		c.follow = append(append(c.follow[:0], c.seq.Tokens[it.Cached+1:it.Cached+1+n-it.Logits]...),
-			make([]int32, it.Logits)...)
-		w.Tokens, w.Sampled, w.Logits, w.Right = c.follow, first, true, c.rightDrafts(it)
 		w.Draws = c.draw(&c.guesses, c.ahead(it)+1, it.Logits)
 	}
+	c.follow = append(append(c.follow[:0], c.seq.Tokens[w.Cached+1:it.Cached+1+n-it.Logits]...),
+		make([]int32, it.Logits)...)
+	w.Tokens, w.Sampled, w.Logits, w.Right = c.follow, first, true, c.rightDrafts(it)
 	p.drafts = append(p.drafts, w)
 }
 

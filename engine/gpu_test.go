@@ -63,6 +63,8 @@ var stateful = []deviceTest{
 	{"blocks", TestBlocksAtEveryLength},
 	{"true blocks", TestTrueBlocksAreAccepted},
 	{"random blocks", TestRandomBatchesOfBlocks},
+	{"random blocks ahead", TestRandomBatchesOfBlocksAhead},
+	{"unseen blocks", TestBlocksThatTheHostHasNotSeen},
 	{"what stages remember", TestWhatTheStagesRememberComesBack},
 	{"law of sampled blocks", TestSampledBlocksFollowTheTarget},
 }

@@ -65,7 +65,7 @@ func (l *loop) process(last, next *batch) {
 	switch {
 	case last.stage == stageFailed:
 		if next != nil {
-			l.drop(next, stageEnded)
+			l.drop(next)
 		}
 		l.isolate(last)
 	case next == nil:
@@ -111,7 +111,7 @@ func (l *loop) leaveRunning(b *batch) {
 }
 
 // seeDrafts takes the drafts that the last batch left on the device. The next batch, unless nil, was launched with
-// them; if they failed it is launched again.
+// them; if they failed it is dropped, and formed again without drafts.
 func (l *loop) seeDrafts(last, next *batch) {
 	var items []sched.Item
 	if next != nil {
@@ -127,14 +127,13 @@ func (l *loop) seeDrafts(last, next *batch) {
 		next.launched = l.now()
 		l.watchdog.begin(next.launched)
 	default:
-		l.drop(next, stageFormed)
-		l.launch(next, nil)
+		l.drop(next)
 	}
 }
 
-// drop waits for the pass of a batch that was launched after one that failed, and gives it another stage. Whatever it
-// computed is not used.
-func (l *loop) drop(b *batch, to stage) {
+// drop waits for the pass of a batch that was launched after one that failed, and ends it. Whatever it computed is not
+// used.
+func (l *loop) drop(b *batch) {
 	if b.stage == stageEnqueued {
 		_, _ = l.wait(b)
 		for i := range b.items {
@@ -143,7 +142,7 @@ func (l *loop) drop(b *batch, to stage) {
 			}
 		}
 	}
-	b.to(to)
+	b.to(stageEnded)
 }
 
 // observe tells the observer, if there is one.

@@ -2,7 +2,8 @@ package kernel
 
 // AcceptArgs writes words that depend on how many drafts of a sequence are right: Out[place] becomes the word for that
 // number. Draft i of a sequence is right if all before it are and the token that the target chose at its position,
-// Tokens[first+i], is in the draft's range.
+// Tokens[first+i], is in the draft's range. Place -1-p is place p, which becomes the token that the target chose after
+// the right drafts, Tokens[first+right].
 type AcceptArgs struct {
 	Out    Tensor // i32 [1, n]
 	Tokens Tensor // i32 [T, 1]

@@ -1,6 +1,10 @@
 package spec
 
-import "math"
+import (
+	"math"
+
+	"sparrow/internal/cost"
+)
 
 // Proposal is a block of drafts of one request, which were made in one pass. Drafts is how many there are, and after
 // [Controller.Cut] how many are worth verifying.
@@ -17,30 +21,72 @@ type Proposal struct {
 // drafts: its times show whether that is so. Requests with a fixed number verify all. Together gives all others the
 // same number, where a pass is fastest when all of its sequences have equally many rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
-	adapting := 0
-	for i := range list {
-		if p := &list[i]; p.Request.Adapts() {
-			adapting++
-		}
-		list[i].note()
-	}
+	n, adapting := c.seen(list)
 	if adapting == 0 || !c.forward.known || !c.draft.known {
 		return
 	}
 	if !together {
 		for i := range list {
 			if p := &list[i]; p.Request.Adapts() {
-				p.Drafts = c.best(list[i:i+1], 1, float64(len(list)))
+				p.Drafts, _ = c.best(list[i:i+1], 1, float64(len(list)), &c.trust)
 			}
 		}
 		return
 	}
-	n := c.best(list, float64(adapting), 1)
 	for i := range list {
 		if p := &list[i]; p.Request.Adapts() {
 			p.Drafts = min(p.Drafts, n)
 		}
 	}
+}
+
+// Seen takes blocks whose drafts are being verified already, as many as seemed to pay before they were seen.
+func (c *Controller) Seen(list []Proposal) { c.seen(list) }
+
+// Blind reports whether the number of drafts of the next blocks is better decided by their counted acceptance alone
+// (Together), before they are seen: where the time that their confidence would save is less than that in which a device
+// waits for the decision.
+func (c *Controller) Blind() bool { return c.worth.value <= c.wait.value }
+
+// Waited notes how long a device waited for the decision how many drafts are verified.
+func (c *Controller) Waited(seconds float64) {
+	if c.wait.known {
+		seconds = min(seconds, cost.Outlier*c.wait.value)
+	}
+	c.wait.add(seconds)
+}
+
+// seen notes the confidences of blocks and what knowing them is worth: how much longer it takes to make the tokens of a
+// step with the number of drafts that counted acceptance alone suggests than with the best one. It returns that one,
+// and how many requests adapt.
+func (c *Controller) seen(list []Proposal) (n, adapting int) {
+	for i := range list {
+		if list[i].note(); list[i].Request.Adapts() {
+			adapting++
+		}
+	}
+	if adapting == 0 || !c.forward.known || !c.draft.known {
+		return 0, adapting
+	}
+	sequences := float64(adapting)
+	n, most := c.best(list, sequences, 1, &c.trust)
+	blind, _ := c.best(list, sequences, 1, nil)
+	tokens, seconds := c.expected(list, max(blind, 1), sequences, 1, &c.trust)
+	c.worth.add(seconds - tokens/most)
+	return n, adapting
+}
+
+// mean is a mean that forgets.
+type mean struct {
+	value float64
+	known bool
+}
+
+func (m *mean) add(v float64) {
+	if !m.known {
+		m.value, m.known = v, true
+	}
+	m.value += (1 - sharedDecay) * (v - m.value)
 }
 
 // note keeps the confidences of drafts until the drafts are verified.
@@ -54,38 +100,45 @@ func (p *Proposal) note() {
 	}
 }
 
-// best returns how many drafts of each of the requests that adapt give the most tokens per second. What the blocks cost
-// is spent.
-func (c *Controller) best(list []Proposal, sequences, share float64) int {
-	most, longest := -1.0, 0
+// best returns how many drafts of each of the requests that adapt give the most tokens per second, and how many these
+// are. What the blocks cost is spent.
+func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (best int, most float64) {
+	longest := 0
 	for i := range list {
-		if list[i].Request.Adapts() {
+		if r := list[i].Request; r.Adapts() {
 			longest = max(longest, list[i].Drafts)
 		}
 	}
-	spent := c.draft.at(float64(c.block)*sequences, share)
-	best := 0
 	for i := range list {
 		if r := list[i].Request; r.Adapts() && r.losses > 0 { // Depth keeps measuring
 			best = min(1, longest)
 		}
 	}
 	for n := best; n <= longest; n++ {
-		tokens := 0.0
-		for i := range list {
-			if p := &list[i]; p.Request.Adapts() {
-				tokens += p.tokens(min(n, p.Drafts), &c.trust)
-			}
-		}
-		if v := tokens / (spent + c.forward.at(float64(1+n)*sequences, share)); v > most {
+		tokens, seconds := c.expected(list, n, sequences, share, t)
+		if v := tokens / seconds; v > most {
 			best, most = n, v
 		}
 	}
-	return best
+	return best, most
+}
+
+// expected returns how many tokens the requests that adapt get from blocks and a verify of n drafts each, and how long
+// these take. Without trust only counted acceptance decides.
+func (c *Controller) expected(list []Proposal, n int, sequences, share float64, t *trust) (tokens, seconds float64) {
+	for i := range list {
+		if p := &list[i]; p.Request.Adapts() {
+			tokens += p.tokens(min(n, p.Drafts), t)
+		}
+	}
+	return tokens, c.draft.at(float64(c.block)*sequences, share) + c.forward.at(float64(1+n)*sequences, share)
 }
 
 // tokens returns how many a verify of the first n drafts is expected to give.
 func (p *Proposal) tokens(n int, t *trust) float64 {
+	if t == nil {
+		return p.Request.tokens(n)
+	}
 	tokens, accepted := 1.0, 1.0
 	for i := 1; i <= n; i++ {
 		accepted *= t.chance(i, p.Request.said[i], p.Request.Chance(i))

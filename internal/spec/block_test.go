@@ -63,6 +63,54 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	}
 }
 
+// A device does not wait for the confidence of a drafter before anything is known of it, nor where it predicts nothing,
+// nor where waiting costs more than better numbers of drafts save.
+func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
+	const step = 1 + 6*0.5 // seconds of a verify of all drafts
+	for _, c := range []struct {
+		name  string
+		tells bool
+		wait  float64 // seconds that the device waits
+		blind bool
+	}{
+		{"tells, waiting is cheap", true, 0.01 * step, false},
+		{"tells, waiting is dear", true, 0.9 * step, true},
+		{"says nothing", false, 0.01 * step, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(3, 4))
+			control := New(Auto(), 5)
+			timed(control, 1, 0.5)
+			if !control.Blind() {
+				t.Error("a device waits for confidence of which nothing is known")
+			}
+			r := control.Request()
+			for range 3000 {
+				p := Proposal{Request: &r, Drafts: 5}
+				good := random.IntN(2) * 5 // drafts that would be accepted
+				for i := range p.Confidence {
+					if p.Confidence[i] = -2 + random.Float32(); c.tells && good > 0 {
+						p.Confidence[i] = 2 + random.Float32()
+					}
+				}
+				n := 5
+				if list := []Proposal{p}; control.Blind() {
+					control.Seen(list)
+				} else {
+					control.Cut(list, true)
+					control.Waited(c.wait)
+					n = list[0].Drafts
+				}
+				r.Judged(n, min(n, good))
+			}
+			if control.Blind() != c.blind {
+				t.Errorf("blind: %v; confidence saves %.3f s of a step, waiting takes %.3f", control.Blind(),
+					control.worth.value, control.wait.value)
+			}
+		})
+	}
+}
+
 // A fixed number of drafts is not cut; blocks of one batch get the same length.
 func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	s, err := Fixed(4)

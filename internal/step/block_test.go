@@ -43,7 +43,8 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 	}
 	b := &blockBench{T: t, m: m}
 	b.cfg = configure(t, m, plan.Policy{Speculation: plan.Speculation{Tokens: 6}})
-	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 512, Requests: len(lengths), Context: 1024}); err != nil {
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 512, Requests: len(lengths), Context: 1024,
+		Draws: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.run.Close)
@@ -73,9 +74,6 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 // blocks drafts, and returns everything that the block of each work with logits contains.
 func (b *blockBench) blocks(works ...step.Draft) []string {
 	b.Helper()
-	for i := range works {
-		works[i].From = 0
-	}
 	res, err := b.run.Draft(works, false)
 	if err != nil {
 		b.Fatal(err)
@@ -90,7 +88,7 @@ func (b *blockBench) blocks(works ...step.Draft) []string {
 			row, sure := res.Drafted(len(out), place)
 			token, _, _ := res.Best(row)
 			fmt.Fprintf(&text, "%d %x", token, math.Float32bits(sure))
-			for _, v := range res.Row(row) {
+			for _, v := range res.Row(row) { // nil where only tokens return
 				fmt.Fprintf(&text, " %x", math.Float32bits(v))
 			}
 		}
@@ -119,6 +117,98 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 	slices.Reverse(alone)
 	if got := b.blocks(some...); !slices.Equal(got, slices.Delete(slices.Clone(alone), 2, 3)) {
 		t.Error("blocks in another order differ")
+	}
+}
+
+// Blocks after a verify whose tokens the host has not seen are, to the bit, those that the host describes, for all
+// numbers of drafts of which any number is right, before and after the window is full, best tokens and sampled ones. A
+// verify that takes its drafts from them on the device has the logits of one whose drafts the host gives.
+func TestBlocksBehindRightDrafts(t *testing.T) {
+	lengths := []int{1, 3, 121, 125, 127, 254, 300}
+	b := newBlockBench(t, lengths...)
+	for round := range 6 {
+		b.behindRightDrafts(lengths, round)
+	}
+}
+
+func (b *blockBench) behindRightDrafts(lengths []int, round int) {
+	b.Helper()
+	verify, ahead, told := make([]step.Work, len(lengths)), make([]step.Draft, len(lengths)), slices.Clone(b.drafts)
+	right, row := make([]int, len(lengths)), 0
+	for i, n := range lengths {
+		d := b.drafts[i]
+		if err := d.State.Truncate(n); err != nil {
+			b.Fatal(err)
+		}
+		drafts := (i + round) % 6
+		right[i] = (i + 3*round) % (drafts + 1)
+		w := step.Work{Kind: plan.ModeVerify, Tokens: slices.Clone(d.Tokens), Cached: n, Pages: d.Pages, State: d.State,
+			Logits: drafts + 1, Best: true}
+		a := step.Draft{Kind: plan.ModeDraft, Cached: n, Tokens: make([]int32, drafts+1), Sampled: row + 1,
+			Pages: d.Pages, State: d.State, Logits: true, Best: true, From: i}
+		for k := range drafts {
+			w.Tokens = append(w.Tokens, int32(17*k+i))
+			one := step.Range{Most: math.MaxInt32}
+			if k >= right[i] {
+				one = step.Range{Least: 1}
+			}
+			a.Right = append(a.Right, one)
+		}
+		if i%2 == 0 {
+			for k := range drafts + 5 {
+				a.Draws = append(a.Draws, sample.Draw{Inverse: 1, TopP: 1, Random: uint64(k+1) << 60})
+			}
+			told[i].Draws = a.Draws[right[i] : right[i]+5]
+		}
+		told[i].Best = true
+		verify[i], ahead[i] = w, a
+		row += drafts + 1
+	}
+	target, err := b.run.Run(verify)
+	if err != nil {
+		b.Fatal(err)
+	}
+	row = 0
+	next := make([]step.Work, len(lengths))
+	for i, n := range lengths {
+		token, _, _ := target.Best(row + right[i])
+		told[i].Tokens, told[i].Cached = []int32{token}, n+right[i]
+		row += verify[i].Logits
+		next[i] = step.Work{Kind: plan.ModeVerify, Tokens: []int32{token, 0, 0, 0}, Drafted: i + 1, Cached: n + right[i] + 1,
+			Pages: verify[i].Pages, State: verify[i].State, Logits: 4}
+	}
+	continued := func() []float32 {
+		for i := range next {
+			if err := next[i].State.Truncate(next[i].Cached); err != nil {
+				b.Fatal(err)
+			}
+		}
+		res, err := b.run.Run(next)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return slices.Clone(res.Logits)
+	}
+	got := b.blocks(ahead...)
+	logits := continued()
+	want := b.blocks(told...)
+	res, err := b.run.Draft(told, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range next {
+		for place := range 3 {
+			row, _ := res.Drafted(i, place)
+			next[i].Tokens[1+place], _, _ = res.Best(row)
+		}
+		next[i].Drafted = 0
+		if got[i] != want[i] {
+			b.Errorf("round %d: the block of sequence %d, %d of %d drafts right, differs from the one that the host "+
+				"describes", round, i, right[i], len(ahead[i].Right))
+		}
+	}
+	if !slices.Equal(logits, continued()) {
+		b.Errorf("round %d: a verify that takes its drafts on the device has other logits", round)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 
 // Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
 // drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
-// tokens but the last: its block begins with that one, and a work without logits has nothing to do.
+// tokens but the last: its block begins with that one, or with the one after the right drafts. A work without logits has
+// nothing to do.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
@@ -40,7 +41,8 @@ type Draft struct {
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
 	// Best requests only a token of that row: the best one, or, where Draws is not nil, the sampled one. Draws has one
-	// entry for each number of drafts that may be right; in a block, one for each of its tokens.
+	// entry for each number of drafts that may be right, from 0 on; for a block, one for each token of the first block
+	// and one for each right draft.
 	Best  bool
 	Draws []sample.Draw
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
@@ -76,28 +78,33 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	if err := r.checkDrafts(works, chained); err != nil {
 		return Pending{}, err
 	}
-	if r.cfg.Model.Block > 0 {
-		return r.startBlocks(works)
-	}
-	first, second := r.collectOthers, r.startLast
-	if sampled(works) {
-		first, second = r.collectAll, r.startPicked
+	fed := sampled(works)
+	if fed {
 		if err := r.saveChosen(); err != nil {
 			return Pending{}, err
 		}
 	}
-	if err := first(works, chained); err != nil {
-		return Pending{}, err
+	store, last := r.collectOthers, r.startLast
+	switch {
+	case r.cfg.Model.Block > 0: // the target has stored what the stages need
+		store, last = nil, r.startPicked
+	case fed:
+		store, last = r.collectAll, r.startPicked
 	}
-	if len(r.draft.batch.Requests) > 0 {
-		r.pad(&r.draft)
-		if _, _, err := r.start(&r.draft); err != nil {
+	if store != nil {
+		if err := store(works, chained); err != nil {
 			return Pending{}, err
+		}
+		if len(r.draft.batch.Requests) > 0 {
+			r.pad(&r.draft)
+			if _, _, err := r.start(&r.draft); err != nil {
+				return Pending{}, err
+			}
 		}
 	}
 	pending := Pending{event: kernel.Done{}}
 	if slices.ContainsFunc(works, func(w Draft) bool { return w.Logits }) {
-		p, block, err := second(works, chained)
+		p, block, err := last(works, chained)
 		if err != nil {
 			return Pending{}, err
 		}
@@ -117,6 +124,17 @@ func sampled(works []Draft) bool {
 	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }
 
+// last is the place among the tokens of the row with logits after that many right drafts.
+func (w *Draft) last(right int) int { return len(w.Tokens) - 1 - len(w.Right) + right }
+
+// draws are the sampling parameters of n tokens after that many right drafts.
+func (w *Draft) draws(right, n int) []sample.Draw {
+	if w.Draws == nil {
+		return nil
+	}
+	return w.Draws[right : right+n]
+}
+
 func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 	for i := range works {
 		w := &works[i]
@@ -133,20 +151,16 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 				"one whose logits were wanted", i, n, w.From, len(r.ends.requests))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
-		case r.cfg.Model.Block > 0 && (chained || w.Sampled > 0 || len(w.Right) > 0):
-			return fmt.Errorf("step: draft %d: a block is drafted in one pass, after tokens that the host has seen", i)
+		case r.cfg.Model.Block > 0 && chained:
+			return fmt.Errorf("step: draft %d: a block is drafted in one pass", i)
 		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
 			len(w.Right) > r.picks.most:
 			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+
 				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
 				len(w.Right), r.picks.most)
-		case w.Draws != nil && r.cfg.Model.Block > 0 && len(w.Draws) != r.cfg.Model.Block:
-			return fmt.Errorf("step: draft %d: %d sampling parameters for a block of %d", i, len(w.Draws),
-				r.cfg.Model.Block)
-		case r.cfg.Model.Block > 0:
-		case w.Draws != nil && len(w.Draws) != len(w.Right)+1:
-			return fmt.Errorf("step: draft %d: %d sampling parameters for %d drafts, want one more", i, len(w.Draws),
-				len(w.Right))
+		case w.Draws != nil && len(w.Draws) != len(w.Right)+max(r.cfg.Model.Block, 1):
+			return fmt.Errorf("step: draft %d: %d sampling parameters for %d drafts, want %d more", i, len(w.Draws),
+				len(w.Right), max(r.cfg.Model.Block, 1))
 		}
 	}
 	return nil

@@ -68,6 +68,24 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	return nil
 }
 
+// wantDrafts adds the drafts of a request, all its tokens but the first: the token of that row of the drafting layer's
+// pass before, from 1, or those of the block that begins there; 0 means none.
+func (f *feed) wantDrafts(request, drafts, row int) error {
+	if row == 0 {
+		return nil
+	}
+	kind, apart := plan.PassPick, 1
+	if f.from != nil && f.from.plan.Pass == plan.PassBlock {
+		kind, apart = plan.PassBlock, f.from.plan.Requests
+	}
+	for i := range max(drafts, 1) {
+		if err := f.want(request, 1+i, row+i*apart, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // forget reports that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 

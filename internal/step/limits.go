@@ -68,15 +68,16 @@ func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.W
 	if l.Draws && follows(m, cfg) {
 		drafts = cfg.N - 1
 	}
-	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
+	block := cfg.Model.Block
+	return m.Bind(a, l.Rows), newFeed(a, max(l.Rows, block*l.Requests)), bindPicks(a, l.Requests, drafts, block)
 }
 
-// follows reports whether there is a drafting layer whose rows can be picked after they are stored; states of sequences
-// do not allow that, because they keep what was accepted.
+// follows reports whether there is a drafting layer whose rows can be picked after they are stored, or one of blocks.
+// States of sequences do not allow the former, because they keep what was accepted.
 func follows(m model.Model, cfg *plan.Config) bool {
 	d, ok := m.(model.Drafter)
 	_, stateful := m.(model.Stateful)
-	return ok && cfg.N > 1 && d.DraftHead() == nil && !stateful
+	return ok && cfg.N > 1 && d.DraftHead() == nil && (!stateful || cfg.Model.Block > 0)
 }
 
 // bounds calls visit with plans that bound all passes.

@@ -13,7 +13,8 @@ import (
 // right, and thus which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of each.
 // Then one row of each sequence goes through the layer. Its inputs are prepared for every number of right drafts, and
 // the device, which compares the drafts, takes the inputs for that number (kernel.Accepter). Pages are those of all
-// rows, so the plan is the same for every number.
+// rows, so the plan is the same for every number. A block is picked in the same way, but that nothing is stored before:
+// its inputs are prepared for every token that it may begin with, and the device writes that token into them.
 
 // picks is the memory of such passes.
 type picks struct {
@@ -28,14 +29,19 @@ type picks struct {
 }
 
 // pickedArrays depend on which row of a sequence is picked.
-var pickedArrays = [...]plan.ArrayName{plan.Positions, plan.Slots, plan.Lengths, plan.Kept, plan.HiddenRows, plan.Draws}
+var pickedArrays = [...]plan.ArrayName{plan.Positions, plan.Slots, plan.Lengths, plan.Kept, plan.HiddenRows,
+	plan.WindowLengths, plan.WindowIndices, plan.Draws}
 
-// bindPicks takes memory for passes of up to the given number of requests, each with up to the given number of drafts.
-func bindPicks(a *kernel.Arena, requests, drafts int) picks {
+// bindPicks takes memory for passes of up to the given number of requests, each with up to the given number of drafts,
+// which come in blocks or one by one (0).
+func bindPicks(a *kernel.Arena, requests, drafts, block int) picks {
 	if drafts <= 0 {
 		return picks{}
 	}
-	words := len(pickedArrays) - 1 + sample.DrawWords
+	words := 5 + sample.DrawWords
+	if block > 0 { // of each row position, length, draw and a token of the window for each draft; and the first token
+		words = block*(2+sample.DrawWords+drafts) + 1
+	}
 	return picks{most: drafts, table: a.Take(kernel.I32, 1, requests*(1+2*drafts+words*(3+drafts)))}
 }
 
@@ -71,6 +77,10 @@ func (r *Runner) collectAll(works []Draft, _ bool) error {
 
 // collectPicked describes the rows after that many right drafts as a batch.
 func (r *Runner) collectPicked(works []Draft, right int) error {
+	if r.cfg.Model.Block > 0 {
+		r.collectBlocks(works, right)
+		return nil
+	}
 	r.beginDrafts(works, plan.PassPick)
 	for i := range works {
 		w := &works[i]
@@ -78,13 +88,9 @@ func (r *Runner) collectPicked(works []Draft, right int) error {
 			continue
 		}
 		k := min(right, len(w.Right))
-		var draws []sample.Draw
-		if w.Draws != nil {
-			draws = w.Draws[k : k+1]
-		}
-		at := len(w.Tokens) - 1 - len(w.Right) + k
+		at := w.last(k)
 		err := r.addDraft(w, plan.ModeDraft, at, at+1,
-			func(t int) (int32, error) { return attn.RowOf(r.picks.stored, i, t) }, true, draws)
+			func(t int) (int32, error) { return attn.RowOf(r.picks.stored, i, t) }, true, w.draws(k, 1))
 		if err != nil {
 			return fmt.Errorf("step: draft %d: %w", i, err)
 		}
@@ -93,7 +99,7 @@ func (r *Runner) collectPicked(works []Draft, right int) error {
 	return nil
 }
 
-// startPicked enqueues the rows after the right drafts, which collectAll has stored.
+// startPicked enqueues the rows after the right drafts, which collectAll has stored, or blocks.
 func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	k := &r.picks
 	k.stored, k.args = r.draft.input.Plan, kernel.AcceptArgs{}
@@ -105,7 +111,7 @@ func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	if err := r.collectPicked(works, most); err != nil {
 		return nil, nil, err
 	}
-	if most == 0 {
+	if most == 0 && (r.cfg.Model.Block == 0 || !sampled(works)) {
 		return r.start(&r.draft)
 	}
 	p, err := r.pass(&r.draft.batch)
@@ -160,13 +166,21 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 		}
 	}
 	drafts := len(k.list)
-	owners := attn.NewBlock(p.plan, block).Array(plan.RowRequests)
+	rows := p.plan.Rows / p.plan.Requests // of a request: 1, or those of a block
+	if p.plan.Pass == plan.PassBlock {
+		k.begin(works, p.plan.Input(plan.TokenIDs).First, rows, most)
+	}
+	owners := attn.NewBlock(p.plan, block).Array(plan.RowRequests) // a block has none: requests follow each other
 	for _, name := range pickedArrays {
 		a := p.plan.Input(name)
 		for i := range a.Words() {
-			at, request := a.First+i, int32(i/max(a.Cols, 1)) // rows of logits are in the order of requests
-			if name != plan.Draws {
-				request = owners[i]
+			at, row := a.First+i, i/a.Cols
+			request := int32(row / rows)
+			switch {
+			case name == plan.Draws: // rows of logits are in the order of places, then of requests
+				request = int32(row % p.plan.Requests)
+			case len(owners) > 0:
+				request = owners[row]
 			}
 			if !k.differs(block, at, most) {
 				continue
@@ -186,6 +200,20 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 	}
 	k.args = kernel.AcceptArgs{Drafts: view(0, requests, 1+2*most),
 		Words: view(drafts, (len(k.list)-drafts)/(3+most), 3+most)}
+}
+
+// begin lists the first tokens of blocks, which the device writes: those after the right drafts. The first of them is
+// word number first, and there are that many from block to block.
+func (k *picks) begin(works []Draft, first, rows, most int) {
+	request := 0
+	for i := range works {
+		if works[i].Sampled > 0 {
+			k.list = append(append(k.list, int32(-1-first-request*rows), int32(request)), make([]int32, most+1)...)
+		}
+		if works[i].Logits {
+			request++
+		}
+	}
 }
 
 // differs reports whether a word of the block depends on how many drafts are right.

@@ -23,8 +23,9 @@ type Work struct {
 	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or sampled, of wanted row
 	// Sampled-1 of the pass before, which must be the target's, with rows that are not returned whole.
 	Sampled int
-	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
-	// the pass before, which must be of the drafting layer, with tokens that it was fed.
+	// Drafted, above 0, replaces all of Tokens but the first, drafts, in the same way: by the token of wanted row
+	// Drafted-1 of the pass before, which must be of the drafting layer, with tokens that it was fed; or by the tokens
+	// of the block that begins there.
 	Drafted int
 	// Cached is the number of tokens before them in the cache.
 	Cached int
@@ -298,7 +299,7 @@ func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	} else {
 		err = kernel.WriteI32(machine, p.Inputs(), block)
 	}
-	if err == nil && p.plan.Pass == plan.PassPick {
+	if err == nil && (p.plan.Pass == plan.PassPick || p.plan.Pass == plan.PassBlock) {
 		err = r.picks.enqueue(dev, p, r.feed.chosen())
 	}
 	if s == &r.target || r.feed.from != nil {
@@ -415,7 +416,7 @@ func (r *Runner) collect(works []Work) error {
 		}
 		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
 		if err := errors.Join(w.choices(b, &q), r.feed.want(i, 0, w.Sampled, plan.PassTarget),
-			r.feed.want(i, n-1, w.Drafted, plan.PassPick)); err != nil {
+			r.feed.wantDrafts(i, n-1, w.Drafted)); err != nil {
 			return fmt.Errorf("step: sequence %d: %w", i, err)
 		}
 		b.Add(q)

@@ -191,7 +191,8 @@ func testSample(p *pair) {
 	}
 }
 
-// testAccept writes words of sequences with 0 to 3 right drafts, some of them with fewer drafts than others.
+// testAccept writes words of sequences with 0 to 3 right drafts, some of them with fewer drafts than others, and the
+// tokens after these.
 func testAccept(p *pair) {
 	const sequences, most, places = 60, 3, 300
 	tokens := make([]int32, 2*sequences*(most+1)) // every second is one, as in a view
@@ -219,6 +220,10 @@ func testAccept(p *pair) {
 				words = append(words, int32(1000*place+n))
 			}
 			want[place] = int32(1000*place + right)
+		}
+		if place := s + sequences; place < places {
+			words = append(append(words, int32(-1-place), int32(s)), make([]int32, most+1)...)
+			want[place] = tokens[2*(first+right)]
 		}
 	}
 	if slices.Contains(counts[:], 0) {

@@ -4,7 +4,7 @@ package cuda
 type AcceptArgs struct {
 	Tokens      Ptr   // i32 [TokenCount]: what the target chose
 	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: place of the first token, least and greatest token of each draft
-	Words       Ptr   // i32 [Rows, 3+Most]: place, sequence, word for 0 to Most right drafts
+	Words       Ptr   // i32 [Rows, 3+Most]: place (-1-place: for a token), sequence, word for 0 to Most right drafts
 	Out         Ptr   // i32 [Columns]
 	Faults      Ptr   // one u32 of fault bits (FaultRow), or zero
 	TokenStride int64 // entries between tokens
@@ -16,7 +16,8 @@ type AcceptArgs struct {
 	Reserved    int32
 }
 
-// AcceptDrafts writes, for each row of Words, the word that belongs to the number of right drafts of its sequence.
+// AcceptDrafts writes, for each row of Words, the word that belongs to the number of right drafts of its sequence, or
+// the token after these.
 func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
 	c := checks{kernel: "accept_drafts"}
 	c.memory("tokens", a.Tokens, 4)

@@ -120,8 +120,8 @@ func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, req
 			if !padding {
 				position[i], slots[i] = int32(first+t), int32(i)
 				lens[i], blockLens[i] = int32(first-from), int32(n)
-				for p := from; p < first; p++ {
-					seen[p-from] = pages.windowSlot(r, p)
+				for p := from; p < first; p++ { // a block further on sees all but a few tokens at the same place
+					seen[p%s.params.Window] = pages.windowSlot(r, p)
 				}
 				for k := range n {
 					mine[k] = begin + int32(k)

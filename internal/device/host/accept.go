@@ -15,6 +15,10 @@ func Accept(a kernel.AcceptArgs) error {
 	for i := range a.Words.Rows {
 		w := RowI32(a.Words, i)
 		place, sequence, values := int(w[0]), int(w[1]), w[2:]
+		next := place < 0 // the token after the right drafts
+		if next {
+			place = -1 - place
+		}
 		if uint(place) >= uint(len(out)) || uint(sequence) >= uint(a.Drafts.Rows) {
 			return fmt.Errorf("%w: accept: word %d of %d, sequence %d of %d", kernel.ErrArgument, place, len(out),
 				sequence, a.Drafts.Rows)
@@ -23,7 +27,14 @@ func Accept(a kernel.AcceptArgs) error {
 		if err != nil {
 			return err
 		}
-		out[place] = values[right]
+		switch at := int(RowI32(a.Drafts, sequence)[0]) + right; {
+		case !next:
+			out[place] = values[right]
+		case uint(at) >= uint(a.Tokens.Rows):
+			return fmt.Errorf("%w: accept: token %d of %d", kernel.ErrArgument, at, a.Tokens.Rows)
+		default:
+			out[place] = RowI32(a.Tokens, at)[0]
+		}
 	}
 	return nil
 }

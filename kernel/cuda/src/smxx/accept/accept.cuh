@@ -1,6 +1,6 @@
 // Writes words that depend on how many drafts of their sequence are right: a draft is where all before it are and the
-// token that the target chose is within its range. A place, a sequence or a token outside raises a fault, and nothing
-// is written there.
+// token that the target chose is within its range. A place below 0 is -1-place, which becomes the token that the target
+// chose after the right drafts. A place, a sequence or a token outside raises a fault, and nothing is written there.
 //
 // In       tokens i32; drafts and words as AcceptArgs has them, a few hundred of them.
 // Out      one word for each row of words.
@@ -14,8 +14,9 @@ DEVICE void accept_body(const AcceptArgs& a) {
     const i32 row = blockIdx.x * kThreads + threadIdx.x;
     if (row >= a.rows) return;
     const i32* word = a.words + static_cast<i64>(row) * (3 + a.most);
-    const i32 place = word[0], sequence = word[1];
-    if (place < 0 || place >= a.columns || sequence < 0 || sequence >= a.sequences) {
+    const bool next = word[0] < 0; // the token after the right drafts
+    const i32 place = next ? ~word[0] : word[0], sequence = word[1];
+    if (place >= a.columns || sequence < 0 || sequence >= a.sequences) {
         raise_fault(a.faults, kFaultRow);
         return;
     }
@@ -32,5 +33,9 @@ DEVICE void accept_body(const AcceptArgs& a) {
         const i32 token = a.tokens[(first + right) * a.token_stride];
         if (token < least || token > greatest) break;
     }
-    a.out[place] = word[2 + right];
+    if (next && (first < 0 || first + right >= a.token_count)) {
+        raise_fault(a.faults, kFaultRow);
+        return;
+    }
+    a.out[place] = next ? a.tokens[(first + right) * a.token_stride] : word[2 + right];
 }
