@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"sparrow/internal/sched"
@@ -115,11 +114,13 @@ func (d *drafter) wait(b *batch) (rows logits, err error) {
 		d.tally.notePass(0, a.err)
 		return rows, a.err
 	}
-	d.watchdog.begin(d.now())
+	looked := d.now()
+	d.watchdog.begin(looked)
 	defer d.watchdog.end()
 	rows.result, err = b.passes.runner.Wait(a.pending)
 	d.tally.add(&d.tally.stats.DraftsAhead, 1)
-	d.notePass(a.begun, err, rows.plan(), a.rows, a.prompts)
+	late := 8*d.since(looked) < d.since(a.begun) // the host had other work, such as enqueueing a prompt
+	d.notePass(a.begun, late, err, rows.plan(), a.rows, a.prompts)
 	return rows, err
 }
 
@@ -245,7 +246,7 @@ func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	d.watchdog.begin(begun)
 	defer d.watchdog.end()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
-	d.notePass(begun, err, rows.plan(), n, prompts)
+	d.notePass(begun, false, err, rows.plan(), n, prompts)
 	p.drafts = p.drafts[:0]
 	return rows, err
 }
@@ -260,21 +261,22 @@ func (d *drafter) size(p *passes) (rows int, prompts bool) {
 }
 
 // launched notes how long the device had nothing to do until a batch with drafts that the host has seen was enqueued.
+// Batches with prompts do not count: these take longer to enqueue.
 func (d *drafter) launched(b *batch) {
 	if d == nil || d.saw.IsZero() {
 		return
 	}
-	if slices.ContainsFunc(b.items, func(it sched.Item) bool { return it.Drafts > 0 }) {
+	if b.items[0].Drafts > 0 && decodesOnly(b.pending.Plan()) {
 		d.control.Waited(d.since(d.saw).Seconds())
 	}
 	d.saw = time.Time{}
 }
 
-// notePass counts a draft pass that has taken the time since begun.
-func (d *drafter) notePass(begun time.Time, err error, p *plan.Plan, rows int, prompts bool) {
+// notePass counts a draft pass that has taken the time since begun, or less where the host came late.
+func (d *drafter) notePass(begun time.Time, late bool, err error, p *plan.Plan, rows int, prompts bool) {
 	d.tally.notePass(d.since(begun), err)
 	if err == nil && p != nil && !prompts {
-		d.control.DraftPass(rows, d.since(begun).Seconds())
+		d.control.DraftPass(rows, d.since(begun).Seconds(), late)
 	}
 }
 

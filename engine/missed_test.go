@@ -137,9 +137,9 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 		note   func(d *drafter)
 		counts bool
 	}{
-		{"a draft pass", func(d *drafter) { d.notePass(begun, nil, &plan.Plan{}, 3, false) }, true},
-		{"one of prompts", func(d *drafter) { d.notePass(begun, nil, &plan.Plan{}, 3, true) }, false},
-		{"one that failed", func(d *drafter) { d.notePass(begun, errFault, &plan.Plan{}, 3, false) }, false},
+		{"a draft pass", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, false) }, true},
+		{"one of prompts", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, true) }, false},
+		{"one that failed", func(d *drafter) { d.notePass(begun, false, errFault, &plan.Plan{}, 3, false) }, false},
 		{"a pass that decodes", func(d *drafter) {
 			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode}}}, time.Second)
 		}, true},

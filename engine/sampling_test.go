@@ -274,7 +274,7 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 		for i := range 200 { // costs with which the number that pays depends on how many are right
 			rows := 6 * (1 + i%4)
 			e.loop.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
-			e.loop.drafter.control.DraftPass(rows, 50+5*float64(rows))
+			e.loop.drafter.control.DraftPass(rows, 50+5*float64(rows), false)
 		}
 	})
 	compare(t, requests, jointly(t, e, requests, run), want)

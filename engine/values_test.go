@@ -348,9 +348,9 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 			}
 		}
 	}
-	list := c.drawBlock(3)
+	list := c.drawBlock(1, 3)
 	for i, got := range list {
-		if want := c.sampler.Draw(i); !reflect.DeepEqual(got, want) || i > 0 && reflect.DeepEqual(got, list[0]) {
+		if want := c.sampler.Draw(1 + i); !reflect.DeepEqual(got, want) || i > 0 && reflect.DeepEqual(got, list[0]) {
 			t.Errorf("draft %d: %+v, want %+v", i, got, want)
 		}
 	}
@@ -360,7 +360,7 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	if j, err = (&intake{setup: &s}).prepare(Request{Prompt: tokens(1, 9), Sampling: greedy()}); err != nil {
 		t.Fatal(err)
 	}
-	if c := j.choices[0]; c.draw(&c.draws, 0, 1) != nil || c.drawBlock(2) != nil {
+	if c := j.choices[0]; c.draw(&c.draws, 0, 1) != nil || c.drawBlock(0, 2) != nil {
 		t.Error("the best token is drawn")
 	}
 }

@@ -10,7 +10,7 @@ func timed(c *Controller, fixed, row float64) {
 	for n := 1; n <= 6; n++ {
 		for range 20 {
 			c.ForwardPass(n, fixed+row*float64(n))
-			c.DraftPass(5, (fixed+5*row)/10)
+			c.DraftPass(5, (fixed+5*row)/10, false)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control := New(Auto(), 5)
 	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }
-	control.DraftPass(5, 0.2)
+	control.DraftPass(5, 0.2, false)
 	for range 30 {
 		control.ForwardPass(1, 1)
 		control.ForwardPass(6, 9) // while the machine was busy
@@ -170,7 +170,7 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 		list := []Proposal{{Request: &r, Drafts: 5}}
 		control.Cut(list, false)
 		n := list[0].Drafts
-		control.DraftPass(5, 0.2)
+		control.DraftPass(5, 0.2, false)
 		control.ForwardPass(1+n, seconds(1+n))
 		r.Judged(n, min(n, 4))
 		longest = max(longest, n)
@@ -223,7 +223,7 @@ func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 					made += 1 + right
 					if n = r.Depth(1); n > 0 {
 						pass := c.draft * noise()
-						control.DraftPass(5, pass)
+						control.DraftPass(5, pass, false)
 						took += pass
 						list := []Proposal{{Request: &r, Drafts: 5}}
 						control.Cut(list, false)

@@ -68,7 +68,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 				rows = 1 + right
 			}
 			took := (m.pass + m.passRow*float64(sequences*rows)) * m.noise()
-			c.DraftPass(sequences*rows, took)
+			c.DraftPass(sequences*rows, took, false)
 			seconds += took
 		}
 	}
@@ -194,17 +194,23 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 		for i := range 60 {
 			rows := 1 + i%5
 			c.ForwardPass(rows, 1+0.02*float64(rows))
-			c.DraftPass(rows, 0.05+0.005*float64(rows))
+			c.DraftPass(rows, 0.05+0.005*float64(rows), false)
 		}
 	}
 	measure()
 	r := c.Request()
 	depth, forward, draft := r.Depth(1), c.forward.at(1, 1), c.draft.at(1, 1)
+	for range 20 { // the host was late: that it took longer is not known
+		c.DraftPass(3, 0.5, true)
+	}
+	if got := c.draft.at(1, 1); got != draft {
+		t.Errorf("a draft pass is estimated at %v, before the host was late at %v", got, draft)
+	}
 	if depth < 2 {
 		t.Fatalf("%d drafts, want several: the costs are made for that", depth)
 	}
 	c.ForwardPass(3, 900)
-	c.DraftPass(3, 900)
+	c.DraftPass(3, 900, false)
 	if got := c.forward.at(1, 1); got > 1.2*forward || got < forward/1.2 {
 		t.Errorf("a forward pass is estimated at %v, before the interruption at %v", got, forward)
 	}
@@ -223,7 +229,7 @@ func TestLossesCountInARow(t *testing.T) {
 	for i := range 60 {
 		rows := 1 + i%5
 		c.ForwardPass(rows, 1+0.3*float64(rows))
-		c.DraftPass(rows, 0.05+0.005*float64(rows))
+		c.DraftPass(rows, 0.05+0.005*float64(rows), false)
 	}
 	r := c.Request()
 	const full = 64 // sequences, where rows are nearly all of the cost
@@ -258,7 +264,7 @@ func TestRequestsDraftTogether(t *testing.T) {
 		for i := range 40 {
 			rows := len(list) * (1 + i%4)
 			c.ForwardPass(rows, 10+stepRow*float64(rows))
-			c.DraftPass(rows, 1+stepRow*float64(rows)/8)
+			c.DraftPass(rows, 1+stepRow*float64(rows)/8, false)
 		}
 		for k := range 60 {
 			for i, r := range list {

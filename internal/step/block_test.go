@@ -174,8 +174,8 @@ func (b *blockBench) behindRightDrafts(lengths []int, round int) {
 		token, _, _ := target.Best(row + right[i])
 		told[i].Tokens, told[i].Cached = []int32{token}, n+right[i]
 		row += verify[i].Logits
-		next[i] = step.Work{Kind: plan.ModeVerify, Tokens: []int32{token, 0, 0, 0}, Drafted: i + 1, Cached: n + right[i] + 1,
-			Pages: verify[i].Pages, State: verify[i].State, Logits: 4}
+		next[i] = step.Work{Kind: plan.ModeVerify, Tokens: []int32{token, 0, 0, 0}, Drafted: i + 1,
+			Cached: n + right[i] + 1, Pages: verify[i].Pages, State: verify[i].State, Logits: 4}
 	}
 	continued := func() []float32 {
 		for i := range next {

@@ -13,8 +13,8 @@ import (
 
 // Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
 // drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
-// tokens but the last: its block begins with that one, or with the one after the right drafts. A work without logits has
-// nothing to do.
+// tokens but the last: its block begins with that one, or with the one after the right drafts. A work without logits
+// has nothing to do.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
