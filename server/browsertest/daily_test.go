@@ -356,3 +356,79 @@ func (w *world) emptyChat(t *testing.T) {
 	}
 	p.fits("the empty chat", ".thread")
 }
+
+// twoAnswers leaves a conversation whose answer comes: it goes on, and is there when one comes back.
+func (w *world) twoAnswers(t *testing.T) {
+	p := w.open(t, w.url+"#chat", desktop)
+	p.wait(`document.getElementById("model").textContent`)
+	p.say(sayForever)
+	p.wait(lastAnswer + `.length > 40`)
+	p.press("New conversation")
+	p.wait(`[...document.querySelectorAll("button")].some((b) => b.innerText === "Send" && b.offsetParent)`)
+	p.ask("What are you called?")
+	var before, after int
+	p.eval(`document.querySelectorAll(".message").length`, &before)
+	if before != 2 {
+		t.Errorf("the second conversation has %d messages", before)
+	}
+	p.click(".conversations li:nth-child(2) .open")
+	p.wait(lastAnswer + `.length > 40 && document.querySelectorAll(".message").length === 2`)
+	p.eval(lastAnswer+`.length`, &before)
+	p.wait(fmt.Sprintf(lastAnswer+`.length > %d`, before+40))
+	// An edit that is cancelled leaves the answer that comes.
+	p.press("Edit")
+	p.press("Cancel")
+	p.eval(lastAnswer+`.length`, &after)
+	p.wait(fmt.Sprintf(lastAnswer+`.length > %d`, after+40))
+	p.press("Stop")
+	w.streamLeft(t)
+	p.wait(`document.querySelector(".message:last-child .stats")?.innerText.includes("stopped")`)
+	// One that ends while another conversation is shown is complete when one comes back.
+	p.press("Retry")
+	p.wait(lastAnswer + `.length > 40`)
+	p.click(".conversations li:nth-child(2) .open")
+	p.wait(lastAnswer + `.includes("Sparrow")`)
+	p.eval(`document.querySelector(".conversations .delete").click()`, nil) // the first, whose answer comes
+	w.streamLeft(t)
+	p.wait(`document.querySelectorAll(".conversations li").length === 1 && ` + lastAnswer + `.includes("Sparrow")`)
+}
+
+// foundWords opens a conversation from a search at the words that were searched for.
+func (w *world) foundWords(t *testing.T) {
+	p := w.open(t, w.url+"#chat", desktop)
+	p.wait(`document.getElementById("model").textContent`)
+	p.ask("What are you called?")
+	for range 6 {
+		p.ask("Goodbye")
+	}
+	p.press("New conversation")
+	p.ask(sayThought)
+	p.eval(`(() => { const f = document.querySelector(".side input[type=search]"); f.value = "SPARROW";
+		f.dispatchEvent(new Event("input")); })()`, nil)
+	p.wait(`document.querySelectorAll(".conversations li").length === 1`)
+	p.click(".conversations .open")
+	p.wait(`CSS.highlights.get("found")?.size > 0`)
+	p.wait(`(() => { const b = [...CSS.highlights.get("found")][0].getBoundingClientRect();
+		const t = document.querySelector(".thread").getBoundingClientRect();
+		return b.height > 0 && b.top >= t.top && b.bottom <= t.bottom; })()`)
+	p.look("found")
+}
+
+// longCode shows all lines of code in an answer, without a box that scrolls by itself; its bar stays in view.
+func (w *world) longCode(t *testing.T) {
+	p := w.open(t, w.url+"#chat", desktop)
+	p.wait(`document.getElementById("model").textContent`)
+	p.ask(sayCode)
+	var hidden float64
+	p.eval(`(() => { const c = document.querySelector(".listing .code"); return c.scrollHeight - c.clientHeight; })()`,
+		&hidden)
+	if hidden > 0 {
+		t.Errorf("%.0f pixels of the code are hidden in its box", hidden)
+	}
+	p.eval(`document.querySelector(".thread").scrollTop -= 800`, nil)
+	p.look("code")
+	p.eval(`document.querySelector(".thread").scrollTop = document.querySelector(".thread").scrollHeight - 1500`, nil)
+	if !p.visible(".bar-of-code") {
+		t.Error("the button that copies code is out of view in the middle of it")
+	}
+}

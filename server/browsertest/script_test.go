@@ -19,6 +19,7 @@ const (
 	sayForever = "script:forever"
 	sayThought = "script:thought"
 	sayLong    = "script:long"
+	sayCode    = "script:code"
 )
 
 // hostile is an answer that tries everything: markup, handlers, control characters, and marks that turn text around.
@@ -34,6 +35,7 @@ const (
 	longLayers   = 61
 	longSelected = 2048
 	longOutput   = 24
+	codeLines    = 120
 )
 
 // scripted answers some prompts by a script, and gives the others to the server.
@@ -66,6 +68,14 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.delta(map[string]any{"reasoning_content": "First I count."})
 		out.delta(map[string]any{"content": "Four."})
 		out.end(2)
+	case says(sayCode):
+		out := newStream(w)
+		out.delta(map[string]any{"content": "A program:\n\n```go\n"})
+		for i := range codeLines {
+			out.delta(map[string]any{"content": fmt.Sprintf("line(%d)\n", i)})
+		}
+		out.delta(map[string]any{"content": "```\n\nThat is all."})
+		out.end(codeLines)
 	case says(sayForever):
 		out := newStream(w)
 		for r.Context().Err() == nil {

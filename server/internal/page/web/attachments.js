@@ -25,7 +25,7 @@ export class Attachments {
     });
   }
 
-  // accept takes files that are dropped on a node.
+  // accept takes files that are dropped on a node or pasted there.
   accept(node) {
     const over = (is) => node.classList.toggle("dropping", is);
     node.addEventListener("dragover", (e) => {
@@ -33,6 +33,11 @@ export class Attachments {
       over(true);
     });
     node.addEventListener("dragleave", () => over(false));
+    node.addEventListener("paste", (e) => {
+      if (!e.clipboardData.files.length) return;
+      e.preventDefault();
+      this.take([...e.clipboardData.files]);
+    });
     node.addEventListener("drop", (e) => {
       e.preventDefault();
       over(false);

@@ -31,13 +31,17 @@ const hint = "Select a word of the answer to begin there";
 // How many requests the view of plans remembers.
 const remembered = 20;
 
+const copyOf = (m) =>
+  button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" });
+
 // Chat is the view of conversations.
 export class Chat {
   constructor(app) {
     this.app = app;
     this.name = "chat";
     this.title = "Chat";
-    this.running = null; // {stop, conversation} while an answer comes
+    // Answers that come, by the id of their conversation: {conversation, answer, behind: the message before it, stop}.
+    this.running = new Map();
     this.options = new Options((question) => {
       this.entry.value ||= question;
       this.grow();
@@ -114,9 +118,9 @@ export class Chat {
     (innerWidth > 800 ? this.entry : this.thread).focus({ preventScroll: true });
   }
 
-  // open shows a conversation. With again it is shown too when the page is loaded again.
+  // open shows a conversation. With again it is shown too when the page is loaded again. An answer that comes in
+  // another one goes on.
   open(conversation, again = true) {
-    this.stop();
     if (this.current) drafts.keep(this.current, { text: this.entry.value, files: this.attachments.drain() });
     this.current = adopt(conversation);
     const draft = drafts.of(this.current);
@@ -126,13 +130,15 @@ export class Chat {
     if (again) sessionStorage.setItem(openName, conversation.id);
     this.options.open(conversation);
     this.render();
+    this.busy(this.running.has(conversation.id));
     this.shelf.mark();
     if (innerWidth <= 800) this.side.open = false; // it leaves no room for the thread
     this.home();
   }
 
-  // leave shows another conversation if one is shown that goes away.
+  // leave ends the answer of a conversation that goes away, and shows another one if it is shown.
   leave(conversation) {
+    this.stop(conversation);
     if (conversation.id === this.current.id) this.open(fresh());
   }
 
@@ -150,7 +156,32 @@ export class Chat {
     const { messages } = this.current;
     this.thread.replaceChildren(...messages.map((m, i) => this.message(m, i)));
     if (!messages.length) this.thread.append(this.welcome());
+    const run = this.running.get(this.current.id);
+    if (run && run.behind === messages.at(-1)) this.thread.append(run.answer.node);
+    CSS.highlights?.clear();
     this.toEnd();
+  }
+
+  // find marks the words of a search in what is shown, and goes to the first of them.
+  find(words) {
+    const ranges = [];
+    const walk = document.createTreeWalker(this.thread, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+      const text = node.data.toLowerCase();
+      if (!node.parentElement.closest(".body")) continue;
+      for (const w of words) {
+        for (let at = text.indexOf(w); at >= 0; at = text.indexOf(w, at + w.length)) {
+          const range = document.createRange();
+          range.setStart(node, at);
+          range.setEnd(node, Math.min(node.length, at + w.length));
+          ranges.push(range);
+        }
+      }
+    }
+    if (!ranges.length) return;
+    CSS.highlights?.set("found", new Highlight(...ranges));
+    this.following = false;
+    ranges[0].startContainer.parentElement.scrollIntoView({ block: "center" });
   }
 
   // redraw shows the conversation again, with a message where the box of its place was, and gives its new box.
@@ -219,7 +250,7 @@ export class Chat {
     const box = said(m);
     if (m.role === "user") {
       const edit = button("Edit", () => this.edit(box, m, at), { class: "plain" });
-      box.append(el("div", { class: "foot" }, this.versions(m), edit));
+      box.append(el("div", { class: "foot" }, this.versions(m), edit, m.content ? copyOf(m) : null));
     }
     return box;
   }
@@ -254,9 +285,7 @@ export class Chat {
       facts(m),
       this.versions(m),
       last && m.calls?.length ? results(m.calls, answered) : null,
-      m.content
-        ? button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" })
-        : null,
+      m.content ? copyOf(m) : null,
       button("Retry", () => this.again(at), { class: "plain only-last", hidden: !last }),
       m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain", title: hint }),
       button("Branch", part, { class: "plain", title: "Go on from here in another conversation" }),
@@ -285,6 +314,8 @@ export class Chat {
       if (open) open.remove();
       else article.querySelector(".body").append(sideBySide(list, at));
       e.target.setAttribute("aria-expanded", String(!open));
+      this.following = false;
+      article.scrollIntoView({ block: "nearest" });
     };
     return el(
       "span",
@@ -310,8 +341,8 @@ export class Chat {
       this.again(at + 1);
     };
     const cancel = () => {
-      const foot = this.redraw(box, m).querySelector(".foot");
-      foot.lastChild.focus({ preventScroll: true });
+      const buttons = [...this.redraw(box, m).querySelectorAll(".foot button")];
+      buttons.find((b) => b.textContent === "Edit").focus({ preventScroll: true });
     };
     box.querySelector(".body").replaceChildren(text);
     box.querySelector(".foot").replaceChildren(
@@ -344,7 +375,8 @@ export class Chat {
 
   submit() {
     const content = this.entry.value.trim();
-    if (this.running || (!content && !this.attachments.files.length) || !this.options.check()) return;
+    if (this.running.has(this.current.id) || !(content || this.attachments.files.length)) return;
+    if (!this.options.check()) return;
     const c = this.current;
     const files = this.attachments.drain();
     this.entry.value = "";
@@ -356,51 +388,58 @@ export class Chat {
     this.ask();
   }
 
-  stop() {
-    this.running?.stop.abort();
+  stop(conversation = this.current) {
+    this.running.get(conversation.id)?.stop.abort();
+  }
+
+  // live is a conversation that is shown or gets an answer, instead of what is kept of it.
+  live(kept) {
+    return kept.id === this.current.id ? this.current : (this.running.get(kept.id)?.conversation ?? kept);
   }
 
   // ask gets the next answer of the conversation.
   async ask() {
     const conversation = this.current;
     sessionStorage.setItem(openName, conversation.id);
-    const run = { conversation, stop: new AbortController() };
-    this.running = run;
-    this.busy(true);
-    store.put(conversation).then(() => this.shelf.refresh()); // a question is not lost with its answer
     const answer = new Answer();
     const behind = conversation.messages.at(-1);
+    const run = { conversation, answer, behind, stop: new AbortController() };
+    const replaced = () => this.running.get(conversation.id) !== run;
+    const end = () => {
+      if (replaced()) return;
+      this.running.delete(conversation.id);
+      if (this.current === conversation) this.busy(false);
+    };
+    this.running.set(conversation.id, run);
+    this.busy(true);
+    store.put(conversation).then(() => this.shelf.refresh()); // a question is not lost with its answer
     this.thread.append(answer.node);
     this.toEnd();
     let kept = Date.now();
     const reply = await this.receive(conversation, run.stop.signal, (message, progress) => {
       answer.show(message);
       answer.reading.show(progress);
-      this.follow();
+      if (this.current === conversation) this.follow();
       // Once a second what has come is kept, so that a page that is loaded again does not lose it.
-      if (message.content && Date.now() - kept > 1000 && this.running === run && !conversation.removed) {
+      if (message.content && Date.now() - kept > 1000 && !replaced() && !conversation.removed) {
         kept = Date.now();
         store.put(unfinished(conversation, message, behind), false);
       }
     });
-    const replaced = this.running !== run && this.running?.conversation === conversation;
-    if (this.running === run) {
-      this.running = null;
-      this.busy(false);
-    }
-    if (replaced || conversation.removed) {
+    if (replaced() || conversation.removed) {
       answer.node.remove();
+      end();
       return;
     }
     const m = reply.message;
-    const here = conversation.messages.at(-1) === behind; // another version may be shown meanwhile
     add(conversation, m, behind);
     await store.put(conversation); // before it looks complete: the page may be closed then
+    end();
     const question = conversation.messages.findLast((x) => x.role === "user")?.content ?? "";
     this.app.requests.unshift({ title: question, stats: m.stats });
     this.app.requests.length = Math.min(this.app.requests.length, remembered);
-    if (!here) answer.node.remove();
-    else if (this.current === conversation) {
+    if (conversation.messages.at(-1) !== m) answer.node.remove(); // another version is shown meanwhile
+    else if (answer.node.isConnected) {
       // The nodes stay, so that nothing that is being read moves.
       answer.show(m, true);
       for (const old of this.thread.querySelectorAll(".foot .only-last")) old.hidden = true;
@@ -408,8 +447,8 @@ export class Chat {
       answer.node.append(this.foot(m, conversation.messages.indexOf(m), answer.node));
       this.follow();
     }
-    const end = m.fault ? `The request failed: ${m.fault}` : m.stopped ? "Stopped" : "Answer complete";
-    announce(m.fault ? end : `${end}: ${m.content.slice(0, 300)}`);
+    const how = m.fault ? `The request failed: ${m.fault}` : m.stopped ? "Stopped" : "Answer complete";
+    announce(m.fault ? how : `${how}: ${m.content.slice(0, 300)}`);
     this.shelf.refresh();
   }
 

@@ -8,7 +8,7 @@ import { allToJSON, fileName, read, save, toJSON, toMarkdown } from "./transfer.
 // and delete. A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys go up and
 // down in it, and from a conversation to what can be done with it.
 export class Shelf {
-  // chat opens conversations: {current, open(conversation), leave(conversation), home()}.
+  // chat opens conversations: {current, live(kept), open(conversation), leave(conversation), find(words), home()}.
   constructor(chat) {
     this.chat = chat;
     this.all = [];
@@ -50,10 +50,14 @@ export class Shelf {
     return this.all;
   }
 
+  words() {
+    return this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  }
+
   // draw lists those that have all words of the search in their title or in a message.
   draw() {
     if (this.list.querySelector("input")) return; // a title is being written
-    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = this.words();
     const has = (c) => {
       if (!words.length) return true;
       const text = [c.title, ...(c.all ?? c.messages).map((m) => m.content)].join("\n").toLowerCase();
@@ -89,7 +93,7 @@ export class Shelf {
     if (e.target.tagName !== "BUTTON" || e.ctrlKey || e.altKey || e.metaKey) return;
     const item = e.target.closest("li");
     const buttons = [...item.querySelectorAll("button")];
-    const c = this.shown(this.all.find((x) => x.id === item.dataset.id));
+    const c = this.chat.live(this.all.find((x) => x.id === item.dataset.id));
     const at = buttons.indexOf(e.target);
     const to = {
       ArrowDown: () => item.nextSibling?.firstChild,
@@ -106,20 +110,23 @@ export class Shelf {
     else to()?.focus();
   }
 
-  // shown is the conversation itself where the chat shows it; what is kept of it may be older.
-  shown(kept) {
-    return kept.id === this.chat.current.id ? this.chat.current : kept;
-  }
-
   item(kept) {
-    const c = this.shown(kept);
+    const c = this.chat.live(kept);
+    const open = () => {
+      this.chat.open(c);
+      this.chat.find(this.words());
+    };
     const title = visible(c.title || "Untitled");
     const act = (text, what, props) =>
       button(text, what, { class: "plain", "aria-label": `${text} ${title}`, ...props });
     const item = el(
       "li",
       { data: { id: c.id } },
-      button(title, () => this.chat.open(c), { class: "plain open", title, "aria-describedby": "list-keys" }),
+      button(title, open, {
+        class: "plain open",
+        title: `${title}\n${new Date(c.updated).toLocaleString()}`,
+        "aria-describedby": "list-keys",
+      }),
       el(
         "div",
         { class: "acts" },
