@@ -95,7 +95,16 @@ func CubinFile(name string) string { return name + ".cubin.gz" }
 // PTXFile is the name of the file that holds an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
+// contents has a function for each embedded file that was read, which unpacks it the first time.
+var contents sync.Map
+
+// read returns an unpacked file, which must not be changed: devices of several ranks load the same images.
 func read(name string) ([]byte, error) {
+	once, _ := contents.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return unpack(name) }))
+	return once.(func() ([]byte, error))()
+}
+
+func unpack(name string) ([]byte, error) {
 	b, err := files.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
