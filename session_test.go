@@ -17,8 +17,8 @@ import (
 
 // Sizes of the sessions below; make sessions runs long ones.
 var (
-	sessionTurns  = flag.Int("session-turns", 4, "turns of a session")
-	sessionTokens = flag.Int("session-tokens", 1200, "tokens that a session grows to")
+	sessionTurns  = flag.Int("session-turns", 3, "turns of a session")
+	sessionTokens = flag.Int("session-tokens", 800, "tokens that a session grows to")
 	sessionModel  = flag.String("session-model", "", "only this one: v32-tiny or v4-tiny")
 )
 
