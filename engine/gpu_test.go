@@ -3,11 +3,10 @@ package engine
 import (
 	"testing"
 
-	"sparrow/internal/cuda/op"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/kernel/cuda"
 )
 
 // standIn, where set, makes the device that the engines of the tests run on, instead of the CPU's. The CPU's device is
@@ -91,17 +90,12 @@ func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.
 // onGPU runs tests on the first GPU.
 func onGPU(t *testing.T, tests []deviceTest) {
 	t.Helper()
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
 		if err := host.Close(); err != nil {
 			t.Fatal(err)
 		}
-		d, err := op.Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := gpu.Open(t)
 		return d
 	}, tests)
 }

@@ -73,7 +73,7 @@ var sparrowCatalogue = Catalogue{
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 		{
-			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: SetOf(CPU, SM90), Dense: true,
+			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: ours, Dense: true,
 			Reads: dsaLayouts, Heads: tileHeads, Rows: countedUnits, Segments: true,
 		},
 		{

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/internal/cuda/op"
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/archive"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/internal/testkit/rounded"
 	"sparrow/kernel"
-	"sparrow/kernel/cuda"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 	"sparrow/verify"
@@ -103,15 +102,10 @@ func TestDenseDraftingLayer(t *testing.T) {
 // The same on a GPU: rows are as near to the oracle's as those of the reference with the same rounding, within a factor
 // of two as verify demands. Rounding alone sends some rows of random weights to other experts.
 func TestGPUOracleDenseDraftingLayer(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	dir := unpacked(t, "deepseek_v3-1")
 	for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
-		dev, err := op.Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := gpu.Open(t)
 		got := draftError(t, dir, dev, kv)
 		own := draftError(t, dir, rounded.On(&ref.Device{Rounded: true}, dev.Hardware()), kv)
 		if t.Logf("%s: rows are off by %.4f of their size, the reference by %.4f", kv, got, own); !(got <= 2*own) {

@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,8 @@ import (
 
 	"sparrow/internal/cuda/op"
 	"sparrow/internal/testkit/archive"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
-	"sparrow/kernel/cuda"
 	"sparrow/plan"
 )
 
@@ -42,9 +41,7 @@ func TestGPUOracleV4(t *testing.T) {
 
 // GLM-5.3-Flash in both layouts: whole prompts, and chunks around the boundaries of pools and of 64 positions.
 func TestGPUOracleNext(t *testing.T) {
-	if err := cuda.Available(); err != nil && !*portableTier {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	dir := unpacked(t, glmNext)
 	for _, kv := range []string{"bf16", "fp8"} {
 		for _, chunk := range []int{0, 127} {
@@ -57,17 +54,12 @@ func TestGPUOracleNext(t *testing.T) {
 // A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, in addition to the checks of all
 // checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
 func TestGPUOracleDSpark(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
 	for chunk, cases := range map[int][]string{0: {"short", "window"}, 127: {"group"}} {
 		t.Run(fmt.Sprintf("chunks of %d", chunk), func(t *testing.T) {
 			t.Parallel()
-			dev, err := op.Open(0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dev := gpu.Open(t)
 			t.Cleanup(func() { dev.Close() })
 			golden := someCases(t, dir, cases)
 			r := runBeside(t, dir, dev, plan.Policy{KV: "fp8"}, chunk, &golden)
@@ -92,9 +84,7 @@ func TestGPUOracleDSpark(t *testing.T) {
 // Models without an indexer, in every layout, whole prompts and chunks, with prompts in expanded form and, in the
 // longest prompts, in latent space; decodes are in latent space at every length.
 func TestGPUOracleDense(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	for _, c := range dense {
 		t.Run(c.name, func(t *testing.T) {
 			dir := unpacked(t, c.name)
@@ -110,9 +100,7 @@ func TestGPUOracleDense(t *testing.T) {
 // Ranks that are streams of one GPU. The checkpoints run one after the other: side by side in one process, ranks waited
 // until their time-out. By requests the longest prompt is left out, which takes the reference long.
 func TestGPURanksOracle(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	for _, c := range gpuRanks {
 		t.Run(c.name+"/"+c.kv+"/"+c.how.String(), func(t *testing.T) {
 			golden := folder(c.name)
@@ -125,9 +113,6 @@ func TestGPURanksOracle(t *testing.T) {
 	}
 }
 
-// portableTier verifies the portable kernels.
-var portableTier = flag.Bool("portable", false, "verify the portable kernels on a GPU")
-
 // onGPU verifies cases of a checkpoint, all of them where none are named.
 func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	onGPUFrom(t, folder(name), name, plan.Policy{KV: kv}, chunk, cases)
@@ -135,19 +120,10 @@ func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 
 // onGPUFrom does so with a checkpoint in a folder.
 func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases []string) {
-	kernels, ready := op.Name, cuda.Available
-	if *portableTier {
-		kernels, ready = op.PortableName, cuda.PortableAvailable
-	}
-	if err := ready(); err != nil {
-		t.Skipf("needs a GPU: %v", err)
-	}
+	gpu.Need(t)
 	t.Run(strings.TrimPrefix(fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk), "/"), func(t *testing.T) {
 		t.Parallel()
-		dev, err := kernel.NewRegistry(op.Backends()).Open(kernels, kernel.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := gpu.Open(t)
 		t.Cleanup(func() { dev.Close() })
 		golden := dir
 		if cases != nil {

@@ -6,12 +6,12 @@ import (
 	"sparrow/internal/cuda/op"
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/vec"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda"
 	"sparrow/plan"
 	"sparrow/verify"
 )
@@ -51,9 +51,7 @@ func TestOffloadedByADevicesRules(t *testing.T) {
 }
 
 func TestGPUOffloaded(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	for _, c := range []offloadCase{
 		{"deepseek_v32-1", "fp8", placed.Half, 0}, {"deepseek_v32-1", "bf16", placed.All, 61},
 		{quantised, "fp8", placed.Half, 61}, {quantised, "fp8", placed.All, 0},
@@ -61,10 +59,7 @@ func TestGPUOffloaded(t *testing.T) {
 		{v4, "fp8", placed.Half, 0}, {v4, "fp8", placed.All, 129}, {v4, "fp8", placed.Mixed, 61},
 		{glmNext, "bf16", placed.Half, 127},
 	} {
-		dev, err := op.Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := gpu.Open(t)
 		c.run(t, dev)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"sparrow/internal/bench/cuda"
 	"sparrow/internal/bench/harness"
+	"sparrow/internal/cuda/op"
 	"sparrow/kernel/cuda"
 )
 
@@ -18,10 +19,14 @@ func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("--only: %w", err)
 	}
-	if err := cuda.Available(); err != nil {
-		return fmt.Errorf("bench kernels --kernels cuda: %w", err)
+	available, open := cuda.Available, cuda.Open
+	if f.kernels[0] == op.PortableName {
+		available, open = cuda.PortableAvailable, cuda.OpenPortable
 	}
-	d, err := cuda.Open(0)
+	if err := available(); err != nil {
+		return fmt.Errorf("bench kernels --kernels %s: %w", f.kernels[0], err)
+	}
+	d, err := open(0)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"sparrow/internal/cuda/op"
 )
 
 // benchKernelsFlags holds the flags of `sparrow bench kernels`.
@@ -37,14 +39,15 @@ the project are printed with what was reached. On a GPU it also prints the share
   sparrow bench kernels --kernels cpu-avx2 --json
   sparrow bench kernels --kernels cuda
   sparrow bench kernels --kernels cuda --only topk,index_paged --json
+  sparrow bench kernels --kernels cuda-portable --only product
   sparrow bench kernels --kernels cuda --only 'index_ragged 4096 x 32k' --pause 50ms`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringSliceVar(&f.kernels, "kernels", nil, "kernels to measure: cuda, cpu (the best of this machine), or names "+
-		"of kernels for CPUs from 'sparrow version'; default cpu")
+	s.StringSliceVar(&f.kernels, "kernels", nil, "kernels to measure: cuda, cuda-portable, cpu (the best of this "+
+		"machine), or names of kernels for CPUs from 'sparrow version'; default cpu")
 	s.StringVar(&f.device, "device", "", "the old name of --kernels: cpu or cuda")
 	if err := s.MarkHidden("device"); err != nil {
 		panic(err) // the flag was added one line above
@@ -78,7 +81,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 	case len(f.kernels) == 0:
 		f.kernels = []string{f.device}
 	}
-	if slices.Contains(f.kernels, cudaKernels) {
+	if slices.Contains(f.kernels, cudaKernels) || slices.Contains(f.kernels, op.PortableName) {
 		if len(f.kernels) > 1 {
 			return fmt.Errorf("bench kernels: --kernels %s: kernels of CPUs and of GPUs are measured by separate runs",
 				strings.Join(f.kernels, ","))
@@ -96,7 +99,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 }
 
 // cudaKernels names the kernels of GPUs.
-const cudaKernels = "cuda"
+const cudaKernels = op.Name
 
 // without refuses flags that say nothing about the chosen device.
 func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {

@@ -13,9 +13,9 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/cuda/op"
 	"sparrow/internal/model/family"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/sample"
@@ -112,15 +112,13 @@ func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result
 // changes no token; replayed rows give the same again; and where a CPU selects differently, scores are closer than the
 // devices' arithmetic.
 func TestGPURecordedRows(t *testing.T) {
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	const prompt, output = 300, 12
 	ask := engine.Request{Prompt: tokens(3, prompt), MaxTokens: output, Sampling: greedy(), IgnoreEOS: true,
 		Record: &engine.Record{Selections: true, Scores: true, Experts: true, Tokens: engine.RecordAll}}
 	for _, dir := range []string{"glm_moe_dsa-1", "deepseek_v32-fp8-1"} {
 		t.Run(dir, func(t *testing.T) {
-			e := start(t, "cuda", dir, 512)
+			e := start(t, gpu.Name(), dir, 512)
 			want := run(t, e, "alone", ask)
 			if len(want.rows) != prompt+output-1 || len(want.tokens) != output {
 				t.Fatalf("%d rows, %d tokens", len(want.rows), len(want.tokens))
@@ -130,7 +128,7 @@ func TestGPURecordedRows(t *testing.T) {
 			if got := run(t, e, "plain", plain); !slices.Equal(got.tokens, want.tokens) {
 				t.Errorf("tokens %v, with recording %v", got.tokens, want.tokens)
 			}
-			equalRows(t, "in chunks", run(t, start(t, "cuda", dir, 64), "chunks", ask).rows, want.rows)
+			equalRows(t, "in chunks", run(t, start(t, gpu.Name(), dir, 64), "chunks", ask).rows, want.rows)
 			var others []*engine.Job
 			for i := range 3 {
 				r := engine.Request{Prompt: tokens(20+i, 30+60*i), MaxTokens: 40, Sampling: greedy(), IgnoreEOS: true}

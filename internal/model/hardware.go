@@ -29,8 +29,5 @@ func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 		h.MemoryBytes = own.MemoryBytes
 	}
 	h.NoTiles = own.NoTiles
-	if own.Portable {
-		h.Missing = append(h.Missing, plan.DenseLatent)
-	}
 	return h, nil
 }

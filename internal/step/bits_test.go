@@ -12,9 +12,9 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/family"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 )
@@ -171,13 +171,11 @@ func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", sett
 // gpuSettings returns those of a GPU, which keeps no float32 rows. It skips the test where there is none.
 func gpuSettings(t *testing.T) []setting {
 	t.Helper()
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
+	gpu.Need(t)
 	return settings[1:]
 }
 
-func TestGPURowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cuda", gpuSettings(t)) }
+func TestGPURowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, gpu.Name(), gpuSettings(t)) }
 
 func testRowBits(t *testing.T, kernels string, settings []setting) {
 	for _, checkpoint := range []string{"deepseek_v32-fp8-1", "glm_moe_dsa-1"} {
@@ -263,7 +261,7 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 func TestDeterministicPrefillEqualsDecode(t *testing.T) { testDeterministic(t, "cpu", settings) }
 
 func TestGPUDeterministicPrefillEqualsDecode(t *testing.T) {
-	testDeterministic(t, "cuda", gpuSettings(t))
+	testDeterministic(t, gpu.Name(), gpuSettings(t))
 }
 
 func testDeterministic(t *testing.T, kernels string, settings []setting) {
@@ -361,7 +359,7 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 // changes no bit.
 func TestSlicingKeepsBits(t *testing.T) { testSlicing(t, "cpu", settings) }
 
-func TestGPUSlicingKeepsBits(t *testing.T) { testSlicing(t, "cuda", gpuSettings(t)) }
+func TestGPUSlicingKeepsBits(t *testing.T) { testSlicing(t, gpu.Name(), gpuSettings(t)) }
 
 func testSlicing(t *testing.T, kernels string, settings []setting) {
 	m := open(t, "deepseek_v32-fp8-1", kernels)
@@ -384,7 +382,7 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 			facts, p := m.Facts(), s.policy
 			facts.Context, p.MaxTransient = 300, uncut.Plan.TransientBytes*2/3
 			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, p)
-			if kernels == "cuda" && errors.Is(err, plan.E17) {
+			if kernels == gpu.Name() && errors.Is(err, plan.E17) {
 				t.Skipf("a GPU's least reserve holds these rows whole: %v", err)
 			}
 			if err != nil {

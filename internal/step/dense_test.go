@@ -7,6 +7,7 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/archive"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/plan"
@@ -43,7 +44,7 @@ func TestGPUDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 		}
 	}
 	list = append(list, setting{"dense off", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}})
-	testDenseRowBits(t, openDense(t, "cuda"), list)
+	testDenseRowBits(t, openDense(t, gpu.Name()), list)
 }
 
 func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
@@ -69,7 +70,7 @@ func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
 
 func TestGPUDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
 	gpuSettings(t)
-	m := openDense(t, "cuda")
+	m := openDense(t, gpu.Name())
 	for _, kv := range []string{"bf16", "fp8-656", "fp8-576"} {
 		testDenseDeterministic(t, m, plan.Policy{KV: kv, Deterministic: true})
 	}

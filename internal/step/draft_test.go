@@ -13,6 +13,7 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
@@ -69,7 +70,7 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 }
 
 func TestGPUNativeAndSplitVerifyAgree(t *testing.T) {
-	testVerifyPaths(t, "cuda", "v32-tiny", gpuSettings(t), 2, 3, 4, 6, 8)
+	testVerifyPaths(t, gpu.Name(), "v32-tiny", gpuSettings(t), 2, 3, 4, 6, 8)
 }
 
 func testVerifyPaths(t *testing.T, kernels, preset string, layouts []setting, rows ...int) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/plan"
 )
 
@@ -14,7 +15,7 @@ func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
 func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
 	gpuSettings(t) // skips where there is no GPU
-	testFed(t, "cuda")
+	testFed(t, gpu.Name())
 }
 
 func testFed(t *testing.T, kernels string) {

@@ -12,6 +12,7 @@ import (
 	"sparrow/internal/model/family"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/plan"
@@ -92,10 +93,7 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
 		for _, checkpoint := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/deepseek_v32-fp8-1",
 			"testdata/oracle/glm_moe_dsa-1", "builtin"} {
-			dev, err := op.Open(0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dev := gpu.Open(t)
 			m := loadOn(t, "../../"+checkpoint, dev)
 			for _, d := range decodings {
 				sameGraphs(t, fmt.Sprintf("%s, %s, %+v", checkpoint, set.name, d), m, set.policy, d)
@@ -108,10 +106,7 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
 	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
-		dev, err := op.Open(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dev := gpu.Open(t)
 		m := loadOn(t, layersOf(t, 2, 1, 128, kind), dev)
 		sameGraphs(t, kind.String(), m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
 			decoding{sequences: 9, steps: 4, rows: 2, drafts: true})

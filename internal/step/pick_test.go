@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sparrow/internal/step"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/plan"
 )
 
@@ -15,7 +16,7 @@ func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu"
 
 func TestGPUPickedRowsAreThoseBehindRightDrafts(t *testing.T) {
 	gpuSettings(t) // skips where there is no GPU
-	testPicked(t, "cuda")
+	testPicked(t, gpu.Name())
 }
 
 func testPicked(t *testing.T, kernels string) {

@@ -90,7 +90,9 @@ suite() {
     portable)
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
         tests kernel/cuda GPU -test.skip "$hopper" -portable && tests internal/cuda/op GPU -portable &&
-            tests verify 'GPUOracle' -portable && tests builtin Golden/portable
+            tests verify 'GPUO(racle|ffloaded)' -portable && tests builtin Golden/portable &&
+            tests internal/step GPU -portable && tests internal/model/v4 GPU -portable &&
+            tests engine 'GPU(Engine|Stateful|Linear)' -portable && tests engine/gputest GPU -portable
         ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;

@@ -105,11 +105,12 @@ func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid
 // portableTopKWaves is how many blocks of the selection are launched for each multiprocessor; more rows take turns.
 const portableTopKWaves = 2
 
-// portableSparse are the portable kernels of sparse attention, by that for Hopper.
+// portableSparse are the portable kernels of sparse attention, and of attention over every key, by that for Hopper.
 var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_bf16",
 	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
 	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat",
-	"sparrow_sparse_nope": "portable_sparse_nope"}
+	"sparrow_sparse_nope": "portable_sparse_nope", "sparrow_latent_bf16": "portable_latent_bf16",
+	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
 // portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of
 // segments.

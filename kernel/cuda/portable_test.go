@@ -97,6 +97,10 @@ func launchEverything(t *testing.T, d *Device, k *Kernels, s *Stream) {
 			a.Segments, a.Partial, a.Stats = segments, somewhere, somewhere
 			check(t, k.SparseAttend(s, kind, &a))
 			check(t, k.SparseAttendFlat(s, &a))
+			if latentKernels[kind].kernel != "" {
+				a.Streams[1].Lens = somewhere
+				check(t, k.LatentAttend(s, kind, &a))
+			}
 		}
 	}
 	for _, heads := range [][2]int32{{64, 64}, {128, 128}, {192, 256}} {

@@ -112,7 +112,6 @@ func (q *Question) Fit() (*Fit, error) {
 				"--hw \"cpu,%.0fG\"", q.Name, q.Asked, q.Weights.Packed, m.Arch,
 				math.Ceil(float64(m.CPU.MemoryBytes)/(1<<30)))
 		}
-		hw.Missing = append(hw.Missing, plan.DenseLatent) // as model.Hardware has it
 	}
 	cfg, _, err := plan.Resolve(hw, facts, plan.Policy{KV: "fp8"})
 	if err != nil {

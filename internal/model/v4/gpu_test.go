@@ -11,12 +11,12 @@ import (
 	"sparrow/internal/model"
 	"sparrow/internal/model/synth"
 	"sparrow/internal/model/v4"
+	"sparrow/internal/testkit/gpu"
 	"sparrow/internal/testkit/pair"
 	"sparrow/internal/testkit/rounded"
 	"sparrow/internal/testkit/steps"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/kernel/cuda"
 	"sparrow/kernel/ref"
 	"sparrow/plan"
 )
@@ -24,13 +24,8 @@ import (
 // onGPU opens a GPU, or skips the test where there is none.
 func onGPU(t *testing.T) *op.Device {
 	t.Helper()
-	if err := cuda.Available(); err != nil {
-		t.Skipf("needs a Hopper GPU: %v", err)
-	}
-	dev, err := op.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpu.Need(t)
+	dev := gpu.Open(t)
 	t.Cleanup(func() { dev.Close() })
 	return dev
 }

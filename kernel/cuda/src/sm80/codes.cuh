@@ -6,6 +6,14 @@
 
 namespace portable {
 
+constexpr u32 kNaNs = 0x80808080u;
+#if __CUDA_ARCH__ >= 890
+__device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second) {
+    asm volatile("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
+                 : "=r"(first), "=r"(second) : "r"(codes));  // in place: many at a time take registers
+}
+__device__ __forceinline__ u32 nans_of(const uint4&) { return 0; }  // they are NaN by themselves
+#else
 // Codes to pairs of halves as widen_codes gives them, where none is a NaN. Shifts to the left are products, which
 // another unit computes.
 __device__ __forceinline__ u32 widen_pair(u32 codes) {  // a code in the low byte of each half
@@ -17,11 +25,11 @@ __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second
     second = widen_pair(__byte_perm(codes, 0, 0x4342));
 }
 // Not 0 in a bit of kNaNs where a code is a NaN.
-constexpr u32 kNaNs = 0x80808080u;
 __device__ __forceinline__ u32 nans_of(const uint4& v) {
     return ((v.x & 0x7F7F7F7Fu) + 0x01010101u) | ((v.y & 0x7F7F7F7Fu) + 0x01010101u) |
            ((v.z & 0x7F7F7F7Fu) + 0x01010101u) | ((v.w & 0x7F7F7F7Fu) + 0x01010101u);
 }
+#endif
 
 // Sums of 16 rows on the left by eight on the right where some code on the left is a NaN: rows of such codes are NaN.
 // upper and lower are nans_of of what this lane has of row l / 4, and of + 8.

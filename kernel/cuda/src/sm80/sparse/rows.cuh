@@ -6,7 +6,7 @@
 // bf16.
 #pragma once
 
-#include "sm80/mma.cuh"
+#include "sm80/codes.cuh"
 #include "sm90/sparse/args.h"
 #include "smxx/num.cuh"
 
@@ -31,16 +31,32 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
     return r;
 }
 
-// Sixteen codes times a scale, whose half holds 2^8 too, to 32 bytes of a tile.
+// Sixteen codes times 2^-8 and a scale, whose half holds 2^8 too and so has more bits where it is small, to 32 bytes of
+// a tile. Unit: the scale is 1.
+template <bool Unit = false>
 __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        uint4 v;
-        widen_codes(i == 0 ? codes.x : codes.z, v.x, v.y);
-        widen_codes(i == 0 ? codes.y : codes.w, v.z, v.w);
-        store_shared(to + 16 * i, make_uint4(times_halves(v.x, scale), times_halves(v.y, scale),
-                                             times_halves(v.z, scale), times_halves(v.w, scale)));
+    u32 v[8];
+    widen_numbers(codes.x, v[0], v[1]);
+    widen_numbers(codes.y, v[2], v[3]);
+    widen_numbers(codes.z, v[4], v[5]);
+    widen_numbers(codes.w, v[6], v[7]);
+    if ((nans_of(codes) & kNaNs) != 0) {  // rare
+        widen_codes(codes.x, v[0], v[1]);
+        widen_codes(codes.y, v[2], v[3]);
+        widen_codes(codes.z, v[4], v[5]);
+        widen_codes(codes.w, v[6], v[7]);
     }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (kCodeFactor == 1.0f && !Unit) {
+            v[i] = times_halves(v[i], 0x1C001C00u);  // 2^-8
+        }
+        if (kCodeFactor != 1.0f || !Unit) {
+            v[i] = times_halves(v[i], scale);
+        }
+    }
+    store_shared(to, make_uint4(v[0], v[1], v[2], v[3]));
+    store_shared(to + 16, make_uint4(v[4], v[5], v[6], v[7]));
 }
 
 // A row of columns bf16.
@@ -132,7 +148,7 @@ struct RawRow {
 #pragma unroll
         for (int i = 0; i < 5; ++i) {
             if (i < 4 || e < 4) {
-                store_codes(to + 32 * (e + 8 * i), codes[i], 0x5C005C00u);  // 2^8
+                store_codes<true>(to + 32 * (e + 8 * i), codes[i], 0x5C005C00u);  // 2^8
             }
         }
     }

@@ -1,9 +1,12 @@
 // Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
-// (sm90/sparse/args.h).
+// (sm90/sparse/args.h), or of all keys of its sequence.
 //
-// Block    256 threads. Queries and 32 keys at a time lie in shared memory as 16-bit rows; rows of the next keys wait
-//          in registers. Scores: a warp has 16 heads by 8 keys. Softmax: a warp has 4 heads, a lane a key. Output: a
-//          warp has all heads and 64 columns.
+// Block    256 threads. 32 keys at a time lie in shared memory as 16-bit rows, in two tiles that take turns; rows of
+//          the next keys wait in registers. Scores: a warp has 16 keys, all heads and a quarter of the columns, whose
+//          queries stay in its registers; quarters are added by the softmax, of which a warp has 4 heads and a lane a
+//          key. Output: a warp has all heads and 64 columns.
+// Phases   the matrix unit computes the scores of a block of keys and the output of the block before; then softmax of
+//          the one, while keys of the next take the place of the other.
 // Bits     blocks of 32 keys in order, whatever else is in the launch; segments begin where args says, and are joined
 //          in order by the second kernel.
 // Bytes    a row of keys is read once for 32 heads.
@@ -26,18 +29,22 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return r;
 }
 
+constexpr int kQuarters = 4;      // of the columns of a row
+constexpr int kQuarterSteps = 8;  // products of 16 columns of each; 64 rotary columns are a ninth
+constexpr u32 kScorePitch = kUnitKeys + 4;  // of four heads and eight keys no two meet in a bank
+
 template <class Rows>
 struct SparseStorage {
     static constexpr u32 Pitch = Rows::D * 2 + 16;  // odd in units of 16 bytes: eight rows meet no bank twice
     static constexpr u32 WeightPitch = kUnitKeys * 2 + 16;
-    u8 queries[kUnitHeads * Pitch];
-    u8 keys[kUnitKeys * Pitch];
+    u8 keys[2][kUnitKeys * Pitch];  // queries, too, before any keys are in the second
     u8 weights[kUnitHeads * WeightPitch];
-    float scores[kUnitHeads][kUnitKeys + 1];
+    float scores[kQuarters][kUnitHeads][kScorePitch];
     float factor[kUnitHeads];
     float final[kUnitHeads];
-    u32 valid[kUnitKeys];
+    u32 valid[2][kUnitKeys];
 };
+static_assert(kUnitHeads == kUnitKeys, "queries lie where keys do");
 
 __device__ __forceinline__ i32 selected(const SelectionView& s, i32 row) {
     return s.width == 0 ? 0 : max(min(s.lens[row * s.len_stride], s.width), 0);
@@ -68,14 +75,20 @@ __device__ __forceinline__ i64 part_at(const SparseAttendArgs& args, i32 row, i3
     return ((static_cast<i64>(row) * args.segments + segment) * heads + head) * kValues;
 }
 
-template <class Rows>
+// Every: rows attend to all keys of their sequences (kernel/cuda/latent.go). Lists are page tables, a page has the 64
+// keys of a block of segments, and the second stream has no keys but says which table is a row's. The segments of a row
+// are about equally long; where they end depends on its length alone.
+template <class Rows, bool Every>
 __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     using Shared = SparseStorage<Rows>;
     constexpr u32 kPitch = Shared::Pitch;
+    constexpr bool kRotary = Rows::D > 16 * kQuarters * kQuarterSteps;  // a ninth product of each quarter
+    static_assert(Rows::D == 16 * kQuarters * (kQuarterSteps + (kRotary ? 1 : 0)), "other rows than these");
     extern __shared__ __align__(128) u8 dynamic_shared[];
     Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, quad = lane % 4;
-    const u32 q = shared_address(shared.queries), k = shared_address(shared.keys), p = shared_address(shared.weights);
+    const u32 tiles[2] = {shared_address(shared.keys[0]), shared_address(shared.keys[1])};
+    const u32 p = shared_address(shared.weights);
 
     // The unit: head groups of a row side by side, then segments, then rows.
     const u32 groups = (args.heads + kUnitHeads - 1) / kUnitHeads;
@@ -86,14 +99,20 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     const i32 first_len = selected(args.streams[0], row);
     const i32 second_len = Rows::kTwoStreams ? selected(args.streams[1], row) : 0;
     const i32 first_blocks = segment_blocks_of(first_len), all = first_blocks + segment_blocks_of(second_len);
-    const i32 begin = 2 * segment * args.segment_blocks;  // in blocks of 32 keys
-    const i32 end = 2 * min((segment + 1) * args.segment_blocks, all);
+    i32 each = args.segment_blocks;
+    if constexpr (Every) {
+        const i32 segments = max((all + each - 1) / each, 1);
+        each = (all + segments - 1) / segments;
+    }
+    const i32 begin = 2 * segment * each;  // in blocks of 32 keys
+    const i32 end = 2 * min((segment + 1) * each, all);
     if (begin >= end && args.segments > 1) {
         return;  // the combine does not look at segments without keys
     }
 
     // Row threadIdx.x / 8 of a block of keys is this thread's and seven others'.
     const u32 own = threadIdx.x / 8, e = threadIdx.x % 8;
+    const i64 list = Every ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
     const auto slot_of = [&](i32 block) {
         if (block >= end) {
             return -1;
@@ -104,7 +123,10 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         if (position >= (second ? second_len : first_len)) {
             return -1;
         }
-        const i32 slot = s.indices[row * s.index_stride + position];
+        i32 slot = s.indices[list * s.index_stride + (Every ? position / kSegmentKeys : position)];
+        if (Every && slot >= 0) {
+            slot = slot > 0x1FFFFFF ? 0x7FFFFFFF : slot * kSegmentKeys + position % kSegmentKeys;
+        }
         if (slot >= s.slots) {
             raise_fault(args.faults, kFaultSlot);
             return -1;
@@ -120,8 +142,13 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
             rows.load(page + at * Rows::kRowBytes, page + s.scales + at * 8, e);
         }
     };
+    Rows held;
+    i32 slot = slot_of(begin);
+    load(held, begin, slot);
+    i32 next_slot = slot_of(begin + 1);
 
-    // Queries, in the type of the keys.
+    // Queries, in the type of the keys: of eight heads each, products 8 * quarter + i, and of the rotary part.
+    const u32 quarter = warp / 2, first_key = warp % 2 * 16;
     for (u32 i = threadIdx.x; i < kUnitHeads * (Rows::D / 8); i += kSparseThreads) {
         const u32 h = i / (Rows::D / 8), c = i % (Rows::D / 8);
         uint4 v = make_uint4(0, 0, 0, 0);
@@ -129,7 +156,24 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
             const i64 at = row * args.q_stride + static_cast<i64>(head + h) * Rows::D + c * 8;
             v = *reinterpret_cast<const uint4*>(args.q + at);
         }
-        store_shared(q + h * kPitch + c * 16, Rows::kHalves && c < 2 * Rows::HalfSteps ? halves_of_bf16(v) : v);
+        store_shared(tiles[1] + h * kPitch + c * 16, Rows::kHalves && c < 2 * Rows::HalfSteps ? halves_of_bf16(v) : v);
+    }
+    __syncthreads();
+    u32 q[4][kQuarterSteps][2], rotary[4][2];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+        const u32 from = tiles[1] + (8 * n + lane % 8) * kPitch + lane / 8 * 16;
+#pragma unroll
+        for (int step = 0; step < kQuarterSteps; step += 2) {
+            u32 b[4];
+            load_matrices(b, from + (kQuarterSteps * quarter + step) * 32);
+            q[n][step][0] = b[0], q[n][step][1] = b[1], q[n][step + 1][0] = b[2], q[n][step + 1][1] = b[3];
+        }
+        if constexpr (kRotary) {  // of two products the one that is this quarter's
+            u32 b[4];
+            load_matrices(b, from + (kQuarters * kQuarterSteps + quarter / 2 * 2) * 32);
+            rotary[n][0] = quarter % 2 == 0 ? b[0] : b[2], rotary[n][1] = quarter % 2 == 0 ? b[1] : b[3];
+        }
     }
 
     float m[4], sum[4], largest[4];  // of heads 4 * warp + i
@@ -139,81 +183,9 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         sum[i] = 0.0f;
     }
     float o[2][8][4] = {};
-    Rows held;
-    i32 slot = slot_of(begin);
-    load(held, begin, slot);
-    i32 next_slot = slot_of(begin + 1);
-    for (i32 block = begin; block < end; ++block) {
-        __syncthreads();  // everybody has read the keys before
-        held.store(k + own * kPitch, e);
-        if (e == 0) {
-            shared.valid[own] = slot >= 0;
-        }
-        slot = next_slot;
-        load(held, block + 1, slot);
-        next_slot = slot_of(block + 2);
-        __syncthreads();
 
-        // Scores of 16 heads and 8 keys, in two sums of every other product.
-        {
-            float s[2][4] = {};
-            const u32 first_head = warp % 2 * 16, first_key = warp / 2 * 8;
-            const u32 left = q + (first_head + lane % 16) * kPitch + lane / 16 * 16;
-            const u32 right = k + (first_key + lane % 8) * kPitch + lane / 8 * 16;
-#pragma unroll 6
-            for (int step = 0; step < Rows::D / 16; step += 2) {
-                u32 a[4], b[4], c[4];
-                load_matrices(b, right + step * 32);
-                load_matrices(a, left + step * 32);
-                load_matrices(c, left + step * 32 + 32);
-                const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
-                if (step < Rows::HalfSteps) {
-                    multiply_f16(s[0], a, low);
-                    multiply_f16(s[1], c, high);
-                } else {
-                    multiply_bf16(s[0], a, low);
-                    multiply_bf16(s[1], c, high);
-                }
-            }
-            float* to = &shared.scores[first_head + group][first_key + 2 * quad];
-            to[0] = s[0][0] + s[1][0];
-            to[1] = s[0][1] + s[1][1];
-            to += 8 * (kUnitKeys + 1);
-            to[0] = s[0][2] + s[1][2];
-            to[1] = s[0][3] + s[1][3];
-        }
-        __syncthreads();
-
-        // Weights of four heads; a lane has a key.
-        const bool counts = shared.valid[lane] != 0;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const u32 h = 4 * warp + i;
-            const float x = counts ? shared.scores[h][lane] * args.score_scale : __int_as_float(0xFF800000);
-            float high = x;
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
-            }
-            largest[i] = fmaxf(largest[i], high);
-            const float base = fmaxf(m[i], high), f = exp2_fast(m[i] - base);
-            m[i] = base;
-            const float w = exp2_fast(x - base);
-            float total = w;
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                total += __shfl_xor_sync(ptx::kFullMask, total, d);
-            }
-            sum[i] = fmaf(sum[i], f, total);
-            const u32 bits = Rows::kHalves ? half_pair(w, 0.0f) : pack_bf16_fast(w, 0.0f);
-            *reinterpret_cast<u16*>(shared.weights + h * Shared::WeightPitch + 2 * lane) = static_cast<u16>(bits);
-            if (lane == 0) {
-                shared.factor[h] = f;
-            }
-        }
-        __syncthreads();
-
-        // 64 columns of all heads.
+    // Output of a block of keys: 64 columns of all heads.
+    const auto add_values = [&](u32 k) {
         float f[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -250,6 +222,112 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
                 }
             }
         }
+    };
+    const auto store = [&](i32 block) {  // the rows that this thread holds, of a block
+        const u32 side = (block - begin) & 1;
+        held.store(tiles[side] + own * kPitch, e);
+        if (e == 0) {
+            shared.valid[side][own] = slot >= 0;
+        }
+        slot = next_slot;
+        load(held, block + 1, slot);
+        next_slot = slot_of(block + 2);
+    };
+
+    store(begin);
+    __syncthreads();  // the queries are read, too
+    for (i32 block = begin; block < end; ++block) {
+        const u32 side = (block - begin) & 1;
+        {  // scores of 16 keys and 32 heads over a quarter of the columns
+            float s[4][4] = {};
+            const u32 from = tiles[side] + (first_key + lane % 16) * kPitch + lane / 16 * 16;
+#pragma unroll
+            for (int step = 0; step < kQuarterSteps; ++step) {
+                u32 a[4];
+                load_matrices(a, from + (kQuarterSteps * quarter + step) * 32);
+#pragma unroll
+                for (int n = 0; n < 4; ++n) {
+                    if constexpr (Rows::kHalves) {
+                        multiply_f16(s[n], a, q[n][step]);
+                    } else {
+                        multiply_bf16(s[n], a, q[n][step]);
+                    }
+                }
+            }
+            if constexpr (kRotary) {
+                u32 a[4];
+                load_matrices(a, from + (kQuarters * kQuarterSteps + quarter) * 32);
+#pragma unroll
+                for (int n = 0; n < 4; ++n) {
+                    if constexpr (Rows::HalfSteps > kQuarters * kQuarterSteps) {
+                        multiply_f16(s[n], a, rotary[n]);
+                    } else {
+                        multiply_bf16(s[n], a, rotary[n]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const u32 of_head = i / 4 * 8 + 2 * quad + i % 2;
+                shared.scores[quarter][of_head][first_key + i % 4 / 2 * 8 + group] = s[i / 4][i % 4];
+            }
+        }
+        if (block > begin) {
+            add_values(tiles[side ^ 1]);
+        }
+        __syncthreads();
+
+        // Weights of four heads; a lane has a key.
+        const bool counts = shared.valid[side][lane] != 0;
+        float x[4], high[4], total[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 h = 4 * warp + i;
+            const float dot = (shared.scores[0][h][lane] + shared.scores[1][h][lane]) +
+                              (shared.scores[2][h][lane] + shared.scores[3][h][lane]);
+            x[i] = counts ? dot * args.score_scale : __int_as_float(0xFF800000);
+            high[i] = x[i];
+        }
+        if (block + 1 < end) {
+            store(block + 1);
+        }
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                high[i] = fmaxf(high[i], __shfl_xor_sync(ptx::kFullMask, high[i], d));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 h = 4 * warp + i;
+            largest[i] = fmaxf(largest[i], high[i]);
+            const float base = fmaxf(m[i], high[i]), f = exp2_fast(m[i] - base);
+            m[i] = base;
+            const float w = exp2_fast(x[i] - base);
+            total[i] = w;
+            sum[i] *= f;
+            const u32 bits = Rows::kHalves ? half_pair(w, 0.0f) : pack_bf16_fast(w, 0.0f);
+            *reinterpret_cast<u16*>(shared.weights + h * Shared::WeightPitch + 2 * lane) = static_cast<u16>(bits);
+            if (lane == 0) {
+                shared.factor[h] = f;
+            }
+        }
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                total[i] += __shfl_xor_sync(ptx::kFullMask, total[i], d);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            sum[i] += total[i];
+        }
+        __syncthreads();
+    }
+    if (begin < end) {
+        add_values(tiles[(end - 1 - begin) & 1]);
     }
 
     if (lane == 0) {
@@ -345,9 +423,11 @@ __device__ __forceinline__ void combine_segments(const SparseAttendArgs& args) {
 
 }  // namespace portable
 
-#define PORTABLE_SPARSE(name, rows)                                                                          \
+#define PORTABLE_ATTEND(name, rows, every)                                                                   \
     extern "C" __global__ void __launch_bounds__(portable::kSparseThreads, 1)                                \
         name(const __grid_constant__ SparseAttendArgs args) {                                                \
-        portable::attend_selected<rows>(args);                                                               \
+        portable::attend_selected<rows, every>(args);                                                        \
     }                                                                                                        \
     extern "C" __device__ const u32 name##_shared = sizeof(portable::SparseStorage<rows>);
+#define PORTABLE_SPARSE(name, rows) PORTABLE_ATTEND(name, rows, false)
+#define PORTABLE_LATENT(name, rows) PORTABLE_ATTEND(name, rows, true)
