@@ -1,0 +1,152 @@
+package tier
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sparrow/internal/kv/prefix"
+	"sparrow/internal/kv/tier/resp"
+)
+
+// Invariants of this file: counters, orders of use and pauses are exact.
+
+// A page of a disk is used when it is read: the one that was not read for the longest time goes first, and sizes
+// include headers.
+func TestADiskKeepsWhatWasReadLast(t *testing.T) {
+	s := openStack(t, Options{DiskDir: t.TempDir(), DiskBytes: int64(3 * spec.Size())}, spec)
+	a, b := chain(s, 1, 3), chain(s, 2, 1)
+	ka, kb := keysOf(a), keysOf(b)
+	keep(t, s, a, Stored)
+	if n, why := bring(t, s, ka[:1], rows(1, 1000)); n != 1 {
+		t.Fatal(why)
+	}
+	keep(t, s, b, Stored)
+	if !s.Has(ka[0]) || s.Has(ka[1]) || !s.Has(ka[2]) || !s.Has(kb[0]) {
+		t.Errorf("held: %v, %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(ka[2]), s.Has(kb[0]))
+	}
+	c := s.Counts()[0]
+	if c.Pages != 3 || c.Bytes != int64(3*spec.Size()) || c.Hits != 1 || c.HitBytes != 1000 || c.Stored != 4 ||
+		c.Evicted != 1 || c.Dropped != 0 || c.Failed != 0 || c.Damaged != 0 || c.Tier != "disk" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A page that the device gives up again is used in host memory, though nothing is copied.
+func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
+	s := openStack(t, Options{HostBytes: 2000}, spec)
+	a, b := chain(s, 1, 2), chain(s, 2, 1)
+	ka, kb := keysOf(a), keysOf(b)
+	keep(t, s, a, Leaving)
+	if s.Wants(ka[0], Leaving) {
+		t.Error("a page that is here is wanted")
+	}
+	keep(t, s, b, Leaving)
+	if !s.Has(ka[0]) || s.Has(ka[1]) || !s.Has(kb[0]) {
+		t.Errorf("held: %v, %v and %v", s.Has(ka[0]), s.Has(ka[1]), s.Has(kb[0]))
+	}
+	if n, why := bring(t, s, ka[:1], rows(1, 1000)); n != 1 {
+		t.Fatal(why)
+	}
+	if c := s.Counts()[0]; c.Hits != 1 || c.HitBytes != 1000 || c.Bytes != 2000 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A store that fails is left alone for twice as long each time, up to a bound; one answer ends that. Pages that were
+// found there, or written, are not written again.
+func TestThePauseOfAStore(t *testing.T) {
+	s := newStore("store", resp.Address{}, time.Hour, func() *Spec { return &paged }, quiet)
+	defer s.stop()
+	k := prefix.Hash{1}
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		begun := time.Now()
+		s.failed(errors.New("no answer"))
+		if s.pause != want*time.Second || s.down.Sub(begun) < s.pause || s.count.Failed != int64(i+1) {
+			t.Errorf("failure %d: a pause of %v until %v after it, want %v s", i+1, s.pause, s.down.Sub(begun), want)
+		}
+		if s.Has(k) || s.Wants(k, Stored) {
+			t.Error("it is used during its pause")
+		}
+	}
+	s.down = time.Now().Add(-time.Second)
+	if !s.Has(k) || s.Has(k) {
+		t.Error("after a pause one caller tries it, and no second one")
+	}
+	if s.answered(); !s.Has(k) || !s.Has(k) || !s.Wants(k, Stored) || s.Wants(k, Leaving) {
+		t.Error("it answers and is not used")
+	}
+	if s.hit(k); s.Wants(k, Stored) || s.count.Hits != 1 || s.count.HitBytes != int64(paged.Bytes) {
+		t.Errorf("a page that was found there is written: %+v", s.count)
+	}
+	if s.damaged(k); !s.Wants(k, Stored) || s.count.Damaged != 1 {
+		t.Errorf("a damaged page is not written again: %+v", s.count)
+	}
+	s.hit(k)
+	if s.forget(k); !s.Wants(k, Stored) {
+		t.Error("a page that is gone is not written again")
+	}
+	s.hit(k)
+	if s.Clear(); !s.Wants(k, Stored) {
+		t.Error("a page of before Clear counts as stored")
+	}
+}
+
+// The counters of peers are summed.
+func TestCountersOfPeersAreSums(t *testing.T) {
+	s := openStack(t, Options{Pull: true}, spec)
+	s.stopped("peer", "gone")
+	for i, name := range []string{"a", "b"} {
+		p := newStore("peer", resp.Address{}, time.Hour, s.outside, quiet)
+		n := int64(1 + i)
+		p.count = Count{Hits: n, HitBytes: 10 * n, Damaged: 100 * n, Failed: 1000 * n, Busy: time.Duration(10000 * n)}
+		close(p.stopped)
+		if s.peers == nil {
+			s.peers = map[string]*store{}
+		}
+		s.peers[name] = p
+	}
+	c := s.PeerCount()
+	if c.Tier != "peer" || c.Hits != 3 || c.HitBytes != 30 || c.Damaged != 300 || c.Failed != 3000 || c.Busy != 30000 ||
+		len(c.Stops) != 1 || c.Stops["gone"] != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// scarce gives memory once.
+type scarce struct {
+	plain
+	given int
+}
+
+func (s *scarce) Take(n int) ([]byte, error) {
+	if s.given++; s.given > 1 {
+		return nil, errors.New("no more")
+	}
+	return s.plain.Take(n)
+}
+
+// Memory that the system does not have is asked for once.
+func TestMemoryThatIsNotThere(t *testing.T) {
+	from := &scarce{}
+	m := &memory{from: from, each: slabBytes / 2, most: 100}
+	var pages []*Page
+	for range 5 {
+		if p := m.take(); p != nil {
+			pages = append(pages, p)
+		}
+	}
+	if len(pages) != 2 || from.given != 2 || m.most != 2 || m.inUse() != 2 {
+		t.Errorf("%d pages, asked %d times, at most %d, %d in use", len(pages), from.given, m.most, m.inUse())
+	}
+	pages[0].Drop()
+	if p := m.take(); p == nil {
+		t.Error("memory that was given back is not given again")
+	} else {
+		p.Drop()
+	}
+	pages[1].Drop()
+	if err := m.close(); err != nil || m.made != 0 {
+		t.Errorf("%v, %d pages are left", err, m.made)
+	}
+}

@@ -1,0 +1,120 @@
+package sched
+
+import (
+	"testing"
+	"time"
+
+	"sparrow/internal/cost"
+)
+
+// Invariants of this file: functions that only compute values give the right ones.
+
+// Prompts that run or wait keep half of what a batch has left, and a token for each that may be in it.
+func TestTheShareOfDrafts(t *testing.T) {
+	o := &roster{limits: Limits{MaxPrompts: 4}}
+	f := &forming{roster: o}
+	if got := f.draftBudget(9); got != 9 {
+		t.Errorf("%d of 9 tokens where nothing else is computed", got)
+	}
+	o.waiting = []*Sequence{{}}
+	for left, want := range map[int]int{20: 10, 9: 4, 8: 4, 6: 2, 4: 0, 3: 0} {
+		if got := f.draftBudget(left); got != want {
+			t.Errorf("%d of %d tokens, want %d", got, left, want)
+		}
+	}
+	o.waiting, o.running = nil, []*Sequence{{}} // a prompt that is in no batch yet
+	if got := f.draftBudget(20); got != 10 {
+		t.Errorf("%d of 20 tokens beside a prompt that runs", got)
+	}
+}
+
+// A prompt gets an even share of the tokens, rounded up, and of the rows of logits; a short one up to half; and each of
+// the others gets a token.
+func TestTheShareOfAPrompt(t *testing.T) {
+	f := &forming{roster: &roster{limits: Limits{BatchTokens: 64, MaxPrompts: 4}}}
+	for _, c := range []struct{ prompt, scored, tokens, logits, prompts, want int }{
+		{100, 0, 10, 0, 3, 4}, {100, 0, 9, 0, 3, 3}, {100, 0, 64, 0, 1, 64}, {5, 0, 64, 0, 1, 5},
+		{16, 0, 21, 0, 4, 11}, {17, 0, 21, 0, 4, 6}, {100, 0, 4, 0, 4, 1}, {16, 0, 4, 0, 4, 1},
+		{100, 90, 64, 7, 2, 14}, {100, 90, 64, 8, 2, 14}, {100, 90, 20, 7, 2, 10}, {100, 1, 64, 0, 2, 32},
+	} {
+		q := &Sequence{Tokens: make([]int32, c.prompt), Logits: c.scored}
+		if got := f.share(q, c.tokens, c.logits, c.prompts); got != c.want {
+			t.Errorf("%+v: %d tokens", c, got)
+		}
+	}
+}
+
+// A batch that is slow counts as a delay by prompts only where these were cut to the smallest chunk.
+func TestADelayIsThatOfTheSmallestChunk(t *testing.T) {
+	for _, smallest := range []bool{false, true} {
+		f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 4, MaxStall: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w cost.Work
+		w.AddPrompt(SmallestChunk, 0, 0)
+		for i := range 2 * enoughMeasured {
+			f.sched.Took(Load{load{Work: w, smallest: smallest}}, time.Second)
+			if got, told := f.sched.Stall(), smallest && i+1 >= enoughMeasured; (got > 0) != told {
+				t.Errorf("smallest %v, %d batches of a second: a stall of %v", smallest, i+1, got)
+			}
+		}
+	}
+}
+
+// A batch of only background sequences takes a quarter of the time that others may take at most.
+func TestBatchesOfTheBackgroundAreShort(t *testing.T) {
+	tokens := func(background bool) int {
+		m := machine{batch: func(_, _, p, _ float64) float64 { return 1e-3 + 1e-3*p }, step: 512}
+		g := newRig(t, &m, 200*time.Millisecond, false)
+		add := func(owner string, n int) {
+			if err := g.s.Add(&Sequence{Tokens: make([]int32, n), Owner: owner, Background: background}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add("stream", 8)
+		for range 40 {
+			g.step(t)
+			add("prompt", 150)
+		}
+		g.prompts = 0
+		add("prompt", 4000)
+		g.step(t)
+		return g.prompts
+	}
+	if others, background := tokens(false), tokens(true); others < 3*background || others > 5*background {
+		t.Errorf("%d tokens of a prompt in a batch of the background, %d in others", background, others)
+	}
+}
+
+// Suspended sequences keep their pages, as many as may run, and lose them to others the latest first.
+func TestTheLatestKeptPagesGoFirst(t *testing.T) {
+	f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 3, KeepSuspended: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*Sequence
+	for i := range 3 {
+		q := &Sequence{Tokens: []int32{int32(i), 2, 3}}
+		if list = append(list, q); f.add(q, 9) != nil {
+			t.Fatal("it is not added")
+		}
+	}
+	step(t, f)
+	o := f.sched.roster
+	o.limits.MaxRunning = 2
+	for i, q := range list {
+		if o.suspend(q); f.sched.Kept() != min(i+1, 2) {
+			t.Errorf("%d of %d suspended sequences have kept their pages", f.sched.Kept(), i+1)
+		}
+	}
+	if len(o.kept) != 2 || o.kept[0] != list[0] || o.kept[1] != list[1] {
+		t.Fatalf("%d have kept pages", len(o.kept))
+	}
+	if !o.giveUpForAnother(list[2]) || len(o.kept) != 1 || o.kept[0] != list[0] {
+		t.Error("the oldest has given its pages up")
+	}
+	if o.giveUpForAnother(list[0]) || len(o.kept) != 1 {
+		t.Error("a sequence gives its pages up for itself")
+	}
+}

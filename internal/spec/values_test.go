@@ -1,0 +1,127 @@
+package spec
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// Each request that ended drafting shortens the trial of the next, by as much as one of its decisions counts at most; a
+// request for which drafting pays ends that.
+func TestLostRequestsShortenTheNext(t *testing.T) {
+	costly := func(c *Controller) {
+		for range 200 { // a draft pass takes ten steps
+			c.ForwardPass(1, 1)
+			c.ForwardPass(2, 2)
+			c.DraftPass(1, 10, false)
+		}
+	}
+	c := New(Auto(), 0)
+	costly(c)
+	decisions := func() (n int) {
+		for r := c.Request(); r.Active(); n++ {
+			r.Depth(1)
+		}
+		return n
+	}
+	var got []int
+	for range 5 {
+		got = append(got, decisions())
+	}
+	if want := []int{4, 3, 2, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("drafting ended after %v decisions, want %v", got, want)
+	}
+	for range 400 { // now it is nearly free
+		c.ForwardPass(1, 1)
+		c.ForwardPass(2, 1.01)
+		c.DraftPass(1, 0.01, false)
+	}
+	r := c.Request()
+	for range 200 {
+		r.Judged(1, 1)
+	}
+	if r.Depth(1) == 0 || c.lost != 0 {
+		t.Fatalf("drafts that pay are not made, %d requests are taken for lost", c.lost)
+	}
+}
+
+// A drafter of blocks never drafts more than its block.
+func TestDepthsAreBoundedByTheBlock(t *testing.T) {
+	for block, want := range map[int]int{0: MaxDrafts, 3: 3, 5: 5} {
+		c := New(Auto(), block)
+		for n := 1; n <= 8; n++ {
+			for range 20 {
+				c.ForwardPass(n, 1+0.001*float64(n))
+				c.DraftPass(n, 0.001, false)
+			}
+		}
+		r := c.Request()
+		for range 100 {
+			r.Judged(MaxDrafts, MaxDrafts)
+		}
+		if got := r.Depth(1); got != want {
+			t.Errorf("blocks of %d: %d drafts, want %d", block, got, want)
+		}
+		if got := c.Together([]*Request{&r}); got != want {
+			t.Errorf("blocks of %d: %d drafts together, want %d", block, got, want)
+		}
+	}
+}
+
+// A cut block leaves what the drafter said of all its drafts, and nothing of a block before.
+func TestConfidencesAreKeptByPlace(t *testing.T) {
+	c := New(Auto(), 5)
+	r := c.Request()
+	for _, n := range []int{5, 3, 0} {
+		c.Cut([]Proposal{{Request: &r, Drafts: n, Confidence: [MaxDrafts]float32{1, 2, 3, 4, 5, 6, 7}}}, false)
+		for i, said := range r.said {
+			if known := i >= 1 && i <= n; known != (said == float64(i)) || !known && !math.IsNaN(said) {
+				t.Errorf("%d drafts: of draft %d the drafter said %v", n, i, said)
+			}
+		}
+	}
+}
+
+// In a larger batch the fixed part of a pass is shared by more, so that each draft costs relatively more.
+func TestBlocksOfLargeBatchesAreShorter(t *testing.T) {
+	cut := func(sequences int) int {
+		c := New(Auto(), 5)
+		timed(c, 1, 0.15)
+		r := c.Request()
+		for range 60 {
+			r.Judged(5, 2)
+			r.Judged(5, 5)
+		}
+		list := make([]Proposal, sequences)
+		for i := range list {
+			list[i] = Proposal{Request: &r, Drafts: 5}
+		}
+		c.Cut(list, false)
+		return list[0].Drafts
+	}
+	if one, many := cut(1), cut(64); one != 5 || many >= one {
+		t.Errorf("%d drafts of a lone block are verified, %d of each of 64", one, many)
+	}
+}
+
+// What was learned of confidences fades like everything else that is measured.
+func TestTrustFades(t *testing.T) {
+	var x trust
+	x.learn(1, 1, 0.5, 1) // the mean of its place is known then
+	for range 3 {
+		away, p := x.away(1, 3), x.chance(1, 3, 0.5)
+		weight := sharedDecay*x.weight + p*(1-p)*away*away
+		slope := max(0, min(x.slope+(1-p)*away/(weight+trustPrior), 1))
+		sum, count := sharedDecay*x.sum[1]+3, sharedDecay*x.count[1]+1
+		if x.learn(1, 3, 0.5, 1); x.weight != weight || x.slope != slope || x.sum[1] != sum || x.count[1] != count {
+			t.Errorf("%+v; want the weight %v, the slope %v, %v of %v", x, weight, slope, sum, count)
+		}
+	}
+	if before := x; x.slope <= 0 {
+		t.Errorf("%+v", before)
+	}
+	before := x
+	if x.learn(1, math.NaN(), 0.5, 1); x != before {
+		t.Error("it learns of a draft that nothing was said of")
+	}
+}
