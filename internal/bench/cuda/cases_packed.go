@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"sparrow/internal/block"
+	"sparrow/internal/cuda/expect"
 	"sparrow/internal/device/host"
 	"sparrow/internal/num"
 	"sparrow/kernel"
@@ -56,6 +57,11 @@ func packedCases() []Case {
 			list = append(list, packedCase(p, rows))
 		}
 	}
+	for _, p := range packings {
+		for _, each := range []int{1, 16} {
+			list = append(list, packedExpertsCase(p, each))
+		}
+	}
 	for _, t := range []cuda.ProductType{cuda.ProductBF16, cuda.ProductFP8} {
 		s := productShape{typ: t, what: "beside packed", columns: packedColumns, k: packedK, batch: 1}
 		list = append(list, productCase(s, 4096, ""))
@@ -70,22 +76,27 @@ type packedSet struct {
 	codes, scales []byte
 }
 
-// sizes are the bytes of a row of codes, the scales of a row of scales and rows of scales.
-func (p packing) sizes() (codes, scales, scaleRows int) {
-	codes = packedK / p.data.Values() * p.data.Size()
+// sizes are the bytes of a row of codes, the scales of a row of scales and rows of scales of a matrix [columns, k].
+func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
+	codes = k / p.data.Values() * p.data.Size()
 	if p.scale == 0 {
 		return codes, 0, 0
 	}
 	scales = 1
 	if p.cols > 0 {
-		scales = packedK / p.cols
+		scales = k / p.cols
 	}
-	return codes, scales, packedColumns / p.rows
+	return codes, scales, columns / p.rows
+}
+
+// stored are the bytes of a matrix as a checkpoint has it.
+func (p packing) stored(columns, k int) float64 {
+	codes, scales, scaleRows := p.sizes(columns, k)
+	return float64(codes*columns) + float64(scales*scaleRows*max(p.scale.Size(), 1))
 }
 
 func packedCase(p packing, rows int) Case {
-	codes, scales, scaleRows := p.sizes()
-	stored := float64(codes*packedColumns) + float64(scales*scaleRows*max(p.scale.Size(), 1))
+	stored := p.stored(packedColumns, packedK)
 	return Case{
 		Case: titled("product_packed", "%d rows, %s, %d x %d", rows, p.name, packedColumns, packedK), Rate: BF16,
 		Bytes: stored + float64(2*rows*(packedK+packedColumns)), FLOPs: 2 * float64(rows) * packedColumns * packedK,
@@ -94,14 +105,16 @@ func packedCase(p packing, rows int) Case {
 	}
 }
 
-func newPackedSet(h *holder, p packing, rows int) Set {
-	codes, scales, scaleRows := p.sizes()
-	s := &packedSet{packing: p, codes: h.packedCodes(p.data)}
-	a := cuda.PackPackedArgs{First: h.repeat(s.codes, codes*packedColumns), Stride: int64(codes),
-		ScaleStride: int64(scales), Rows: packedColumns, Columns: packedK, BlockRows: int32(p.rows),
+// pack packs a matrix [columns, k] of random codes. twice: it is gate and up both, each columns / 2 rows of them.
+func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
+	p := s.packing
+	codes, scales, scaleRows := p.sizes(columns, k)
+	s.codes = h.packedCodes(p.data)
+	a := cuda.PackPackedArgs{First: h.repeat(s.codes, codes*columns), Stride: int64(codes),
+		ScaleStride: int64(scales), Rows: int32(columns), Columns: int32(k), BlockRows: int32(p.rows),
 		BlockColumns: int32(max(p.cols, 1)), Source: cuda.PackSources[p.source], Middle: p.middle}
 	if p.cols == 0 {
-		a.BlockColumns = packedK
+		a.BlockColumns = int32(k)
 	}
 	if p.scale != 0 {
 		for range 4099 {
@@ -111,17 +124,47 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 		a.ScaleType = map[kernel.DType]int32{kernel.BF16: int32(cuda.ElementBF16), kernel.F16: int32(cuda.ElementF16),
 			kernel.E4M3: int32(cuda.ElementE4M3), kernel.E8M0: cuda.PackSources["e8m0"]}[p.scale]
 	}
-	factor := p.format.Factor(0)
-	s.PackedProduct = cuda.PackedProduct{Format: p.format, Weight: h.alloc(int(p.format.Bytes(packedColumns, packedK))),
+	if twice {
+		a.Rows /= 2
+		a.Second = a.First.Add(int64(codes) * int64(a.Rows))
+		if a.FirstScales != 0 {
+			a.SecondScales = a.FirstScales.Add(int64(scales*scaleRows/2) * int64(p.scale.Size()))
+		}
+	}
+	a.To = h.alloc(int(p.format.Bytes(int32(columns), int32(k))))
+	if h.err == nil {
+		h.err = h.rig.Kernels.PackWeight(h.rig.Stream, p.format, &a)
+	}
+	return a.To
+}
+
+// row is a row of the matrix [., k] that pack has packed, before it is rounded to bf16.
+func (s *packedSet) row(i, k int) []float32 {
+	codes, scales, _ := s.sizes(1, k)
+	weight, view := make([]float32, k), func(b []byte, d kernel.DType, cols int) kernel.Tensor {
+		return kernel.Tensor{Buf: kernel.HostBuffer(b), DType: d, Rows: 1, Cols: cols, Stride: cols}
+	}
+	data := view(repeated(s.codes, i*codes, codes), s.data, k/s.data.Values())
+	if f, ok := s.data.Block(); ok {
+		f.Decode(weight, host.Bytes(data))
+		return weight
+	}
+	m := host.Matrix{Weight: kernel.Weight{Data: data, BlockRows: 1, BlockCols: k / scales}}
+	size := s.scale.Size()
+	m.Scale = view(repeated(s.scales, i/s.rows*scales*size, scales*size), s.scale, scales)
+	m.Widen(weight, 0)
+	return weight
+}
+
+func newPackedSet(h *holder, p packing, rows int) Set {
+	s := &packedSet{packing: p}
+	factor, weight := p.format.Factor(0), s.pack(h, packedColumns, packedK, false)
+	s.PackedProduct = cuda.PackedProduct{Format: p.format, Weight: weight,
 		Factors: putAll(h, []float32{factor, factor}), X: h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedK),
 		Out: h.output(2 * rows * packedColumns), XStride: packedK, OutStride: packedColumns, Rows: int32(rows),
 		Columns: packedColumns, K: packedK, Arrived: h.ints(0, cuda.PackedSlots)}
 	if n := s.SumBytes(); n > 0 {
 		s.Sums = h.alloc(int(n))
-	}
-	a.To = s.Weight
-	if h.err == nil {
-		h.err = h.rig.Kernels.PackWeight(h.rig.Stream, p.format, &a)
 	}
 	return Set{func(stream *cuda.Stream) error { return h.rig.Kernels.MultiplyPacked(stream, &s.PackedProduct) },
 		s.check}
@@ -184,21 +227,9 @@ func repeated(pattern []byte, at, n int) []byte {
 
 // check computes some elements on the host, with weights rounded to bf16.
 func (s *packedSet) check(r *reader) error {
-	codes, scales, _ := s.sizes()
-	weight, view := make([]float32, packedK), func(b []byte, d kernel.DType, cols int) kernel.Tensor {
-		return kernel.Tensor{Buf: kernel.HostBuffer(b), DType: d, Rows: 1, Cols: cols, Stride: cols}
-	}
 	for i := range 24 {
 		row, column := i*577%int(s.Rows), (packedColumns-1+i*7919)%packedColumns
-		data := view(repeated(s.codes, column*codes, codes), s.data, packedK/s.data.Values())
-		if f, ok := s.data.Block(); ok {
-			f.Decode(weight, host.Bytes(data))
-		} else {
-			m := host.Matrix{Weight: kernel.Weight{Data: data, BlockRows: 1, BlockCols: packedK / scales}}
-			size := s.scale.Size()
-			m.Scale = view(repeated(s.scales, column/s.rows*scales*size, scales*size), s.scale, scales)
-			m.Widen(weight, 0)
-		}
+		weight := s.row(column, packedK)
 		input := r.bf16s(s.X.Add(int64(row)*s.XStride*2), packedK)
 		var sum, size float64
 		for j, w := range weight {
@@ -210,6 +241,84 @@ func (s *packedSet) check(r *reader) error {
 		// Weights are within 2^-8 of their own, each in its own way.
 		if limit := math.Abs(sum)/256 + math.Sqrt(size)/16; !(math.Abs(got-sum) <= limit) {
 			return fmt.Errorf("row %d column %d: %g, want %g within %g", row, column, got, sum, limit)
+		}
+	}
+	return nil
+}
+
+// Experts of DeepSeek-V4-Flash's width: all of them chosen equally often.
+const packedExperts, packedHidden, packedInner, packedTop = 64, 4096, 2048, 8
+
+// packedExpertsCase is gate and up of all experts, each with so many rows.
+func packedExpertsCase(p packing, each int) Case {
+	stored, pairs := p.stored(2*packedExperts*packedInner, packedHidden), each*packedExperts
+	return Case{
+		Case: titled("experts_packed", "%d x %d rows, %s, gate and up %d x %d", packedExperts, each, p.name,
+			packedInner, packedHidden), Rate: BF16, SetBytes: 2 * stored,
+		Bytes: stored + float64(2*pairs*(packedHidden/packedTop+packedInner)),
+		FLOPs: 4 * float64(pairs) * packedHidden * packedInner,
+		New:   func(h *holder) Set { return newPackedExperts(h, p, each) },
+	}
+}
+
+type packedExpertsSet struct {
+	packedSet
+	args cuda.ExpertsArgs
+	x    cuda.Ptr
+	ids  []int32
+}
+
+func newPackedExperts(h *holder, p packing, each int) Set {
+	s, k := &packedExpertsSet{packedSet: packedSet{packing: p}}, h.rig.Kernels
+	shape := cuda.ExpertShape{Experts: packedExperts, Hidden: packedHidden, Inner: packedInner, BF16: true,
+		Packed: p.format, PackedDown: p.format}
+	rows := each * packedExperts / packedTop
+	weights, factors := make([]float32, rows*packedTop), make([]float32, 2*packedExperts)
+	for i := range weights {
+		s.ids, weights[i] = append(s.ids, int32(i)%packedExperts), h.rng.Float32()
+	}
+	for i := range factors {
+		factors[i] = p.format.Factor(0)
+	}
+	s.x = h.repeat(raw(h.bf16s(productPattern)), 2*rows*packedHidden)
+	at := cuda.PackedExperts{GateUp: s.pack(h, 2*packedExperts*packedInner, packedHidden, true),
+		GateUpScales: putAll(h, factors)}
+	at.Down, at.DownScales = at.GateUp, at.GateUpScales // of no use
+	x := cuda.Experts{Shape: shape, Packed: at, X: s.x, Out: h.alloc(2 * rows * packedHidden), IDs: putAll(h, s.ids),
+		Weights: putAll(h, weights), Scratch: h.alloc(int(shape.ScratchBytes(int32(rows), packedTop))),
+		XStride: packedHidden, OutStride: packedHidden, IDStride: packedTop, WeightStride: packedTop, Rows: int32(rows),
+		Top: packedTop, Scales: num.ScalePow2}
+	if h.err == nil {
+		s.args, h.err = x.Encode()
+	}
+	h.outputs = append(h.outputs, span{s.args.Inner, len(s.ids) * int(s.args.InnerPitch)})
+	if h.err == nil {
+		h.err = k.PrepareExperts(h.rig.Stream, shape, &s.args)
+	}
+	return Set{func(stream *cuda.Stream) error { return k.MultiplyGateUp(stream, shape, &s.args) }, s.check}
+}
+
+// check computes some activations on the host.
+func (s *packedExpertsSet) check(r *reader) error {
+	order := expect.SortPairs(s.ids, packedExperts)
+	for i := range 8 {
+		place := i * (len(order) - 1) / 7
+		expert := int(s.ids[order[place]])
+		x := r.bf16s(s.x.Add(int64(order[place])/packedTop*packedHidden*2), packedHidden)
+		got := r.bf16s(s.args.Inner.Add(int64(place)*int64(s.args.InnerPitch)), packedInner)
+		dot := func(row int) (sum float64) {
+			for j, w := range s.row(row, packedHidden) {
+				sum += float64(w) * float64(x[j])
+			}
+			return sum
+		}
+		var off, size float64
+		for c := i; c < packedInner; c += 61 {
+			w := expect.Gated(dot(expert*packedInner+c), dot((packedExperts+expert)*packedInner+c), 0)
+			off, size = off+(float64(got[c])-w)*(float64(got[c])-w), size+w*w
+		}
+		if !(math.Sqrt(off) <= 0.02*math.Sqrt(size)) {
+			return fmt.Errorf("activations of place %d are off by %.4f of their norm", place, math.Sqrt(off/size))
 		}
 	}
 	return nil
