@@ -180,8 +180,7 @@ export class Chat {
     }
     if (!ranges.length) return;
     CSS.highlights?.set("found", new Highlight(...ranges));
-    this.following = false;
-    ranges[0].startContainer.parentElement.scrollIntoView({ block: "center" });
+    this.bring(ranges[0]);
   }
 
   // redraw shows the conversation again, with a message where the box of its place was, and gives its new box.
@@ -314,8 +313,7 @@ export class Chat {
       if (open) open.remove();
       else article.querySelector(".body").append(sideBySide(list, at));
       e.target.setAttribute("aria-expanded", String(!open));
-      this.following = false;
-      article.scrollIntoView({ block: "nearest" });
+      this.bring(article);
     };
     return el(
       "span",
@@ -492,6 +490,17 @@ export class Chat {
     this.stopButton.hidden = !is;
     if (is && (at === this.sendButton || at === document.body)) this.stopButton.focus({ preventScroll: true });
     if (!is && at === this.stopButton) this.home();
+  }
+
+  // bring scrolls the thread, and nothing around it, so far that an element or a range is in view, at least where it
+  // begins.
+  bring(part) {
+    const [box, at] = [this.thread, part].map((x) => x.getBoundingClientRect());
+    this.following = false;
+    if (at.top < box.top || at.bottom > box.bottom) {
+      this.thread.scrollTop += Math.min(at.top - box.top - 16, Math.max(0, at.bottom - box.bottom + 16));
+    }
+    this.scrolled();
   }
 
   // toEnd shows the end and stays there.
