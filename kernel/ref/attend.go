@@ -58,27 +58,39 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
+// inner is the inner product of two rows.
+func inner(x, y []float32) (sum float64) {
+	for c, v := range x {
+		sum += float64(v) * float64(y[c])
+	}
+	return sum
+}
+
+// addScaled adds p times a row.
+func addScaled(sums []float64, p float64, row []float32) {
+	for c := range sums {
+		sums[c] += p * float64(row[c])
+	}
+}
+
 func (d *Device) attendHead(a *kernel.SparseArgs, r, h int, rows [][]float32) {
 	width := layout.Width(a.Pool.Layout)
 	q := host.RowF32(a.Q, r)[h*width:][:width]
 	out := host.RowF32(a.Out, r)[h*layout.LatentDim:][:layout.LatentDim]
 	scores := make([]float64, len(rows))
-	for i := range rows {
-		for c, v := range q {
-			scores[i] += float64(v) * float64(rows[i][c])
-		}
-		scores[i] *= float64(a.Scale)
+	for i, row := range rows {
+		scores[i] = inner(q, row) * float64(a.Scale)
 	}
 	weigh := softmax
 	if a.Pool.Layout == layout.BF16Row1152 {
 		weigh = func(s []float64) (float64, float64) { return d.weigh(s, tiles{keys: 64}) }
 	}
 	largest, sum := weigh(scores)
-	for c := range out {
-		var o float64
-		for i := range rows {
-			o += scores[i] * float64(rows[i][c])
-		}
+	sums := make([]float64, len(out))
+	for i, row := range rows {
+		addScaled(sums, scores[i], row)
+	}
+	for c, o := range sums {
 		out[c] = float32(o)
 	}
 	lse := largest + math.Log(sum)
@@ -111,21 +123,19 @@ func (dev *Device) DenseAttend(a kernel.DenseArgs) error {
 			scores := make([]float64, n)
 			for s := range scores {
 				k := host.RowF32(a.KV, s0+s)[h*(d.Nope+d.V):][:d.Nope]
-				for c, v := range k {
-					scores[s] += float64(v) * float64(q[c])
-				}
+				sum := inner(k, q)
 				for c, v := range host.RowF32(a.Rope, s0+s) {
-					scores[s] += float64(v) * float64(q[d.Nope+c])
+					sum += float64(v) * float64(q[d.Nope+c])
 				}
-				scores[s] *= float64(a.Scale)
+				scores[s] = sum * float64(a.Scale)
 			}
 			dev.weigh(scores, denseTiles(d))
 			out := host.RowF32(a.Out, r)[h*d.V:][:d.V]
-			for c := range out {
-				var o float64
-				for s, p := range scores {
-					o += p * float64(host.RowF32(a.KV, s0+s)[h*(d.Nope+d.V)+d.Nope+c])
-				}
+			sums := make([]float64, d.V)
+			for s, p := range scores {
+				addScaled(sums, p, host.RowF32(a.KV, s0+s)[h*(d.Nope+d.V)+d.Nope:])
+			}
+			for c, o := range sums {
 				out[c] = float32(o)
 			}
 		}

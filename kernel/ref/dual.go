@@ -94,11 +94,7 @@ func sinkRow(a sinkArgs, r int, entries []entry) {
 		q, out := host.RowF32(a.q, r)[h*d:][:d], host.RowF32(a.out, r)[h*d:][:d]
 		largest, sink := math.Inf(-1), float64(host.RowF32(a.sinks, 0)[h])
 		for i := range entries {
-			scores[i] = 0
-			for c, v := range q {
-				scores[i] += float64(v) * float64(entries[i][c])
-			}
-			scores[i] *= float64(a.scale)
+			scores[i] = inner(q, entries[i][:]) * float64(a.scale)
 			largest = max(largest, scores[i])
 		}
 		lse := math.Inf(1)
@@ -112,11 +108,11 @@ func sinkRow(a sinkArgs, r int, entries []entry) {
 			}
 			lse = largest + math.Log(sum)
 			total := sum*math.Exp(largest-m) + math.Exp(sink-m)
-			for c := range out {
-				var o float64
-				for i, p := range scores {
-					o += p * float64(entries[i][c])
-				}
+			sums := make([]float64, d)
+			for i, p := range scores {
+				addScaled(sums, p, entries[i][:])
+			}
+			for c, o := range sums {
 				out[c] = float32(o / total)
 			}
 		}
