@@ -9,7 +9,7 @@ import (
 // maxHolds bounds the references that holds follows without going down into the value.
 const maxHolds = 64
 
-var errLoop = errors.New("references that lead back to themselves")
+var errLoop = errors.New("the schema's references form a cycle")
 
 // holds reports whether a given value satisfies a schema; the values of enum and const are filtered by it.
 func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {

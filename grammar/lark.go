@@ -63,7 +63,7 @@ func (l *lark) read(source string) error {
 		case text[0] == '%':
 			im := larkImport.FindStringSubmatch(text)
 			if im == nil || larkCommon[im[1]] == "" {
-				return fmt.Errorf("line %d: %.60q is not supported", n+1, text)
+				return fmt.Errorf("line %d: the directive %.60q is not supported", n+1, text)
 			}
 			name := im[1]
 			if im[2] != "" {
@@ -122,16 +122,16 @@ func (l *lark) rule(name string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("%s is not defined", name)
 	case l.open[name]:
-		return "", fmt.Errorf("%s contains itself, which no regular expression can", name)
+		return "", fmt.Errorf("rule %s refers to itself; recursive rules are not supported", name)
 	}
 	l.open[name] = true
 	e := &larkExpression{lark: l, text: source}
 	pattern, err := e.alternatives()
 	if e.skip(); err == nil && e.at < len(e.text) {
-		err = fmt.Errorf("%.40q is not understood", e.text[e.at:])
+		err = fmt.Errorf("syntax error at %.40q", e.text[e.at:])
 	}
 	if err == nil && len(pattern) > MaxPatternBytes {
-		err = fmt.Errorf("more than %d bytes as a regular expression", MaxPatternBytes)
+		err = fmt.Errorf("the rules take more than %d bytes as a regular expression", MaxPatternBytes)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -241,7 +241,7 @@ func (e *larkExpression) item() (string, error) {
 		}
 		return e.rule(name)
 	}
-	return "", fmt.Errorf("%.40q is not understood", rest)
+	return "", fmt.Errorf("syntax error at %.40q", rest)
 }
 
 // literal reads a string or a regular expression, with its flags.
@@ -288,7 +288,7 @@ func (e *larkExpression) repeat(item string) (string, error) {
 	case '~':
 		m := larkTimes.FindStringSubmatch(e.text[e.at:])
 		if m == nil {
-			return "", fmt.Errorf("%.40q is not understood", e.text[e.at:])
+			return "", fmt.Errorf("syntax error at %.40q", e.text[e.at:])
 		}
 		e.at += len(m[0])
 		times := "{" + m[1]

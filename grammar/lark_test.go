@@ -59,8 +59,8 @@ func TestLarkGrammarsAsPatterns(t *testing.T) {
 
 func TestLarkGrammarsThatCannotBeEnforced(t *testing.T) {
 	for source, want := range map[string]string{
-		"start: \"(\" start \")\" | \"x\"":    "start contains itself",
-		"start: a\na: b\nb: a":                "contains itself",
+		"start: \"(\" start \")\" | \"x\"":    "rule start refers to itself",
+		"start: a\na: b\nb: a":                "refers to itself",
 		"start: missing":                      "missing is not defined",
 		"rule: \"x\"":                         "start is not defined",
 		"start: \"x\"\n%ignore WS":            `"%ignore WS" is not supported`,
@@ -71,7 +71,7 @@ func TestLarkGrammarsThatCannotBeEnforced(t *testing.T) {
 		"start: /x/x":                         `the flags "x"`,
 		"start: \"a\"\nstart: \"b\"":          "defined twice",
 		"nonsense":                            "is not a rule",
-		"start: \"a\" )":                      `")" is not understood`,
+		"start: \"a\" )":                      `syntax error at ")"`,
 		"start: " + strings.Repeat(`"long enough to be too much"~9 `, 4000): "bytes as a regular expression",
 	} {
 		_, err := LarkPattern(source)

@@ -115,7 +115,7 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 		}
 		name, ok := token.(string)
 		if !ok {
-			return v, fmt.Errorf("%v where a name should be", token)
+			return v, fmt.Errorf("found %v, want a member name", token)
 		}
 		if _, ok := seen[name]; ok {
 			return v, &SchemaError{Problem: fmt.Sprintf("the name %q occurs twice in one object", name),

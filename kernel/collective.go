@@ -274,7 +274,7 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	if own > 0 {
 		if w.Scale.Given() {
 			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
-				return Weight{}, fmt.Errorf("%w: columns %d to %d, of which %d are padding, begin inside a block of "+
+				return Weight{}, fmt.Errorf("%w: columns %d to %d (%d of them padding) begin inside a block of "+
 					"%d and end after it", ErrArgument, from, to, to-n, w.BlockCols)
 			}
 		}
@@ -323,7 +323,7 @@ func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
 
 func within(what string, from, to, n int) error {
 	if from < 0 || from >= to || to > n {
-		return fmt.Errorf("%w: %s %d to %d of %d", ErrArgument, what, from, to, n)
+		return fmt.Errorf("%w: %s %d to %d are outside 0 to %d", ErrArgument, what, from, to, n)
 	}
 	return nil
 }

@@ -94,8 +94,8 @@ type Message struct {
 func NewMailbox(s MailboxShape, memory []byte) (*Mailbox, error) {
 	x, ids, results, size := s.Offsets()
 	if int64(len(memory)) < size || s.Rows < 1 || s.Pairs < 1 || s.Hidden < 1 {
-		return nil, fmt.Errorf("%w: a mailbox of %d rows and %d choices of %d columns in %d bytes, want %d",
-			ErrArgument, s.Rows, s.Pairs, s.Hidden, len(memory), size)
+		return nil, fmt.Errorf("%w: a mailbox of %d rows and %d choices of %d columns was given %d bytes, want at "+
+			"least %d", ErrArgument, s.Rows, s.Pairs, s.Hidden, len(memory), size)
 	}
 	at := func(off int64, d DType, rows, cols int) Tensor {
 		return Tensor{Buf: HostBuffer(memory), Off: off, DType: d, Rows: rows, Cols: cols, Stride: cols}

@@ -65,8 +65,8 @@ func (m ExpertMethods) Swap(in, out int) error {
 	n := len(m.Decode)
 	if in < 0 || in >= n || out < 0 || out >= n || m.Decode[in] == Resident || m.Prefill[in] == Resident ||
 		m.Decode[out] != Resident || m.Prefill[out] != Resident {
-		return fmt.Errorf("%w: expert %d for expert %d of %d; want one of host memory for a resident one",
-			ErrArgument, in, out, n)
+		return fmt.Errorf("%w: expert %d cannot replace expert %d (of %d); want one in host memory to replace a "+
+			"resident one", ErrArgument, in, out, n)
 	}
 	for _, list := range [][]ExpertMethod{m.Decode, m.Prefill} {
 		list[in], list[out] = list[out], list[in]

@@ -96,5 +96,5 @@ func (w *Words) Free(m Memory) error {
 }
 
 func short(b []byte, t Tensor) error {
-	return fmt.Errorf("%w: a page with %v, of which host memory has %d bytes", ErrArgument, t, len(b))
+	return fmt.Errorf("%w: a page part is %v, but the host memory for it has %d bytes", ErrArgument, t, len(b))
 }

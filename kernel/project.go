@@ -33,7 +33,7 @@ func (a ProjectArgs) on(d Device) error { return run(d, Projector.Project, a) }
 // Check validates the arguments.
 func (a ProjectArgs) Check() error {
 	if len(a.To) == 0 {
-		return fmt.Errorf("%w: project: no weight to multiply by", ErrArgument)
+		return fmt.Errorf("%w: project: the list of weights is empty", ErrArgument)
 	}
 	for i := range a.To {
 		p := a.Product(i)

@@ -182,7 +182,7 @@ type ExpertSwapper interface {
 func SwapExperts(d Device, x Experts, in, out int) error {
 	s, ok := d.(ExpertSwapper)
 	if !ok {
-		return fmt.Errorf("%w: %s moves no experts between memories; place them when the model is loaded",
+		return fmt.Errorf("%w: %s cannot move experts between memories; place them when the model is loaded",
 			ErrUnsupported, d.Name())
 	}
 	return s.SwapExperts(x, in, out)

@@ -34,7 +34,7 @@ type checker struct {
 func (c *checker) sequences() error {
 	for i, q := range c.open {
 		if q.slot != i {
-			return fmt.Errorf("sequence %d has the index of sequence %d", i, q.slot)
+			return fmt.Errorf("sequence %d is stored with index %d", i, q.slot)
 		}
 		if err := c.sequence(q); err != nil {
 			return fmt.Errorf("sequence %d: %w", i, err)
@@ -51,15 +51,18 @@ func (c *checker) sequences() error {
 func (c *checker) sequence(q *sequence) error {
 	size := c.cfg.PageTokens
 	if q.length < 0 || q.length > len(q.table)*size || len(q.tail) != q.length%size || q.reused > q.length {
-		return fmt.Errorf("%d tokens, %d reused, %d after the last full page, in %d pages", q.length, q.reused,
+		return fmt.Errorf("counts do not agree: %d tokens, %d reused, %d after the last full page, in %d pages",
+			q.length, q.reused,
 			len(q.tail), len(q.table))
 	}
 	for i, page := range q.table {
 		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages {
-			return fmt.Errorf("page %d at %d, want %d to %d", page, i, c.cfg.FirstPage, c.cfg.Pages-1)
+			return fmt.Errorf("entry %[2]d of the page table is page %[1]d, want %[3]d to %[4]d", page, i,
+				c.cfg.FirstPage, c.cfg.Pages-1)
 		}
 		if c.holders[page] > 0 && c.place[page] != i {
-			return fmt.Errorf("page %d at %d and at %d", page, c.place[page], i)
+			return fmt.Errorf("page %d is at index %d of one page table and at index %d of another", page,
+				c.place[page], i)
 		}
 		c.holders[page]++
 		c.place[page] = i
@@ -80,11 +83,12 @@ func (c *checker) entry(q *sequence, i int) error {
 	stored := c.index.Has(page)
 	switch full := (i+1)*c.cfg.PageTokens <= q.length; {
 	case !full && (stored || c.refs[page] != 1):
-		return fmt.Errorf("page %d at %d is not full but shared by %d or stored", page, i, c.refs[page])
+		return fmt.Errorf("page %d at index %d is not full, but it is stored or has %d references", page, i,
+			c.refs[page])
 	case full && q.publish && !stored:
-		return fmt.Errorf("page %d at %d is full but not stored", page, i)
+		return fmt.Errorf("page %d at index %d is full but not stored", page, i)
 	case stored && !c.index.Follows(q.root, parent, page):
-		return fmt.Errorf("page %d at %d is stored, but not after page %d", page, i, parent)
+		return fmt.Errorf("page %d at index %d is stored, but not as a successor of page %d", page, i, parent)
 	}
 	return nil
 }
@@ -114,7 +118,8 @@ func (c *checker) states() error {
 			want = 0
 		}
 		if states != want {
-			return fmt.Errorf("page %d: free %t, in %d page tables, cached %t", page, c.free[i], c.holders[i],
+			return fmt.Errorf("page %d must be in one state, but: free %t, in %d page tables, cached %t", page,
+				c.free[i], c.holders[i],
 				c.index.IsIdle(page))
 		}
 		if c.refs[i] != c.holders[i] {
@@ -138,8 +143,9 @@ func (c *checker) windowStates() error {
 	for i, q := range c.open {
 		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first ||
 			len(q.windows) != len(q.table) {
-			return fmt.Errorf("sequence %d of %d tokens reaches back to page %d and has %d window pages for %d "+
-				"pages; want page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
+			return fmt.Errorf("the window of sequence %d (%d tokens) begins at page %d, and it has %d window pages "+
+				"for %d "+
+				"pages; the window must begin at page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
 		}
 		for at, page := range q.table {
 			want := none
@@ -148,7 +154,8 @@ func (c *checker) windowStates() error {
 				pins[page]++
 			}
 			if q.windows[at] != want || at >= q.reached && want == none {
-				return fmt.Errorf("sequence %d has window page %d at %d, page %d has %d", i, q.windows[at], at, page,
+				return fmt.Errorf("sequence %d has window page %d at index %d, but page %d has window page %d", i,
+					q.windows[at], at, page,
 					w.of[page])
 			}
 		}
@@ -162,13 +169,15 @@ func (c *checker) windowStates() error {
 		states[x]++
 		idle++
 		if page := w.owner[x]; w.of[page] != x || w.pins[page] != 0 || !c.index.Has(page) {
-			return fmt.Errorf("idle window page %d of page %d, which has %d, is reached by %d and stored %t", x, page,
+			return fmt.Errorf("idle window page %d belongs to page %d, which has window page %d, %d pins and stored %t",
+				x, page,
 				w.of[page], w.pins[page], c.index.Has(page))
 		}
 	}
 	for page, x := range w.of {
 		if w.pins[page] != pins[page] || pins[page] > 0 && (x == none || w.owner[x] != Page(page)) {
-			return fmt.Errorf("page %d has window page %d and %d pins, %d windows reach it", page, x, w.pins[page],
+			return fmt.Errorf("page %d has window page %d and %d pins, but %d windows include it", page, x,
+				w.pins[page],
 				pins[page])
 		}
 		if pins[page] > 0 {
@@ -181,7 +190,7 @@ func (c *checker) windowStates() error {
 		}
 	}
 	if idle != w.idle {
-		return fmt.Errorf("%d idle window pages, %d counted", idle, w.idle)
+		return fmt.Errorf("there are %d idle window pages, the counter is %d", idle, w.idle)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		hurt func(s state)
 		want string
 	}{
-		{"a sequence in the wrong place", func(s state) { s.a.slot++ }, "has the index of sequence"},
+		{"a sequence in the wrong place", func(s state) { s.a.slot++ }, "is stored with index"},
 		{"a closed sequence with a page", func(s state) { s.closed[0].table = append(s.closed[0].table, 3) },
 			"closed sequence 0 still has 1 pages"},
 		{"more tokens than room", func(s state) { s.a.length = 9; s.a.tail = s.a.tail[:1] }, "9 tokens"},
@@ -38,20 +38,20 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"a tail that does not fit the length", func(s state) { s.a.tail = s.a.tail[:0] },
 			"0 after the last full page"},
 		{"more tokens reused than there are", func(s state) { s.a.reused = 6 }, "6 reused"},
-		{"the reserved page in a table", func(s state) { s.a.table[3] = 0 }, "page 0 at 3"},
-		{"a page past the end in a table", func(s state) { s.a.table[3] = 16 }, "page 16 at 3"},
-		{"a page twice in a table", func(s state) { s.a.table[3] = s.a.table[2] }, "at 2 and at 3"},
-		{"a page at two places of two tables", func(s state) { s.b.table[2] = s.a.table[3] }, "at 2 and at 3"},
+		{"the reserved page in a table", func(s state) { s.a.table[3] = 0 }, "entry 3 of the page table is page 0"},
+		{"a page past the end in a table", func(s state) { s.a.table[3] = 16 }, "entry 3 of the page table is page 16"},
+		{"a page twice in a table", func(s state) { s.a.table[3] = s.a.table[2] }, "at index 2 of one page table and at index 3"},
+		{"a page at two places of two tables", func(s state) { s.b.table[2] = s.a.table[3] }, "at index 2 of one page table and at index 3"},
 		{"an open page in two tables", func(s state) { s.b.table[2] = s.a.table[2]; s.refs[s.a.table[2]]++ },
-			"is not full but shared"},
-		{"an open page that is stored", func(s state) { s.a.length -= 2 }, "is not full but shared"},
+			"is not full, but it is stored"},
+		{"an open page that is stored", func(s state) { s.a.length -= 2 }, "is not full, but it is stored"},
 		{"a full page that is not stored", func(s state) { s.index.Clear(nil) }, "is full but not stored"},
 		{"a stored page in a sequence of another salt", func(s state) { s.a.root = prefix.Hash{} },
-			"is stored, but not after page -1"},
+			"is stored, but not as a successor of page -1"},
 		{"a stored page behind another than its parent", func(s state) {
 			s.b.table[1] = s.a.table[1]
 			s.b.table[0] = s.closedPage(t, 0)
-		}, "is stored, but not after"},
+		}, "is stored, but not as a successor"},
 		{"a page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "free twice"},
 		{"the reserved page free", func(s state) { s.free = append(s.free, 0) }, "page 0 is free twice or outside"},
 		{"a page past the end free", func(s state) { s.free = append(s.free, 16) }, "page 16 is free twice or outside"},
@@ -91,14 +91,14 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 		hurt func(s state)
 		want string
 	}{
-		{"a window that reaches too far", func(s state) { s.a.reached-- }, "reaches back to page"},
+		{"a window that reaches too far", func(s state) { s.a.reached-- }, "begins at page"},
 		{"a table of window pages that is too long", func(s state) { s.a.windows = append(s.a.windows, none) },
 			"4 window pages for 3 pages"},
 		{"a window page of another page", func(s state) { s.a.windows[2] = s.b.windows[0] }, "has window page"},
 		{"a page in reach without a window page", func(s state) { s.a.windows[2], s.of[s.a.table[2]] = none, none },
-			"has window page -1 at 2"},
+			"has window page -1 at index 2"},
 		{"a window page that is not given back", func(s state) { s.a.windows[0] = s.of[s.a.table[0]] },
-			"at 0, page"},
+			"at index 0, but page"},
 		{"a window page free twice", func(s state) { s.free = append(s.free, s.free[0]) }, "is in 2 states"},
 		{"a window page lost", func(s state) { s.free = s.free[1:] }, "is in 0 states"},
 		{"another pool's window page", func(s state) { s.free = append(s.free, 1) }, "window page 1 is in 1 states"},
@@ -107,10 +107,11 @@ func TestCheckFindsEveryBrokenRuleOfWindows(t *testing.T) {
 		{"an idle window page that is reached", func(s state) { s.pins[s.owner[s.oldest]]++ }, "idle window page"},
 		{"an idle window page of a page that nobody finds", func(s state) { s.a.pool.index.Clear(nil) },
 			"and stored false"},
-		{"a pin too many", func(s state) { s.pins[s.b.table[0]]++ }, "and 2 pins, 1 windows reach it"},
+		{"a pin too many", func(s state) { s.pins[s.b.table[0]]++ }, "and 2 pins, but 1 windows include it"},
 		{"an owner that does not own", func(s state) { s.owner[s.b.windows[0]] = Page(s.a.table[1]) },
-			"1 windows reach it"},
-		{"idle window pages that are counted twice", func(s state) { s.idle++ }, "1 idle window pages, 2 counted"},
+			"1 windows include it"},
+		{"idle window pages that are counted twice", func(s state) { s.idle++ },
+			"there are 1 idle window pages, the counter is 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPool(t, Config{Pages: 16, PageTokens: 4, Reuse: true,

@@ -126,7 +126,7 @@ func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 // there would be to take. Nothing changes, and no lookup is counted.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
-		return 0, 0, fmt.Errorf("%w: room for %d more tokens, want 0 or more", ErrArgument, n)
+		return 0, 0, fmt.Errorf("%w: Fit was called for %d more tokens, want 0 or more", ErrArgument, n)
 	}
 	m, err := p.Peek(tokens, o)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *Pool) Reset() {
 
 func (p *Pool) root(o OpenOptions) (prefix.Hash, error) {
 	if o.Compute < 0 {
-		return prefix.Hash{}, fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrArgument,
+		return prefix.Hash{}, fmt.Errorf("%w: Compute is %d tokens, want 0 or more", ErrArgument,
 			o.Compute)
 	}
 	if len(o.Salt) == 0 {

@@ -39,7 +39,7 @@ func (s Sequence) Reserve(n int) error {
 		return err
 	}
 	if n < 0 {
-		return fmt.Errorf("%w: reserving %d tokens, want 0 or more", ErrArgument, n)
+		return fmt.Errorf("%w: Reserve was called for %d tokens, want 0 or more", ErrArgument, n)
 	}
 	need := q.needs(n)
 	if err := q.pool.ensure(need); err != nil {
@@ -69,7 +69,8 @@ func (s Sequence) Commit(tokens []int32) error {
 	}
 	size := q.pool.cfg.PageTokens
 	if room := len(q.table)*size - q.length; len(tokens) > room {
-		return fmt.Errorf("%w: committing %d tokens after %d, room for %d", ErrNotReserved, len(tokens), q.length, room)
+		return fmt.Errorf("%w: %d tokens were to be committed after %d, and the reserved pages have room for %d",
+			ErrNotReserved, len(tokens), q.length, room)
 	}
 	for len(tokens) > 0 {
 		n := min(size-len(q.tail), len(tokens))
@@ -99,7 +100,8 @@ func (s Sequence) Truncate(n int) error {
 	}
 	size := q.pool.cfg.PageTokens
 	if full := q.length / size * size; n < full {
-		return fmt.Errorf("%w: truncating to %d tokens, the first %d are in full pages", ErrArgument, n, full)
+		return fmt.Errorf("%w: cannot truncate to %d tokens: the first %d are in full pages, which stay", ErrArgument,
+			n, full)
 	}
 	if n < q.length {
 		if err := q.retreat(n); err != nil {

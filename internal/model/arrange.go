@@ -142,7 +142,7 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 	return in.Rows(func(r attn.Row) error {
 		t := in.Tokens[r.Request]
 		if r.Token >= len(t) {
-			return fmt.Errorf("model: request %d has %d new tokens, the plan reads token %d", r.Request, len(t),
+			return fmt.Errorf("model: request %d has %d new tokens, but the plan reads token %d", r.Request, len(t),
 				r.Token)
 		}
 		to[r.Index] = t[r.Token]
@@ -155,12 +155,12 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 func (in *Input) HiddenRow(request, token, rows int) (int32, error) {
 	list := in.Hidden[request]
 	if token >= len(list) {
-		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, the plan reads state %d", request,
+		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, but the plan reads state %d", request,
 			len(list), token)
 	}
 	if h := list[token]; h >= 0 && int(h) < rows {
 		return h, nil
 	}
-	return 0, fmt.Errorf("model: draft: request %d continues hidden state %d of the pass before, which had %d rows",
-		request, list[token], rows)
+	return 0, fmt.Errorf("model: draft: request %d continues from hidden state %d of the previous pass, which had %d "+
+		"rows", request, list[token], rows)
 }

@@ -34,12 +34,12 @@ type Tally struct {
 // NewTally takes the memory of the counters, those of drafting layers included.
 func NewTally(dev kernel.Device, layers, experts int) (*Tally, error) {
 	if _, ok := dev.(kernel.Tallier); !ok {
-		return nil, fmt.Errorf("%w: %s counts no choices of experts; run on a CPU or a GPU, or without counting",
+		return nil, fmt.Errorf("%w: %s cannot count the chosen experts; run on a CPU or a GPU, or without counting",
 			kernel.ErrUnsupported, dev.Name())
 	}
 	counts, err := kernel.New(dev, kernel.I32, layers, experts)
 	if err != nil {
-		return nil, fmt.Errorf("counters of %d experts in %d layers: %w", experts, layers, err)
+		return nil, fmt.Errorf("allocating counters of %d experts in %d layers: %w", experts, layers, err)
 	}
 	return &Tally{dev: dev, counts: counts, last: make([]uint32, layers*experts), read: make([]byte, 4*layers*experts)},
 		nil
@@ -57,7 +57,7 @@ func (t *Tally) layer(i int) kernel.Tensor {
 // out: they may have no experts.
 func (t *Tally) Read(to *usage.Table) error {
 	if err := t.dev.Read(t.read, t.counts); err != nil {
-		return fmt.Errorf("counters of experts: %w", err)
+		return fmt.Errorf("reading the counters of experts: %w", err)
 	}
 	n := t.counts.Cols
 	counts := make([]uint64, n)

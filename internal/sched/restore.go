@@ -25,8 +25,8 @@ func (s *Scheduler) Restoring() bool {
 func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 	size := s.roster.pools[0].Tag().PageTokens
 	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
-		return 0, 0, fmt.Errorf("%w: %d of %d tokens are in its cache, the next page cannot be restored", ErrSequence,
-			q.cache.Len(), len(q.Tokens))
+		return 0, 0, fmt.Errorf("%w: the next page cannot be restored: %d of its %d tokens are in the cache",
+			ErrSequence, q.cache.Len(), len(q.Tokens))
 	}
 	if err := s.roster.reserve(q, size); err != nil {
 		return 0, 0, err

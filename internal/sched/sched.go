@@ -71,7 +71,8 @@ func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 		l.MaxPrompts = DefaultMaxPrompts
 	}
 	if l.BatchTokens < 1 || l.MaxRunning < 1 || l.MaxPrompts < 1 || len(pools) < 1 {
-		return nil, fmt.Errorf("%w: %+v over %d pools, want at least one of each", ErrLimits, l, len(pools))
+		return nil, fmt.Errorf("%w: the limits are %+v and there are %d pools; want at least 1 of each", ErrLimits, l,
+			len(pools))
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
 	o := &roster{pools: pools, limits: l, capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}
@@ -106,16 +107,18 @@ func (s *Scheduler) Add(q *Sequence) error {
 	case len(q.Tokens) == 0:
 		return fmt.Errorf("%w: it has no tokens", ErrSequence)
 	case len(q.Tokens) > s.roster.capacity:
-		return fmt.Errorf("%w: %d tokens, a pool holds %d", ErrSequence, len(q.Tokens), s.roster.capacity)
+		return fmt.Errorf("%w: it has %d tokens, and a pool holds %d", ErrSequence, len(q.Tokens), s.roster.capacity)
 	case q.Logits < 0 || q.Logits > len(q.Tokens):
-		return fmt.Errorf("%w: logits of the last %d of its %d tokens", ErrSequence, q.Logits, len(q.Tokens))
+		return fmt.Errorf("%w: logits were asked for the last %d of its %d tokens", ErrSequence, q.Logits,
+			len(q.Tokens))
 	case q.Logits > 1 && s.roster.limits.PromptLogits < 1:
-		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
-			q.Logits)
+		return fmt.Errorf("%w: logits were asked for its last %d tokens, but batches have no room for prompt logits",
+			ErrSequence, q.Logits)
 	case q.Record.bad() || q.Replay.bad():
-		return fmt.Errorf("%w: it records positions %v and replays %v", ErrSequence, q.Record, q.Replay)
+		return fmt.Errorf("%w: it records positions %v and replays %v, which are not valid ranges", ErrSequence,
+			q.Record, q.Replay)
 	case (q.Record != Span{} || q.Replay != Span{}) && s.roster.limits.RecordRows < 1:
-		return fmt.Errorf("%w: it records or replays rows, batches have no room for that", ErrSequence)
+		return fmt.Errorf("%w: it records or replays rows, but batches have no room for recorded rows", ErrSequence)
 	}
 	s.roster.arrivals++
 	q.age, q.state = s.roster.arrivals, stateWaiting

@@ -22,13 +22,13 @@ func (w *world) compare() (err error) {
 	failures := 0
 	lone, err := newLone(w.shape, w.engine.Info().ContextTokens)
 	if err != nil {
-		return fmt.Errorf("sim: an engine for one request: %w", err)
+		return fmt.Errorf("sim: opening an engine for one request: %w", err)
 	}
 	defer func() { err = errors.Join(err, lone.close()) }()
 	for _, s := range w.streams {
 		want, err := lone.run(s.request)
 		if err != nil {
-			return fmt.Errorf("sim: %s alone: %w", s.request.ID, err)
+			return fmt.Errorf("sim: running %s alone: %w", s.request.ID, err)
 		}
 		for i := range s.choices {
 			c := &s.choices[i]
@@ -37,7 +37,8 @@ func (w *world) compare() (err error) {
 			}
 			if c.finish == engine.FinishError {
 				if failures++; !w.allowed(c.err) {
-					return fmt.Errorf("sim: choice %d of %s failed without a cause: %w", i, s.request.ID, c.err)
+					return fmt.Errorf("sim: choice %d of %s failed although no fault was injected into it: %w", i,
+						s.request.ID, c.err)
 				}
 			}
 		}
@@ -49,7 +50,8 @@ func (w *world) compare() (err error) {
 		}
 	}
 	if most := w.report.Faults + w.nan*w.config.MaxRunning; w.report.Lost == 0 && !w.halts && failures > most {
-		return fmt.Errorf("sim: %d choices failed, %d faults explain %d", failures, w.report.Faults, most)
+		return fmt.Errorf("sim: %d choices failed, but %d injected faults explain at most %d", failures,
+			w.report.Faults, most)
 	}
 	return nil
 }
@@ -60,19 +62,19 @@ func (c *outcome) matches(want *outcome) error {
 	ended := c.finish == engine.FinishStop || c.finish == engine.FinishLength
 	switch {
 	case !slices.Equal(c.tokens[:n], want.tokens[:n]) || len(c.tokens) > n:
-		return fmt.Errorf("tokens %v, alone %v", c.tokens, want.tokens)
+		return fmt.Errorf("the tokens are %v, and %v when the request runs alone", c.tokens, want.tokens)
 	case len(c.scores) > len(want.scores) || !slices.EqualFunc(c.scores, want.scores[:len(c.scores)],
 		func(a, b sample.Scored) bool { return reflect.DeepEqual(a, b) }):
-		return fmt.Errorf("scores %v, alone %v", c.scores, want.scores)
+		return fmt.Errorf("the scores are %v, and %v when the request runs alone", c.scores, want.scores)
 	case ended && (len(want.tokens) != n || want.finish != c.finish || len(c.scores) != len(want.scores)):
-		return fmt.Errorf("%d tokens and %d scores, then %s; alone %d and %d, then %s", n, len(c.scores), c.finish,
-			len(want.tokens), len(want.scores), want.finish)
+		return fmt.Errorf("it ended with %d tokens and %d scores (%s); alone with %d and %d (%s)", n, len(c.scores),
+			c.finish, len(want.tokens), len(want.scores), want.finish)
 	}
 	for i := range n {
 		got, alone := c.events[i], want.events[i]
 		if got.Logprob != alone.Logprob || !slices.Equal(got.Top, alone.Top) {
-			return fmt.Errorf("token %d has log probability %v and alternatives %v, alone %v and %v", i, got.Logprob,
-				got.Top, alone.Logprob, alone.Top)
+			return fmt.Errorf("token %d has log probability %v and alternatives %v, but %v and %v when the request "+
+				"runs alone", i, got.Logprob, got.Top, alone.Logprob, alone.Top)
 		}
 	}
 	return nil
@@ -156,7 +158,7 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 				return
 			}
 		}
-		err = fmt.Errorf("it does not end")
+		err = fmt.Errorf("the request does not end")
 	})
 	return out, errors.Join(stuck, err)
 }

@@ -78,7 +78,7 @@ func (w *world) run() (Report, error) {
 	case err != nil:
 		return w.report, err
 	case w.clock.Processes() > 0:
-		return w.report, fmt.Errorf("sim: %d processes are left", w.clock.Processes())
+		return w.report, fmt.Errorf("sim: %d processes still run after the end", w.clock.Processes())
 	}
 	return w.report, w.compare()
 }

@@ -62,7 +62,8 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 		return nil
 	}
 	if row < 0 || row > f.chosen().Rows || f.kind != kind {
-		return fmt.Errorf("token %d is that of row %d of the %v pass before, which has no such row", token, row-1, kind)
+		return fmt.Errorf("token %d is to be taken from row %d of the previous %v pass, which has no such row", token,
+			row-1, kind)
 	}
 	f.wants = append(f.wants, fed{request, token, row - 1})
 	return nil
@@ -153,7 +154,8 @@ func (t *places) write(dev kernel.Device, p *pass, wants []fed, tokens int) (ker
 	}
 	for _, w := range wants {
 		if words[w.row] >= 0 {
-			return kernel.Tensor{}, fmt.Errorf("step: two tokens are that of row %d of the pass before", w.row)
+			return kernel.Tensor{}, fmt.Errorf("step: two tokens are to be taken from row %d of the previous pass, "+
+				"want at most one", w.row)
 		}
 		if words[w.row], err = attn.RowOf(p.plan, w.request, w.token); err != nil {
 			return kernel.Tensor{}, err

@@ -137,7 +137,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 		return nil, err
 	}
 	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
-		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
+		return nil, fmt.Errorf("step: allocating %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
 	}
 	r.work, r.feed, r.picks = r.limits.bind(m, r.arena, &cfg)
 	r.bound = r.arena.Mark()
@@ -163,7 +163,7 @@ func (r *Runner) reserve() error {
 			return err
 		}
 		if err := dev.Reserve((&pass{plan: p, Pass: laid}).run); err != nil {
-			return fmt.Errorf("step: memory of the operations of %d rows: %w", p.Rows, err)
+			return fmt.Errorf("step: reserving memory for the operations of %d rows: %w", p.Rows, err)
 		}
 		return nil
 	})
@@ -344,7 +344,7 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	}
 	if !r.arena.Fits() {
 		err := fmt.Errorf("step: a pass of %d rows, %d requests and pages of %d tokens needs %d bytes; the engine "+
-			"took %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
+			"allocated %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
 			p.Rows, p.Requests, p.TablePages*r.cfg.Page, r.arena.High(), r.arena.Bytes(), r.limits.Rows,
 			r.limits.Requests, r.limits.Prompts, r.limits.Context)
 		r.arena.Forget()
@@ -392,8 +392,8 @@ func (r *Runner) collect(works []Work) error {
 		w := &works[i]
 		n := len(w.Tokens)
 		if n == 0 || w.Cached < 0 || w.Logits > n || w.Logits < 0 {
-			return fmt.Errorf("step: sequence %d: %d new tokens after %d cached, %d rows of logits", i, n, w.Cached,
-				w.Logits)
+			return fmt.Errorf("step: sequence %d has %d new tokens after %d cached ones and wants %d rows of logits", i,
+				n, w.Cached, w.Logits)
 		}
 		if end, most := w.Cached+n, r.model.Config().MaxPositions; end > most {
 			return fmt.Errorf("step: sequence %d would hold %d tokens, the model has %d positions", i, end, most)
@@ -437,7 +437,7 @@ func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
 	n := len(w.Tokens)
 	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {
 		if w.RecordFrom < 0 || w.RecordTo > n {
-			return fmt.Errorf("new tokens %d to %d are recorded, it has %d", w.RecordFrom, w.RecordTo, n)
+			return fmt.Errorf("new tokens %d to %d are to be recorded, but there are %d", w.RecordFrom, w.RecordTo, n)
 		}
 		b.Record = b.Record.With(w.Record)
 		q.RecordFrom, q.Records = w.RecordFrom, w.RecordTo-w.RecordFrom

@@ -48,8 +48,8 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	for r := range a.Q.Rows {
 		for _, slot := range host.Counted(a.Indices, a.Lens, r) {
 			if int(slot) >= a.Pool.Slots() {
-				return fmt.Errorf("%w: sparse attend: row %d refers to slot %d of a pool of %d", kernel.ErrArgument, r,
-					slot, a.Pool.Slots())
+				return fmt.Errorf("%w: sparse attend: row %d refers to slot %d, outside the pool of %d slots",
+					kernel.ErrArgument, r, slot, a.Pool.Slots())
 			}
 		}
 	}

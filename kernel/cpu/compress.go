@@ -18,7 +18,7 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	for e := range a.Sources.Rows {
 		for _, s := range host.RowI32(a.Sources, e) {
 			if int(s) >= a.Values.Rows || int(-2-s) >= a.State.Rows {
-				return fmt.Errorf("%w: compress: entry %d reads source %d of %d rows and %d rows of state",
+				return fmt.Errorf("%w: compress: entry %d reads source %d, outside the %d rows and %d rows of state",
 					kernel.ErrArgument, e, s, a.Values.Rows, a.State.Rows)
 			}
 		}

@@ -59,7 +59,8 @@ func checkIndices(op string, s kernel.Stream, rows, limit int) error {
 	for r := range rows {
 		for _, i := range host.Counted(s.Indices, s.Lens, r) {
 			if int(i) >= limit {
-				return fmt.Errorf("%w: %s: row %d refers to entry %d of %d", kernel.ErrArgument, op, r, i, limit)
+				return fmt.Errorf("%w: %s: row %d refers to entry %d, outside the %d entries", kernel.ErrArgument, op,
+					r, i, limit)
 			}
 		}
 	}

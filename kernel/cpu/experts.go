@@ -122,8 +122,8 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
 			if !a.Part.Valid(int(e), a.Experts.Count()) {
-				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e,
-					max(a.Part.Of, a.Experts.Count()))
+				return fmt.Errorf("%w: experts: token %d chose expert %d, outside the %d experts", kernel.ErrArgument,
+					t, e, max(a.Part.Of, a.Experts.Count()))
 			}
 		}
 	}

@@ -78,7 +78,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	}
 	for r := range a.Positions.Rows {
 		if t := int(host.RowI32(a.TableRow, r)[0]); t < 0 || t >= a.Table.Rows {
-			return fmt.Errorf("%w: locate: row %d uses table row %d of %d", kernel.ErrArgument, r, t, a.Table.Rows)
+			return fmt.Errorf("%w: locate: row %d uses table row %d, outside the %d rows", kernel.ErrArgument, r, t,
+				a.Table.Rows)
 		}
 	}
 	d.outside.Store(-1)

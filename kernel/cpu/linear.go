@@ -98,8 +98,8 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 		return err
 	}
 	if a.Chunk != 0 {
-		return fmt.Errorf("%w: delta rule in chunks of %d rows: this device has the recurrent form, chunk 0",
-			kernel.ErrUnsupported, a.Chunk)
+		return fmt.Errorf("%w: the delta rule was asked for in chunks of %d rows; this device supports the recurrent "+
+			"form only (chunk 0)", kernel.ErrUnsupported, a.Chunk)
 	}
 	const n = kernel.DeltaDim
 	slots, kept := a.State.Rows/(a.Heads*n), a.Kept.Rows/(a.Heads*n)

@@ -34,14 +34,15 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 	for t := range a.Logits.Rows {
 		token := int(host.RowI32(a.Tokens, t)[0])
 		if token < 0 || token >= a.Table.Rows {
-			return fmt.Errorf("%w: route hash: token %d of a table of %d", kernel.ErrArgument, token, a.Table.Rows)
+			return fmt.Errorf("%w: route hash: token %d is outside the table of %d rows", kernel.ErrArgument, token,
+				a.Table.Rows)
 		}
 		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
 		copy(ids, host.RowI32(a.Table, token))
 		for _, e := range ids {
 			if e < 0 || int(e) >= len(logits) {
-				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e,
-					len(logits))
+				return fmt.Errorf("%w: route hash: token %d is routed to expert %d, outside the %d experts",
+					kernel.ErrArgument, token, e, len(logits))
 			}
 		}
 		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)

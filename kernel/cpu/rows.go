@@ -194,7 +194,7 @@ func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 	for i := range t.Rows {
 		s := slots[i*t.Stride]
 		if int(s) >= p.Slots() || (s < 0 && !padding) {
-			return fmt.Errorf("%w: %s: slot %d of a pool of %d", kernel.ErrArgument, op, s, p.Slots())
+			return fmt.Errorf("%w: %s: slot %d is outside the pool of %d slots", kernel.ErrArgument, op, s, p.Slots())
 		}
 	}
 	return nil
@@ -381,7 +381,7 @@ func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
 func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	for i := range a.Pages.Rows {
 		if p := int(host.RowI32(a.Pages, i)[0]); p < 0 || p >= a.In.Pages() {
-			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())
+			return fmt.Errorf("%w: convert pages: page %d is outside the %d pages", kernel.ErrArgument, p, a.In.Pages())
 		}
 	}
 	return d.eachItem(rowWork{rows: a.Pages.Rows, pages: a, do: func(_ *Device, w *rowWork, _, i int) {

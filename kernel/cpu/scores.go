@@ -64,8 +64,8 @@ func checkScores(a *kernel.ScoreArgs) error {
 		if n := a.NextN; n > 1 {
 			first := r / n * n
 			if t, want := host.RowI32(a.TableRow, r)[0], host.RowI32(a.TableRow, first)[0]; t != want {
-				return fmt.Errorf("%w: scores: rows %d and %d of a group of %d have table rows %d and %d, want one",
-					kernel.ErrArgument,
+				return fmt.Errorf("%w: scores: rows %d and %d of a group of %d have table rows %d and %d, want the "+
+					"same", kernel.ErrArgument,
 					first, r, n, want, t)
 			}
 		}
@@ -79,15 +79,15 @@ func checkScores(a *kernel.ScoreArgs) error {
 		}
 		if !a.Table.Given() {
 			if s := int(host.RowI32(a.Start, r)[0]); s < 0 || s+n > a.Keys.PageTokens {
-				return fmt.Errorf("%w: scores: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n,
-					a.Keys.PageTokens)
+				return fmt.Errorf("%w: scores: row %d sees keys %d to %d, and there are %d", kernel.ErrArgument, r, s,
+					s+n, a.Keys.PageTokens)
 			}
 			continue
 		}
 		if a.Blocks.Given() {
 			if n > a.Blocks.Cols*a.BlockKeys {
-				return fmt.Errorf("%w: scores: row %d has %d keys in %d blocks of %d", kernel.ErrArgument, r, n,
-					a.Blocks.Cols,
+				return fmt.Errorf("%w: scores: row %d has %d keys, which do not fit %d blocks of %d",
+					kernel.ErrArgument, r, n, a.Blocks.Cols,
 					a.BlockKeys)
 			}
 			n = host.BlockKey(a, r, n-1) + 1 // blocks are ascending
@@ -104,12 +104,13 @@ func checkScores(a *kernel.ScoreArgs) error {
 func checkTable(op string, table, tableRow kernel.Tensor, r, n, pages int) error {
 	t := int(host.RowI32(tableRow, r)[0])
 	if t < 0 || t >= table.Rows || n > table.Cols {
-		return fmt.Errorf("%w: %s: row %d needs %d pages of table row %d, the page table is %v", kernel.ErrArgument, op,
-			r, n, t, table)
+		return fmt.Errorf("%w: %s: row %d needs %d pages of table row %d, which the page table %v does not have",
+			kernel.ErrArgument, op, r, n, t, table)
 	}
 	for _, p := range host.RowI32(table, t)[:n] {
 		if p < 0 || int(p) >= pages {
-			return fmt.Errorf("%w: %s: row %d refers to page %d of %d", kernel.ErrArgument, op, r, p, pages)
+			return fmt.Errorf("%w: %s: row %d refers to page %d, outside the %d pages", kernel.ErrArgument, op, r, p,
+				pages)
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 	if box := d.split.box; box != nil {
 		if box.Hidden != hidden {
-			return fmt.Errorf("%w: prepare experts: rows of %d columns, a layer before has %d", kernel.ErrArgument,
+			return fmt.Errorf("%w: prepare experts: rows have %d columns, an earlier layer has %d", kernel.ErrArgument,
 				hidden, box.Hidden)
 		}
 		return nil
@@ -149,8 +149,8 @@ func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 		most = min(most, box.Fit(a.IDs.Cols))
 	}
 	if most == 0 {
-		return fmt.Errorf("%w: experts: %d choices of a row, an exchange takes %d", kernel.ErrUnsupported, a.IDs.Cols,
-			d.split.box.Pairs)
+		return fmt.Errorf("%w: experts: a row has %d choices, and the exchange memory holds %d", kernel.ErrUnsupported,
+			a.IDs.Cols, d.split.box.Pairs)
 	}
 	for from := 0; from < a.X.Rows; {
 		to, phase := min(from+most, a.X.Rows), 0
@@ -281,8 +281,8 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
 			if int(e) >= own.Count() {
-				return fmt.Errorf("%w: expert rows: row %d chose expert %d of %d", kernel.ErrArgument, t, e,
-					own.Count())
+				return fmt.Errorf("%w: expert rows: row %d chose expert %d, outside the %d experts", kernel.ErrArgument,
+					t, e, own.Count())
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func (*Device) ConvertPages(a kernel.ConvertArgs) error {
 	for i := range a.Pages.Rows {
 		p := int(pages[i*a.Pages.Stride])
 		if p < 0 || p >= a.In.Pages() {
-			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())
+			return fmt.Errorf("%w: convert pages: page %d is outside the %d pages", kernel.ErrArgument, p, a.In.Pages())
 		}
 		in, out := host.Page(a.In, p), host.Page(a.Out, i)
 		for s := range a.In.PageTokens {

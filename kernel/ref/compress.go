@@ -65,13 +65,15 @@ type raw struct{ values, gates []float32 }
 func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 	if source >= 0 {
 		if int(source) >= a.Values.Rows {
-			return raw{}, fmt.Errorf("%w: compress: row %d of %d", kernel.ErrArgument, source, a.Values.Rows)
+			return raw{}, fmt.Errorf("%w: compress: row %d is outside the %d rows", kernel.ErrArgument, source,
+				a.Values.Rows)
 		}
 		return raw{host.RowF32(a.Values, int(source)), host.RowF32(a.Gates, int(source))}, nil
 	}
 	r := int(-2 - source)
 	if r >= a.State.Rows {
-		return raw{}, fmt.Errorf("%w: compress: state row %d of %d", kernel.ErrArgument, r, a.State.Rows)
+		return raw{}, fmt.Errorf("%w: compress: state row %d is outside the %d rows", kernel.ErrArgument, r,
+			a.State.Rows)
 	}
 	row := host.RowF32(a.State, r)
 	return raw{row[:len(row)/2], row[len(row)/2:]}, nil

@@ -64,8 +64,8 @@ func (*Device) FlatAttend(a kernel.FlatArgs) error {
 				continue
 			}
 			if int(i) >= a.KV.Rows {
-				return fmt.Errorf("%w: flat attend: row %d refers to entry %d of %d", kernel.ErrArgument, r, i,
-					a.KV.Rows)
+				return fmt.Errorf("%w: flat attend: row %d refers to entry %d, outside the %d entries",
+					kernel.ErrArgument, r, i, a.KV.Rows)
 			}
 			widen(wide, a.KV, int(i))
 			var e entry

@@ -103,7 +103,8 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		clear(sum)
 		for j, id := range ids {
 			if !a.Part.Valid(int(id), x.Count()) {
-				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, id, max(a.Part.Of, x.Count()))
+				return fmt.Errorf("%w: experts: expert %d is outside the %d experts", kernel.ErrArgument, id,
+					max(a.Part.Of, x.Count()))
 			}
 			e, here := a.Part.Local(int(id), x.Count())
 			if !here {

@@ -40,13 +40,14 @@ func (*Device) RouteHash(a kernel.HashRouteArgs) error {
 	for t := range a.Logits.Rows {
 		token := int(tokens[t*a.Tokens.Stride])
 		if token < 0 || token >= a.Table.Rows {
-			return fmt.Errorf("%w: route hash: token %d of a table of %d", kernel.ErrArgument, token, a.Table.Rows)
+			return fmt.Errorf("%w: route hash: token %d is outside the table of %d rows", kernel.ErrArgument, token,
+				a.Table.Rows)
 		}
 		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
 		for j, e := range host.RowI32(a.Table, token) {
 			if e < 0 || int(e) >= len(logits) {
-				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e,
-					len(logits))
+				return fmt.Errorf("%w: route hash: token %d is routed to expert %d, outside the %d experts",
+					kernel.ErrArgument, token, e, len(logits))
 			}
 			ids[j] = e
 		}

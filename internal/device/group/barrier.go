@@ -12,7 +12,7 @@ import (
 )
 
 // errBarrier is wrapped by errors of ranks that did not fail by themselves: another one was missing.
-var errBarrier = errors.New("group: another rank is missing")
+var errBarrier = errors.New("group: another rank did not arrive")
 
 // barrier is where ranks wait for each other.
 type barrier struct {
@@ -122,7 +122,7 @@ func (m *barrier) absent() error {
 func (m *barrier) complete() error {
 	for i := range m.states {
 		if a, b := &m.states[0].at, &m.states[i].at; !a.alike(b) {
-			m.miss(fmt.Errorf("rank 0 has reached %s and rank %d %s", a.text(), i, b.text()))
+			m.miss(fmt.Errorf("rank 0 has reached %s, but rank %d has reached %s", a.text(), i, b.text()))
 			return m.absent()
 		}
 	}

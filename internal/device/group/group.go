@@ -66,7 +66,7 @@ type rank struct {
 // New makes a group of devices. It takes the devices over: Close closes them.
 func New(devs []kernel.Device, o Options) (*Group, error) {
 	if len(devs) < 1 || len(devs) > MaxRanks {
-		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
+		return nil, fmt.Errorf("%w: the group has %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
 			MaxRanks)
 	}
 	for _, d := range devs {
@@ -105,7 +105,8 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 // Supports states why a device cannot be a rank.
 func Supports(dev kernel.Device) error {
 	if _, ok := dev.(kernel.Peer); !ok && dev.Hardware().Arch != "cpu" {
-		return fmt.Errorf("%w: ranks on %s (%s), supported are CPUs (--kernels cpu --ranks N) and GPUs (--gpus N)",
+		return fmt.Errorf("%w: %s (%s) cannot be a rank; supported are CPUs (--kernels cpu --ranks N) and GPUs "+
+			"(--gpus N)",
 			kernel.ErrUnsupported, dev.Name(), dev.Hardware().Arch)
 	}
 	return nil
@@ -268,7 +269,8 @@ func (g *Group) Close() error {
 			case <-r.ended:
 				g.closed = errors.Join(g.closed, r.dev.Close())
 			case <-time.After(max(time.Until(deadline), time.Millisecond)):
-				g.closed = errors.Join(g.closed, fmt.Errorf("group: %s hangs; it keeps its thread and its memory",
+				g.closed = errors.Join(g.closed, fmt.Errorf("group: %s does not stop; its thread and memory are not "+
+					"released",
 					g.describe(i)))
 			}
 		}

@@ -331,7 +331,7 @@ func TestCloseLeavesARankThatHangs(t *testing.T) {
 			}
 			return nil
 		}))
-		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) hangs") {
+		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) does not stop") {
 			t.Errorf("closed with %v", err)
 		}
 		close(free)
@@ -344,7 +344,8 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 	err := g.Do(func(r int) error {
 		return g.Member(r).Comm.AllReduce(kernel.AllReduceArgs{X: x[r].Slice(0, r+1)})
 	})
-	wantLost(t, "other shapes", err, "rank 0 has reached all-reduce of f32[1,8] and rank 1 all-reduce of f32[2,8]")
+	wantLost(t, "other shapes", err,
+		"rank 0 has reached all-reduce of f32[1,8], but rank 1 has reached all-reduce of f32[2,8]")
 }
 
 // Where one rank fails and another then does not end, the one that failed is named.

@@ -20,7 +20,8 @@ func Accept(a kernel.AcceptArgs) error {
 			place = -1 - place
 		}
 		if uint(place) >= uint(len(out)) || uint(sequence) >= uint(a.Drafts.Rows) {
-			return fmt.Errorf("%w: accept: word %d of %d, sequence %d of %d", kernel.ErrArgument, place, len(out),
+			return fmt.Errorf("%w: accept: word %d (of %d) or sequence %d (of %d) is out of range", kernel.ErrArgument,
+				place, len(out),
 				sequence, a.Drafts.Rows)
 		}
 		right, err := rightDrafts(&a, sequence)
@@ -45,7 +46,8 @@ func rightDrafts(a *kernel.AcceptArgs, sequence int) (n int, err error) {
 	first, ranges := int(d[0]), d[1:]
 	for ; 2*n < len(ranges) && ranges[2*n] <= ranges[2*n+1]; n++ {
 		if uint(first+n) >= uint(a.Tokens.Rows) {
-			return 0, fmt.Errorf("%w: accept: token %d of %d", kernel.ErrArgument, first+n, a.Tokens.Rows)
+			return 0, fmt.Errorf("%w: accept: token %d is outside the %d tokens", kernel.ErrArgument, first+n,
+				a.Tokens.Rows)
 		}
 		if t := RowI32(a.Tokens, first+n)[0]; t < ranges[2*n] || t > ranges[2*n+1] {
 			break

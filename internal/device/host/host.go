@@ -20,7 +20,7 @@ const mostBytes int64 = 1 << 46
 // Alloc returns zeroed memory aligned to a cache line of 64 bytes.
 func (Memory) Alloc(n int64) (kernel.Buffer, error) {
 	if n < 0 || n > mostBytes {
-		return nil, fmt.Errorf("%w: alloc: %d bytes, want 0 to %d", kernel.ErrArgument, n, mostBytes)
+		return nil, fmt.Errorf("%w: alloc: the size is %d bytes, want 0 to %d", kernel.ErrArgument, n, mostBytes)
 	}
 	return kernel.HostBuffer(aligned(int(n))), nil
 }
@@ -32,7 +32,7 @@ func (Memory) Free(kernel.Buffer) {}
 func (Memory) Write(dst kernel.Tensor, src []byte) error {
 	b := Bytes(dst)
 	if len(src) > len(b) {
-		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, len(b))
+		return fmt.Errorf("%w: write: %d bytes do not fit %v (%d bytes)", kernel.ErrArgument, len(src), dst, len(b))
 	}
 	copy(b, src)
 	return nil
@@ -42,7 +42,7 @@ func (Memory) Write(dst kernel.Tensor, src []byte) error {
 func (Memory) Read(dst []byte, src kernel.Tensor) error {
 	b := Bytes(src)
 	if len(dst) > len(b) {
-		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, len(b))
+		return fmt.Errorf("%w: read: %d bytes were asked for, %v has %d", kernel.ErrArgument, len(dst), src, len(b))
 	}
 	copy(dst, b)
 	return nil
@@ -57,7 +57,7 @@ func (Memory) MemoryFree() (free, total int64, err error) {
 // OneDevice refuses ordinals above 0: all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
-		return fmt.Errorf("%w: device %d was requested, and all cores of the CPU are device 0; leave --gpu out, "+
+		return fmt.Errorf("%w: device %d was requested, and the CPU has only device 0, all cores; leave --gpu out, "+
 			"which chooses among GPUs", kernel.ErrUnavailable, o.Ordinal)
 	}
 	return nil

@@ -30,21 +30,24 @@ func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
 // CheckSequences refuses rows outside a pass of that many, and slots, snapshots and held-back rows that do not exist.
 func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held kernel.Tensor) error {
 	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
-		return fmt.Errorf("%w: %s: rows %d words apart, want 1", kernel.ErrArgument, op, s.Rows.Stride)
+		return fmt.Errorf("%w: %s: the stride of rows is %d words, want 1", kernel.ErrArgument, op, s.Rows.Stride)
 	}
 	for i := range s.Spans.Rows {
 		w := RowI32(s.Spans, i)
 		if w[0] < 0 || w[1] < 0 || int(w[0])+int(w[1]) > s.Rows.Rows || int(w[2]) >= slots {
-			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d of %d, and slot %d of %d", kernel.ErrArgument, op,
+			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d (of %d) and slot %d (of %d), out of range",
+				kernel.ErrArgument, op,
 				i, w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
 		}
 		if most := held.Rows / max(slots, 1); w[4] < 0 || int(w[4]) > most || w[5] != 0 && int(w[1]) > most {
-			return fmt.Errorf("%w: %s: sequence %d held %d rows and has %d, %d can be held back", kernel.ErrArgument,
+			return fmt.Errorf("%w: %s: sequence %d held back %d rows and has %d new ones, at most %d can be held back",
+				kernel.ErrArgument,
 				op, i, w[4], w[1], most)
 		}
 		for _, r := range SpanAt(s, i).Rows {
 			if r < 0 || int(r) >= rows || int(RowI32(s.Snapshots, int(r))[0]) >= kept {
-				return fmt.Errorf("%w: %s: sequence %d has row %d of %d, or a snapshot beyond %d", kernel.ErrArgument,
+				return fmt.Errorf("%w: %s: sequence %d has row %d, outside the %d rows, or a snapshot outside the %d "+
+					"slots", kernel.ErrArgument,
 					op, i, r, rows, kept)
 			}
 		}
@@ -58,7 +61,8 @@ func Spread(a kernel.SpreadArgs) error {
 		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)
 		row := int(RowI32(a.TableRow, r)[0])
 		if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
-			return fmt.Errorf("%w: spread pools: row %d sees %d tokens by table row %d of %v", kernel.ErrArgument, r,
+			return fmt.Errorf("%w: spread pools: row %d sees %d tokens through row %d of the page table %v, which is "+
+				"too small", kernel.ErrArgument, r,
 				seen, row, a.Table)
 		}
 		table, n := RowI32(a.Table, row), 0
@@ -71,7 +75,8 @@ func Spread(a kernel.SpreadArgs) error {
 				break
 			}
 			if (int(pool)+1)*a.Pool > seen {
-				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, pool %d is not whole", kernel.ErrArgument,
+				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, which do not fill pool %d",
+					kernel.ErrArgument,
 					r, seen, pool)
 			}
 			for j := range a.Pool {

@@ -31,7 +31,7 @@ func Put(a kernel.PutArgs) error {
 	for i := range a.X.Rows {
 		r := int(RowI32(a.Rows, i)[0])
 		if r >= a.Out.Rows {
-			return fmt.Errorf("%w: put: row %d of %d", kernel.ErrArgument, r, a.Out.Rows)
+			return fmt.Errorf("%w: put: row %d is outside the %d rows", kernel.ErrArgument, r, a.Out.Rows)
 		}
 		if r >= 0 {
 			copy(Bytes(a.Out.Slice(r, r+1)), Bytes(a.X.Slice(i, i+1)))
@@ -52,7 +52,7 @@ func Tally(a kernel.TallyArgs) error {
 		}
 		for _, e := range RowI32(a.IDs, r) {
 			if uint32(e) >= uint32(len(counts)) {
-				return fmt.Errorf("%w: tally: expert %d of %d", kernel.ErrArgument, e, len(counts))
+				return fmt.Errorf("%w: tally: expert %d is outside the %d experts", kernel.ErrArgument, e, len(counts))
 			}
 			counts[e]++
 		}
@@ -71,7 +71,7 @@ func Take(a kernel.TakeArgs) error {
 	for i := range a.Out.Rows {
 		r := int(RowI32(a.Rows, i)[0])
 		if r < 0 || r >= a.X.Rows {
-			return fmt.Errorf("%w: take: row %d of %d", kernel.ErrArgument, r, a.X.Rows)
+			return fmt.Errorf("%w: take: row %d is outside the %d rows", kernel.ErrArgument, r, a.X.Rows)
 		}
 		copy(Bytes(a.Out.Slice(i, i+1)), Bytes(a.X.Slice(r, r+1)))
 	}
@@ -81,7 +81,8 @@ func Take(a kernel.TakeArgs) error {
 // words refuses rows that CPU devices do not move: they keep f32 and i32.
 func words(op string, out, x kernel.Tensor) error {
 	if out.DType != x.DType || x.DType != kernel.F32 && x.DType != kernel.I32 {
-		return fmt.Errorf("%w: %s: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported, op,
+		return fmt.Errorf("%w: %s: the output has type %v and the input %v; CPU devices support f32 or i32, the same "+
+			"for both", kernel.ErrUnsupported, op,
 			out.DType, x.DType)
 	}
 	return nil

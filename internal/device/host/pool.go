@@ -16,7 +16,8 @@ func Page(p kernel.Pool, page int) []byte {
 // Place finds a slot of a pool: its page's bytes and its token within the page.
 func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err error) {
 	if slot < 0 || int(slot) >= p.Slots() {
-		return nil, 0, fmt.Errorf("%w: %s: slot %d of a pool of %d", kernel.ErrArgument, op, slot, p.Slots())
+		return nil, 0, fmt.Errorf("%w: %s: slot %d is outside the pool of %d slots", kernel.ErrArgument, op, slot,
+			p.Slots())
 	}
 	return Page(p, int(slot)/p.PageTokens), int(slot) % p.PageTokens, nil
 }

@@ -65,7 +65,8 @@ func CheckTable(a *kernel.TableArgs) error {
 	for t := range a.IDs.Rows {
 		for _, id := range RowI32(a.IDs, t) {
 			if id < 0 || int(id) >= a.Table.Values.Rows {
-				return fmt.Errorf("%w: read table: row %d of %d", kernel.ErrArgument, id, a.Table.Values.Rows)
+				return fmt.Errorf("%w: read table: row %d is outside the %d rows", kernel.ErrArgument, id,
+					a.Table.Values.Rows)
 			}
 		}
 	}

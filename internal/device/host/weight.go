@@ -81,7 +81,8 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 		return err
 	}
 	if len(w.Gate) != 1 || i < 0 || i >= x.Count() {
-		return fmt.Errorf("%w: %d experts given to replace expert %d of %d", kernel.ErrArgument, len(w.Gate), i,
+		return fmt.Errorf("%w: %d experts were given to replace expert %d (of %d), want one and a valid number",
+			kernel.ErrArgument, len(w.Gate), i,
 			x.Count())
 	}
 	places := []struct {

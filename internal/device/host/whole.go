@@ -15,12 +15,14 @@ func CheckLatent(a *kernel.LatentArgs) error {
 		}
 		pages := (n + a.Pool.PageTokens - 1) / a.Pool.PageTokens
 		if at < 0 || int(at) >= a.Table.Rows || pages > a.Table.Cols {
-			return fmt.Errorf("%w: latent attend: row %d sees %d keys of row %d of a table of %d x %d pages",
+			return fmt.Errorf("%w: latent attend: row %d sees %d keys through row %d of the page table, which has %d "+
+				"x %d pages",
 				kernel.ErrArgument, r, n, at, a.Table.Rows, a.Table.Cols)
 		}
 		for i, p := range RowI32(a.Table, int(at))[:pages] {
 			if p < 0 || int(p) >= a.Pool.Pages() {
-				return fmt.Errorf("%w: latent attend: page %d of row %d is page %d of a pool of %d", kernel.ErrArgument,
+				return fmt.Errorf("%w: latent attend: entry %d of row %d is page %d, outside the pool of %d pages",
+					kernel.ErrArgument,
 					i, r, p, a.Pool.Pages())
 			}
 		}

@@ -88,7 +88,7 @@ type serving struct {
 func New(dev kernel.Device, o Options) (*Host, error) {
 	rows, ok := dev.(kernel.ExpertRower)
 	if !ok || dev.Activation() != kernel.F32 {
-		return nil, fmt.Errorf("%w: experts in host memory computed by %s, supported are the CPU's kernels",
+		return nil, fmt.Errorf("%w: %s cannot compute experts in host memory; supported are the CPU kernels",
 			kernel.ErrUnsupported, dev.Name())
 	}
 	if o.Timeout <= 0 {
@@ -115,7 +115,7 @@ func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
 		return nil
 	}
-	return fmt.Errorf("%w: experts in host memory take %s and may take %s: %s are missing; keep more experts on the "+
+	return fmt.Errorf("%w: experts in host memory need %s and the limit is %s, %s less; keep more experts on the "+
 		"device, or free memory", kernel.ErrMemory, unit.Bytes(bytes), unit.Bytes(h.opts.Memory),
 		unit.Bytes(bytes-h.opts.Memory))
 }
@@ -268,7 +268,8 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	begun := time.Now()
 	l := h.find(m.Layer)
 	if l == nil || m.Rows < 0 || m.Top < 1 || m.Rows > box.Fit(m.Top) {
-		return fmt.Errorf("%w: %d rows of %d choices; %d rows of known layers are taken", kernel.ErrArgument, m.Rows,
+		return fmt.Errorf("%w: the layer is unknown or %d rows of %d choices do not fit; at most %d rows do",
+			kernel.ErrArgument, m.Rows,
 			m.Top, box.Fit(max(m.Top, 1)))
 	}
 	phase := 0
@@ -283,7 +284,8 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	for i, e := range host.I32(box.IDs)[:m.Rows*m.Top] {
 		switch {
 		case int(e) >= len(local):
-			return fmt.Errorf("%w: row %d chose expert %d of %d", kernel.ErrArgument, i/m.Top, e, len(local))
+			return fmt.Errorf("%w: row %d chose expert %d, outside the %d experts", kernel.ErrArgument, i/m.Top, e,
+				len(local))
 		case e < 0: // a row without a choice
 			to[i] = -1
 		default:
@@ -379,7 +381,8 @@ func (h *Host) Close() error {
 		select {
 		case <-s.ended:
 		case <-time.After(max(time.Until(deadline), time.Millisecond)):
-			return errors.New("offload: the workers of experts in host memory hang; they keep their threads and memory")
+			return errors.New("offload: the workers of experts in host memory do not stop; their threads and memory " +
+				"are not released")
 		}
 	}
 	return h.dev.Close()

@@ -54,7 +54,7 @@ func (c *checker) hashes() error {
 		return err
 	}
 	if want := c.count(func(int32) bool { return true }); count != want {
-		return fmt.Errorf("%d nodes in the hash table, %d in the tree", count, want)
+		return fmt.Errorf("the hash table has %d nodes, the tree has %d", count, want)
 	}
 	return nil
 }
@@ -67,17 +67,18 @@ func (c *checker) entries() error {
 		case !c.live[n]:
 		case e.page == None:
 			if e.parent != none || e.child == none || e.idle {
-				return fmt.Errorf("root %d has parent %d and child %d", n, e.parent, e.child)
+				return fmt.Errorf("root %d has parent %d and child %d; want no parent, a child and not idle", n,
+					e.parent, e.child)
 			}
 		case e.page < 0 || int(e.page) >= len(c.pages):
-			return fmt.Errorf("entry %d has page %d of %d", n, e.page, len(c.pages))
+			return fmt.Errorf("entry %d has page %d, which is outside the %d pages", n, e.page, len(c.pages))
 		case c.pages[e.page].node != n || c.pages[e.page].prev != None:
-			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d after page %d", n, e.page,
+			return fmt.Errorf("entry %d refers to page %d, which belongs to entry %d and follows page %d", n, e.page,
 				c.pages[e.page].node, c.pages[e.page].prev)
 		case !c.node(e.parent):
-			return fmt.Errorf("entry %d of page %d has the missing parent %d", n, e.page, e.parent)
+			return fmt.Errorf("entry %d of page %d has parent %d, which does not exist", n, e.page, e.parent)
 		case c.hash.page(c.byHash.keys[e.parent], c.tokensOf(e.page)) != c.byHash.keys[n]:
-			return fmt.Errorf("entry %d of page %d does not have the hash of its tokens", n, e.page)
+			return fmt.Errorf("the hash of entry %d differs from the hash of the tokens of its page %d", n, e.page)
 		}
 	}
 	return nil
@@ -93,14 +94,15 @@ func (c *checker) children() error {
 		prev := none
 		for n := c.nodes[i].child; n != none; n = c.nodes[n].next {
 			if !c.node(n) || c.nodes[n].parent != int32(i) || c.nodes[n].prev != prev {
-				return fmt.Errorf("node %d is a wrong child of node %d", n, i)
+				return fmt.Errorf("node %d is in the child list of node %d, but its parent or its list links disagree",
+					n, i)
 			}
 			prev = n
 			visited++
 		}
 	}
 	if want := c.count(func(n int32) bool { return c.nodes[n].parent != none }); visited != want {
-		return fmt.Errorf("%d nodes are children, %d have a parent", visited, want)
+		return fmt.Errorf("child lists hold %d nodes, %d nodes have a parent", visited, want)
 	}
 	return nil
 }
@@ -115,10 +117,10 @@ func (c *checker) twins() error {
 		e, prev := &c.nodes[i], None
 		for p := e.page; p != None; p = c.pages[p].next {
 			if p < 0 || int(p) >= len(c.pages) || c.pages[p].node != int32(i) || c.pages[p].prev != prev {
-				return fmt.Errorf("page %d is wrongly listed under entry %d", p, i)
+				return fmt.Errorf("page %d is in the list of entry %d, but its entry or its list links disagree", p, i)
 			}
 			if !slices.Equal(c.tokensOf(p), c.tokensOf(e.page)) {
-				return fmt.Errorf("pages %d and %d of entry %d differ", p, e.page, i)
+				return fmt.Errorf("pages %d and %d of entry %d have different tokens", p, e.page, i)
 			}
 			prev = p
 			visited++
@@ -131,7 +133,7 @@ func (c *checker) twins() error {
 		}
 	}
 	if visited != stored {
-		return fmt.Errorf("%d pages are listed under entries, %d have one", visited, stored)
+		return fmt.Errorf("the lists of entries hold %d pages, %d pages have an entry", visited, stored)
 	}
 	return nil
 }
@@ -141,7 +143,7 @@ func (c *checker) idleList() error {
 	count, older := 0, none
 	for n := c.idle.oldest; n != none; n = c.nodes[n].newer {
 		if !c.node(n) || !c.nodes[n].idle || c.nodes[n].older != older || c.rank[n] != 0 {
-			return fmt.Errorf("node %d is wrongly in the idle list", n)
+			return fmt.Errorf("node %d is in the idle list, but its flag or its list links disagree", n)
 		}
 		e := &c.nodes[n]
 		if c.pages[e.page].next != None {
@@ -170,13 +172,13 @@ func (c *checker) memory() error {
 	found := make([]bool, len(g.keys))
 	count, err := g.check(func(s int32) error {
 		if s < 0 || int(s) >= len(found) || found[s] {
-			return fmt.Errorf("evicted hash %d is remembered twice", s)
+			return fmt.Errorf("evicted hash %d is stored twice or outside the table", s)
 		}
 		found[s] = true
 		return nil
 	})
 	if err == nil && count != g.count {
-		err = fmt.Errorf("%d evicted hashes remembered, %d found", g.count, count)
+		err = fmt.Errorf("the counter of evicted hashes is %d, the table holds %d", g.count, count)
 	}
 	return err
 }

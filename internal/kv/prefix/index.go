@@ -50,7 +50,8 @@ type slot struct {
 // New makes an empty index.
 func New(c Config) (*Index, error) {
 	if c.Pages < 1 || c.PageTokens < 1 {
-		return nil, fmt.Errorf("%w: %d pages of %d tokens, want at least one of each", ErrConfig, c.Pages, c.PageTokens)
+		return nil, fmt.Errorf("%w: the index has %d pages of %d tokens, want at least 1 of each", ErrConfig, c.Pages,
+			c.PageTokens)
 	}
 	ix := &Index{
 		cfg:    c,

@@ -138,7 +138,7 @@ func (d *disk) scan() error {
 // header checks the header of a page's file.
 func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	if !info.Mode().IsRegular() {
-		return prefix.Stored{}, fmt.Errorf("%w: not a regular file", ErrDamaged)
+		return prefix.Stored{}, fmt.Errorf("%w: it is not a regular file", ErrDamaged)
 	}
 	f, _, err := openRegular(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	}
 	page, err := d.spec.CheckHeader(head[:n], info.Size())
 	if k, _ := hashOf(filepath.Base(path)); err == nil && page.Hash != k {
-		err = fmt.Errorf("%w: its name belongs to another page", ErrOther)
+		err = fmt.Errorf("%w: the file name is the hash of another page", ErrOther)
 	}
 	return page, err
 }
@@ -399,7 +399,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: not a regular file", ErrDamaged)
+		err = fmt.Errorf("%w: it is not a regular file", ErrDamaged)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
@@ -481,7 +481,7 @@ func (d *disk) read(p *Page, k prefix.Hash) error {
 // read fills a page from size bytes of a reader and checks them. It reads nothing where size is wrong.
 func (s *Spec) read(p *Page, want prefix.Hash, r io.Reader, size int64) error {
 	if size != int64(s.Size()) {
-		return fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, s.Size())
+		return fmt.Errorf("%w: the file has %d bytes, want %d", ErrDamaged, size, s.Size())
 	}
 	head := make([]byte, s.HeaderBytes())
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -489,7 +489,7 @@ func (s *Spec) read(p *Page, want prefix.Hash, r io.Reader, size int64) error {
 	}
 	found, err := s.CheckHeader(head, size)
 	if err == nil && found.Hash != want {
-		err = fmt.Errorf("%w: it is another page", ErrOther)
+		err = fmt.Errorf("%w: the file holds another page", ErrOther)
 	}
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	taken, err := filelock.Try(f)
 	if err == nil && !taken {
-		err = errors.New("its lock is taken")
+		err = errors.New("another process holds its lock")
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

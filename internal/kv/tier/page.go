@@ -50,7 +50,7 @@ var (
 	// ErrDamaged: bytes are missing or wrong.
 	ErrDamaged = errors.New("damaged")
 	// ErrOther: the page is whole, and of another version, model, weights, layout or prompt.
-	ErrOther = errors.New("not the page of this engine that was asked for")
+	ErrOther = errors.New("the page belongs to another engine, model or prompt")
 )
 
 // The header of a page; docs/format/page.md draws it. All numbers are little-endian.
@@ -74,11 +74,13 @@ const (
 // Validate reports a spec that no page can have.
 func (s *Spec) Validate() error {
 	if len(s.Model) > maxNameBytes || len(s.Layout) > maxNameBytes {
-		return fmt.Errorf("tier: names of %d and %d bytes for model and layout, want at most %d", len(s.Model),
+		return fmt.Errorf("tier: the names of model and layout have %d and %d bytes, want at most %d each",
+			len(s.Model),
 			len(s.Layout), maxNameBytes)
 	}
 	if s.PageTokens < 1 || s.Bytes < 1 || int64(s.Bytes) > math.MaxInt32 {
-		return fmt.Errorf("tier: pages of %d tokens and %d bytes, want at least one and at most %d bytes", s.PageTokens,
+		return fmt.Errorf("tier: a page has %d tokens and %d bytes, want at least 1 of each and at most %d bytes",
+			s.PageTokens,
 			s.Bytes, math.MaxInt32)
 	}
 	return nil
@@ -132,23 +134,23 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {
-		return none, fmt.Errorf("%w: %d bytes without the header of a page", ErrDamaged, len(header))
+		return none, fmt.Errorf("%w: the %d bytes do not begin with a page header", ErrDamaged, len(header))
 	}
 	if v := binary.LittleEndian.Uint32(header[atVersion:]); v != Version {
-		return none, fmt.Errorf("%w: format version %d, want %d", ErrOther, v, Version)
+		return none, fmt.Errorf("%w: the format version is %d, want %d", ErrOther, v, Version)
 	}
 	want := s.HeaderBytes()
 	if n := binary.LittleEndian.Uint32(header[atHeader:]); int64(n) != int64(want) {
-		return none, fmt.Errorf("%w: a header of %d bytes, not %d", ErrOther, n, want)
+		return none, fmt.Errorf("%w: the header has %d bytes, want %d", ErrOther, n, want)
 	}
 	if n := binary.LittleEndian.Uint64(header[atBytes:]); n != uint64(s.Bytes) {
-		return none, fmt.Errorf("%w: rows of %d bytes, not %d", ErrOther, n, s.Bytes)
+		return none, fmt.Errorf("%w: the rows have %d bytes, want %d", ErrOther, n, s.Bytes)
 	}
 	if size != int64(s.Size()) || len(header) < want {
-		return none, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, s.Size())
+		return none, fmt.Errorf("%w: the page has %d bytes, want %d", ErrDamaged, size, s.Size())
 	}
 	if w := Fingerprint(header[atWeights:atRoot]); w != s.Weights && (w != s.Local || s.Local == Fingerprint{}) {
-		return none, fmt.Errorf("%w: other weights", ErrOther)
+		return none, fmt.Errorf("%w: it was computed with other weights", ErrOther)
 	}
 	model, layout := int(binary.LittleEndian.Uint16(header[atModelLen:])),
 		int(binary.LittleEndian.Uint16(header[atLayoutLen:]))
@@ -156,7 +158,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	if int(tokens) != s.PageTokens || model != len(s.Model) || layout != len(s.Layout) ||
 		string(header[atText:atText+model]) != s.Model ||
 		string(header[atText+model:atText+model+layout]) != s.Layout {
-		return none, fmt.Errorf("%w: another model or layout", ErrOther)
+		return none, fmt.Errorf("%w: it is of another model or layout", ErrOther)
 	}
 	found := prefix.Stored{Root: prefix.Hash(header[atRoot:atParent]), Parent: prefix.Hash(header[atParent:atHash]),
 		Hash: prefix.Hash(header[atHash:atChecksum]), Tokens: make([]int32, s.PageTokens)}
@@ -164,7 +166,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 		found.Tokens[i] = int32(binary.LittleEndian.Uint32(header[atText+model+layout+4*i:]))
 	}
 	if prefix.PageHash(found.Parent, found.Tokens) != found.Hash {
-		return none, fmt.Errorf("%w: its tokens do not have its hash", ErrDamaged)
+		return none, fmt.Errorf("%w: the hash of its tokens differs from the stored hash", ErrDamaged)
 	}
 	return found, nil
 }
@@ -173,7 +175,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 func (s *Spec) CheckRows(header, data []byte) error {
 	sum := checksum(header[:s.HeaderBytes()], data)
 	if !slices.Equal(sum[:], header[atChecksum:atTokens]) {
-		return fmt.Errorf("%w: its bytes do not have its checksum", ErrDamaged)
+		return fmt.Errorf("%w: the checksum of its bytes differs from the stored one", ErrDamaged)
 	}
 	return nil
 }

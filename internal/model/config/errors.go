@@ -6,4 +6,4 @@ import "errors"
 var ErrFamily = errors.New("unsupported model family")
 
 // ErrFormat means that the checkpoint stores its weights in a format that is not read.
-var ErrFormat = errors.New("this format is not read")
+var ErrFormat = errors.New("this weight format is not supported")

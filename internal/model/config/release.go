@@ -109,8 +109,8 @@ func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	}
 	inner, ok := fields["text_config"]
 	if family == DeepseekV41 && !ok {
-		return nil, "", fmt.Errorf("config: %s: model_type %s without text_config: its config.json has the "+
-			"fields of the text network there; take config.json of the release", r.File, family)
+		return nil, "", fmt.Errorf("config: %s: model_type %s has no text_config, which holds the "+
+			"fields of the text network; use the config.json of the release", r.File, family)
 	}
 	if ok {
 		var text map[string]json.RawMessage

@@ -178,7 +178,7 @@ func TestV4LayerNames(t *testing.T) {
 
 func TestOtherArchitecturesAreRefused(t *testing.T) {
 	_, err := Describe("config.json", text(t, v4(fields{"model_type": "deepseek_v41"})))
-	if err == nil || !strings.Contains(err.Error(), "deepseek_v41 without text_config") {
+	if err == nil || !strings.Contains(err.Error(), "deepseek_v41 has no text_config") {
 		t.Errorf("V4.1 in the spelling of V4: %v", err)
 	}
 	if _, err := Parse("config.json", text(t, v4())); !errors.Is(err, ErrFamily) {

@@ -43,7 +43,8 @@ type Hash struct {
 // Check reports what is wrong with a shape, nil where its primes add up to its rows.
 func (s *Shape) Check() error {
 	if len(s.Layers) != len(s.Rows) {
-		return fmt.Errorf("%d engram layers and %d sizes of tables, want one for each", len(s.Layers), len(s.Rows))
+		return fmt.Errorf("config.json lists %d engram layers and %d table sizes, want one size for each layer",
+			len(s.Layers), len(s.Rows))
 	}
 	for i, list := range s.Moduli() {
 		sum := 0

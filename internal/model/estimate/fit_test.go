@@ -309,10 +309,10 @@ func TestParseMachine(t *testing.T) {
 		"2xcpu": "2 machines without a GPU", "cpu,bus=25G": "bus= is about a machine with a GPU",
 		"": `GPU "" are not known`, "mi355x,128G": `GPU "mi355x" are not known`, "0xh200": "number of GPUs",
 		"99xh200":  "number of GPUs",
-		"h200,128": "no unit G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
+		"h200,128": "no unit; want G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
 		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",
-		"h200,wings=3G": `no figure "wings"`, "h200,foo=3": `no figure "foo"`, "h200,": "no unit",
+		"h200,wings=3G": `the figure "wings" is unknown`, "h200,foo=3": `the figure "foo" is unknown`, "h200,": "no unit",
 	} {
 		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "known GPUs: h200") {

@@ -159,7 +159,7 @@ func (m *Machine) set(key, value string) error {
 	}
 	change, ok := figures[key]
 	if !ok {
-		return fmt.Errorf("no figure %q is known", key)
+		return fmt.Errorf("the figure %q is unknown", key)
 	}
 	n, err := amount(value)
 	if err == nil {
@@ -195,7 +195,7 @@ func amount(text string) (float64, error) {
 	case strings.HasSuffix(digits, "t"):
 		unit = 1e12
 	default:
-		return 0, fmt.Errorf("%q has no unit G or T", text)
+		return 0, fmt.Errorf("%q has no unit; want G or T", text)
 	}
 	n, err := strconv.ParseFloat(digits[:len(digits)-1], 64)
 	if err != nil || !(n > 0) || n*unit > 1e16 {

@@ -34,7 +34,7 @@ type Host struct {
 }
 
 // ErrNoRoom is wrapped where a model does not fit the memory of a machine.
-var ErrNoRoom = errors.New("it does not fit")
+var ErrNoRoom = errors.New("the model does not fit the memory")
 
 // hostBytes is left to the system and to the process.
 const hostBytes = 4 << 30

@@ -35,7 +35,7 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	c := m.Config.Common()
 	p := &pairs{arch: architectureOf(c.Family)}
 	if p.arch == "" {
-		return nil, fmt.Errorf("%w: %s is a %s model, which the format has no name for", ErrUnsupported, m.Name,
+		return nil, fmt.Errorf("%w: %s is a %s model, which GGUF has no architecture name for", ErrUnsupported, m.Name,
 			c.Family)
 	}
 	p.list = []gguf.Pair{{Key: "general.architecture", Value: p.arch}, {Key: "general.type", Value: "model"},
@@ -85,7 +85,7 @@ func (p *pairs) dsa(c *config.DSA) error {
 	p.number("rope.freq_base", c.Rope.Theta)
 	if y := c.Rope.Yarn; y != nil {
 		if y.MScale != y.MScaleAllDim {
-			return fmt.Errorf("%w: rope_scaling has mscale %v and mscale_all_dim %v, and the format holds one "+
+			return fmt.Errorf("%w: rope_scaling has mscale %v and mscale_all_dim %v, but GGUF holds one "+
 				"number", ErrUnsupported, y.MScale, y.MScaleAllDim)
 		}
 		p.yarn(y)
@@ -116,7 +116,7 @@ func (p *pairs) experts(f config.FFN) error {
 		dense++
 	}
 	if slices.Contains(f.Dense[dense:], true) {
-		return fmt.Errorf("%w: dense layers after layers with experts", ErrUnsupported)
+		return fmt.Errorf("%w: a dense layer follows layers with experts, which GGUF cannot describe", ErrUnsupported)
 	}
 	p.count("feed_forward_length", f.DenseInner)
 	p.count("leading_dense_block_count", dense)

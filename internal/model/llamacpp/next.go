@@ -109,7 +109,7 @@ func channels(t *weight.Tensor) {
 // next adds the pairs of GLM-5.3-Flash.
 func (p *pairs) next(c *config.Next) error {
 	if c.Linear.Heads != c.Attention.Heads {
-		return fmt.Errorf("%w: linear attention of %d heads beside latent attention of %d; the format has one number",
+		return fmt.Errorf("%w: linear attention has %d heads and latent attention %d; GGUF holds one number",
 			ErrUnsupported, c.Linear.Heads, c.Attention.Heads)
 	}
 	kv := make([]int32, c.Layers+c.NextN)

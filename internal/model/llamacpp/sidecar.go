@@ -118,8 +118,8 @@ func openHead(path string) (*sidecar, error) {
 		}
 	}
 	if s.rank == 0 || s.stages == 0 { // llama.cpp's architecture has other drafters, too
-		err := fmt.Errorf("gguf: %s: %w: a draft head without the tensors of a Markov head (markov_w1) or of stages, "+
-			"supported are DSpark heads: move it away to run without drafts", path, ErrUnsupported)
+		err := fmt.Errorf("gguf: %s: %w: the draft head has no Markov head (markov_w1) or no stages; "+
+			"supported are DSpark heads; move the file away to run without drafts", path, ErrUnsupported)
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil

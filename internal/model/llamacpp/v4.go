@@ -105,7 +105,8 @@ func (p *pairs) v4(c *config.V4) error {
 		hashed++
 	}
 	if slices.Contains(f.Hash[hashed:], true) {
-		return fmt.Errorf("%w: layers that look experts up by token after layers that do not", ErrUnsupported)
+		return fmt.Errorf("%w: a layer that chooses experts by token id follows layers that do not, which GGUF "+
+			"cannot describe", ErrUnsupported)
 	}
 	p.count("block_count", c.Layers)
 	p.count("embedding_length_out", c.Hidden*c.Hyper.Streams)

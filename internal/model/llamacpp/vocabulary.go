@@ -43,7 +43,7 @@ func (m *Model) vocabulary(c *config.Config) ([]gguf.Pair, error) {
 	}
 	set := func(id int, text string, kind int32) error {
 		if id < 0 || id >= len(tokens) {
-			return fmt.Errorf("tokenizer.json: token %q has id %d of a vocabulary of %d", text, id, len(tokens))
+			return fmt.Errorf("tokenizer.json: token %q has id %d, outside the vocabulary of %d", text, id, len(tokens))
 		}
 		tokens[id], types[id] = text, kind
 		return nil
@@ -104,7 +104,7 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%w: tokenizer.json cuts text by %q, which the format has no name for", ErrUnsupported, found)
+	return "", fmt.Errorf("%w: tokenizer.json splits text by %q, which GGUF has no name for", ErrUnsupported, found)
 }
 
 func joinsDigits(vocab map[string]int) bool {

@@ -98,7 +98,7 @@ func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
 	}
 	for _, name := range m.Weights.Names() {
 		if !w.used[name] && !w.leftOut(name) {
-			w.errs = append(w.errs, fmt.Errorf("%w: tensor %s has no place in the format", ErrUnsupported, name))
+			w.errs = append(w.errs, fmt.Errorf("%w: GGUF has no name for tensor %s", ErrUnsupported, name))
 		}
 	}
 	slices.SortStableFunc(w.out, func(a, b tensor) int {

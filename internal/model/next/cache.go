@@ -23,7 +23,7 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	}
 	index, err := layout.IndexOf(ik)
 	if err == nil && cfg.Page%hybrid.Pool != 0 {
-		err = fmt.Errorf("pages of %d tokens, want whole pools of %d", cfg.Page, hybrid.Pool)
+		err = fmt.Errorf("pages have %d tokens, want a multiple of the pool size, %d", cfg.Page, hybrid.Pool)
 	}
 	return main, index, err
 }
@@ -93,7 +93,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		held = cfg.N
 	}
 	if err := m.attn.States.Hold(held); err != nil {
-		return fmt.Errorf("next: allocate: %d rows of each sequence that are held back: %w", held, err)
+		return fmt.Errorf("next: allocate memory for %d held-back rows of each sequence: %w", held, err)
 	}
 	layers := len(m.layers)
 	if m.drafts(cfg) {

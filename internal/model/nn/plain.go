@@ -79,7 +79,8 @@ func indices(t *weight.Tensor, limit int) ([]int32, error) {
 	}
 	cols := t.Shape[1]
 	if cols > limit {
-		return nil, fmt.Errorf("%s has %d different numbers below %d in a row", t.Name, cols, limit)
+		return nil, fmt.Errorf("%s: rows have %d columns, and only %d distinct values can be drawn for a row", t.Name,
+			cols, limit)
 	}
 	random := rand.New(rand.NewPCG(t.Drawn.Seed, 0))
 	v := make([]int32, 0, t.Shape[0]*cols)

@@ -16,7 +16,7 @@ import (
 var ErrNoRoom = errors.New("the experts do not fit")
 
 // ErrHost is wrapped, too, where it is the memory of the host that is too small.
-var ErrHost = errors.New("the host has too little memory for those that are not on the device")
+var ErrHost = errors.New("the host has too little memory for the experts that are not on the device")
 
 // Ask has the inputs of a placement: sizes, memories, measured costs and use.
 type Ask struct {

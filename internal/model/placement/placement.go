@@ -85,7 +85,8 @@ func (p *Placement) Check(layers, experts int) error {
 		return nil
 	}
 	if len(p.Decode) != layers || len(p.Prefill) != layers {
-		return fmt.Errorf("placement: methods for %d layers of decode and %d of prefill, the model has %d with its "+
+		return fmt.Errorf("placement: there are methods for %d layers of decode and %d of prefill, but the model has "+
+			"%d layers with its "+
 			"drafting layers", len(p.Decode), len(p.Prefill), layers)
 	}
 	for l := range layers {

@@ -52,8 +52,8 @@ func New(g *group.Group, list []model.Model) (model.Model, error) {
 		}
 		m.parts = append(m.parts, p)
 		if got := p.Facts().Ranks; got != len(list) || len(list) != g.Ranks() {
-			return nil, fmt.Errorf("shard: part %d is one of %d, there are %d parts and %d ranks", i, got, len(list),
-				g.Ranks())
+			return nil, fmt.Errorf("shard: part %d was loaded for %d ranks, but there are %d parts and %d ranks", i,
+				got, len(list), g.Ranks())
 		}
 	}
 	if _, ok := list[0].(model.Windowed); ok {
@@ -292,7 +292,7 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 			return err
 		}
 		if !slices.Equal(words, block) {
-			return fmt.Errorf("%w: rank %d fills the input block in another way than rank 0", kernel.ErrLost, r)
+			return fmt.Errorf("%w: the input block of rank %d differs from that of rank 0", kernel.ErrLost, r)
 		}
 	}
 	return nil

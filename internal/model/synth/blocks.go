@@ -23,7 +23,8 @@ func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 		}
 		switch {
 		case !f.Drawable():
-			return fmt.Errorf("synth: %w: experts of %v, supported are types whose scales are float16, such as "+
+			return fmt.Errorf("synth: %w: experts cannot be of type %v; supported are types whose scales are "+
+				"float16, such as "+
 				"IQ2_XXS and Q2_K", ErrOptions, f)
 		case t.shape[1]%f.Values() != 0:
 			return fmt.Errorf("synth: %w: %s has rows of %d values, and %v has blocks of %d; take a type with smaller "+
@@ -32,7 +33,8 @@ func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 		t.dtype, t.store, found = weight.Blocks(f), expertBlocks, true
 	}
 	if !found {
-		return fmt.Errorf("synth: %w: experts of %v in a shape that has none", ErrOptions, gateUp)
+		return fmt.Errorf("synth: %w: experts of type %v were asked for, and the model has no experts", ErrOptions,
+			gateUp)
 	}
 	return nil
 }

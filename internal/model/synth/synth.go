@@ -77,11 +77,11 @@ type Size struct {
 // New prepares a checkpoint of the shape that text, the content of a config.json, describes. File names it in messages.
 func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	if o.ShardBytes < 0 {
-		return nil, fmt.Errorf("synth: %w: shards of %d bytes; give a positive size, or 0 for one file", ErrOptions,
-			o.ShardBytes)
+		return nil, fmt.Errorf("synth: %w: the shard size is %d bytes; give a positive size, or 0 for one file",
+			ErrOptions, o.ShardBytes)
 	}
 	if o.DType > Int4 {
-		return nil, fmt.Errorf("synth: %w: dtype %d is none of BF16, FP8 and Int4", ErrOptions, o.DType)
+		return nil, fmt.Errorf("synth: %w: dtype %d is not BF16, FP8 or Int4", ErrOptions, o.DType)
 	}
 	text, err := rewrite(file, text, o)
 	if err != nil {
@@ -93,7 +93,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	}
 	out := &Checkpoint{config: d, text: text, options: o}
 	if _, ok := d.(*config.DSA); !ok && o.DType == Int4 {
-		return nil, fmt.Errorf("synth: %s: %w: experts in int4 of a %s, supported are DeepSeek-V3 and V3.2, GLM-5, "+
+		return nil, fmt.Errorf("synth: %s: %w: experts of %s cannot be int4; supported are DeepSeek-V3 and V3.2, "+
+			"GLM-5, "+
 			"GLM-4.7-Flash and Kimi-K2; take fp8", file, ErrOptions, d.Common().Family)
 	}
 	switch c := d.(type) {

@@ -208,10 +208,10 @@ func TestRefusesBadInput(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"negative shard size", string(tiny), Options{ShardBytes: -1}, "shards of -1 bytes"},
+		{"negative shard size", string(tiny), Options{ShardBytes: -1}, "shard size is -1 bytes"},
 		{"two drafting layers", string(tiny), Options{NextN: one(2)}, "num_nextn_predict_layers is 2"},
-		{"unknown dtype", string(tiny), Options{DType: 9}, "none of BF16, FP8 and Int4"},
-		{"int4 of a family without", string(v4), Options{DType: Int4}, "experts in int4 of a deepseek_v4"},
+		{"unknown dtype", string(tiny), Options{DType: 9}, "not BF16, FP8 or Int4"},
+		{"int4 of a family without", string(v4), Options{DType: Int4}, "experts of deepseek_v4 cannot be int4"},
 		{"no JSON", "hello", Options{}, "invalid character"},
 		{"null", "null", Options{}, "want an object"},
 		{"another family", `{"model_type":"llama"}`, Options{}, "deepseek_v32, glm_moe_dsa"},

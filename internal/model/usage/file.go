@@ -62,7 +62,7 @@ func Read(r io.Reader) (*Table, error) {
 		return nil, err
 	}
 	if len(data) > mostBytes {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrFile, mostBytes)
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrFile, mostBytes)
 	}
 	var f file
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -71,7 +71,7 @@ func Read(r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("%w: more text after the object", ErrFile)
+		return nil, fmt.Errorf("%w: text follows the JSON object", ErrFile)
 	}
 	return f.table()
 }

@@ -101,7 +101,8 @@ func (t *Table) Fits(family string, layers, experts, chosen int) error {
 	if t.Family == family && len(t.Counts) == layers && t.Experts == experts && t.Chosen == chosen {
 		return nil
 	}
-	return fmt.Errorf("usage: counts of %s with %d layers and %d of %d experts chosen, the model is %s with %d layers "+
+	return fmt.Errorf("usage: the file has counts of %s with %d layers and %d of %d experts chosen, but the model is "+
+		"%s with %d layers "+
 		"and %d of %d; give the usage file that was saved for this model", t.Family, len(t.Counts), t.Chosen, t.Experts,
 		family, layers, chosen, experts)
 }

@@ -22,7 +22,7 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	}
 	index, err := layout.IndexOf(ik)
 	if err == nil && cfg.Page%128 != 0 {
-		err = fmt.Errorf("pages of %d tokens, want a multiple of 128, the largest group", cfg.Page)
+		err = fmt.Errorf("pages have %d tokens, want a multiple of 128, the largest compression group", cfg.Page)
 	}
 	return entry, index, err
 }
@@ -47,7 +47,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 			drafted = nil
 		}
 		if err := m.draft.cache.Use(drafted, m.attn.States.Slots()); err != nil {
-			return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
+			return fmt.Errorf("v4: allocate the window rings of the drafting block: %w", err)
 		}
 	}
 	if m.spark != nil && cfg.N > 1 {

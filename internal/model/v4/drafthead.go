@@ -145,7 +145,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	}
 	err := d.attn.Prepare(&in.Batch, d.states, block, func(r dual.WindowRow) (err error) {
 		if r.Token >= len(in.Tokens[r.Request]) {
-			return fmt.Errorf("%d tokens, the plan reads token %d", len(in.Tokens[r.Request]), r.Token)
+			return fmt.Errorf("the request has %d tokens, but the plan reads token %d", len(in.Tokens[r.Request]),
+				r.Token)
 		}
 		tokens[r.Index] = in.Tokens[r.Request][r.Token]
 		if hidden[r.Index], err = in.HiddenRow(r.Request, r.Token, from); err != nil {
@@ -153,7 +154,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		}
 		switch n := in.Batch.Batch.Requests[r.Request].Logits; {
 		case n > 1:
-			return fmt.Errorf("logits of %d rows; only the last row of a request is drafted from", n)
+			return fmt.Errorf("logits of %d rows were asked for; a draft continues only from the last row of a request",
+				n)
 		case n == 1 && r.Last:
 			logits[wanted] = int32(r.Index)
 			wanted++

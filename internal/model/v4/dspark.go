@@ -166,8 +166,8 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	}
 	c, act := m.config, m.dev.Activation()
 	if n := c.DSpark.Block; m.spark == nil || p.Rows%n != 0 || p.Logits != p.Rows {
-		return nil, fmt.Errorf("v4: draft: %d rows, %d with logits; want blocks of %d with logits of every row", p.Rows,
-			p.Logits, n)
+		return nil, fmt.Errorf("v4: draft: the pass has %d rows, %d with logits; want whole blocks of %d rows, all "+
+			"with logits", p.Rows, p.Logits, n)
 	}
 	entry, _, err := layouts(cfg)
 	if err != nil {
@@ -213,7 +213,8 @@ func (s *block) prepare(in *model.Input, to attn.Block) error {
 			return nil
 		}
 		if len(in.Tokens[request]) != 1 && !in.Batch.Batch.Requests[request].Padding {
-			return fmt.Errorf("%d tokens, want the one that the block begins with", len(in.Tokens[request]))
+			return fmt.Errorf("the request has %d tokens, want one, with which the block begins",
+				len(in.Tokens[request]))
 		}
 		tokens[row] = in.Tokens[request][0]
 		return attn.CheckToken(tokens[row], m.config.Vocab)

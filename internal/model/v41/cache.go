@@ -31,7 +31,8 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	}
 	index, err := layout.IndexOf(ik)
 	if err == nil && cfg.Page%2 != 0 {
-		err = fmt.Errorf("pages of %d tokens, want an even number: pairs end inside a page", cfg.Page)
+		err = fmt.Errorf("pages have %d tokens, want an even number, so that no pair of tokens spans two pages",
+			cfg.Page)
 	}
 	return entry, index, err
 }

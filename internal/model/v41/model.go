@@ -134,5 +134,5 @@ func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 
 // DraftHead reports that there is none to draft with: the head that releases have is not run.
 func (m *Model) DraftHead() error {
-	return fmt.Errorf("v41: the DSpark draft head of %s is not run; decode without drafts", m.config.Family)
+	return fmt.Errorf("v41: the DSpark draft head of %s is not supported; decode without drafts", m.config.Family)
 }

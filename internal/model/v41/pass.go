@@ -60,7 +60,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 		return nil, fmt.Errorf("v41: workspace holds %d rows, pass has %d", w.streams.Rows, p.Rows)
 	}
 	if p.Pass != plan.PassTarget {
-		return nil, fmt.Errorf("v41: a pass of the draft head, which is not run; plan without drafts")
+		return nil, fmt.Errorf("v41: the draft head is not supported; plan without drafts")
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
 	if err := m.Reserve(1); err != nil {
@@ -177,8 +177,8 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 			case at >= 0:
 				gram[i] = in.Tokens[r.Request][at]
 			case r.Request >= len(in.Before) || -at > len(in.Before[r.Request]):
-				return fmt.Errorf("request %d: row %d of the sequence needs the %d tokens before it for its n-grams",
-					r.Request,
+				return fmt.Errorf("request %d: the n-grams of position %d need the %d tokens before it, which are "+
+					"not given", r.Request,
 					r.Position, n)
 			default:
 				gram[i] = in.Before[r.Request][len(in.Before[r.Request])+at]

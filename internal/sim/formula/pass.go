@@ -272,7 +272,8 @@ func (s *pass) read() error {
 				for ; w.next < n; w.next++ {
 					slot := place(w.next)
 					if slot < 0 || int(slot) >= len(s.m.marks) {
-						return fmt.Errorf("%w: slot %d of %d", kernel.ErrArgument, slot, len(s.m.marks))
+						return fmt.Errorf("%w: slot %d is outside the %d slots", kernel.ErrArgument, slot,
+							len(s.m.marks))
 					}
 					w.hash = after(w.hash, s.m.marks[slot])
 					if s.m.script != nil {

@@ -135,7 +135,8 @@ func (m *Windowed) Restore(n int, windows []int32) (model.State, error) {
 	s, last := given.(*state), n/m.pageTokens-1
 	if n%m.pageTokens != 0 || last < 0 || last >= len(windows) || windows[last] < 0 {
 		s.Release()
-		return nil, fmt.Errorf("formula: restoring a state after %d tokens from %d window pages", n, len(windows))
+		return nil, fmt.Errorf("formula: a state after %d tokens cannot be restored from %d window pages", n,
+			len(windows))
 	}
 	for i, mark := range m.tails[windows[last]] {
 		s.ring[(n-group+i)%ring] = mark
@@ -174,7 +175,7 @@ func (s *state) Clone() (model.State, error) {
 // Truncate removes the tokens from n on, where the marks that the next group reads are still there.
 func (s *state) Truncate(n int) error {
 	if n < 0 || n > s.len {
-		return fmt.Errorf("formula: a state of %d tokens cannot become one of %d", s.len, n)
+		return fmt.Errorf("formula: a state of %d tokens cannot be truncated to %d", s.len, n)
 	}
 	if n == 0 {
 		s.len, s.low, s.high = 0, 0, 0
@@ -190,8 +191,8 @@ func (s *state) Truncate(n int) error {
 // holds reports whether the marks are there that a sequence of n tokens continues from.
 func (s *state) holds(n int) error {
 	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
-		return fmt.Errorf("formula: to continue after %d tokens position %d is needed, the state has those from %d on",
-			n, first, held)
+		return fmt.Errorf("formula: to continue after %d tokens, position %d is needed, but the state begins at "+
+			"position %d", n, first, held)
 	}
 	return nil
 }
@@ -210,9 +211,10 @@ func (m *Windowed) check(given model.State, first int) (*state, error) {
 	s, ok := given.(*state)
 	switch {
 	case !ok || s == nil || s.m != m || s.released:
-		return nil, fmt.Errorf("formula: a sequence without a state of this model")
+		return nil, fmt.Errorf("formula: the sequence has no state of this model")
 	case s.len != first:
-		return nil, fmt.Errorf("formula: a sequence continues at position %d, its state covers %d tokens", first, s.len)
+		return nil, fmt.Errorf("formula: the sequence continues at position %d, but its state covers %d tokens", first,
+			s.len)
 	}
 	return s, s.holds(first)
 }
@@ -272,8 +274,8 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 			p := r.Position - n + 1 + i
 			page := pages[p/size]
 			if page < 0 || int(page)*size >= len(m.marks) {
-				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page is %d",
-					r.Request, r.Position, p, page)
+				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page %d does "+
+					"not exist", r.Request, r.Position, p, page)
 			}
 			seen[r.Index*width+i] = page*int32(size) + int32(p%size)
 		}

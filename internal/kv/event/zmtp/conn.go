@@ -120,7 +120,7 @@ func (c *Conn) ready() error {
 	for len(rest) > 0 {
 		var key, value string
 		if key, value, rest, ok = property(rest); !ok {
-			return fmt.Errorf("%w: a property of READY is cut off", ErrProtocol)
+			return fmt.Errorf("%w: the READY command ends inside a property", ErrProtocol)
 		}
 		if key == "Socket-Type" {
 			c.peer = Socket(value)
@@ -175,14 +175,14 @@ func (c *Conn) Read() ([][]byte, error) {
 				return message, nil
 			}
 			if len(message) == maxFrames {
-				return nil, fmt.Errorf("%w: a message of more than %d frames", ErrProtocol, maxFrames)
+				return nil, fmt.Errorf("%w: the message has more than %d frames", ErrProtocol, maxFrames)
 			}
 			continue
 		}
 		name, rest, ok := command(body)
 		switch {
 		case !ok || flags&flagMore != 0 || len(message) > 0:
-			return nil, fmt.Errorf("%w: a bad command, or one inside a message", ErrProtocol)
+			return nil, fmt.Errorf("%w: the command is malformed or inside a message", ErrProtocol)
 		case name == "SUBSCRIBE":
 			return [][]byte{append([]byte{1}, rest...)}, nil
 		case name == "CANCEL":
@@ -201,7 +201,7 @@ func (c *Conn) Read() ([][]byte, error) {
 // pong answers a heartbeat: 2 bytes of time to live, then a context of at most 16 bytes that is returned.
 func (c *Conn) pong(ping []byte) error {
 	if len(ping) < 2 || len(ping) > 2+16 {
-		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(ping))
+		return fmt.Errorf("%w: the PING has %d bytes, want 2 to 18", ErrProtocol, len(ping))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +238,7 @@ func (c *Conn) readFrame(limit int) (flags byte, body []byte, err error) {
 		return 0, nil, err
 	}
 	if flags&^(flagMore|flagLong|flagCommand) != 0 {
-		return 0, nil, fmt.Errorf("%w: a frame with flags %#x", ErrProtocol, flags)
+		return 0, nil, fmt.Errorf("%w: the frame has unknown flags: %#x", ErrProtocol, flags)
 	}
 	var head [8]byte
 	size := head[7:]
@@ -250,7 +250,7 @@ func (c *Conn) readFrame(limit int) (flags byte, body []byte, err error) {
 	}
 	n := binary.BigEndian.Uint64(head[:])
 	if n > uint64(limit) {
-		return 0, nil, fmt.Errorf("%w: a frame of %d bytes, want at most %d", ErrProtocol, n, limit)
+		return 0, nil, fmt.Errorf("%w: the frame has %d bytes, want at most %d", ErrProtocol, n, limit)
 	}
 	body = make([]byte, n)
 	if _, err := io.ReadFull(c.in, body); err != nil {

@@ -24,7 +24,7 @@ const (
 )
 
 // ErrProtocol is wrapped by every error about bytes that are not RESP.
-var ErrProtocol = errors.New("resp: not the protocol")
+var ErrProtocol = errors.New("resp: the bytes are not RESP")
 
 // Kind is what a reply is.
 type Kind uint8
@@ -49,7 +49,7 @@ type Reply struct {
 // Err is the error that a failure reports.
 func (r Reply) Err() error {
 	if r.Kind != Failure {
-		return fmt.Errorf("%w: an unexpected reply (kind %d, %q)", ErrProtocol, r.Kind, r.Text)
+		return fmt.Errorf("%w: the reply is of kind %d with text %q, want an error reply", ErrProtocol, r.Kind, r.Text)
 	}
 	return &ServerError{Text: r.Text}
 }
@@ -57,7 +57,7 @@ func (r Reply) Err() error {
 // ServerError is an error that the other end reported; the connection continues.
 type ServerError struct{ Text string }
 
-func (e *ServerError) Error() string { return "the store answers: " + e.Text }
+func (e *ServerError) Error() string { return "the store returned an error: " + e.Text }
 
 // Reader reads what the other end sends.
 type Reader struct {
@@ -86,7 +86,7 @@ func (r *Reader) Reply() (Reply, error) {
 	case ':':
 		n, err := strconv.ParseInt(string(rest), 10, 64)
 		if err != nil {
-			return Reply{}, fmt.Errorf("%w: an integer %q", ErrProtocol, rest)
+			return Reply{}, fmt.Errorf("%w: %q is not an integer", ErrProtocol, rest)
 		}
 		return Reply{Kind: Integer, Int: n}, nil
 	case '$':
@@ -100,7 +100,7 @@ func (r *Reader) Reply() (Reply, error) {
 		r.left, r.open = n, true
 		return Reply{Kind: Bulk, Len: n}, nil
 	}
-	return Reply{}, fmt.Errorf("%w: a reply that begins with %q", ErrProtocol, line[0])
+	return Reply{}, fmt.Errorf("%w: the reply begins with %q, want one of + - : $", ErrProtocol, line[0])
 }
 
 // Read reads from the bulk string that was announced; io.EOF at its end.
@@ -134,7 +134,7 @@ func (r *Reader) end() error {
 		return cut(err)
 	}
 	if tail != [2]byte{'\r', '\n'} {
-		return fmt.Errorf("%w: a string without its line end", ErrProtocol)
+		return fmt.Errorf("%w: a bulk string does not end with CR LF", ErrProtocol)
 	}
 	return nil
 }
@@ -144,12 +144,13 @@ func (r *Reader) line() ([]byte, error) {
 	line, err := r.r.ReadSlice('\n')
 	if err != nil {
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, fmt.Errorf("%w: a line without an end", ErrProtocol)
+			return nil, fmt.Errorf("%w: a line does not end within the read buffer", ErrProtocol)
 		}
 		return nil, err
 	}
 	if len(line) < 3 || len(line) > maxLine || line[len(line)-2] != '\r' {
-		return nil, fmt.Errorf("%w: a line of %d bytes", ErrProtocol, len(line))
+		return nil, fmt.Errorf("%w: a line of %d bytes is too short, too long or does not end with CR LF", ErrProtocol,
+			len(line))
 	}
 	return line[:len(line)-2], nil
 }
@@ -158,7 +159,7 @@ func (r *Reader) line() ([]byte, error) {
 func length(text []byte, most int64) (int64, error) {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < -1 || n > most {
-		return 0, fmt.Errorf("%w: a length %q", ErrProtocol, text)
+		return 0, fmt.Errorf("%w: %q is not a valid length", ErrProtocol, text)
 	}
 	return n, nil
 }
@@ -188,11 +189,11 @@ func (r *Reader) Array() (int, error) {
 		return 0, err
 	}
 	if line[0] != '*' {
-		return 0, fmt.Errorf("%w: a command that begins with %q", ErrProtocol, line[0])
+		return 0, fmt.Errorf("%w: the command begins with %q, want *", ErrProtocol, line[0])
 	}
 	n, err := length(line[1:], maxArgs)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: a command of %q arguments", ErrProtocol, line[1:])
+		return 0, fmt.Errorf("%w: %q is not a valid number of arguments", ErrProtocol, line[1:])
 	}
 	return int(n), nil
 }
@@ -204,7 +205,8 @@ func (r *Reader) Argument(most int64) ([]byte, error) {
 		return nil, cut(err)
 	}
 	if reply.Kind != Bulk || reply.Len > most {
-		return nil, fmt.Errorf("%w: an argument of kind %d and %d bytes, at most %d are taken", ErrProtocol, reply.Kind,
+		return nil, fmt.Errorf("%w: the argument is of kind %d with %d bytes, want a bulk string of at most %d bytes",
+			ErrProtocol, reply.Kind,
 			reply.Len, most)
 	}
 	b := make([]byte, reply.Len)
