@@ -45,8 +45,9 @@ func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if own := c.by[tenant] + bytes; own > c.most/2 || c.held+bytes > c.most {
-		return nil, fmt.Errorf("%w: those of running and waiting requests take %s compiled, of this tenant %s; all "+
-			"may take %s, one tenant half of it, and this request needs %s; wait for answers, or send smaller schemas",
+		return nil, fmt.Errorf("%w: the compiled schemas of running and waiting requests take %s, those of this "+
+			"tenant %s; all "+
+			"may take %s and one tenant half of it; this request needs %s: wait for answers, or send smaller schemas",
 			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[tenant])), unit.Bytes(int64(c.most)),
 			unit.Bytes(int64(bytes)))
 	}

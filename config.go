@@ -186,25 +186,28 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
 	}
 	if c.Experts == ExpertsMove && c.Policy.Deterministic {
-		errs = append(errs, errors.New("experts move with Deterministic (--deterministic): an expert that moves is "+
-			"computed by other arithmetic; ask for split"))
+		errs = append(errs, errors.New("experts move (--experts move) cannot be combined with Deterministic "+
+			"(--deterministic): an expert that moves is "+
+			"computed with other rounding; ask for split"))
 	}
 	if c.Experts.Split() && max(c.Ranks, len(c.GPUs)) > 1 {
-		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
-			max(c.Ranks, len(c.GPUs))))
+		errs = append(errs, fmt.Errorf("experts %s cannot run on %d ranks; experts in two memories need a single GPU",
+			c.Experts, max(c.Ranks, len(c.GPUs))))
 	}
 	if c.Limits.Any() && max(c.Ranks, len(c.GPUs)) > 1 {
-		errs = append(errs, fmt.Errorf("limits (--pretend, --limit-...) with %d ranks; one GPU can be limited",
-			max(c.Ranks, len(c.GPUs))))
+		errs = append(errs, fmt.Errorf("limits (--pretend, --limit-...) cannot be combined with %d ranks; only a "+
+			"single GPU can be limited", max(c.Ranks, len(c.GPUs))))
 	}
 	if c.Ranks > 1 && len(c.GPUs) > 0 {
-		errs = append(errs, fmt.Errorf("both Ranks %d and GPUs %v are given; give CPUs or GPUs", c.Ranks, c.GPUs))
+		errs = append(errs, fmt.Errorf("both Ranks %d and GPUs %v are given; give one of them", c.Ranks, c.GPUs))
 	}
 	if len(c.GPUs) > group.MaxRanks || slices.ContainsFunc(c.GPUs, func(n int) bool { return n < 0 }) {
-		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d numbers from 0 on", c.GPUs, group.MaxRanks))
+		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d device numbers, each 0 or more", c.GPUs,
+			group.MaxRanks))
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
-		errs = append(errs, fmt.Errorf("negative Tiers: %d bytes of host memory, %d of files, a wait of %v; want 0 "+
+		errs = append(errs, fmt.Errorf("Tiers has negative values: %d bytes of host memory, %d of files, a wait of "+
+			"%v; want 0 "+
 			"or more", t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {

@@ -28,9 +28,10 @@ func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 			return fmt.Errorf("%w: element %d of tensor %s is NaN or infinite; fetch the checkpoint again", ErrDamaged,
 				found.Element, found.Tensor)
 		case all:
-			log.Warn("a pass gave NaN although all weights are finite")
+			log.Warn("a forward pass returned NaN although all weights are finite")
 		default:
-			log.Warn("a pass gave NaN; no such weight was found in the time for the search", "time", searchTime)
+			log.Warn("a forward pass returned NaN; the search of the weights found none before its time limit", "time",
+				searchTime)
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ var ErrQueueFull = engine.ErrQueueFull
 
 // ErrSchemaMemory means that the compiled schemas of requests that run or wait use all memory that is meant for them,
 // or those of one tenant half of it; try again later.
-var ErrSchemaMemory = errors.New("sparrow: too much memory for schemas")
+var ErrSchemaMemory = errors.New("sparrow: compiled schemas use too much memory")
 
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
 // names the field.
@@ -39,7 +39,7 @@ var ErrAsleep = errors.New("sparrow: the engine is asleep")
 var ErrDevice = engine.ErrDevice
 
 // ErrUndecided means that Resolve cannot decide before the model is open.
-var ErrUndecided = errors.New("sparrow: nothing is decided before the model is open")
+var ErrUndecided = errors.New("sparrow: this cannot be resolved before the model is open")
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json or tiktoken.model next to " +

@@ -135,7 +135,8 @@ func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.R
 	}
 	if !ok {
 		if demand {
-			return nil, fmt.Errorf("%w: the chat format %s has no tool calls", toolcall.ErrTools, e.format.Name())
+			return nil, fmt.Errorf("%w: the chat format %s does not support tool calls", toolcall.ErrTools,
+				e.format.Name())
 		}
 		return nil, nil
 	}

@@ -51,8 +51,8 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	// The text side stays: only weights are new.
 	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
 	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
-		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another shape than the one that is served; "+
-			"weights can be replaced by others of the same config.json", ErrRequest, dir), p.source.Close())
+		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another config.json than the one that is served; "+
+			"weights can be replaced only by others with the same config.json", ErrRequest, dir), p.source.Close())
 	}
 	if c, err := e.core(); err == nil {
 		c.Discard()
@@ -63,7 +63,7 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 			e.cfg.Log.Warn("releasing the memory of the old weights failed", "error", err)
 		}
 		if err := e.start(context.Background(), p); err != nil {
-			err = fmt.Errorf("sparrow: the weights in %s: %w; the old ones stay", dir, err)
+			err = fmt.Errorf("sparrow: loading the weights in %s: %w; the old weights stay in use", dir, err)
 			return errors.Join(err, p.source.Close(), e.start(context.Background(), e.parts))
 		}
 	}

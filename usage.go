@@ -71,7 +71,7 @@ func (k *usageSaver) run() {
 			continue // it sleeps: what it counted is saved later
 		}
 		if err := c.Usage().Save(k.engine.cfg.ExpertUsage); err != nil {
-			k.engine.cfg.Log.Warn("counts of experts could not be saved", "error", err)
+			k.engine.cfg.Log.Warn("the counts of experts could not be saved", "error", err)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	}
 	s := z.cacheOf(cfg, wholePages(tokens, cfg.Page))
 	if s.pages < 1 {
-		return s, fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; "+
+		return s, fmt.Errorf("sparrow: a cache of %d tokens is smaller than one page of %d tokens; "+
 			"ask for more with CacheTokens (--cache-tokens)",
 			tokens, cfg.Page)
 	}

@@ -19,11 +19,11 @@ func (e *Engine) Check() error {
 	defer e.tally.Unlock()
 	kv, held := poolStats(e.loop.pools), 0
 	if kv.Sequences != e.loop.sched.Running()+e.loop.sched.Kept() {
-		return fmt.Errorf("engine: %d sequences hold pages, %d run and %d have kept theirs", kv.Sequences,
-			e.loop.sched.Running(), e.loop.sched.Kept())
+		return fmt.Errorf("engine: %d sequences have pages, but %d run and %d were suspended with their pages",
+			kv.Sequences, e.loop.sched.Running(), e.loop.sched.Kept())
 	}
 	if b := e.loop.last; b != nil && b.stage != stageRunning && b.stage != stageDrafting {
-		return fmt.Errorf("engine: a batch of %d items is %v while the next is formed", len(b.items), b.stage)
+		return fmt.Errorf("engine: a batch of %d items is still %v while the next one is formed", len(b.items), b.stage)
 	}
 	for _, q := range e.loop.sched.All() {
 		c := q.Owner.(*choice)
@@ -35,7 +35,7 @@ func (e *Engine) Check() error {
 		}
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != held {
-		return fmt.Errorf("engine: the model holds %d states, running sequences have %d", m.States(), held)
+		return fmt.Errorf("engine: the model has %d states, running sequences use %d", m.States(), held)
 	}
 	if s := &e.tally.stats; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0) {
 		return fmt.Errorf("engine: closed with %d pages in use, %d running, %d waiting", kv.Used, s.Running, s.Waiting)
@@ -112,7 +112,7 @@ func (t *tiers) check() error {
 		}
 	}
 	if seeking != t.seeking || restoring != len(t.restoring) {
-		return fmt.Errorf("engine: %d waiting and %d admitted sequences fetch pages, the counters are %d and %d",
+		return fmt.Errorf("engine: %d waiting and %d admitted sequences fetch pages, but the counters are %d and %d",
 			seeking, restoring, t.seeking, len(t.restoring))
 	}
 	return nil

@@ -16,7 +16,7 @@ func (l *loop) lose(err error) {
 	if l.tally.lost != nil {
 		return
 	}
-	l.tally.lost = fmt.Errorf("%w: %w%s; everything on it is lost, restart the server", ErrDevice, err, l.place())
+	l.tally.lost = fmt.Errorf("%w: %w%s; all data on the device is lost: restart the server", ErrDevice, err, l.place())
 	l.cfg.Log.Error("the device failed; its requests end and no other is accepted", "error", err, "running",
 		l.sched.Running(), "waiting", l.sched.Waiting())
 	for _, q := range l.sched.All() {
@@ -60,7 +60,7 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 		if took := w.since(time.Unix(0, began)); began != 0 && reported == 0 && took >= w.after {
 			reported = began
 			text := fmt.Sprintf("a pass has not ended for %v%s", took.Round(time.Millisecond), w.place())
-			w.cfg.Log.Error("the watchdog saw no progress", "text", text, "kernels", w.info.Kernels)
+			w.cfg.Log.Error("a pass takes longer than the watchdog allows", "text", text, "kernels", w.info.Kernels)
 			w.tally.noteHang(text)
 		}
 	}

@@ -141,11 +141,11 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 		{spec.Auto(), 0, 64, spec.MaxDrafts, ""},
 		{spec.Auto(), 3, 64, 3, ""},
 		{spec.Auto(), 5, 4, 3, ""},
-		{spec.Auto(), 5, 1, 0, "have room for 0 of them"},
+		{spec.Auto(), 5, 1, 0, "leaves room for 0 drafts"},
 		{spec.Auto(), 0, spec.MaxDrafts + 1, spec.MaxDrafts, ""},
 		{drafts(t, 3), 3, 4, 3, ""},
 		{drafts(t, 2), 3, 64, 2, ""},
-		{drafts(t, 3), 3, 3, 0, "have room for 2 of them; ask for 4 or more"},
+		{drafts(t, 3), 3, 3, 0, "leaves room for 2 drafts; ask for --step-tokens 4 or more"},
 		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at once; ask for at most 3"},
 		{drafts(t, 7), 0, 64, 7, ""},
 	} {

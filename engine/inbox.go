@@ -119,7 +119,8 @@ const recordFactor = 4
 // unknown. The caller holds the lock.
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
-		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
+		return fmt.Errorf("%w: open requests may record up to %s, and the limit for all requests is %s; send it "+
+			"again later, or "+
 			"record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
 	}
 	b.records += j.records

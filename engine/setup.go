@@ -91,8 +91,8 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; ask for at most %d, or "+
 			"for auto", block, block)
 	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
-		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts",
-			batchTokens, drafts, s.Drafts()+1)
+		err = fmt.Errorf("--step-tokens %d leaves room for %d drafts; ask for --step-tokens %d or more, or for fewer "+
+			"drafts", batchTokens, drafts, s.Drafts()+1)
 	default:
 		return drafts, "", nil
 	}

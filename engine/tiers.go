@@ -107,10 +107,10 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	paged, ok := s.model.(model.Paged)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("sparrow: pages of family %s cannot leave the device; leave the tiers of the cache out",
-			s.model.Config().Family)
+		return nil, fmt.Errorf("sparrow: cache pages of family %s cannot be copied from the device; leave the cache "+
+			"tiers out", s.model.Config().Family)
 	case !s.reuse:
-		return nil, errors.New("sparrow: tiers of the prefix cache were asked for, and prefix reuse is off; leave " +
+		return nil, errors.New("sparrow: tiers of the prefix cache were asked for, but prefix reuse is off; leave " +
 			"one out")
 	}
 	dev := s.model.Device()
@@ -148,8 +148,8 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 		n += p.Extent()
 	}
 	if n != int64(spec.Bytes) {
-		return nil, errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
-			stack.Close())
+		return nil, errors.Join(fmt.Errorf("sparrow: the parts of a page add up to %d bytes, but a page has %d", n,
+			spec.Bytes), stack.Close())
 	}
 	pool.Copier, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, s.cfg.Weights.Sampled)
 	return t, nil
@@ -402,14 +402,15 @@ func (t *tiers) take(c *choice, p *tier.Page, from string) {
 func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
-		return errors.New("a page with other tokens arrived") // a hash that collides: the prompt is computed
+		return errors.New("a fetched page has other tokens than the " +
+			"prompt") // a hash that collides: the prompt is computed
 	}
 	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
 		return err
 	}
 	if err := kernel.Distribute(t.dev, t.partsOf(int(page), int(window)), p.Data); err != nil {
-		return fmt.Errorf("the device did not take a page: %w", err)
+		return fmt.Errorf("copying a page to the device: %w", err)
 	}
 	return t.sched.Restored(q)
 }
@@ -487,7 +488,7 @@ func (t *tiers) counts() []tier.Count {
 // ServePages serves pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
-		return errors.New("sparrow: pages are served from host memory, and none was given; ask for a host cache")
+		return errors.New("sparrow: pages are served from the host cache, and there is none; ask for a host cache")
 	}
 	e.loop.tiers.stack.Serve(l)
 	return nil

@@ -28,7 +28,7 @@ type experts struct {
 // count lets passes count which experts rows choose, where that was asked for.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
-		return fmt.Errorf("sparrow: experts of a model of family %s on %s do not move; leave --experts move out",
+		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; leave --experts move out",
 			x.model.Config().Family, x.model.Device().Name())
 	}
 	if x.cfg.Usage == nil {
@@ -36,7 +36,7 @@ func (x *experts) count() error {
 	}
 	c, ok := x.model.(model.ExpertCounter)
 	if !ok {
-		return fmt.Errorf("sparrow: experts of a model of family %s are not counted; leave --expert-usage out",
+		return fmt.Errorf("sparrow: the experts of family %s cannot be counted; leave --expert-usage out",
 			x.model.Config().Family)
 	}
 	if err := c.CountExperts(); err != nil {
@@ -62,7 +62,7 @@ func (x *experts) read(since time.Duration) error {
 	u := x.cfg.Usage
 	fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 	if err := x.model.(model.ExpertCounter).ReadExperts(fresh); err != nil {
-		x.cfg.Log.Warn("counts of experts could not be read", "error", err)
+		x.cfg.Log.Warn("the the counts of experts could not be read", "error", err)
 		return nil
 	}
 	x.add(fresh)

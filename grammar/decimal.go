@@ -15,11 +15,11 @@ func parseDecimal(text string) (*big.Rat, error) {
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
 		e, err := strconv.Atoi(text[i+1:])
 		if err != nil || e > maxDecimalExponent || e < -maxDecimalExponent {
-			return nil, fmt.Errorf("the exponent of %s is beyond %d", clip(text, i), maxDecimalExponent)
+			return nil, fmt.Errorf("the exponent of %s is larger than %d", clip(text, i), maxDecimalExponent)
 		}
 	}
 	if len(text) > 2*maxDecimalExponent {
-		return nil, fmt.Errorf("a number of %d digits; at most %d are supported", len(text), 2*maxDecimalExponent)
+		return nil, fmt.Errorf("the number has %d digits; at most %d are supported", len(text), 2*maxDecimalExponent)
 	}
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {

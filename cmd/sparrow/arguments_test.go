@@ -90,8 +90,8 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"verify builtin", "has no golden outputs"},
 		{"verify ../../testdata/oracle/deepseek_v32-1/config.json", "this is a file; give the folder it is in"},
 		{"bench cluster", `bench: no command "cluster"; there are`},
-		{"simulate", "is a program of its own: go run ./cmd/simulate"},
-		{"simulate trace --sessions 3", "is a program of its own: go run ./cmd/simulate, with the same flags"},
+		{"simulate", "is now a separate program: use go run ./cmd/simulate"},
+		{"simulate trace --sessions 3", "is now a separate program: use go run ./cmd/simulate, with the same flags"},
 	} {
 		status, _, stderr := invoke(strings.Fields(c.args)...)
 		if status != 1 || !strings.Contains(stderr, c.want) {

@@ -243,7 +243,7 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 	if err := k.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "this question is forgotten") || !strings.Contains(s, "Goodbye!") ||
+	if s := out.String(); !strings.Contains(s, "this question was dropped") || !strings.Contains(s, "Goodbye!") ||
 		len(k.history) != 2 {
 		t.Errorf("history of %d after\n%s", len(k.history), s)
 	}

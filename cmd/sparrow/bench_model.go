@@ -49,17 +49,24 @@ func benchModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model [DIR, GGUF file or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
-		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
-scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
-steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
+		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes,
+			with the share of each stage: the indexer's
+scan, selection, attention, products,
+	the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
+steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms",
+	tokens/s and the shares are those of the best
 step; beside it stand the median of all steps and their spread. Without a model the small one inside the binary is measured. Cells that do not fit
-are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time; of a model with a DSpark
+are named with the reason. With --draft, answers to a few questions are timed with drafts and without,
+	one at a time; of a model with a DSpark
 head also a draft pass and the step that verifies all its drafts.
 
-With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB, and so do experts in the types of
+With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one,
+	and its weights, FP8 blocks as
+released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB,
+	and so do experts in the types of
 GGUF files, which --dummy-experts names. On a GPU "gap ms" is the part of a step in which the GPU waits
-for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
+for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms",
+	their sum with about a
 microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
@@ -143,7 +150,7 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		return o, errors.New("bench model: --json and --markdown exclude each other; give one")
 	}
 	if len(f.dummyExperts) > 0 && !f.dummy {
-		return o, errors.New("bench model: --dummy-experts gives the experts of random weights a type; give it with " +
+		return o, errors.New("bench model: --dummy-experts sets the type of random experts; give it together with " +
 			"--dummy")
 	}
 	if o.Threads == 0 {
@@ -197,7 +204,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	}
 	limits, err := f.limits()
 	if err == nil && limits.Any() && f.ranks > 1 {
-		err = errors.New("--pretend and --limit-... are of one GPU; leave them or --ranks out")
+		err = errors.New("--pretend and --limit-... apply to one GPU; leave out either them or --ranks")
 	}
 	if err != nil {
 		return fmt.Errorf("bench model: %w", err)
@@ -342,7 +349,8 @@ func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Sou
 			down, err = blockType(experts[1])
 		}
 		if err == nil && len(experts) > 2 {
-			err = fmt.Errorf("%d types; want one, or two: of gate and up, and of down", len(experts))
+			err = fmt.Errorf("%d types were given; want one for all, or two: the first for gate and up, the second "+
+				"for down", len(experts))
 		}
 		if err == nil {
 			err = c.PackExperts(gateUp, down)
@@ -365,7 +373,7 @@ func blockType(name string) (block.Format, error) {
 			names = append(names, f.String())
 		}
 	}
-	return 0, fmt.Errorf("type %q; supported are %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("type %q is not supported; supported are %s", name, strings.Join(names, ", "))
 }
 
 // peer is the results to compare with, read before anything is measured.

@@ -80,7 +80,7 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 			if err == nil || !errors.Is(err, kernel.ErrMemory) || q.Source.ChosenExperts() == 0 {
 				return err
 			}
-			q.Warn(fmt.Sprintf("--experts auto: some are in host memory: %v", err))
+			q.Warn(fmt.Sprintf("--experts auto: some experts are in host memory: %v", err))
 		}
 		got, err := f.placeOn(dev, q, o, memory)
 		if err == nil {

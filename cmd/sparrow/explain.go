@@ -33,7 +33,8 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Show what would run for a batch, and why, without running it",
-		Long: `Explain resolves a configuration and plans a batch, and prints every choice with its reason and every candidate that was turned down.
+		Long: `Explain resolves a configuration and plans a batch,
+			and prints every choice with its reason and every candidate that was turned down.
 The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines,
 	for hardware this build does not run on.
 
@@ -198,7 +199,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 			return m, err
 		}
 	default:
-		return m, fmt.Errorf("explain: no model; give --model DIR or --family NAME (%s)",
+		return m, fmt.Errorf("explain: no model was given; give --model DIR or --family NAME (%s)",
 			strings.Join(plan.ModelNames(), ", "))
 	}
 	if f.heads != 0 {
@@ -206,7 +207,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	}
 	_, ranks, err := f.hardware()
 	if err == nil && f.tp < 0 {
-		err = fmt.Errorf("explain: --tp %d: want a number of ranks", f.tp)
+		err = fmt.Errorf("explain: --tp %d: want 0 or more ranks", f.tp)
 	}
 	if err != nil {
 		return m, err
@@ -283,7 +284,7 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 		return err
 	}
 	if out.V4Q8 && q.Model.Family != plan.DeepSeekV4 {
-		return fmt.Errorf("explain: --v4-q8 is about DeepSeek-V4, and the model is one of %v; leave it out",
+		return fmt.Errorf("explain: --v4-q8 applies to DeepSeek-V4, but the model family is %v; leave it out",
 			q.Model.Family)
 	}
 	out.KV, out.Prefill, out.Decode, out.Dense, out.DenseThreshold = p.KV, p.Prefill, p.Decode, p.Dense,

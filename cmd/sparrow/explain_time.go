@@ -37,9 +37,11 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	case several:
 		if n, err := strconv.Atoi(number); err == nil && n > 0 {
 			if hw, err := plan.HardwareFor(kind); err == nil {
-				return "", 0, fmt.Errorf("explain: --hw %s: a number of GPUs is for h200, such as 8xh200; of others "+
-					"give one and the ranks that share the model: --hw %s --tp %d%s, without --time", f.hw, kind, n,
-					elsewhere(hw))
+				return "", 0,
+					fmt.Errorf("explain: --hw %s: a number of GPUs is supported for h200 only, such as 8xh200; for "+
+						"other GPUs "+
+						"give the kind and the number of ranks: --hw %s --tp %d%s, without --time", f.hw, kind, n,
+						elsewhere(hw))
 			}
 		}
 	}
@@ -57,7 +59,7 @@ func elsewhere(hw plan.Hardware) string {
 // estimated adds the time of the step to an answer.
 func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 	if a.Batch == nil {
-		return nil, fmt.Errorf("explain: --time is about a step; give its --batch")
+		return nil, fmt.Errorf("explain: --time estimates a step; give its --batch")
 	}
 	c, err := f.shape(&a.Config.Model)
 	if err != nil {

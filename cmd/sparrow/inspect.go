@@ -35,9 +35,13 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
-		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
-a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
-in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ, ...) are known by their config.json.
+		Long: `Inspect describes a checkpoint without reading its matrices,
+			and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json,
+				or the name of
+a release such as deepseek-ai/DeepSeek-V4-Flash,
+	with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
+in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ,
+	...) are known by their config.json.
 
 With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected,
 	with the arithmetic: an
@@ -83,7 +87,8 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	}
 	switch {
 	case counts != nil && f.hw == "" && len(args) > 0:
-		return errors.New("inspect: --usage with a model places its experts; give --hw too, or no model to print " +
+		return errors.New("inspect: --usage with a model places its experts on a machine; add --hw, or leave the " +
+			"model out to print " +
 			"the file")
 	case counts != nil && f.hw == "" && f.asJSON:
 		return counts.Write(w)
@@ -147,7 +152,8 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 		return out, nil
 	}
 	if family.IsGGUF(name) {
-		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
+		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known only for the types that "+
+			"models "+
 			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
 	}
 	most, err := parseBytes(f.gpuMemory)
@@ -171,7 +177,7 @@ type guess struct {
 }
 
 func (g *guess) Print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "sizes are assumed: %s\nby them it does not fit: %s\n", g.Assumed, g.Unfit)
+	_, err := fmt.Fprintf(w, "sizes are assumed: %s\nwith these sizes the model does not fit: %s\n", g.Assumed, g.Unfit)
 	return err
 }
 

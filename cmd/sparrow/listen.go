@@ -150,8 +150,9 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port",
 			port, host)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is not an address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its "+
-			"own", host)
+		return nil, fmt.Errorf("%s is not an address of this machine; give --host 127.0.0.1, 0.0.0.0 or one of the "+
+			"machine's "+
+			"addresses", host)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
 	}
@@ -165,8 +166,8 @@ const maxSocketPath = 107
 // answers, and any other file of that name, is not.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, and sockets have at most %d", path, len(path),
-			maxSocketPath)
+		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, but socket paths have at most %d", path,
+			len(path), maxSocketPath)
 	}
 	info, err := os.Lstat(path)
 	switch {
@@ -255,7 +256,7 @@ func (c *certificate) refresh(now time.Time) {
 	c.stamp = stamp
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
-		c.log.Error("the changed certificate cannot be used; the one before stays in use", "error", err)
+		c.log.Error("the changed certificate cannot be used; the previous one stays in use", "error", err)
 		return
 	}
 	c.now = &pair

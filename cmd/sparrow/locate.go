@@ -110,7 +110,8 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	}
 	cache, err := hubCache()
 	if err != nil {
-		return "", fmt.Errorf("%s%s: there is no such folder, and as a model's name: %w", flag, given, err)
+		return "", fmt.Errorf("%s%s: there is no such folder, and it is not the name of a pulled model: %w", flag,
+			given, err)
 	}
 	dir, err := cache.Find(name)
 	home, _ := os.UserHomeDir()

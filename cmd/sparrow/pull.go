@@ -35,8 +35,10 @@ func pullCommand() *cobra.Command {
 		Use:   "pull NAME",
 		Short: "Download a model from Hugging Face, to be served by its name",
 		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
-.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files : and the one
-that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named, they are listed with
+.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name,
+	for a repository of GGUF files : and the one
+that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named,
+	they are listed with
 their sizes and whether this machine can hold them. A download that was interrupted continues where it was; every file is compared with its hash. HF_TOKEN is the access token for models
 that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is not whole, 130 that Ctrl-C ended it.`,
 		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2
@@ -258,7 +260,8 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	}
 	var errs []error
 	if len(r.Elsewhere) > 0 && !f.force {
-		errs = append(errs, fmt.Errorf("pull: %s has files of these sizes: --model %s runs them; --force downloads "+
+		errs = append(errs, fmt.Errorf("pull: %s already has files of the same sizes: --model %s runs them; --force "+
+			"downloads "+
 			"them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
 	}
 	if r.Against != "" && !f.force {
@@ -271,7 +274,7 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 			"to download it anyway", r.Model, unit.Bytes(r.Weights), unit.Bytes(r.Memory)))
 	}
 	if r.Free != nil && r.Missing > *r.Free {
-		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+
+		errs = append(errs, fmt.Errorf("pull: the download needs %s, but the file system of %s has %s free; free "+
 			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Cache,
 			unit.Bytes(*r.Free), unit.Bytes(r.Missing-*r.Free)))
 	}

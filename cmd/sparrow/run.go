@@ -39,7 +39,8 @@ func runCommand() *cobra.Command {
 		Use:   "run [PROMPT]",
 		Short: "Answer one prompt, or chat in the terminal",
 		Long: `Run answers a prompt and ends. The prompt is the arguments, or standard input for "-" or a pipe. On a terminal without a prompt it opens a
-chat: /help lists its commands, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
+chat: /help lists its commands, /exit leaves,
+	Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
 on a terminal. Without --model the small model inside the binary runs.`,
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow run --file report.txt "Tell me the locker number of Maya."
@@ -79,7 +80,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if talk && f.raw {
-		return errors.New("run: a chat has no --raw; give a prompt, or - to read it from standard input")
+		return errors.New("run: --raw needs a prompt; give one, or - to read it from standard input")
 	}
 	f.noChat = f.raw
 	e, err := f.open(cmd, nil)

@@ -34,8 +34,10 @@ func synthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth DIR",
 		Short: "Write a random checkpoint of any supported shape, for load tests",
-		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
-built-in model. It knows nothing, but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
+		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and,
+			where the vocabulary has room for it, the tokenizer of the
+built-in model. It knows nothing,
+	but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
 there is replaced, an interrupted run leaves nothing behind, and what the file system has no room for is not begun.
 
 Shapes with a name:
@@ -154,7 +156,7 @@ func (r *synthResult) print(cmd *cobra.Command) error {
 		tokens = "without a tokenizer: its vocabulary is too small for the built-in one, so send token ids"
 	}
 	if !r.Written {
-		_, err := fmt.Fprintf(out, "nothing was written; it would be %s\n", tokens)
+		_, err := fmt.Fprintf(out, "nothing was written; the checkpoint would be %s\n", tokens)
 		return err
 	}
 	_, err := fmt.Fprintf(out, "written to %s, %s\ntry: sparrow serve --model %s\n", r.Folder, tokens, r.Folder)
@@ -193,8 +195,9 @@ func readShape(name string) (file string, text []byte, err error) {
 	if isDir(name) {
 		file = filepath.Join(name, "config.json")
 	} else if family.IsGGUF(name) || filepath.Ext(name) == ".safetensors" {
-		return "", nil, fmt.Errorf("%s is a file of weights; a shape has none: give a config.json, a folder with one, "+
-			"or one of %s", name, strings.Join(synth.PresetNames(), ", "))
+		return "", nil,
+			fmt.Errorf("%s is a file of weights, but a shape is wanted: give a config.json, a folder with one, "+
+				"or one of %s", name, strings.Join(synth.PresetNames(), ", "))
 	}
 	text, err = textfile.Read(file, textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -157,7 +157,7 @@ func (t *talk) message(ctx context.Context, text string, command bool) (stopped 
 	case errors.Is(err, sparrow.ErrClosed):
 		return false, err
 	}
-	fmt.Fprintf(t.side, "%v\n(this question is forgotten; /reset starts anew)\n", err)
+	fmt.Fprintf(t.side, "%v\n(this question was dropped from the chat; /reset starts a new one)\n", err)
 	return false, nil
 }
 

@@ -49,7 +49,7 @@ func (f *tierFlags) tiers() (o tier.Options, err error) {
 			return o, fmt.Errorf("--host-cache: %w", err)
 		}
 		if free := sysmem.Available(); free > 0 && o.HostBytes > free {
-			return o, fmt.Errorf("--host-cache %s: %s of memory are available; ask for less", f.hostCache,
+			return o, fmt.Errorf("--host-cache %s: only %s of memory are available; ask for less", f.hostCache,
 				unit.Bytes(free))
 		}
 	}
@@ -66,7 +66,7 @@ func (f *tierFlags) tiers() (o tier.Options, err error) {
 		o.StoreURL = f.pageStore
 	}
 	if f.tierWait < 0 {
-		return o, errors.New("--tier-wait: want a time such as 500ms; 0 is the default")
+		return o, errors.New("--tier-wait is negative; want a time such as 500ms, or 0 for the default")
 	}
 	o.Wait, o.KeepEarly, o.Pull = f.tierWait, f.keepEarly, f.pull
 	o.OnHost, o.OnDisk = f.onHost, f.onDisk

@@ -24,10 +24,14 @@ func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Compare a checkpoint's outputs with its golden ones",
-		Long: `Verify runs the prompts of a checkpoint's golden.safetensors, prefill and then greedy decode with the cache, and compares
-logits, hidden states, selections and tokens. With --exact, rows are cached and multiplied in float32 and everything must agree; with a quantised cache
-medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16, is judged by the reference with the
-same rounding on the same checkpoint, operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
+		Long: `Verify runs the prompts of a checkpoint's golden.safetensors,
+			prefill and then greedy decode with the cache, and compares
+logits, hidden states, selections and tokens. With --exact,
+	rows are cached and multiplied in float32 and everything must agree; with a quantised cache
+medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16,
+	is judged by the reference with the
+same rounding on the same checkpoint,
+	operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
 golden.json and golden.safetensors next to the weights can be verified: in the source tree those in testdata/oracle.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
@@ -49,7 +53,8 @@ golden.json and golden.safetensors next to the weights can be verified: in the s
 			}
 			p.ExactIndex = exactIndex
 			if chunk < 0 {
-				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
+				return fmt.Errorf("verify: --chunk %d: want the number of prompt tokens per step, or 0 for whole "+
+					"prompts", chunk)
 			}
 			of, err := ranks.devices(kernels)
 			if err != nil {
@@ -124,7 +129,7 @@ func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Option
 		return nil, err
 	}
 	if o.Replay && hw.Arch != plan.CPU {
-		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; " +
+		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, which cannot run with given choices; " +
 			"run with --kernels cpu")
 	}
 	if dev.Activation() == kernel.BF16 {

@@ -81,5 +81,5 @@ func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, 
 	if c := answer.Choices[0]; c.Finish == sparrow.FinishStop {
 		return c.Text, nil
 	}
-	return "", fmt.Errorf("the answer ended by %v", answer.Choices[0].Finish)
+	return "", fmt.Errorf("the answer ended early: %v", answer.Choices[0].Finish)
 }

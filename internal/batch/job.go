@@ -215,7 +215,7 @@ func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	case err != nil:
 		return Batch{}, err
 	case j.State.Ended():
-		return j.Batch, fmt.Errorf("%w: the batch is %s", ErrEnded, j.State)
+		return j.Batch, fmt.Errorf("%w: the batch is already %s", ErrEnded, j.State)
 	case j.State == Cancelling:
 		return j.Batch, nil
 	}

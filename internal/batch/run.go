@@ -25,7 +25,7 @@ type Runner interface {
 // Later is the error of a line that can be run after some time.
 type Later struct{ After time.Duration }
 
-func (l *Later) Error() string { return fmt.Sprintf("batch: to be run again after %v", l.After) }
+func (l *Later) Error() string { return fmt.Sprintf("batch: run this line again after %v", l.After) }
 
 // sweepEvery is how often expired files are looked for.
 const sweepEvery = 10 * time.Minute

@@ -97,8 +97,8 @@ func (s *Store) claim() error {
 	}
 	ok, err := filelock.Try(f)
 	if errors.Is(err, filelock.ErrNone) {
-		s.o.Log.Warn("the folder of batches cannot be locked here; make sure that one server alone uses it", "folder",
-			s.o.Dir)
+		s.o.Log.Warn("the folder of batches cannot be locked on this file system; make sure that only one server "+
+			"uses it", "folder", s.o.Dir)
 		ok, err = true, nil
 	}
 	if err == nil && !ok {

@@ -71,7 +71,8 @@ func (o *output) agrees(p *output) bool {
 // agreeing counts the items with the same output in both reports. Compared with itself, a report counts all its items.
 func agreeing(a, b *Report) (int, error) {
 	if len(a.outputs) != len(b.outputs) {
-		return 0, fmt.Errorf("%w: %q has %d, %q has %d", ErrItems, a.Plan, len(a.outputs), b.Plan, len(b.outputs))
+		return 0, fmt.Errorf("%w: the report of %q has %d items, the report of %q has %d", ErrItems, a.Plan,
+			len(a.outputs), b.Plan, len(b.outputs))
 	}
 	same := 0
 	for i := range a.outputs {

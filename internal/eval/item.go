@@ -75,10 +75,10 @@ func parseItem(line []byte) (*Item, error) {
 		return f.choice()
 	}
 	if f.Answer == nil || *f.Answer == "" {
-		return nil, errors.New("answer: is missing or empty; want the complete expected output")
+		return nil, errors.New("answer is missing or empty; want the complete expected output")
 	}
 	if f.Tokens < 0 {
-		return nil, fmt.Errorf("tokens: is %d, want the tokens of the prompt or none", f.Tokens)
+		return nil, fmt.Errorf("tokens is %d, want the number of prompt tokens, or leave it out", f.Tokens)
 	}
 	it := &Item{Kind: f.Task, Messages: f.Messages, Tools: f.Tools, Schema: f.Schema, Answer: *f.Answer, Final: f.Final,
 		Tokens: f.Tokens}
@@ -101,19 +101,20 @@ const exampleChoice = `{"prompt": "The sky is", "choices": [" blue", " a door"],
 func (f *itemFields) choice() (*Item, error) {
 	switch {
 	case f.Messages != nil || f.Tools != nil || f.Schema != nil || f.Answer != nil || f.Final != "":
-		return nil, fmt.Errorf("has both a conversation and choices; want messages and answer, or prompt, choices and "+
+		return nil, fmt.Errorf("the item has both a conversation and choices; want messages and answer, or prompt, "+
+			"choices and "+
 			"label, such as %s", exampleChoice)
 	case f.Prompt == "":
-		return nil, errors.New("prompt: is missing or empty; want the text that the choices follow")
+		return nil, errors.New("prompt is missing or empty; want the text that the choices follow")
 	case len(f.Choices) < 2:
-		return nil, fmt.Errorf("choices: has %d, want two or more texts that may follow the prompt, with the space "+
+		return nil, fmt.Errorf("choices has %d texts, want two or more that may follow the prompt, with the space "+
 			"before them", len(f.Choices))
 	case f.Label == nil || *f.Label < 0 || *f.Label >= len(f.Choices):
 		return nil, fmt.Errorf("label: want the number of the right choice, 0 to %d", len(f.Choices)-1)
 	}
 	for i, c := range f.Choices {
 		if c == "" {
-			return nil, fmt.Errorf("choices[%d]: is empty", i)
+			return nil, fmt.Errorf("choices[%d] is empty", i)
 		}
 	}
 	return &Item{Kind: f.Task, Prompt: f.Prompt, Choices: f.Choices, Label: *f.Label, Answer: f.Choices[*f.Label],
@@ -152,7 +153,7 @@ type wireItem struct {
 // read checks messages and tools by the rules of the HTTP interface and fills Chat.
 func (it *Item) read() error {
 	if len(it.Messages) == 0 {
-		return errors.New("messages: is missing")
+		return errors.New("messages is missing")
 	}
 	body, err := wire.Marshal(wireItem{"task", it.Messages, it.Tools})
 	if err != nil {

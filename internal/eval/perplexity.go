@@ -27,8 +27,8 @@ type Perplexity struct {
 func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chunk, limit int,
 	onChunk func(done, total int, p float64)) (*Perplexity, error) {
 	if most := e.Info().ContextTokens; chunk < 8 || chunk >= most {
-		return nil, fmt.Errorf("eval: perplexity over chunks of %d tokens: want 8 to %d, less than the context", chunk,
-			most-1)
+		return nil, fmt.Errorf("eval: perplexity: the chunk size is %d tokens, want 8 to %d, less than the context",
+			chunk, most-1)
 	}
 	first, err := e.Encode("", true)
 	if err != nil {

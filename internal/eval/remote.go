@@ -97,7 +97,7 @@ func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 		return Reply{}, fmt.Errorf("%w: %w", ErrRemote, err)
 	}
 	if len(res.Choices) != 1 {
-		return Reply{}, fmt.Errorf("%w: %d choices in the response, want one", ErrRemote, len(res.Choices))
+		return Reply{}, fmt.Errorf("%w: the response has %d choices, want one", ErrRemote, len(res.Choices))
 	}
 	c := &res.Choices[0]
 	out := Reply{Reasoning: c.Message.ReasoningContent,
@@ -154,7 +154,7 @@ func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
 		seen++
 	}
 	if seen != len(sums) {
-		return Reply{}, fmt.Errorf("%w: %d of %d prompts in the response", ErrRemote, seen, len(sums))
+		return Reply{}, fmt.Errorf("%w: the response has %d of %d prompts", ErrRemote, seen, len(sums))
 	}
 	out := chosen(it, sums)
 	if res.Usage != nil {

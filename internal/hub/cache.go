@@ -94,7 +94,7 @@ func (c Cache) Find(n Name) (at string, err error) {
 		(n.Quant != "" || !slices.Contains(names, configName)) {
 		q, err := pick(n, list)
 		if err != nil {
-			return "", fmt.Errorf("%w; these are in %s", err, dir)
+			return "", fmt.Errorf("%w; the files are in %s", err, dir)
 		}
 		return filepath.Join(dir, filepath.FromSlash(q.Files[0])), nil
 	}
@@ -106,8 +106,8 @@ func (c Cache) Find(n Name) (at string, err error) {
 		return "", fmt.Errorf("%w: %s: %w", ErrIncomplete, n, err)
 	}
 	if len(missing) > 0 {
-		return "", fmt.Errorf("%w: %s in %s lacks %d files, the first is %s", ErrIncomplete, n, dir, len(missing),
-			missing[0])
+		return "", fmt.Errorf("%w: %s in %s lacks %d files; the first missing one is %s", ErrIncomplete, n, dir,
+			len(missing), missing[0])
 	}
 	return dir, nil
 }

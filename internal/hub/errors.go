@@ -17,7 +17,7 @@ var (
 	// ErrDenied is a model that the server gives only to those with a token, or to others.
 	ErrDenied = errors.New("hub: access denied")
 	// ErrServer is an answer that does not follow the protocol, or contents that differ from the listed ones.
-	ErrServer = errors.New("hub: bad answer of the server")
+	ErrServer = errors.New("hub: bad response from the server")
 	// ErrUnavailable is a server that could not be reached, or that still failed after every retry.
 	ErrUnavailable = errors.New("hub: the server is not available")
 )

@@ -31,7 +31,7 @@ func (p *Puller) fileURL(n Name, commit string, f File) string {
 // text reads a small file, from the cache where it is there.
 func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byte, error) {
 	if f.Size > maxText {
-		return nil, fmt.Errorf("%w: %s of %s has %d bytes; at most %d are read", ErrServer, f.Path, n, f.Size, maxText)
+		return nil, fmt.Errorf("%w: %s of %s has %d bytes, want at most %d", ErrServer, f.Path, n, f.Size, maxText)
 	}
 	if p.cache.has(n, f) {
 		if text, err := os.ReadFile(p.cache.blob(n, f.Hash)); err == nil {
@@ -45,7 +45,8 @@ func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byt
 	sum := newDigest(f)
 	sum.Write(text)
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.Hash {
-		return nil, fmt.Errorf("%w: %s of %s has the hash %s, %s is listed", ErrServer, f.Path, n, got, f.Hash)
+		return nil, fmt.Errorf("%w: %s of %s has the hash %s, but the server lists %s", ErrServer, f.Path, n, got,
+			f.Hash)
 	}
 	return text, nil
 }
@@ -143,8 +144,8 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 			return err
 		}
 		if wrong++; wrong >= mismatches {
-			return fmt.Errorf("%w: %s arrived with the hash %s, and %s is listed; what arrived was deleted", ErrServer,
-				t.f.Path, got, t.f.Hash)
+			return fmt.Errorf("%w: %s was downloaded with the hash %s, but the server lists %s; the download was "+
+				"deleted", ErrServer, t.f.Path, got, t.f.Hash)
 		}
 		t.p.notice("%s arrived damaged and is fetched again", t.f.Path)
 	}
@@ -248,8 +249,8 @@ func (t *transfer) accept(resp *http.Response) error {
 			return &again{err: fmt.Errorf("%w: the file changed on the server between two parts", ErrServer)}
 		}
 	} else if start, ok := rangeStart(resp.Header.Get("Content-Range"), t.f.Size); !ok || start != t.done {
-		return errors.Join(&again{err: fmt.Errorf("%w: bytes from %d were requested, and %.100q came", ErrServer,
-			t.done, resp.Header.Get("Content-Range"))}, t.restart())
+		return errors.Join(&again{err: fmt.Errorf("%w: bytes from %d were requested, but the server sent %.100q",
+			ErrServer, t.done, resp.Header.Get("Content-Range"))}, t.restart())
 	}
 	if t.etag = etag; strings.HasPrefix(etag, "W/") {
 		t.etag = "" // says nothing about single bytes
@@ -263,8 +264,8 @@ func (t *transfer) copy(r io.Reader) error {
 	for {
 		n, err := r.Read(buf)
 		if int64(n) > t.f.Size-t.done {
-			return errors.Join(fmt.Errorf("%w: more bytes came than the %d that are listed", ErrServer, t.f.Size),
-				t.restart())
+			return errors.Join(fmt.Errorf("%w: the server sent more than the %d bytes that it lists", ErrServer,
+				t.f.Size), t.restart())
 		}
 		if n > 0 {
 			if err := t.write(buf[:n]); err != nil {

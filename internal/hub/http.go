@@ -94,7 +94,8 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 			return fmt.Errorf("%w (%d attempts failed)", asUnavailable(a.err), failed)
 		}
 		if a.after > t.longest {
-			return fmt.Errorf("%w, to be repeated after %v; run the command again then", asUnavailable(a.err), a.after)
+			return fmt.Errorf("%w; the server asks to wait %v; run the command again after that", asUnavailable(a.err),
+				a.after)
 		}
 		pause := min(t.first<<(failed-1), t.longest)
 		pause = max(pause/2+rand.N(pause/2+1), a.after) // parallel downloads do not return at the same moment
@@ -136,9 +137,9 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 			}
 			switch {
 			case len(via) > maxRedirects:
-				return fmt.Errorf("%w: more than %d redirects", ErrServer, maxRedirects)
+				return fmt.Errorf("%w: the request was redirected more than %d times", ErrServer, maxRedirects)
 			case r.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
-				return fmt.Errorf("%w: a redirect from https to %s://%s", ErrServer, r.URL.Scheme, r.URL.Host)
+				return fmt.Errorf("%w: the server redirects from https to %s://%s", ErrServer, r.URL.Scheme, r.URL.Host)
 			}
 			return nil
 		},
@@ -248,7 +249,7 @@ func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, e
 		case int64(len(body)) > most:
 			return false, fmt.Errorf("%w: %s sent more than %d bytes", ErrServer, at, most)
 		case resp.ContentLength >= 0 && int64(len(body)) != resp.ContentLength:
-			return false, &again{err: fmt.Errorf("%w: %s was cut off", ErrUnavailable, at)}
+			return false, &again{err: fmt.Errorf("%w: the response of %s ended early", ErrUnavailable, at)}
 		}
 		return true, nil
 	})
@@ -263,7 +264,7 @@ type watch struct {
 	every  time.Duration
 }
 
-var errStalled = errors.New("nothing arrived any more")
+var errStalled = errors.New("no more data arrived")
 
 func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)

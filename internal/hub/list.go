@@ -74,7 +74,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 		} `json:"siblings"`
 	}
 	if err := json.Unmarshal(text, &body); err != nil {
-		return nil, fmt.Errorf("%w: the list of files of %s: %w", ErrServer, n, err)
+		return nil, fmt.Errorf("%w: reading the list of files of %s: %w", ErrServer, n, err)
 	}
 	if !commitForm.MatchString(body.SHA) || len(body.Siblings) > maxFiles {
 		return nil, fmt.Errorf("%w: %s is listed at commit %.60q with %d files; want a commit of 40 hexadecimal "+

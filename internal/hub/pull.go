@@ -59,7 +59,7 @@ func New(o Options) (*Puller, error) {
 		o.Jobs = DefaultJobs
 	}
 	if o.Jobs < 1 || o.Jobs > maxJobs {
-		return nil, fmt.Errorf("hub: %d downloads at a time: want 1 to %d", o.Jobs, maxJobs)
+		return nil, fmt.Errorf("hub: the number of parallel downloads is %d, want 1 to %d", o.Jobs, maxJobs)
 	}
 	u, err := checkEndpoint(o.Endpoint, o.Token)
 	if err != nil {

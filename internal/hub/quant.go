@@ -96,10 +96,10 @@ func pick(n Name, list []Quant) (Quant, error) {
 		}
 		switch {
 		case len(found) > 1:
-			return Quant{}, fmt.Errorf("%w: %s may be %s; name one of them after the colon", ErrQuant, n,
+			return Quant{}, fmt.Errorf("%w: %s matches %s; name one of them after the colon", ErrQuant, n,
 				QuantNames(found))
 		case len(found) == 1 && len(found[0].Files) != found[0].parts:
-			return Quant{}, fmt.Errorf("%w: %s has %d of %d parts of %s", ErrIncomplete, n, len(found[0].Files),
+			return Quant{}, fmt.Errorf("%w: %s: %d of %d parts of %s are there", ErrIncomplete, n, len(found[0].Files),
 				found[0].parts, found[0].stem)
 		case len(found) == 1:
 			return found[0], nil

@@ -98,11 +98,11 @@ func (d *dense) checkHead(r *reader, row, head int) error {
 // attended compares the output of a head and its log-sum-exp with the host's.
 func attended(out []float32, want []float64, gotLSE, lse float64) error {
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
-		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4],
-			want[:4])
+		return fmt.Errorf("the result differs by %g of its norm, at most %g is allowed; it begins %v, want %v", d,
+			expect.AttendError, out[:4], want[:4])
 	}
 	if !(math.Abs(gotLSE-lse) <= 1e-3) {
-		return fmt.Errorf("lse %g, want %g", gotLSE, lse)
+		return fmt.Errorf("the log-sum-exp is %g, want %g", gotLSE, lse)
 	}
 	return nil
 }

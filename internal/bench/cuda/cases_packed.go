@@ -240,7 +240,7 @@ func (s *packedSet) check(r *reader) error {
 		got := float64(r.bf16s(s.Out.Add((int64(row)*s.OutStride+int64(column))*2), 1)[0])
 		// Weights are within 2^-8 of their own, each in its own way.
 		if limit := math.Abs(sum)/256 + math.Sqrt(size)/16; !(math.Abs(got-sum) <= limit) {
-			return fmt.Errorf("row %d column %d: %g, want %g within %g", row, column, got, sum, limit)
+			return fmt.Errorf("row %d column %d is %g, want %g within %g", row, column, got, sum, limit)
 		}
 	}
 	return nil

@@ -160,7 +160,7 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 		limit += math.Abs(sum) / 256
 	}
 	if !(math.Abs(got-sum) <= limit) {
-		return fmt.Errorf("%g, want %g within %g", got, sum, limit)
+		return fmt.Errorf("the value is %g, want %g within %g", got, sum, limit)
 	}
 	return nil
 }

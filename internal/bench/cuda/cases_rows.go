@@ -133,7 +133,7 @@ func candidatesCase(rows, best int) Case {
 					return err
 				}
 				if g := r.f32(args.LogSum.Add(4 * int64(rows-1))); !(math.Abs(g-logSum) < 1e-4) {
-					return fmt.Errorf("log-sum %g, want %g", g, logSum)
+					return fmt.Errorf("the log-sum is %g, want %g", g, logSum)
 				}
 				return nil
 			})

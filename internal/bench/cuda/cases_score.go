@@ -82,7 +82,7 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	w := r.f32s(weights.Add(row*int64(heads)*4), heads)
 	want, size := expect.IndexScore(q, key, w, scale)
 	if g := r.f32(at); !(math.Abs(g-want) <= expect.IndexError*size) {
-		return fmt.Errorf("score %g, want %g", g, want)
+		return fmt.Errorf("the score is %g, want %g", g, want)
 	}
 	return nil
 }

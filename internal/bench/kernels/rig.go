@@ -116,7 +116,7 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
 		return r.groups(t, out, in)
 	}
-	r.keep(fmt.Errorf("no random weights of type %v", d))
+	r.keep(fmt.Errorf("random weights of type %v are not supported", d))
 	return kernel.Weight{}
 }
 
@@ -188,7 +188,7 @@ func (r *Rig) fillBig(d kernel.DType) {
 			copy(r.big[n:], t)
 		}
 	default:
-		r.keep(fmt.Errorf("no weights of type %v out of DRAM", d))
+		r.keep(fmt.Errorf("weights of type %v cannot be read from DRAM here", d))
 	}
 }
 

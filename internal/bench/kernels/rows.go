@@ -130,7 +130,7 @@ func accept(r *Rig) *Op {
 	})
 	same := func(got, want kernel.Tensor) error {
 		if !slices.Equal(host.I32(got), host.I32(want)) {
-			return errors.New("words of the next pass differ from the reference's")
+			return errors.New("the input words of the next pass differ from the reference")
 		}
 		return nil
 	}

@@ -51,7 +51,7 @@ func hyperSum(r *Rig) *Op {
 // sameBytes compares outputs that hold infinities.
 func sameBytes(got, want kernel.Tensor) error {
 	if !bytes.Equal(host.Bytes(got), host.Bytes(want)) {
-		return errors.New("the reference gives other bytes")
+		return errors.New("the bytes differ from the reference")
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: it broke off", errStream)
+	return fmt.Errorf("%w: the stream ended early", errStream)
 }
 
 // take records one event with its arrival time. Tokens are counted by the usage in every event, where a server reports

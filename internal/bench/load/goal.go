@@ -37,7 +37,8 @@ func ParseGoals(s string) (Goals, error) {
 			}
 		}
 		if !known || err != nil || d <= 0 {
-			return Goals{}, fmt.Errorf("load: %w: goal %q, want ttft (first token), tpot (time per output token) or "+
+			return Goals{}, fmt.Errorf("load: %w: goal %q is not valid, want ttft (first token), tpot (time per "+
+				"output token) or "+
 				"e2e (whole answer) with a time, each once, such as ttft=500ms,tpot=40ms", ErrOptions, part)
 		}
 	}

@@ -162,8 +162,8 @@ func ParseLengths(s string) (Lengths, error) {
 	a, err1 := strconv.Atoi(low)
 	b, err2 := strconv.Atoi(high)
 	if err1 != nil || err2 != nil || uniform != pair || a < 1 || b < a {
-		return Lengths{}, fmt.Errorf("load: %w: length %q, want a number of tokens such as 256, or uniform:100-400",
-			ErrOptions, s)
+		return Lengths{}, fmt.Errorf("load: %w: length %q is not valid, want a number of tokens such as 256, or "+
+			"uniform:100-400", ErrOptions, s)
 	}
 	return Lengths{a, b}, nil
 }

@@ -63,7 +63,7 @@ func (r *Report) Against(results io.Reader) error {
 			c.Test = "decode"
 		}
 		if t.Prompt > 0 && t.Generate > 0 || t.Prompt+t.Generate == 0 || !(t.Rate > 0) {
-			return fmt.Errorf("bench: results of llama-bench: a test of %d prompt and %d generated tokens at %v "+
+			return fmt.Errorf("bench: results of llama-bench: a test has %d prompt and %d generated tokens at %v "+
 				"tokens/s; run it with -p and -n, not -pg", t.Prompt, t.Generate, t.Rate)
 		}
 		cell := r.cell(t.Depth, 1)

@@ -36,7 +36,7 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 		s, err := b.behind(windowed, context, &w)
 		if err != nil {
 			j.release()
-			return nil, fmt.Errorf("the state after %d tokens: %w", context, err)
+			return nil, fmt.Errorf("making the state after %d tokens: %w", context, err)
 		}
 		j.before = append(j.before, s)
 	}

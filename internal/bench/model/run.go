@@ -93,14 +93,14 @@ func (o *Options) validate() error {
 	var errs []error
 	for _, c := range o.Contexts {
 		if c < 0 {
-			errs = append(errs, fmt.Errorf("bench: a context of %d tokens", c))
+			errs = append(errs, fmt.Errorf("bench: a context has %d tokens, want 0 or more", c))
 		}
 	}
 	for _, b := range o.Batches {
 		if b < 1 || b > o.Chunk {
 			errs = append(errs,
-				fmt.Errorf("bench: a batch of %d sequences, want 1 to %d: a prefill step shares its %d tokens "+
-					"out among them", b, o.Chunk, o.Chunk))
+				fmt.Errorf("bench: a batch has %d sequences, want 1 to %d: a prefill step divides its %d tokens "+
+					"among them", b, o.Chunk, o.Chunk))
 		}
 	}
 	return errors.Join(errs...)
@@ -228,7 +228,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	}
 	took := Load{Bytes: src.Weights.Bytes(), Seconds: time.Since(begin).Seconds()}
 	if _, ok := m.(filled); !ok {
-		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name,
+		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled with random values", src.Name,
 			src.Config.Family)
 	}
 	hw, err := model.Hardware(dev)
