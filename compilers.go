@@ -30,7 +30,7 @@ const maxCompiled = 256 << 20
 // maxToolBytes bounds the compiled tools that are cached for later requests, in bytes.
 const maxToolBytes = 128 << 20
 
-// compiling is the requests of one tenant that wait, in order. Closing a channel gives one its turn.
+// compiling holds the requests of one tenant that wait, in order. Closing a channel gives one its turn.
 type compiling struct {
 	tenant string
 	turns  []chan struct{}

@@ -151,7 +151,7 @@ type Config struct {
 // Bounds of Config. They keep sums of sizes within an integer and the number of threads within the limit of a system;
 // the cache is bounded by memory.
 const (
-	// MaxWorkers is the most CPU threads.
+	// MaxWorkers is the maximum number of CPU threads.
 	MaxWorkers = 4096
 	// MaxCount is the most of every other size but CacheTokens.
 	MaxCount = math.MaxInt32

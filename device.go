@@ -29,7 +29,7 @@ const (
 	ExpertsMove = device.ExpertsMove
 )
 
-// ranks is the devices that a configuration asks for.
+// ranks returns the devices that a configuration asks for.
 func (c *Config) ranks() device.Ranks {
 	return device.Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention}
 }

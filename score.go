@@ -56,8 +56,8 @@ func (c *Continuations) Request(top int) Request {
 		Score: &Score{From: len(c.Prompt), Top: max(top, 1), Continuations: c.Rest}}
 }
 
-// Scored is the tokens of continuation i among all that were scored for it, the sum of their log probabilities, and
-// whether each of them is the likeliest at its place.
+// Scored returns the tokens of continuation i among all that were scored for it, the sum of their log probabilities,
+// and whether each of them is the likeliest at its place.
 func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob float64, greedy bool) {
 	tokens, greedy = all[c.Skip[i]:], true
 	for j := range tokens {

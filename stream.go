@@ -123,7 +123,7 @@ func (s *Stream) Next() (Event, bool) {
 	return ev, true
 }
 
-// textOf is the bytes of a token; empty without a tokenizer, and for ids that pad the vocabulary.
+// textOf returns the bytes of a token; empty without a tokenizer, and for ids that pad the vocabulary.
 func (s *Stream) textOf(id int32) string {
 	if t := s.engine.tok; t != nil && int(id) < t.VocabSize() {
 		return t.Text(id)

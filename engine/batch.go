@@ -57,7 +57,7 @@ var transitions = [...][]stage{
 	stageEnded:     {},
 }
 
-// batch is the items of one pass, from the moment it is formed.
+// batch holds the items of one pass, from the moment it is formed.
 type batch struct {
 	stage  stage
 	err    error   // why it failed

@@ -78,8 +78,8 @@ func wholePages(tokens, page int) int {
 // maxCacheBytes bounds a cache on a machine whose memory is not known; it keeps the arithmetic within an integer.
 const maxCacheBytes int64 = 1 << 46
 
-// cacheLimit is the most memory that a cache and the passes over it can have. On a GPU that is what the weights leave
-// free, less the memory of operations and a sixteenth for everything else.
+// cacheLimit is the maximum memory that a cache and the passes over it can have. On a GPU that is what the weights
+// leave free, less the memory of operations and a sixteenth for everything else.
 func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	switch {
 	case z.total == 0:
@@ -97,7 +97,7 @@ func spare(memory, weights int64) int64 {
 	return max(memory-weights, memory/2)
 }
 
-// mapped is the bytes of weights that are in pages of a file, which count as free memory.
+// mapped is the number of bytes of weights that are in pages of a file, which count as free memory.
 func (z *sizing) mapped(cfg *plan.Config) int64 {
 	if z.cfg.Packed || cfg.Hardware.Arch != plan.CPU {
 		return 0

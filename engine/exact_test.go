@@ -24,7 +24,7 @@ import (
 
 // Invariants of this file: what a request is told is exact to the last unit, and bounds hold at their edges.
 
-// outcomesOf is the outcomes of rows from which these tokens were chosen.
+// outcomesOf returns the outcomes of rows from which these tokens were chosen.
 func outcomesOf(tokens ...int32) (list []outcome) {
 	for _, token := range tokens {
 		list = append(list, outcome{event: Event{Token: token}})

@@ -79,7 +79,7 @@ type copying struct {
 	on   []tier.Occasion
 }
 
-// restore is the pages of a choice that come from tiers.
+// restore holds the pages of a choice that come from tiers.
 type restore struct {
 	fetch *tier.Fetch
 	next  int // number of the page that the fetch hands over next

@@ -67,7 +67,7 @@ func (c *compiler) never() *schema {
 	return s
 }
 
-// nameRule is the names that propertyNames allows.
+// nameRule holds the names that propertyNames allows.
 type nameRule struct {
 	limited bool
 	dfa     *runeDFA // nil if there are none

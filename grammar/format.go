@@ -10,7 +10,7 @@ import (
 // errFormat is turned into a SchemaError by the caller, who knows the pointer.
 var errFormat = errors.New("unknown format")
 
-// format is the strings of a format: those that all patterns match and the last one, if given, does not, of at most
+// format holds the strings of a format: those that all patterns match and the last one, if given, does not, of at most
 // that many characters.
 type format struct {
 	patterns []string
@@ -112,7 +112,7 @@ func (f *format) compile() (d *runeDFA, err error) {
 	return d, nil
 }
 
-// formatLength is the most characters that strings of a format have.
+// formatLength is the maximum number of characters that strings of a format have.
 func formatLength(name string) uint64 {
 	if f := formats[name]; f != nil && f.most > 0 {
 		return f.most

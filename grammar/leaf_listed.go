@@ -14,7 +14,7 @@ type listedKey struct {
 	upper int // no property after this one
 }
 
-// nameList is the names of a list of properties in canonical spelling, sorted. Objects with the same names share it.
+// nameList holds the names of a list of properties in canonical spelling, sorted. Objects with the same names share it.
 type nameList struct {
 	texts [][]byte // with quotes and colon: none is the beginning of another
 	index []int32  // [texts] place of the property in the object

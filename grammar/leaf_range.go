@@ -196,7 +196,7 @@ func (r *numberRange) settle(p prefix) (uint64, bool) {
 	return s.pack(), true
 }
 
-// lastLength is the most digits before the point that a number with this prefix can have.
+// lastLength is the maximum number of digits before the point that a number with this prefix can have.
 func (r *numberRange) lastLength(p prefix) int {
 	if p.point || p.value.Sign() == 0 {
 		return p.before

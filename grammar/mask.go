@@ -69,8 +69,8 @@ func (a *arena) followAll(configs []int32, tag int32) int32 {
 	return a.intern(from)
 }
 
-// configTokens is the tokens that a single reading allows. Most of the work is done once per leaf state, by leafMask;
-// here only the tokens in which the leaf ends are followed further.
+// configTokens returns the tokens that a single reading allows. Most of the work is done once per leaf state, by
+// leafMask; here only the tokens in which the leaf ends are followed further.
 func (a *arena) configTokens(c config) *tokenSet {
 	leafKey := a.g.class(c)
 	key := configMask{leafKey, c.stack}

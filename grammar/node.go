@@ -13,7 +13,7 @@ type node struct {
 	props *properties
 	items *elements
 
-	// depth is the least nesting a value here needs: 0 for a leaf, impossible if there is no such value. Positions
+	// depth is the minimum nesting a value here needs: 0 for a leaf, impossible if there is no such value. Positions
 	// that do not fit under MaxDepth are not offered, so a document can always be completed.
 	depth int
 }
@@ -156,8 +156,8 @@ func (n *node) need(nodes []node) int {
 	return within(inner)
 }
 
-// need is the least nesting of the members that an object must have: the required ones, and the flattest of the others
-// up to minProperties.
+// need is the minimum nesting of the members that an object must have: the required ones, and the flattest of the
+// others up to minProperties.
 func (o *properties) need(nodes []node) int {
 	inner, count := 0, 0
 	var others []int
@@ -194,7 +194,7 @@ func (o *properties) need(nodes []node) int {
 	return inner
 }
 
-// needValues is the least nesting of as many different values as an array must have.
+// needValues is the minimum nesting of as many different values as an array must have.
 func (e *elements) needValues(nodes []node) int {
 	depths := []int{}
 	for _, n := range e.values {
@@ -207,7 +207,7 @@ func (e *elements) needValues(nodes []node) int {
 	return depths[e.least-1]
 }
 
-// needKinds is the least nesting of the elements of an array with contains.
+// needKinds is the minimum nesting of the elements of an array with contains.
 func (e *elements) needKinds(nodes []node) int {
 	var depths []int
 	for _, kinds := range e.kinds {

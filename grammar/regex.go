@@ -245,7 +245,7 @@ func (s *subset) edges(set []thread) []runeEdge {
 	return list
 }
 
-// runeClass is the characters of an instruction as pairs lo, hi, sorted.
+// runeClass returns the characters of an instruction as pairs lo, hi, sorted.
 func runeClass(in *syntax.Inst) []rune {
 	switch in.Op {
 	case syntax.InstRuneAny:

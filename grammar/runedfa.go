@@ -167,7 +167,7 @@ func (d *runeDFA) limit(least, most uint64, e *effort) (*runeDFA, error) {
 	return b.trimmed()
 }
 
-// distances are the fewest characters from each state to an accepting one, at most maxCounted.
+// distances are the minimum numbers of characters from each state to an accepting one, at most maxCounted.
 func (d *runeDFA) distances() []uint16 {
 	out := make([]uint16, len(d.edges))
 	back := make([][]int32, len(d.edges))

@@ -284,7 +284,7 @@ func (l *textLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, 
 	return l.pattern.stepKind(dst, q, kind)
 }
 
-// kindStep is the states that the characters of a kind lead to from a state.
+// kindStep holds the states that the characters of a kind lead to from a state.
 type kindStep struct {
 	known          bool
 	takes, refuses bool

@@ -34,7 +34,7 @@ func (unbacked) Len() int64 { return math.MaxInt64 }
 // Bytes is the size of the arena.
 func (a *Arena) Bytes() int64 { return a.buf.Len() }
 
-// High is the most memory that was taken at once. If it is above Bytes, tensors beyond the end must not be used.
+// High is the maximum memory that was taken at once. If it is above Bytes, tensors beyond the end must not be used.
 func (a *Arena) High() int64 { return a.high }
 
 // Fits reports whether all tensors taken so far are inside the arena.

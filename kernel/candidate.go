@@ -10,7 +10,7 @@ type CandidateArgs struct {
 	Logits Tensor // f32 [R, vocabulary]
 }
 
-// MaxCandidates is the most candidates of a row.
+// MaxCandidates is the maximum number of candidates of a row.
 const MaxCandidates = 64
 
 // CandidateFinder reduces logits.

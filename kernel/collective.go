@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MaxRanks is the most ranks that share a model: as many as a machine has GPUs or memory nodes.
+// MaxRanks is the maximum number of ranks that share a model: as many as a machine has GPUs or memory nodes.
 const MaxRanks = 64
 
 // Member is the index of one device among the ranks that run a model together. The zero value is a device that runs

@@ -45,7 +45,7 @@ type Device interface {
 	Accepter
 }
 
-// Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
+// Hardware holds the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Portable        bool   // kernels of a GPU are those for any, which some operations lack

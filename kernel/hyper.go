@@ -67,7 +67,8 @@ func (a HyperPreArgs) Check() error {
 	return c.err
 }
 
-// MaxStreams is the most streams operations take: implementations keep a token's mixing matrix in fixed memory.
+// MaxStreams is the maximum number of streams operations take: implementations keep a token's mixing matrix in fixed
+// memory.
 const MaxStreams = 16
 
 func (c *checker) streams(x Tensor, n int) {

@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// List is the operations of a pass, in their order. Equal passes have equal lists, whatever the batch holds.
+// List holds the operations of a pass, in their order. Equal passes have equal lists, whatever the batch holds.
 type List []Step
 
 // Step is an operation at its place in a pass: a stage of a layer, or of no layer where Layer is negative.

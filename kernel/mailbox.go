@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// MailboxShape is the sizes of a mailbox.
+// MailboxShape holds the sizes of a mailbox.
 type MailboxShape struct {
 	Activation DType // of rows and results
 	Hidden     int   // columns of rows and results

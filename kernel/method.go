@@ -34,7 +34,7 @@ type ExpertMethods struct {
 // OnHost is the number of experts that have a copy in host memory.
 func (m ExpertMethods) OnHost() int { return len(m.Where(Computed, Fetched)) }
 
-// Of is the methods of rows of prompts, or of other rows.
+// Of returns the methods of rows of prompts, or of other rows.
 func (m ExpertMethods) Of(prompt bool) []ExpertMethod {
 	if prompt {
 		return m.Prefill

@@ -64,7 +64,7 @@ func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
 	copy(dst.Page[l.ScaleOffset(dst.Tokens, dst.Slot):], from[:n*indexFP4Scales])
 }
 
-// token is the values and the exponents of a token.
+// token returns the values and the exponents of a token.
 func (l IndexFP4) token(page []byte, tokens, slot int) (packed, scales []byte) {
 	checkIndex(IndexPage68, page, tokens, slot, IndexFP4Bytes)
 	at := l.ScaleOffset(tokens, slot)

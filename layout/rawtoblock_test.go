@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// decoded is the values of the first row of b.
+// decoded returns the values of the first row of b.
 func decoded(l Main, b []byte) []float32 {
 	v := make([]float32, RowDim)
 	l.Decode(v, b, 0)

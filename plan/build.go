@@ -38,9 +38,8 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	return w.Plan(), nil
 }
 
-// JointRows is the most rows of a pass whose indexer queries are computed with
-// the layer's other products. A GPU reads weights far longer than it multiplies
-// by them: every decode pass is below its number.
+// JointRows is the maximum number of rows of a pass whose indexer queries are computed with the layer's other products.
+// A GPU reads weights far longer than it multiplies by them: every decode pass is below its number.
 func JointRows(a Arch) int {
 	if a == CPU {
 		return 32

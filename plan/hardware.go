@@ -39,9 +39,9 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// BusRate is the bytes a second that copies between a host and a device of the architecture reach, as the widest bus of
-// its boards allows: 25 GB/s over PCIe 4.0 x16, 54 over 5.0, which was measured on an H200. 0 where device and host
-// share their memory, and where it is not known.
+// BusRate is the number of bytes a second that copies between a host and a device of the architecture reach, as the
+// widest bus of its boards allows: 25 GB/s over PCIe 4.0 x16, 54 over 5.0, which was measured on an H200. 0 where
+// device and host share their memory, and where it is not known.
 func (a Arch) BusRate() int64 {
 	switch {
 	case a.Major() == 8:
@@ -52,7 +52,7 @@ func (a Arch) BusRate() int64 {
 	return 0
 }
 
-// SM100Family is the architectures that the kernel libraries build as one: 10.0 and 10.3.
+// SM100Family reports whether kernel libraries build the architecture with the binary for 10.0 and 10.3.
 func (a Arch) SM100Family() bool { return a == SM100 || a == SM103 }
 
 // SM12x is the workstation family.

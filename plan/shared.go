@@ -22,8 +22,8 @@ type Sharing struct {
 // V41 reports whether layers of the model share entries and selections.
 func (m *Model) V41() bool { return m.Family == DeepSeekV41 }
 
-// lightRatio is the tokens of an entry of the first compressed stream, which
-// the indexer selects from: 4, or 2 of V4.1.
+// lightRatio is the number of tokens of an entry of the first compressed stream, which the indexer selects from: 4, or
+// 2 of V4.1.
 func (m *Model) lightRatio() int {
 	if m.V41() {
 		return 2
@@ -31,7 +31,7 @@ func (m *Model) lightRatio() int {
 	return ratio4
 }
 
-// indexRatio is the least number of tokens that an indexer key covers.
+// indexRatio is the minimum number of tokens that an indexer key covers.
 func (m *Model) indexRatio() int {
 	if m.V41() {
 		for _, r := range m.Ratios {

@@ -54,7 +54,7 @@ func (k KeySplit) Keys() int {
 	return 0
 }
 
-// Micros is the microseconds of a measured decode.
+// Micros returns the microseconds of a measured decode.
 func (k KeySplit) Micros(d cost.Decode) float64 {
 	switch k {
 	case Split256:

@@ -55,8 +55,8 @@ type Plan struct {
 	Inputs []Array `json:"inputs,omitempty"`
 	// InputWords is the size of the block.
 	InputWords int `json:"input_words,omitempty"`
-	// TransientBytes is the most memory any moment of the step needs beyond
-	// weights and pools: segments run one after another, so it is a maximum.
+	// TransientBytes is the maximum memory any moment of the step needs beyond weights and pools: segments run one
+	// after another, so it is a maximum.
 	TransientBytes int64 `json:"transient_bytes"`
 	// Key identifies everything a captured graph depends on.
 	Key     Key      `json:"key"`
@@ -172,8 +172,8 @@ type Indexer struct {
 	// NextN is how many rows of a request the native paged path scores at once,
 	// all of them or an equal group; 1 for the split path.
 	NextN int `json:"next_n,omitempty"`
-	// KernelN is the rows of a request that the native kernel takes, NextN or
-	// more: rows beyond NextN are masked. Only in the sparrow catalogue.
+	// KernelN is the number of rows of a request that the native kernel takes, NextN or more: rows beyond NextN are
+	// masked. Only in the sparrow catalogue.
 	KernelN int `json:"kernel_n,omitempty"`
 	// Schedule is the kernel that plans V4's paged scores in the public
 	// catalogue.

@@ -71,7 +71,7 @@ type Shape struct {
 	Blocks, BlockKeys, BlockLayer int
 }
 
-// LayerShape is the choices of a row in one layer.
+// LayerShape holds the choices of a row in one layer.
 type LayerShape struct {
 	As      int // the layer whose selection it uses, itself where it selects; -1 where there is none
 	Group   int // tokens of a compressed key; 0 where keys are tokens or there are none beside the window

@@ -16,7 +16,7 @@ type Replay struct {
 	rows       []given
 }
 
-// given is the choices of one row, in the order of the layers that choose.
+// given holds the choices of one row, in the order of the layers that choose.
 type given struct {
 	selected     [][]byte // nil where the row attended to every key
 	ids, weights [][]byte

@@ -35,7 +35,7 @@ type Engine interface {
 	Settle(ctx context.Context)
 }
 
-// Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are
+// Stream returns the events of one request. One goroutine reads and closes it. The engine keeps events until they are
 // read, so a slow reader delays no other request.
 type Stream interface {
 	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one

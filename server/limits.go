@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Limit is the bounds of one tenant. Zero values mean no bound.
+// Limit holds the bounds of one tenant. Zero values mean no bound.
 type Limit struct {
 	Requests int     // generating at once
 	Tokens   int     // of prompts and outputs in a minute

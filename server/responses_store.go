@@ -33,7 +33,7 @@ type responseStore struct {
 	tenants map[string]*tenantStore
 }
 
-// tenantStore is the responses of one tenant, the oldest first.
+// tenantStore holds the responses of one tenant, the oldest first.
 type tenantStore struct {
 	used  int
 	order *list.List // of *storeEntry

@@ -98,7 +98,7 @@ func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout,
 	return out, nil, nil
 }
 
-// prompt is the ids of a prompt, where wanted.
+// prompt returns the ids of a prompt, where wanted.
 func (r *rollout) prompt(i int) []int32 {
 	if r == nil || !r.ids {
 		return nil

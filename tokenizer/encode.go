@@ -26,9 +26,8 @@ type EncodeOptions struct {
 	// Literal. Added tokens that are nothing but white space are found everywhere: they are text, not control tokens.
 	Literal []mark.Span
 
-	// Limit is the most tokens that are of use; 0 means no limit. A text with more is
-	// ErrTooLong, found without encoding the rest of it, and at once where even the
-	// longest tokens would be too many.
+	// Limit is the maximum number of tokens that are of use; 0 means no limit. A text with more is ErrTooLong, found
+	// without encoding the rest of it, and at once where even the longest tokens would be too many.
 	Limit int
 }
 

@@ -91,7 +91,7 @@ func TestRanksFile(t *testing.T) {
 	}
 }
 
-// split is the pieces that text is cut into.
+// split returns the pieces that text is cut into.
 func split(t *testing.T, tok *Tokenizer, text string) (out []string) {
 	t.Helper()
 	err := tok.pieces.each(new(scratch), text, func(p string) error {

@@ -117,7 +117,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// readCase is the values of a case: a matrix, or several that are stored together.
+// readCase returns the values of a case: a matrix, or several that are stored together.
 func readCase(c *weight.Checkpoint, id string) ([]float32, error) {
 	if _, ok := c.Tensor(id + ".gate_up_proj_blocks"); !ok {
 		m, err := c.Matrix(id + ".weight")

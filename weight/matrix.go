@@ -94,7 +94,7 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	return out, err
 }
 
-// module is the tensors of one matrix.
+// module holds the tensors of one matrix.
 type module struct {
 	c     *Checkpoint
 	name  string   // of the weight

@@ -376,7 +376,7 @@ func blockType(name string) (block.Format, error) {
 	return 0, fmt.Errorf("type %q is not supported; supported are %s", name, strings.Join(names, ", "))
 }
 
-// peer is the results to compare with, read before anything is measured.
+// peer returns the results to compare with, read before anything is measured.
 func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil

@@ -61,7 +61,7 @@ func fireRequests(n int) []*fireRequest {
 	return list
 }
 
-// fireAnswer is the choices of an answer, byte for byte.
+// fireAnswer returns the choices of an answer, byte for byte.
 func fireAnswer(ctx context.Context, client *http.Client, url, body string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(body))
 	if err != nil {

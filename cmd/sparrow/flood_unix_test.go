@@ -58,7 +58,7 @@ func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body stri
 	return statuses
 }
 
-// mostIdle is the most memory of a server after a flood.
+// mostIdle is the maximum memory of a server after a flood.
 const mostIdle = 150e6
 
 // A server runs two requests of the most choices, and queues 1,319 requests that come at once; the memory that they and

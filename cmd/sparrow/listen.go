@@ -209,7 +209,7 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// certificatePause is the least time between two looks at the files of a certificate.
+// certificatePause is the minimum time between two looks at the files of a certificate.
 const certificatePause = time.Second
 
 // certificate is a certificate in files, which are read again when they change. A new one that cannot be used leaves

@@ -35,7 +35,7 @@ func requestMemory(asked string) (int64, error) {
 	return min(max(left/4, leastRequestMemory), server.DefaultRequestMemory), nil
 }
 
-// memorySum is the most memory that a server takes, in addition to mapped files.
+// memorySum is the maximum memory that a server takes, in addition to mapped files.
 type memorySum struct {
 	model    int64 // cache, states, arena and packed weights, where they are in the machine's memory
 	program  int64 // everything else that is in use before the first request

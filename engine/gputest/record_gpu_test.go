@@ -66,7 +66,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// result is the tokens of a request and what its rows recorded.
+// result holds the tokens of a request and what its rows recorded.
 type result struct {
 	tokens []int32
 	rows   []record.Row

@@ -18,7 +18,7 @@ type Line struct {
 	TooLong   bool
 }
 
-// input is the lines of a batch. Lines of white space alone do not count.
+// input holds the lines of a batch. Lines of white space alone do not count.
 type input struct {
 	file    *os.File
 	starts  []int64 // of each line

@@ -41,7 +41,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Store is the files and batches of a folder. One process at a time has the folder.
+// Store holds the files and batches of a folder. One process at a time has the folder.
 type Store struct {
 	o    Options
 	lock *os.File

@@ -1,6 +1,6 @@
 package cost
 
-// Contest is the times of two ways to compute the same, at one size.
+// Contest holds the times of two ways to compute the same, at one size.
 type Contest struct {
 	Size          int
 	First, Second float64 // milliseconds
@@ -32,7 +32,7 @@ type Decode struct {
 	Whole, Keys256, Keys512 float64
 }
 
-// DecodeHeads is the heads of those rows.
+// DecodeHeads is the number of heads of those rows.
 const DecodeHeads = 128
 
 // Machine is what was measured on one machine.

@@ -134,7 +134,7 @@ func Registry() *kernel.Registry {
 	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
 }
 
-// maxDrawn is the most bytes of random weights in host memory: more take many minutes to make and to run.
+// maxDrawn is the maximum number of bytes of random weights in host memory: more take many minutes to make and to run.
 const maxDrawn = 8 << 30
 
 // checkDrawn refuses random weights in host memory that are too large for it. Others are read from mapped files, or

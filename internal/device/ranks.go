@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Ranks is the devices that share a model.
+// Ranks describes the devices that share a model.
 type Ranks struct {
 	// Count is the number of CPU devices, GPUs the ordinals of GPUs: one of the two.
 	Count int

@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Task is the items of one file.
+// Task holds the items of one file.
 type Task struct {
 	Name  string
 	Items []*Item
@@ -170,7 +170,7 @@ func Count(tasks []Task, limit int) int {
 	return n
 }
 
-// first is the items of a task within a limit.
+// first returns the items of a task within a limit.
 func (t Task) first(limit int) []*Item {
 	if limit > 0 && limit < len(t.Items) {
 		return t.Items[:limit]

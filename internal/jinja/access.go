@@ -89,7 +89,7 @@ func charAt(t mark.Text, i int64) Value {
 	return Undefined{"character of a string"}
 }
 
-// sequence is the items of a list, tuple, mapping (its keys) or string (its characters).
+// sequence returns the items of a list, tuple, mapping (its keys) or string (its characters).
 func sequence(v Value) ([]Value, bool) {
 	switch v := v.(type) {
 	case *List:

@@ -52,7 +52,7 @@ func asText(v Value) (mark.Text, bool) {
 	return mark.Text{}, false
 }
 
-// asString is the characters of a string, marked or not.
+// asString returns the characters of a string, marked or not.
 func asString(v Value) (string, bool) {
 	t, ok := asText(v)
 	return t.String(), ok

@@ -112,7 +112,8 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
-// Chain is the hashes of the full pages of a prompt that need not be computed: the keys of its pages outside the pool.
+// Chain returns the hashes of the full pages of a prompt that need not be computed: the keys of its pages outside the
+// pool.
 func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
 	root, err := p.root(o)
 	if err != nil || !p.cfg.Reuse {

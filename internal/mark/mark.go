@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Span is the bytes [Start, End) of a text.
+// Span holds the bytes [Start, End) of a text.
 type Span struct{ Start, End int }
 
 // Text is a string with marked spans. The zero value is empty. Texts are immutable.
@@ -35,7 +35,7 @@ func (t Text) String() string { return t.s }
 // Spans are the marked bytes: ascending and disjoint. The slice must not be changed.
 func (t Text) Spans() []Span { return t.spans }
 
-// Cut is the bytes [from, to) with their marks.
+// Cut returns the bytes [from, to) with their marks.
 func (t Text) Cut(from, to int) Text { return Text{t.s[from:to], Within(t.spans, from, to)} }
 
 // Map replaces each longest run of bytes that are all marked or all not marked by f of it.

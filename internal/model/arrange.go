@@ -122,7 +122,7 @@ func (h *Head) Multiply(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) 
 // Rows are the wanted rows of the pass, i32 [L, 1].
 func (h *Head) Rows() kernel.Tensor { return h.rows }
 
-// Of is the logits of wanted rows from to end, f32 [n, vocabulary].
+// Of returns the logits of wanted rows from to end, f32 [n, vocabulary].
 func (h *Head) Of(from, end int) kernel.Tensor { return h.logits.Slice(from, end) }
 
 // Choose finds the best token of wanted rows from to end, or samples one, and returns them, i32 [n, 1].

@@ -39,7 +39,7 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 // nil tally counts nothing.
 func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
 
-// part is the columns of layer i, where it is among the layers that count, each of which has n columns.
+// part returns the columns of layer i, where it is among the layers that count, each of which has n columns.
 func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.Tensor {
 	if t.Rows == 0 || !counts(i) {
 		return kernel.Tensor{}

@@ -21,10 +21,10 @@ func NewPool(mem kernel.Memory, k layout.Kind, pageBytes, pages, tokens int) (ke
 	return kernel.Pool{Mem: t, Layout: k, PageTokens: tokens}, err
 }
 
-// PagePart is the bytes of one page of a pool, u8 [1, n].
+// PagePart returns the bytes of one page of a pool, u8 [1, n].
 func PagePart(p kernel.Pool, page int) kernel.Tensor { return Part(p.Mem, page, 1) }
 
-// Part is the bytes of n rows of a contiguous tensor that begin at the row n*at, u8 [1, bytes].
+// Part returns the bytes of n rows of a contiguous tensor that begin at the row n*at, u8 [1, bytes].
 func Part(t kernel.Tensor, at, n int) kernel.Tensor {
 	s := t.Slice(at*n, (at+1)*n)
 	bytes := n * t.Cols * t.DType.Size()

@@ -23,7 +23,7 @@ type ExpertMover interface {
 	SwapExperts(layer, in, out int) error
 }
 
-// Tally is the counters of a model's experts on its device. Nil counts nothing.
+// Tally holds the counters of a model's experts on its device. Nil counts nothing.
 type Tally struct {
 	dev    kernel.Memory
 	counts kernel.Tensor // i32 [layers, experts]
@@ -45,7 +45,7 @@ func NewTally(dev kernel.Device, layers, experts int) (*Tally, error) {
 		nil
 }
 
-// layer is the counters of a layer's experts, i32 [1, experts].
+// layer returns the counters of a layer's experts, i32 [1, experts].
 func (t *Tally) layer(i int) kernel.Tensor {
 	if t == nil {
 		return kernel.Tensor{}

@@ -30,7 +30,7 @@ type System interface {
 	Thread() int
 }
 
-// Machine is the nodes of a machine and its system.
+// Machine holds the nodes of a machine and its system.
 type Machine struct {
 	Nodes []Node
 	System
@@ -148,7 +148,7 @@ func (l *Layout) NodeOf(worker int) int {
 // rowsTogether divides where a node's rows begin, so that kernels take whole groups of rows.
 const rowsTogether = 64
 
-// Rows is the rows of a weight that has that many which belong to a node: its workers read them.
+// Rows returns which rows of a weight with that many rows the workers of a node read: first to end.
 func (l *Layout) Rows(rows, node int) (first, end int) {
 	at := func(i int) int {
 		if i == len(l.first)-1 {

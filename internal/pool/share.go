@@ -23,11 +23,11 @@ type memberState struct {
 const (
 	countBits = 28
 	maxItems  = 1<<countBits - 1 // of a share
-	// resetRuns is the runs after which claims are reset, long before the numbers in them repeat.
+	// resetRuns is the number of runs after which claims are reset, long before the numbers in them repeat.
 	resetRuns = 1 << 20
 )
 
-// share is the items of a worker: those of all workers are consecutive and their numbers differ by at most one. A
+// share returns the items of a worker: those of all workers are consecutive and their numbers differ by at most one. A
 // worker has the same share of every run with as many items, so it reads the same memory again. A worker beyond the
 // number of items has none.
 func share(items, worker, workers int) (first, n int) {

@@ -34,8 +34,8 @@ type spinLimit struct {
 const (
 	longSpin  = int64(500 * time.Microsecond)
 	shortSpin = int64(20 * time.Microsecond)
-	// lostTime is the least delay that counts: between two polls of a waiter, or in the end of a run
-	// beyond the time the owner worked. With free processors delays are shorter.
+	// lostTime is the minimum delay that counts: between two polls of a waiter, or in the end of a run beyond the time
+	// the owner worked. With free processors delays are shorter.
 	lostTime       = int64(200 * time.Microsecond)
 	contentionTime = int64(100 * time.Millisecond)
 )

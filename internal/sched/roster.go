@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/kv"
 )
 
-// roster is the sequences that wait and those that run, and the pages that they hold. It admits, suspends and frees
+// roster holds the sequences that wait and those that run, and the pages that they hold. It admits, suspends and frees
 // them.
 type roster struct {
 	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one

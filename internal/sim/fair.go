@@ -21,9 +21,9 @@ func (w *world) checkWait(s *stream) error {
 	return nil
 }
 
-// mostWait is the most iterations before the first token: those of a prompt that must end before another is admitted,
-// which may be a suspended sequence's with its answer, then of the request's own; one that is in progress, and two to
-// make room. Prompts have at least a quarter each of what decodes and drafts leave of a batch.
+// mostWait is the maximum number of iterations before the first token: those of a prompt that must end before another
+// is admitted, which may be a suspended sequence's with its answer, then of the request's own; one that is in progress,
+// and two to make room. Prompts have at least a quarter each of what decodes and drafts leave of a batch.
 func (w *world) mostWait() int {
 	c := &w.config
 	rows := (c.StepTokens - c.MaxRunning) / 2

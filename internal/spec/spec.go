@@ -171,7 +171,7 @@ func (r *Request) Chance(i int) float64 {
 	return (r.right[i] + priorWeight*all) / (r.tried[i] + priorWeight)
 }
 
-// rate is the tokens per second of one of several sequences that each verify n drafts.
+// rate returns the tokens per second of one of several sequences that each verify n drafts.
 func (c *Controller) rate(r *Request, n, sequences int) float64 {
 	tokens := r.tokens(n)
 	return tokens / c.seconds(n, 1, tokens, float64(max(sequences, 1)))

@@ -50,7 +50,7 @@ type Draft struct {
 	From int
 }
 
-// Range is the tokens from Least to Most.
+// Range holds the tokens from Least to Most.
 type Range struct{ Least, Most int32 }
 
 // Draft runs the drafting layer after a Run, or, chained, after a Draft, and waits for it: see StartDraft.

@@ -47,7 +47,7 @@ func (f *feed) free(m kernel.Memory) {
 	}
 }
 
-// chosen is the tokens of the pass before.
+// chosen returns the tokens that the previous pass chose.
 func (f *feed) chosen() kernel.Tensor {
 	if f.from != nil {
 		return f.from.Outputs().Best.IDs

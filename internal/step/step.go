@@ -107,7 +107,7 @@ func (p *pass) run() error {
 	return program.Run(0, program.Len())
 }
 
-// program is the operations of a pass.
+// program returns the operations of a pass.
 func (p *pass) program() (kernel.Program, error) {
 	program, err := p.Program()
 	if err != nil {

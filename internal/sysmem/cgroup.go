@@ -16,11 +16,11 @@ type group struct {
 	used  int64 // without pages of files
 }
 
-// unlimited is the least number that version 1 writes for "no limit": the largest number of whole pages, whatever their
-// size. No machine has as much memory.
+// unlimited is the smallest number that version 1 writes for "no limit": the largest number of whole pages, whatever
+// their size. No machine has as much memory.
 const unlimited int64 = 1 << 60
 
-// hierarchy is the folders and file names of one version of control groups.
+// hierarchy holds the folders and file names of one version of control groups.
 type hierarchy struct {
 	point  string // folder of the group that is mounted, below the root
 	folder string // folder of the process's group

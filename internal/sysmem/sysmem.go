@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// Available is the bytes of memory that can be used without swapping or being killed, or 0 where the system does not
-// report it.
+// Available is the memory in bytes that can be used without swapping or being killed, or 0 where the system
+// does not report it.
 func Available() int64 { return Here().Available() }
 
-// Total is the bytes of memory the process may have at most, or 0 where the system does not say.
+// Total is the maximum memory of the process in bytes, or 0 where the system does not report it.
 func Total() int64 { return Here().Total() }
 
-// System is the files in which a system reports its memory.
+// System holds the files in which a system reports its memory.
 type System struct{ root fs.FS }
 
 // Here is the system that the process runs on.

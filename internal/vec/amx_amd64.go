@@ -37,8 +37,7 @@ var amxReady = sync.OnceValue(func() error {
 	return nil
 })
 
-// tileState is the tiles' shapes and data among the state components that the
-// operating system saves.
+// tileState selects the shapes and the data of tiles among the state components that the operating system saves.
 const tileState = 1<<17 | 1<<18
 
 // enabledState reads which state components the operating system saves. The

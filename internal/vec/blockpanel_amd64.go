@@ -40,9 +40,9 @@ type panelDotArgs struct {
 const (
 	panelBytes  = 5760
 	recordBytes = 320
-	// leastPanelRows is the least rows of x for which a panel is made.
+	// leastPanelRows is the minimum number of rows of x for which a panel is made.
 	leastPanelRows = blockRowsOnce + 1
-	// mostPanelRows is the most rows whose records are made at a time: they should stay in the L2 cache.
+	// mostPanelRows is the maximum number of rows whose records are made at a time: they should stay in the L2 cache.
 	mostPanelRows = 64
 )
 

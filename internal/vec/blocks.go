@@ -57,10 +57,10 @@ type BlockRows struct {
 
 const lineBytes = 64
 
-// blockRowsOnce is the most single rows that kernels take at once.
+// blockRowsOnce is the maximum number of single rows that kernels take at once.
 const blockRowsOnce = 4
 
-// fewBlockRows is the most rows of x that are faster one by one than as a unit.
+// fewBlockRows is the maximum number of rows of x that are faster one by one than as a unit.
 const fewBlockRows = 4
 
 // lines is n bytes rounded up to whole lines.
@@ -124,7 +124,7 @@ func (b *BlockRows) row(mem []byte) quantRow {
 	return q
 }
 
-// quantRow is the arrays of one row.
+// quantRow holds the arrays of one row.
 type quantRow struct{ codes, scales, parts, sums, planes []byte }
 
 // blockOps has the functions that a tier implements for products with block formats.

@@ -55,7 +55,7 @@ const (
 	fewRows  = 4
 )
 
-// chunkSteps is the steps along k that are packed at once: some microseconds.
+// chunkSteps is the number of steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
 // GroupFor is the size of the smallest group that holds that many rows, or GroupRows.
@@ -79,7 +79,7 @@ func (c *Columns) ResetGroups(m, k int, o Order, group int) {
 	c.reset(m, k, group, partsF32, o)
 }
 
-// partsF32 is the parts of a float32.
+// partsF32 is the number of parts of a float32.
 const partsF32 = 2
 
 // ResetBF16 allocates memory for m rows of k bfloat16, in any order but Nibbles.
@@ -107,12 +107,12 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 // Chunks is the number of pieces that can be packed independently.
 func (c *Columns) Chunks() int { return c.groups() * c.chunks() }
 
-// chunks is the pieces of a group.
+// chunks is the number of pieces of a group.
 func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkSteps }
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the steps along k, the last ones filled with zeros. They come in turns.
+// steps is the number of steps along k, the last ones filled with zeros. They come in turns.
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
 func (o Order) steps(k int) int {
@@ -120,7 +120,7 @@ func (o Order) steps(k int) int {
 	return (k + depth - 1) / depth * o.turn()
 }
 
-// turn is the steps that hold the same elements, depth the elements of a step.
+// turn is the number of steps that hold the same elements, depth the elements of a step.
 func (o Order) turn() int { return [...]int{InOrder: 1, Nibbles: 2, Halves: 2}[o] }
 func (o Order) depth() int {
 	if o == Nibbles {
@@ -129,7 +129,7 @@ func (o Order) depth() int {
 	return 32
 }
 
-// tiles is the tiles of a group: one for each part of GroupRows rows.
+// tiles is the number of tiles of a group: one for each part of GroupRows rows.
 func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
 // lineBytes is a line of a tile: two elements along k of every column, or four of a plane.

@@ -96,8 +96,8 @@ func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []flo
 	}
 }
 
-// blockCall is the elements one call of a kernel with a scale per block takes:
-// whole blocks, a few microseconds.
+// blockCall is the number of elements one call of a kernel with a scale per block takes: whole blocks, a few
+// microseconds.
 const blockCall = 64 * scaleBlock
 
 // scaleExact writes x, in blocks of 128 with a power of two each, times these

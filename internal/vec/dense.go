@@ -23,7 +23,7 @@ func (h *DenseHead) row(i int) DenseHead {
 	return one
 }
 
-// longest is the keys that rows see at most.
+// longest is the maximum number of keys that a row sees.
 func (h *DenseHead) longest() int {
 	n := 0
 	for _, seen := range h.Seen {

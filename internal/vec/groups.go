@@ -105,7 +105,7 @@ func (o *groupOps) values(quant int) int {
 	return 4 * o.lanes
 }
 
-// groupRowBytes is the bytes of a row of k values.
+// groupRowBytes is the number of bytes of a row of k values.
 func (o *groupOps) rowBytes(quant, k int) int {
 	n := o.values(quant)
 	return (k + n - 1) / n * (n + 8*o.lanes)

@@ -55,7 +55,7 @@ var (
 		widenF16: widenF16avx2, widenU8: widenU8avx2})}
 )
 
-// of is the kernels of some weights.
+// of returns the kernels of some weights.
 func (g *groupKernels) of(w *GroupWeights) *[4]func(*groupArgs) {
 	switch {
 	case w.Codes == CodesU4 && w.Zero != nil:
@@ -234,7 +234,7 @@ func paddedRows(mem *[]byte, codes []byte, ld, rows, size, whole int) []byte {
 	return to
 }
 
-// rowBytes is the bytes of a row of k weights.
+// rowBytes is the number of bytes of a row of k weights.
 func (w *GroupWeights) rowBytes(k int) int {
 	if w.Codes.nibbles() {
 		return k / 2

@@ -2,8 +2,7 @@
 
 package vec
 
-// indexBlock is the keys scored together: their products with every head stay
-// in the L2 cache.
+// indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
 const indexBlock = 64
 
 // indexScratch is the memory of one query. It grows to the most heads seen.

@@ -104,7 +104,7 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	a.scores = nil
 }
 
-// ordered is the groups of the first n keys, followed by repetitions of the last one.
+// ordered returns the groups of the first n keys, followed by repetitions of the last one.
 func (t *indexTiles) ordered(n int) []unsafe.Pointer {
 	groups := (n + indexGroup - 1) / indexGroup
 	copy(t.order[:], t.groups[:groups])

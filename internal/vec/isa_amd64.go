@@ -18,7 +18,7 @@ type isa struct {
 	rows   [formats][4][2]func(*rowsArgs)
 	// rowsCode is for e4m3 weights whose scales are in x.
 	rowsCode [4][2]func(*rowsArgs)
-	// rowsUpTo is the most rows of x for which they are faster than packing.
+	// rowsUpTo is the maximum number of rows of x for which they are faster than packing.
 	rowsUpTo [formats]int
 
 	// Packed panels of panelMR rows of x, widest first.
@@ -48,7 +48,7 @@ type panelKernel struct {
 	run  func(*panelArgs)
 }
 
-// vectors is the operations over vectors of an instruction set.
+// vectors holds the operations over vectors of an instruction set.
 type vectors struct {
 	lanes   int // float32 per register
 	kernels vecKernels

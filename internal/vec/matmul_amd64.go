@@ -56,8 +56,8 @@ func (s *isa) matMul(p *product, w weights) {
 	s.matMulPanels(sc, p, &w)
 }
 
-// rowsChunk is the bytes of weights one call of a row kernel reads: about 10
-// microseconds from memory, and small enough to be cached for more rows of x.
+// rowsChunk is the number of bytes of weights one call of a row kernel reads: about 10 microseconds from memory, and
+// small enough to be cached for more rows of x.
 const rowsChunk = 128 << 10
 
 // matMulRows processes the weights in bands that share their scales, and these in

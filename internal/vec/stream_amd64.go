@@ -13,7 +13,7 @@ import (
 const (
 	unitBlocks   = 64
 	streamBlocks = 256
-	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
+	// streamRun is the number of bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
 	// Eight prefetch cursors have different offsets within a page: with rows of 4096
 	// weights, which are common, all of them would have the same offset and so read the

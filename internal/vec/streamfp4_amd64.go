@@ -26,7 +26,7 @@ const (
 	exponentFP4 = -(127 + 1 + windowFP4 - 1)
 )
 
-// exponentsFP4 is the exponents of rows by their largest scale.
+// exponentsFP4 holds the exponents of rows by their largest scale.
 var exponentsFP4 = func() (t [256]float32) {
 	for scale := range t {
 		t[scale] = float32(scale + exponentFP4)
@@ -279,7 +279,7 @@ const (
 	aheadFP4   = 16
 )
 
-// runRows is the rows of a run where that many are left.
+// runRows is the number of rows of a run where that many are left.
 func (w codesFP4) runRows(left int) int { return max(1, min(runFP4/w.ld, left/cursorsFP4)) }
 
 // rowFP4 multiplies row m of x by rows whose windows are known.
@@ -314,7 +314,7 @@ func (ts *tileScratch) rowFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	}
 }
 
-// sumsRowFP4 is the bytes of the sums of a row of weights by one row of x: of two planes.
+// sumsRowFP4 is the number of bytes of the sums of a row of weights by one row of x: of two planes.
 const sumsRowFP4 = 2 * 4
 
 // foldFP4 writes the sums of rows of weights, whole tiles, by the group of x from row m on.

@@ -38,7 +38,8 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 // GroupFP4 is the e2m1 weights of a row that share a scale.
 const GroupFP4 = 32
 
-// MostFP4 is the most e2m1 weights of a row that [Tier.TiledFP4] takes: their sums have 31 bits and a sign.
+// MostFP4 is the maximum number of e2m1 weights of a row that [Tier.TiledFP4] takes: their sums have 31 bits and a
+// sign.
 const MostFP4 = 1 << 17
 
 // TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the

@@ -8,14 +8,14 @@ package vec
 const (
 	blockTiles = 32 // tiles of columns
 	bandBlocks = 8  // blocks of weights at most
-	// directRows is the most rows of x for which bfloat16 weights are read in place, or
-	// e4m3 weights by the streaming kernels: the first group reads them from memory, two
-	// more from the L2 cache. For more rows panels are faster.
+	// directRows is the maximum number of rows of x for which bfloat16 weights are read in place, or e4m3 weights by
+	// the streaming kernels: the first group reads them from memory, two more from the L2 cache. For more rows panels
+	// are faster.
 	directRows = 3 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
-	// ownAhead is the bytes of a row from which on the hardware prefetcher is faster
-	// than prefetch instructions: a page.
+	// ownAhead is the number of bytes of a row from which on the hardware prefetcher is faster than prefetch
+	// instructions: a page.
 	ownAhead = 4096
 	// soonTiles is the number of tiles of columns during which the next panel is
 	// prefetched: every pair of tiles prefetches four rows.

@@ -4,8 +4,7 @@ package vec
 
 import "math"
 
-// vecCall is the registers one call of an element-wise kernel takes: some ten
-// microseconds of the slowest.
+// vecCall is the number of registers one call of an element-wise kernel takes: some ten microseconds of the slowest.
 const vecCall = 1024
 
 // elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil.

@@ -13,7 +13,7 @@ type weights struct {
 	scale  blockScale
 }
 
-// size is the bytes of one weight.
+// size is the number of bytes of one weight.
 func (w *weights) size() int {
 	return [formats]int{formatF32: 4, formatBF16: 2, formatFP8: 1}[w.format]
 }

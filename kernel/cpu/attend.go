@@ -20,7 +20,7 @@ const attendChunk = 512
 // cache for the next. The result does not depend on it.
 const rowsTogether = 8
 
-// headTile is the heads that kernels take together: a row is shared by whole tiles of them.
+// headTile is the number of heads that kernels take together: a row is shared by whole tiles of them.
 const headTile = 16
 
 // sparseWork is sparse attention cut into rows, or into chunks of rows and heads.
@@ -189,7 +189,7 @@ func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	*to = list
 }
 
-// chunksOf is the chunks of a row's own entries.
+// chunksOf is the number of chunks of a row's own entries.
 func (w *sparseWork) chunksOf(r int) int {
 	return ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk)
 }
@@ -222,7 +222,7 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 	}
 }
 
-// query is the queries of a chunk, from its first head on.
+// query returns the queries of a chunk, from its first head on.
 func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[c.head*w.width():] }
 
 // width is the number of values of a row, and of a query's head.

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// convBlock is the channels of one item of a convolution.
+// convBlock is the number of channels of one item of a convolution.
 const convBlock = 1024
 
 // linearWork is an operation of linear attention: the arguments of exactly one of them.

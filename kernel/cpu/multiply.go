@@ -26,7 +26,7 @@ func streamBand(rows, size, workers int) int {
 	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }
 
-// multiplyState is the products of the same rows in progress.
+// multiplyState holds the products of the same rows in progress.
 type multiplyState struct {
 	parts   []part
 	columns [orders]vec.Columns // x packed, by order

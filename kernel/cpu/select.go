@@ -81,7 +81,7 @@ func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 	return nil
 }
 
-// partWork is the scores of one row, collected in parts.
+// partWork holds the scores of one row, collected in parts.
 type partWork struct {
 	scores []float32
 	above  float32

@@ -11,7 +11,7 @@ import "sparrow/internal/device/host"
 // fewPlain is the largest number of rows that count as few where x is not packed.
 const fewPlain = 4
 
-// plainFew is the rows of a weight that are not cut where there are few.
+// plainFew is the number of rows of a weight that are not cut where there are few.
 const plainFew = 4
 
 // shareRows is the number of rows that shares do not cut: those that the kernels for packed rows take at once. Smaller
@@ -75,8 +75,8 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at, place{part: len(parts)})
 }
 
-// rows is the rows of a part, which has n, that belong to the shares [i, end): none where the first is not
-// before the last.
+// rows returns the rows of a part, which has n, that belong to the shares [i, end): none where the first is not before
+// the last.
 func (s *shares) rows(i, end, part, n int) (first, last int) {
 	from, to := s.at[i], s.at[end]
 	switch {

@@ -68,7 +68,7 @@ const (
 	RoleDecode  Role = "decode"
 )
 
-// Policy is the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
+// Policy holds the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
 type Policy struct {
 	KV string `json:"kv,omitempty"` // auto, bf16, fp8 or a layout
 	// Prefill and Decode are kernel names or aliases of them.

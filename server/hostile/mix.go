@@ -18,7 +18,7 @@ import (
 	"sparrow/internal/process"
 )
 
-// mix is the requests that one client sends repeatedly while another asks a short question.
+// mix holds the requests that one client sends repeatedly while another asks a short question.
 type mix struct {
 	name    string
 	clients int // at a time, each on a connection of its own

@@ -169,7 +169,7 @@ func (h *holder) floats(n int, size, shift float64) []float32 {
 	return random(h, n, func(v float64) float32 { return float32(v*size + shift) })
 }
 
-// permutation is the numbers below n in random order.
+// permutation returns the numbers below n in random order.
 func (h *holder) permutation(n int) []int32 {
 	v := make([]int32, n)
 	for i, p := range h.rng.Perm(n) {

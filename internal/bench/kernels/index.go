@@ -54,7 +54,7 @@ func selectShape(rows int) string {
 	return fmt.Sprintf("%d of %d rows of %dk scores", topK, rows, selectWidth>>10)
 }
 
-// order is the numbers below n in random order.
+// order returns the numbers below n in random order.
 func (r *Rig) order(n int) func(i int) int32 {
 	p := r.rng.Perm(n)
 	return func(i int) int32 { return int32(p[i%n]) }
@@ -100,8 +100,8 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet is the scores that a selection chooses from: several sets of rows, of which each run takes the next. One row
-// of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do not.
+// scoreSet holds the scores that a selection chooses from: several sets of rows, of which each run takes the next. One
+// row of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do not.
 type scoreSet struct {
 	rows, width, sets int
 	zeros             bool // seven scores in eight are zero, as ReLU makes them

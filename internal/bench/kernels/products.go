@@ -136,7 +136,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	}
 }
 
-// project is the products of a layer of v32-mini that share its normalised rows.
+// project returns the products of a layer of v32-mini that share its normalised rows.
 func project(r *Rig, rows int) *Op {
 	const in = 1024
 	x := r.normal(rows, in, 1)

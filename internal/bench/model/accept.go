@@ -66,7 +66,7 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 	return nil
 }
 
-// decoded is the tokens of several sequences between the start of the last and the end of the first.
+// decoded holds the tokens of several sequences between the start of the last and the end of the first.
 type decoded struct {
 	begun, ended, tokens int
 	from, to             time.Time

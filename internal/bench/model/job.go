@@ -19,8 +19,8 @@ type job struct {
 	err    error // of that
 }
 
-// mostTruncated is the most tokens of a step after which its states are truncated. Others run with copies, which take
-// the host and the device longer than a step of many sequences.
+// mostTruncated is the maximum number of tokens of a step after which its states are truncated. Others run with copies,
+// which take the host and the device longer than a step of many sequences.
 const mostTruncated = 8
 
 // job makes a step of batch sequences with their own pages and n new tokens each.

@@ -47,11 +47,11 @@ func newCounter() *counter {
 		shapes: map[kernel.Matrix]string{}}
 }
 
-// readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
-// weight are read one after the other: before the same part is read again, steps have read all weights.
+// readPart is the number of bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the
+// largest weight are read one after the other: before the same part is read again, steps have read all weights.
 const readPart, readParts = 32 << 20, 4
 
-// size is the bytes of a weight. The memory of the largest is kept for plain reads.
+// size is the number of bytes of a weight. The memory of the largest is kept for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {

@@ -38,7 +38,7 @@ type Phase struct {
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
 }
 
-// Kernel is the launches of one kernel in a step, or on a CPU the runs of one operation in the mean of all steps.
+// Kernel holds the launches of one kernel in a step, or on a CPU the runs of one operation in the mean of all steps.
 type Kernel struct {
 	Name     string  `json:"name"`
 	Stage    string  `json:"stage,omitempty"` // of a kernel

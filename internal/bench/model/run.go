@@ -306,10 +306,10 @@ func (b *bench) ranks() int {
 	return 1
 }
 
-// ofRank is the most sequences of a batch that a rank has pages for.
+// ofRank is the maximum number of sequences of a batch that a rank has pages for.
 func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
 
-// table is the pages of sequence i of those that need per pages each, up to have of them, and its rank.
+// table returns the pages of sequence i of those that need per pages each, up to have of them, and its rank.
 func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	rank = i % b.ranks()
 	pages = slices.Clone(b.pages[i/b.ranks()*per:][:have])

@@ -12,8 +12,8 @@ type Loop struct {
 	Tier string
 	// Instruction is its name.
 	Instruction string
-	// step is the operations of one round, rounds how many one call may run: a call holds its processor for less than
-	// 100 microseconds.
+	// step is the number of operations of one round, rounds how many one call may run: a call holds its processor for
+	// less than 100 microseconds.
 	step   float64
 	rounds int
 	run    func(rounds int)

@@ -23,7 +23,7 @@ import (
 // operation takes whose weights are in memory. While the process reads pages of files, it continues.
 const Timeout = 10 * time.Second
 
-// MaxRanks is the most ranks of a group.
+// MaxRanks is the maximum number of ranks of a group.
 const MaxRanks = kernel.MaxRanks
 
 // Options are the settings of a group.

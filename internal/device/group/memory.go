@@ -13,7 +13,7 @@ type buffer []kernel.Buffer
 
 func (b buffer) Len() int64 { return b[0].Len() }
 
-// Join is the buffers of all ranks as one: writes go to all of them, reads come from the first.
+// Join returns the buffers of all ranks as one: writes go to all of them, reads come from the first.
 func Join(ranks []kernel.Buffer) kernel.Buffer { return buffer(ranks) }
 
 // single is a buffer that one rank has.

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Span is the rows of one sequence in a pass.
+// Span describes the rows of one sequence in a pass.
 type Span struct {
 	Rows  []int32 // of the pass, by position
 	Slot  int     // of its state; below zero is padding

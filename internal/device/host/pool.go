@@ -8,7 +8,7 @@ import (
 	"sparrow/layout"
 )
 
-// Page is the bytes of one page of a pool.
+// Page returns the bytes of one page of a pool.
 func Page(p kernel.Pool, page int) []byte {
 	return Bytes(p.Mem.Slice(page, page+1))
 }

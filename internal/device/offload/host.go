@@ -68,7 +68,7 @@ func (h *Host) Work() Work {
 	return h.work
 }
 
-// layer is the experts of a layer.
+// layer holds the experts of a layer.
 type layer struct {
 	host    *Host
 	number  int
@@ -169,7 +169,7 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 // plain takes memory of the Go heap.
 func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
 
-// size is the bytes of experts.
+// size is the number of bytes of experts.
 func size(w kernel.ExpertWeights) int64 {
 	var n int64
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {

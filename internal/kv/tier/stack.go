@@ -44,8 +44,8 @@ func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
 
-// Stack is the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait, except
-// Close.
+// Stack holds the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait,
+// except Close.
 type Stack struct {
 	spec   Spec                 // of pages on this machine
 	whole  atomic.Pointer[Spec] // of pages that leave it; nil while not all weights are known

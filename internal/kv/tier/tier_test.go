@@ -127,7 +127,7 @@ func bring(t *testing.T, s *Stack, keys []prefix.Hash, want func(i int) []byte) 
 	}
 }
 
-// rows is the rows of the pages of chain.
+// rows returns a function that makes the rows of page i of a chain.
 func rows(seed byte, each int) func(i int) []byte {
 	return func(i int) []byte {
 		b := make([]byte, each)

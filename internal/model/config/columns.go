@@ -7,7 +7,7 @@ import (
 	"sparrow/weight"
 )
 
-// columns is the formats that store matrices by columns: AWQ, GPTQ, and AutoRound in the form of one of them.
+// columns returns the formats that store matrices by columns: AWQ, GPTQ, and AutoRound in the form of one of them.
 func (q *rawQuantization) columns(not refusal) (stored, error) {
 	group := weight.Group{Bits: q.Bits, Size: max(q.GroupSize, 0)}
 	out := stored{scheme: weight.Scheme{Method: q.Method, Groups: []weight.Group{group}, Symmetric: q.Symmetric,

@@ -15,7 +15,7 @@ type DSpark struct {
 	Stages int
 }
 
-// rawDSpark is the fields of a DSpark head. A release has all of the first four or none. The others state what all
+// rawDSpark holds the fields of a DSpark head. A release has all of the first four or none. The others state what all
 // released heads are; no release has them.
 type rawDSpark struct {
 	Block      *int    `json:"dspark_block_size"`

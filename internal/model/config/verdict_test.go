@@ -14,7 +14,7 @@ import (
 	"sparrow/weight"
 )
 
-// released is the values of a release's config files (testdata/released).
+// released holds the values of a release's config files (testdata/released).
 type released struct {
 	Name     string          `json:"name"`
 	Config   json.RawMessage `json:"config"`

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/model/placement"
 )
 
-// split is the experts of a model in two memories.
+// split holds the experts of a model in two memories.
 type split struct {
 	ask       placement.Ask
 	placement *placement.Placement

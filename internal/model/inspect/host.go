@@ -22,7 +22,7 @@ type Host struct {
 	Machine string          `json:"machine"`
 	Parts   []estimate.Part `json:"host"`
 	Memory  int64           `json:"memory"`
-	// TokenBytes is the weights that one token reads.
+	// TokenBytes is the size of the weights that one token reads.
 	TokenBytes int64 `json:"token_bytes"`
 	// Stream is how many GB the cores read in a second; 0 where that was not stated. Tokens, how many a second a decode
 	// of one sequence has at most, follows from it.
@@ -92,7 +92,7 @@ func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) 
 	return h, nil
 }
 
-// onHost is the losses that are not about GPUs.
+// onHost returns the losses that are not about GPUs.
 func onHost(losses []string) []string {
 	return slices.DeleteFunc(slices.Clone(losses), func(l string) bool {
 		return strings.HasPrefix(l, "GPUs:") || strings.Contains(l, " on GPUs:")

@@ -59,7 +59,7 @@ type Summary struct {
 	Drafts string `json:"drafts,omitempty"`
 	// Losses are the parts of the checkpoint that do not run or are ignored.
 	Losses []string `json:"losses,omitempty"`
-	// Slow is the types whose products are slow on this machine's CPU, and why.
+	// Slow holds the types whose products are slow on this machine's CPU, and why.
 	Slow []string `json:"slow,omitempty"`
 	// Problems are the tensors that loading refuses: missing ones, and those of another shape or type.
 	Problems []string `json:"problems,omitempty"`

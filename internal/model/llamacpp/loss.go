@@ -14,7 +14,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Report is the bytes and the error of the types of a written file, by class of matrices and type.
+// Report holds the bytes and the error of the types of a written file, by class of matrices and type.
 type Report []Loss
 
 // Loss is one line of it.

@@ -20,7 +20,7 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// site is the parameters with which a sublayer reads and writes the residual streams.
+// site holds the parameters with which a sublayer reads and writes the residual streams.
 type site struct {
 	fn          kernel.Matrix // [2n+n*n, n*hidden]
 	base, scale kernel.Tensor

@@ -97,7 +97,7 @@ type Choice struct {
 	Scale                    float32
 }
 
-// MoEShape is the sizes of a mixture of experts.
+// MoEShape holds the sizes of a mixture of experts.
 type MoEShape struct{ Hidden, Inner, Experts, Shared int }
 
 // LoadMoE loads router, experts and shared experts of a layer below prefix.

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// RootShape is the sizes of a feed-forward block whose router takes the square root of softplus.
+// RootShape holds the sizes of a feed-forward block whose router takes the square root of softplus.
 type RootShape struct {
 	Hidden, Inner, Experts, Shared, TopK int
 	Scale, Limit                         float32

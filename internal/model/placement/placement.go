@@ -23,7 +23,7 @@ const (
 	Fetched  = kernel.Fetched  // in host memory, copied to the device for each use and computed there
 )
 
-// Placement is the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: a drafting
+// Placement holds the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: a drafting
 // layer comes after the model's own. The lists of layers without experts are not read.
 type Placement struct {
 	Decode  [][]Method // of rows of decodes, verified drafts and drafting passes
@@ -49,7 +49,7 @@ func Split(layers, experts int, hostShare float64, decode, prefill Method) *Plac
 	return p
 }
 
-// Layer is the methods of a layer's experts. Without a placement all experts are resident.
+// Layer returns the methods of a layer's experts. Without a placement all experts are resident.
 func (p *Placement) Layer(layer int) kernel.ExpertMethods {
 	if p == nil || layer < 0 || layer >= len(p.Decode) {
 		return kernel.ExpertMethods{}

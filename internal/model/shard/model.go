@@ -325,7 +325,7 @@ func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	return to
 }
 
-// Program is the programs of all ranks, as one part: ranks may have different numbers of operations.
+// Program returns the programs of all ranks, as one part: ranks may have different numbers of operations.
 func (p *pass) Program() (kernel.Program, error) {
 	for i, part := range p.parts {
 		var err error

@@ -16,7 +16,7 @@ type windowed struct {
 
 func (m *windowed) part(rank int) model.Windowed { return m.parts[rank].(model.Windowed) }
 
-// state is the states of one sequence on all ranks. They change together.
+// state holds the states of one sequence on all ranks. They change together.
 type state struct{ parts []model.State }
 
 // made makes a state on every rank, or on none.

@@ -78,7 +78,7 @@ func (l *nextLister) layer(i int) {
 	l.mlp(p+"mlp.shared_experts.", c.FFN.Inner*c.FFN.Shared)
 }
 
-// site is the parameters with which a sublayer reads and writes the residual streams.
+// site lists the parameters with which a sublayer reads and writes the residual streams.
 func (l *nextLister) site(p string) {
 	n := l.c.Hyper.Streams
 	l.plain(p+"fn", n*(2+n), n*l.c.Hidden)

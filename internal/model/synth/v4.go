@@ -77,8 +77,8 @@ func scaleName(name string) string { return strings.TrimSuffix(name, "weight") +
 
 func (l *v4Lister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
-// site is the parameters with which a sublayer reads and writes the residual streams: n values each for reading and
-// writing, n x n for mixing.
+// site lists the parameters with which a sublayer reads and writes the residual streams: n values each for reading
+// and writing, n x n for mixing.
 func (l *v4Lister) site(prefix string, mix, scales int) {
 	in := l.c.Hyper.Streams * l.c.Hidden
 	l.floats(prefix+"fn", 0, 1/math.Sqrt(float64(in)), mix, in)

@@ -221,7 +221,7 @@ func (s *block) prepare(in *model.Input, to attn.Block) error {
 	})
 }
 
-// Program is the stages and the heads.
+// Program returns the stages and the heads.
 func (s *block) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *block) build() (kernel.Program, error) {

@@ -19,7 +19,7 @@ type layer struct {
 	ffn               experts
 }
 
-// site is the parameters with which a sublayer reads and writes the residual streams.
+// site holds the parameters with which a sublayer reads and writes the residual streams.
 type site struct {
 	fn          kernel.Matrix // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
 	base, scale kernel.Tensor

@@ -20,7 +20,7 @@ import (
 	"sparrow/weight"
 )
 
-// checkpoint is the tensors of the oracle by their official names, to be written in another spelling.
+// checkpoint holds the tensors of the oracle by their official names, to be written in another spelling.
 type checkpoint struct {
 	*testing.T
 	tensors map[string]weight.Source

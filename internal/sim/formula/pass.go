@@ -206,7 +206,7 @@ func (s *pass) compute() error {
 	return nil
 }
 
-// sequence is the tokens up to a row, as the cache holds them.
+// sequence returns the tokens up to a row, as the cache holds them.
 func (s *pass) sequence(r int32) []int32 {
 	slots := s.slot[s.array(plan.RowRequests)[r]][:s.array(plan.Lengths)[r]]
 	list := make([]int32, len(slots))

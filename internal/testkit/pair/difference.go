@@ -204,7 +204,7 @@ func (d *Device) settle(t kernel.Tensor, n written, x *Difference) error {
 	return nil
 }
 
-// share is the sums of squares of a part of a row: of differences and of values.
+// share holds the sums of squares of a part of a row: of differences and of values.
 type share struct{ diff, size float64 }
 
 // noise is the size of the differences relative to the values.

@@ -134,7 +134,7 @@ func set(v reflect.Value, into map[string]bool) {
 	}
 }
 
-// reading is the fields that running code reads, itself or by functions of plan.
+// reading holds the fields that running code reads, itself or by functions of plan.
 var reading = sync.OnceValues(func() (map[string]bool, error) {
 	r := reader{files: token.NewFileSet(), reads: map[string]map[string]bool{}, calls: map[string]map[string]bool{}}
 	if err := r.load(); err != nil {

@@ -177,7 +177,7 @@ func (t Bench) Once(f Form) time.Duration {
 	return time.Since(begin) / time.Duration(each)
 }
 
-// Report is the times of forms in microseconds, and the first in relation to the second.
+// Report prints the time of each form in microseconds, and the ratio of the first to the second.
 func (t Bench) Report(times []time.Duration, forms ...Form) {
 	for i, f := range forms {
 		t.ReportMetric(float64(times[i].Nanoseconds())/1e3, f.Name+"-us")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// stream is the events of a run.
+// stream returns the events of a run.
 func stream(t *testing.T, events ...event) *strings.Reader {
 	t.Helper()
 	var b strings.Builder

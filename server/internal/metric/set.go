@@ -18,7 +18,7 @@ type Source interface {
 	Stats() sparrow.Stats
 }
 
-// Set is the metrics of one server. Its methods may be called from any goroutine.
+// Set holds the metrics of one server. Its methods may be called from any goroutine.
 type Set struct {
 	registry *prometheus.Registry
 

@@ -17,7 +17,7 @@ import (
 // Limits of what is read.
 const (
 	maxLine = 4096 // bytes of a line: a length, a status or an error
-	// MaxBulk is the most bytes of a bulk string that are announced without an error.
+	// MaxBulk is the maximum number of bytes of a bulk string that are announced without an error.
 	MaxBulk = 1 << 32
 	maxArgs = 64 // of a command
 	maxArg  = 4096
