@@ -70,8 +70,8 @@ type Config struct {
 	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model computes: answers are
 	// then meaningless. It is for benchmarks of models with random weights.
 	DraftAccept float64
-	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory.
-	// It is rounded up to whole pages. One that the machine cannot hold is refused.
+	// CacheTokens is the size of the cache, of each rank's where these have their own pages; 0 sizes it by memory. It
+	// is rounded up to whole pages. One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int
@@ -91,10 +91,10 @@ type Config struct {
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
 	// stage a pass is in. It changes no answer.
 	NoGraphs bool
-	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
+	// NoOverlap forms every batch when the previous one has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
-	// Experts says in which memories experts may be, on a GPU; empty is ExpertsAuto.
+	// Experts names the memories that may hold experts, on a GPU; empty means ExpertsAuto.
 	Experts ExpertHomes
 	// DeviceMemory bounds what is used of a GPU's memory where experts are split; 0 is all that is free.
 	DeviceMemory int64
@@ -119,8 +119,8 @@ type Config struct {
 	// has it. 0 means a minute, below 0 no watchdog.
 	Watchdog time.Duration
 
-	// CacheEvents, when set, is told by the engine's goroutine when pages of the prefix cache become or cease to be
-	// reusable.
+	// CacheEvents, when set, is called by the engine's goroutine when pages of the prefix cache become reusable or stop
+	// being reusable.
 	CacheEvents prefix.Listener
 
 	// ChatFormat forces a chat format by name; empty detects it.

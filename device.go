@@ -15,7 +15,7 @@ import (
 // model, else the CPU.
 const AutoKernels = device.AutoKernels
 
-// ExpertHomes says in which memories the experts of a model may be.
+// ExpertHomes names the memories that may hold the experts of a model.
 type ExpertHomes = device.ExpertHomes
 
 // The homes.
@@ -45,7 +45,7 @@ func (c *Config) sharing(rank int) int64 {
 	return max(n, 1)
 }
 
-// devices is what a model is opened on.
+// devices holds the devices that a model runs on.
 type devices struct {
 	kernel.Machine
 	// load places the weights of a model.

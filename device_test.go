@@ -45,7 +45,7 @@ func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []s
 	return dev.Hardware().Arch, warned, out, dev.Close()
 }
 
-// A GPU that can run the model is used without being named, with defaults of its own.
+// A GPU that can run the model is used without being named, with its own defaults.
 func TestAutoTakesTheGPU(t *testing.T) {
 	for _, kernels := range []string{"", "auto", "cuda"} {
 		name, warned, c, err := opened(t, machine(80<<30, nil), Config{Kernels: kernels})

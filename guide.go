@@ -162,7 +162,7 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			"turn thinking off"}
 }
 
-// prepareCalls finds the markers of calls that are tokens of their own, and the mask without them. Both are nil for
+// prepareCalls finds the markers of calls that are single tokens, and the mask without them. Both are nil for
 // formats whose calls have none.
 func (e *Engine) prepareCalls(t *tokenizer.Tokenizer) {
 	caller, ok := e.format.(chat.Caller)

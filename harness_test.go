@@ -109,5 +109,5 @@ func ids(a Answer) []int32 {
 	return out
 }
 
-// errCause is what tests cancel with.
+// errCause is the cause with which tests cancel.
 var errCause = errors.New("the test's own cause")

@@ -25,11 +25,11 @@ type (
 	Score = engine.Score
 	// Record states what is recorded of a request's rows.
 	Record = engine.Record
-	// Trace is what happened to a request.
+	// Trace describes how a request was processed.
 	Trace = engine.Trace
 	// TierStats has the counters of pages outside the device and of their reuse.
 	TierStats = engine.TierStats
-	// Restored is what tiers gave a sequence.
+	// Restored describes the pages that tiers returned for a sequence.
 	Restored = engine.Restored
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse

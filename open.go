@@ -39,7 +39,7 @@ const (
 	defaultWatchdog    = time.Minute
 )
 
-// parts is what a checkpoint consists of.
+// parts holds the parts of a checkpoint.
 type parts struct {
 	source          *family.Source
 	tokenizer       *tokenizer.Tokenizer // nil without one

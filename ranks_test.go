@@ -93,7 +93,7 @@ func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	}
 }
 
-// enqueue runs a prompt and decodes of two sequences, one on each rank where these have pages of their own.
+// enqueue runs a prompt and decodes of two sequences, one on each rank where these have their own pages.
 func enqueue(t *testing.T, m model.Model) {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())

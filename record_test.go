@@ -211,7 +211,7 @@ func TestReplay(t *testing.T) {
 				if reflect.DeepEqual(got.Tokens, want.Tokens) {
 					t.Errorf("other %s changed nothing", x.name)
 				}
-				// What it was given is what it did.
+				// The recorded choices equal the given ones.
 				for i := range got.Recorded.Rows[:300] {
 					for l := range rows[i].Layers {
 						g, w := got.Recorded.Rows[i].Layers[l].Selected, again.Replay[i].Layers[l].Selected
@@ -275,8 +275,8 @@ func other(rows []record.Row, selects, experts bool) []record.Row {
 	return out
 }
 
-// Prompts that are only scored are what trainers replay: the log probabilities are those of the same rows with the
-// same choices.
+// Trainers replay prompts that are only scored: the log probabilities equal those of the same rows with the same
+// choices.
 func TestReplayedScores(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{Model: "testdata/oracle/deepseek_v32-1", CacheTokens: 4096})

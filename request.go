@@ -6,7 +6,7 @@ import (
 	"sparrow/sample"
 )
 
-// Request is what a caller wants generated. Exactly one of Tokens, Prompt and Chat is set.
+// Request describes what to generate. Exactly one of Tokens, Prompt and Chat is set.
 type Request struct {
 	Tokens []int32       // a prompt as token ids
 	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it

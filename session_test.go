@@ -48,7 +48,7 @@ func tinyLong(t *testing.T, preset string) string {
 	return dir
 }
 
-// session is an agent at work: every turn its prompt is the one before, the answer, and what a tool returned.
+// session is an agent at work: every turn its prompt is the previous one, the answer, and what a tool returned.
 type session struct {
 	tenant  string
 	rng     *rand.Rand
@@ -134,7 +134,7 @@ func (s *session) report(t *testing.T, what string) {
 		s.computed, slices.Max(s.lost), sorted[len(sorted)/2].Seconds(), times.String())
 }
 
-// tierBytes is what a token takes in a tier: three layers of bfloat16 rows and keys, or a page of 256 tokens with the
+// tierBytes is the size of a token in a tier: three layers of bfloat16 rows and keys, or a page of 256 tokens with the
 // states of their window.
 func tierBytes(dir string) int64 {
 	if filepath.Base(dir) == "v4-tiny" {
@@ -152,7 +152,7 @@ func sessionModels(t *testing.T, run func(t *testing.T, dir string)) {
 	}
 }
 
-// Of the tokens that an earlier turn has computed, nearly all come from the cache: what is lost is the end of a page.
+// Nearly all tokens that an earlier turn has computed come from the cache; only the last, incomplete page is lost.
 func TestALongSession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 3 * *sessionTokens / 2})

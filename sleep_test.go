@@ -16,7 +16,7 @@ import (
 	"sparrow/sample"
 )
 
-// hearing counts what a listener is told.
+// hearing counts the calls of a listener.
 type hearing struct{ stored, cleared int }
 
 func (h *hearing) Stored(prefix.Stored) { h.stored++ }

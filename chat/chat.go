@@ -112,8 +112,8 @@ type Request struct {
 	// any caller that writes a message can begin and end turns. Off, the prompt marks that text as Content.
 	ControlTokens bool
 
-	// CallTokens are markers of calls that are tokens of their own, among those of [CallSyntax.Markers]. In a reply
-	// only the token is the marker; its characters, written by other tokens, are text.
+	// CallTokens are markers of calls that are single tokens, among those of [CallSyntax.Markers]. In a reply only
+	// the token is the marker; its characters, written by other tokens, are text.
 	CallTokens []string
 
 	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names they know and

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// v4Tasks are the short tasks DeepSeek-V4 was trained for, each with a token of its own: what to do next, what to
-// search for, which sources and which field a question is about, a title, whether a page needs reading. A task applies
-// to the last user or developer message and is selected by the template argument task; its reply has no reasoning.
+// v4Tasks are the short tasks DeepSeek-V4 was trained for, each with its own token: what to do next, what to search
+// for, which sources and which field a question is about, a title, whether a page needs reading. A task applies to the
+// last user or developer message and is selected by the template argument task; its reply has no reasoning.
 var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
 
 // taskAction is the task that is answered in the assistant's turn; the others are answered right after the message.

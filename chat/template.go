@@ -31,7 +31,7 @@ type Template struct {
 	calls    CallSyntax // how the markers it shows write calls
 }
 
-// TemplateConfig is what a Template is made of.
+// TemplateConfig holds the inputs of a Template.
 type TemplateConfig struct {
 	Source string // Jinja source
 	BOS    string // text of the beginning-of-sequence token; may be empty

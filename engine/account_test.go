@@ -98,7 +98,7 @@ func TestNeedCountsEveryKind(t *testing.T) {
 	}
 }
 
-// Of several choices of one prompt only the first has scores.
+// Where a prompt has several choices, only the first has scores.
 func TestTheFirstChoiceScoresThePrompt(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{})
 	r := Request{Prompt: tokens(1, 70), Sampling: seeded(3), MaxTokens: 2, IgnoreEOS: true, Score: &Score{}}

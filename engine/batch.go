@@ -111,7 +111,7 @@ func (b *batch) mayRun() bool {
 	return true
 }
 
-// resolve gives items whose tokens were not known the values that the batch before has sampled.
+// resolve gives items whose tokens were not known the values that the previous batch has sampled.
 func (b *batch) resolve() {
 	for i := range b.items {
 		if !ownerOf(&b.items[i]).ended {

@@ -219,8 +219,8 @@ func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 	}
 }
 
-// Every counter of captured graphs is that of the runner, but for the bytes, which all ranks have; the first failure is
-// told once.
+// Every counter of captured graphs equals that of the runner, except the bytes, which are summed over all ranks; the
+// first failure is logged once.
 func TestGraphsAreCounted(t *testing.T) {
 	var c tally
 	g := step.Graphs{Captured: 2, Replayed: 3, Evicted: 5, Held: 6, Bytes: 7}

@@ -49,7 +49,7 @@ type Usage struct {
 	AcceptedTokens   int
 }
 
-// Trace is what happened to a request.
+// Trace describes how a request was processed.
 type Trace struct {
 	ID        string
 	Match     kv.Match   // of the first choice's prompt

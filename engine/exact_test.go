@@ -22,7 +22,7 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: what a request is told is exact to the last unit, and bounds hold at their edges.
+// Invariants of this file: counts that are reported to a request are exact, and limits hold at their boundaries.
 
 // outcomesOf returns the outcomes of rows from which these tokens were chosen.
 func outcomesOf(tokens ...int32) (list []outcome) {
@@ -128,8 +128,8 @@ func (p *proposing) Facts() plan.Model      { return plan.Model{Block: p.block} 
 func (p *proposing) DraftHead() error       { return p.head }
 func (p *proposing) Config() *config.Config { return &config.Config{Family: "f"} }
 
-// The number of drafts is bounded by the setting, by the block and by what a step verifies with the token before. Fixed
-// numbers are refused above that, auto takes what there is.
+// The number of drafts is bounded by the setting, by the block and by what a step verifies with the previous token.
+// Fixed numbers are refused above that, auto takes what there is.
 func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		setting     spec.Setting
@@ -213,7 +213,7 @@ func TestFlushingAClosingEngine(t *testing.T) {
 	}
 }
 
-// Requests that no batch has seen fail with the device, too: each is told, and none is counted any more.
+// Requests that no batch has seen fail with the device, too: each gets the error, and none is counted any more.
 func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{MaxRunning: 1})
 	r := Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true}

@@ -34,8 +34,7 @@ const (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// load opens the checkpoint in a folder, or the built-in one, on a device of its own. Both are closed when the test
-// ends.
+// load opens the checkpoint in a folder, or the built-in one, on its own device. Both are closed when the test ends.
 func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source,
 	model.Model) {
 	t.Helper()
@@ -379,7 +378,7 @@ func drafts(t testing.TB, n int) spec.Setting {
 	return s
 }
 
-// answer is what one choice gave, response what a job gave.
+// answer is the output of one choice, response that of a job.
 type answer struct {
 	Tokens []int32
 	Text   string
@@ -473,7 +472,7 @@ func (e *Engine) iterations(n int) {
 // deterministic asks for one arithmetic for every row.
 func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Deterministic: true} }
 
-// errFault is what tests inject.
+// errFault is the error that tests inject.
 var errFault = errors.New("injected fault")
 
 // notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten

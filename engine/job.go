@@ -10,7 +10,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Request is what is to be generated after a prompt of token ids.
+// Request describes what to generate after a prompt of token ids.
 type Request struct {
 	ID       string // names the request in logs and traces; empty gets one
 	Prompt   []int32
@@ -48,7 +48,7 @@ type Request struct {
 	Trace bool // keep what happened to the request
 	// Compiled is when Guide was made, for the trace; zero where nothing was compiled.
 	Compiled Period
-	// Record says what is recorded of its rows; nil records nothing.
+	// Record selects what is recorded of its rows; nil records nothing.
 	Record *Record
 	// Replay are rows that were recorded before, one position after the other: rows of these positions use the given
 	// selections and experts. Such a request shares no cached pages.
@@ -58,14 +58,15 @@ type Request struct {
 	PagesFrom string
 }
 
-// Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
+// Score selects the given tokens that get log probabilities. Rows whose logits are needed are computed even where they
+// are
 // cached, and no others. Where a request has several choices of one prompt, the first has the scores.
 type Score struct {
 	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
 	Top  int  // alternatives beside each token
 	Only bool // nothing is generated: choices end with FinishLength when their tokens are scored
-	// Continuations are scored after the prompt, each as a choice of its own, and nothing is generated: From counts
-	// tokens of the prompt and its continuation.
+	// Continuations are scored after the prompt, each as its own choice, and nothing is generated: From counts tokens
+	// of the prompt and its continuation.
 	Continuations [][]int32
 }
 
@@ -178,7 +179,7 @@ func (j *Job) complete(now time.Time) {
 	}
 }
 
-// traceDrafts records that a number of drafts were verified, of which the first ones were right.
+// traceDrafts records how many drafts were verified and how many of them were right.
 func (j *Job) traceDrafts(judged, right int) {
 	if j.trace == nil {
 		return

@@ -27,7 +27,7 @@ import (
 // Invariants of this file: what no answer shows. Work that is not needed is not done, what is done is counted and
 // watched, and what was asked for once is not forgotten.
 
-// A request of which all choices run is not counted among those of its tenant that wait: a large one may follow.
+// A request whose choices all run does not count as a waiting request of its tenant: a large one may follow.
 func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	b := backlog{most: 4}
 	for _, n := range []int{1, 1} {
@@ -216,7 +216,7 @@ func TestAStallIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// The memory that a model is measured to need is what its engine takes, with the states of its sequences.
+// The measured memory need of a model equals what its engine takes, including the states of its sequences.
 func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Need is the memory that a model takes of a device with memory of its own, in bytes.
+// Need is the memory that a model takes of a device with its own memory, in bytes.
 type Need struct {
 	Weights int64 // as the device stores them
 	Cache   int64 // as large as was asked for, else large enough for one prompt
@@ -78,5 +78,5 @@ func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	return n, nil
 }
 
-// onDevice reports whether a configuration is for a device with memory of its own.
+// onDevice reports whether a configuration is for a device with its own memory.
 func onDevice(cfg *plan.Config) bool { return cfg.Hardware.Arch != plan.CPU }

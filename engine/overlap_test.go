@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: forming and enqueueing a batch while the one before runs changes no answer, whatever ends,
+// Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, whatever ends,
 // is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim tests more cases.
 
 // beside is a device that reports that it computes while the host continues. Each call is complete when it returns, in
@@ -36,7 +36,7 @@ func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*E
 	return running(t, e, hooks...)
 }
 
-// plain is n greedy requests, of which some end early: at tokens that occur in the answers.
+// plain returns n greedy requests; some of them end early, at tokens that occur in the answers.
 func plain(n int, stops []int32) []Request {
 	list := crowd(n)
 	for i := range list {

@@ -58,7 +58,7 @@ func byGPURules(t *testing.T, mark func() error) kernel.Device {
 	return dev
 }
 
-// onRanks makes an engine over two ranks, of which one calls mark before each operation.
+// onRanks makes an engine over two ranks; one of them calls mark before each operation.
 func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
 	source, err := family.Open(testmodel.V32(t))

@@ -15,7 +15,7 @@ import (
 	"sparrow/record"
 )
 
-// RecordTokens says of which tokens of a sequence rows are recorded.
+// RecordTokens selects the tokens of a sequence whose rows are recorded.
 type RecordTokens uint8
 
 // The rows that are recorded.
@@ -220,8 +220,8 @@ func replaySalt() []byte {
 }
 
 // keep attaches the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token
-// it produced, and earlier rows of a prompt to the first. Where no token was sampled they have an event of their own. A
-// panic is an error of this choice only.
+// it produced, and earlier rows of a prompt to the first. Where no token was sampled they have their own event. A panic
+// is an error of this choice only.
 func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
 	if r == nil {

@@ -57,7 +57,7 @@ func (g *gaps) add(d time.Duration, at time.Time) {
 	g.now = max(g.now, d)
 }
 
-// longest is the longest time of this window and the one before.
+// longest is the longest time of this window and the previous one.
 func (g *gaps) longest(at time.Time) time.Duration {
 	g.turn(at)
 	return max(g.now, g.before)

@@ -64,7 +64,7 @@ type TierStats struct {
 	Saved, Lost time.Duration
 }
 
-// Restored is what tiers gave a sequence.
+// Restored describes the pages that tiers returned for a sequence.
 type Restored struct {
 	Tokens int
 	Tiers  map[string]int // tokens by tier

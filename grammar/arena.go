@@ -59,7 +59,7 @@ type ending struct {
 	stack, tag int32
 }
 
-// configMask is what decides a reading's mask.
+// configMask holds the parts of a reading that determine its mask.
 type configMask struct {
 	leaf  maskKey
 	stack int32

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of
-// schemas without references and choices left to follow, of which only the plain keywords still count.
+// A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of schemas
+// without unresolved references and choices; only their plain keywords still count.
 
 // alternatives resolves $ref, allOf, anyOf and oneOf of a goal. Alternatives that contain the schema false are left
 // out.
@@ -27,7 +27,7 @@ func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 	return x.out, nil
 }
 
-// choice is a list of schemas of which one must hold.
+// choice is a list of schemas; at least one of them must hold.
 type choice []*schema
 
 type spreading struct {

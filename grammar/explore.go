@@ -90,7 +90,7 @@ func (t *Tokens) anyName(mode uint64) *leafMask {
 const maxBundle = 32
 
 // exploreShapes walks the shapes from one state of a leaf. A shape may lead to several states, a bundle, as long as all
-// its texts are taken; a shape of which some texts are taken and some are not is followed byte by byte.
+// its texts are taken; where only some texts of a shape are taken, it is followed byte by byte.
 func (t *Tokens) exploreShapes(l shaped, q uint64) *leafMask {
 	x := &exploration{t: t, l: l, words: make([]uint64, t.MaskWords()), path: make([]uint64, t.trie.deep+1)}
 	s := &t.shapes

@@ -18,7 +18,7 @@ type literal struct {
 	tag  int32
 }
 
-// newLiterals needs at least one text, none empty. Of equal texts the first counts.
+// newLiterals needs at least one text and no empty one. If texts are equal, the first counts.
 func newLiterals(list []literal) *literals {
 	slices.SortStableFunc(list, func(a, b literal) int { return bytes.Compare(a.text, b.text) })
 	l := &literals{}

@@ -27,7 +27,7 @@ type numberRange struct {
 // interval is a closed interval of non-negative integers, empty if lo > hi.
 type interval struct{ lo, hi big.Int }
 
-// prefix is what has been read of a number.
+// prefix is the part of a number that has been read.
 type prefix struct {
 	negative bool
 	value    big.Int // all digits so far, without sign and point

@@ -19,8 +19,7 @@ type explored struct {
 	most  int64
 }
 
-// Bytes is the memory of the compiled schema. Arenas and masks have a bound of their own, over all grammars of a
-// vocabulary.
+// Bytes is the memory of the compiled schema. Arenas and masks have their own bound, over all grammars of a vocabulary.
 func (g *Grammar) Bytes() int { return footprint.Once(g.nodes, g.leaves, g.ignored) }
 
 // Release declares that no document of the grammar continues: its arena and masks no longer count. It may be called

@@ -35,7 +35,7 @@ type tally struct {
 	refused              int // instances of schemas that do not compile
 }
 
-// suiteExceptions are groups of which valid instances are not written, on purpose; docs/schemas.md states why.
+// suiteExceptions are groups whose valid instances are intentionally not written; docs/schemas.md states why.
 var suiteExceptions = map[string]bool{
 	// Formats are enforced here; draft 2020-12 treats them as annotations.
 	"draft2020-12/format: email format":     true,

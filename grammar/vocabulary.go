@@ -41,8 +41,8 @@ type Tokens struct {
 
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
 //
-// Every byte that JSON's own syntax needs must have a token of its own, so that no document reaches a dead end. If the
-// 64 continuation bytes of UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same
+// Every byte that JSON's own syntax needs must have its own token, so that no document reaches a dead end. If the 64
+// continuation bytes of UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same
 // reason.
 func NewTokens(v Vocabulary) (*Tokens, error) {
 	n := v.Size()

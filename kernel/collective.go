@@ -230,7 +230,7 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// PaddedRows is Rows of a weight with zeros after its last row: rows of padding are in memory of their own.
+// PaddedRows is Rows of a weight with zeros after its last row: rows of padding are in their own memory.
 func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	n := w.Out()
 	if to <= n {
@@ -260,7 +260,7 @@ func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// PaddedColumns is Columns of a weight with zeros after its last column, in memory of its own.
+// PaddedColumns is Columns of a weight with zeros after its last column, in its own memory.
 func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	n, values := w.In(), w.Data.DType.Values()
 	if to <= n {

@@ -18,7 +18,7 @@ type MailboxShape struct {
 	Pairs      int   // of a row and a choice in an exchange, at most
 }
 
-// The words at the beginning of a mailbox. Each side writes words of its own, in cache lines of its own.
+// The words at the beginning of a mailbox. Each side writes its own words, in its own cache lines.
 const (
 	// MailPosted is the number of exchanges that the device has handed over, modulo 2^32.
 	MailPosted = 0

@@ -90,7 +90,7 @@ func TestRepeatedBytes(t *testing.T) {
 	}
 }
 
-// Random experts are copied to host memory with their values, each matrix to memory of its own; others stay.
+// Random experts are copied to host memory with their values, each matrix to its own memory; others stay.
 func TestExpertsOnHost(t *testing.T) {
 	pattern, err := Pattern(E2M1x2, Drawn{Spread: 1})
 	if err != nil {

@@ -49,7 +49,7 @@ type Waker interface {
 	KeepAwake(on bool)
 }
 
-// ExpertRowsArgs runs the chosen experts and writes the result of each to a row of its own: Results[t*k+j] = Down[e](
+// ExpertRowsArgs runs the chosen experts and writes the result of each to its own row: Results[t*k+j] = Down[e](
 // silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id is not an expert, and its
 // row is not written.
 type ExpertRowsArgs struct {

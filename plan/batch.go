@@ -6,9 +6,9 @@ type Batch struct {
 	Requests []Request `json:"requests"`
 	// Pass states which layers run: the model's own, or its drafting layer.
 	Pass Pass `json:"pass,omitempty"`
-	// Record is what is recorded of every layer in addition to the logits, for the rows that requests record.
+	// Record selects what is recorded in every layer in addition to the logits, for the rows that requests record.
 	Record Record `json:"record,omitzero"`
-	// Replay is what the rows that requests replay take instead of choosing.
+	// Replay selects the choices that replayed rows take as given instead of computing them.
 	Replay Replay `json:"replay,omitzero"`
 	// Draws reports that the device samples tokens of rows that are not returned whole, with the parameters in the
 	// input block.

@@ -2,7 +2,7 @@ package plan
 
 import "slices"
 
-// Most is what passes of one kind have at most.
+// Most holds the limits of passes of one kind.
 type Most struct {
 	Pass     Pass
 	Rows     int // new tokens

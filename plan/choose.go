@@ -23,7 +23,7 @@ type Chooser struct {
 	// name.
 	Asked [2]string
 	Why   string
-	// Pairs lists candidates, best first, for kernels of which some are settled.
+	// Pairs lists candidates, best first, where some of the kernels are already decided.
 	Pairs func(settled Pair) []Pair
 	// Against adds objections that follow from the user's other wishes.
 	Against func(k Kernel, p Phase) []Objection
@@ -33,7 +33,7 @@ type Chooser struct {
 	settled Pair
 }
 
-// Choice is what a Chooser settles.
+// Choice is the decision of a Chooser.
 type Choice struct {
 	Pair
 	Layout   Layout

@@ -16,7 +16,7 @@ func (h *Hardware) costs() costs {
 	}
 	c := cost.XeonChoices()
 	if h.NoTiles {
-		// Both forms then multiply float32, of which the dense form needs a third.
+		// Both forms then multiply float32, and the dense form needs a third of the operations.
 		c.Prompts = nil
 	}
 	return costs{c}

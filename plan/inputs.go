@@ -277,8 +277,8 @@ func (w *Builder) latentArrays(n *gathered) {
 	p.array(ConvertTables, n.tables, p.TablePages)
 }
 
-// windowInputs are the arrays of V4's drafting block. Of a prompt only the rows
-// that later ones see are computed: the last window of them.
+// windowInputs are the arrays of V4's drafting block. For a prompt, only the rows that later rows see are computed: the
+// last window.
 func (w *Builder) windowInputs() {
 	rows := 0
 	for i := range w.b.Requests {

@@ -18,7 +18,7 @@ type held struct {
 	gatherFixed int64 // landing rows for indices of -1
 }
 
-// load is what a launch covers.
+// load describes the rows of a launch.
 type load struct {
 	rows, keys, indexKeys, gathered int64
 	chunk                           int64 // rows of scores at a time
@@ -106,8 +106,7 @@ func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// Dense attention of the sm90 kernels plans its tiles in scratch memory, of
-// which there can be as many as rows.
+// Dense attention of the sm90 kernels plans its tiles in scratch memory; there can be as many tiles as rows.
 const denseTileBytes = 16
 
 // attendScratch is sparseScratch of the widest lists that a row of the segment attends to. V4 rows see the window and,

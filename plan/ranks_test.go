@@ -106,8 +106,8 @@ func TestParseDivision(t *testing.T) {
 	}
 }
 
-// Ranks that share attention by requests have rows that follow each other, in segments of their own; one without
-// requests has none.
+// Ranks that share attention by requests have rows that follow each other, in their own segments; one without requests
+// has none.
 func TestSharesByRequests(t *testing.T) {
 	cfg := divided(t, "deepseek_v32", 4, ByRequests)
 	on := func(rank int, r Request) Request {

@@ -2,7 +2,8 @@ package plan
 
 import "encoding/binary"
 
-// Shape is what a plan depends on in addition to the configuration. Equal shapes give identical plans, so a caller may
+// Shape holds everything that a plan depends on in addition to the configuration. Equal shapes give identical plans, so
+// a caller may
 // keep plans, and graphs captured with them, in a map keyed by Shape. The shape of a decode-like batch has no lengths.
 type Shape struct {
 	Mode       Mode

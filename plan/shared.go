@@ -104,8 +104,8 @@ func (m *Model) LayerSays(l int) string {
 // BlocksOf returns how many blocks n entries have.
 func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
 
-// KeptOf returns how many of n entries are in the blocks that are kept: all, or those
-// of the kept blocks, of which the newest may not be full.
+// KeptOf returns how many of n entries are in the blocks that are kept: all, or those of the kept blocks; the newest
+// block may not be full.
 func (s *Sharing) KeptOf(n int) int {
 	if s.BlocksOf(n) <= s.Blocks {
 		return n

@@ -18,8 +18,8 @@ type Plan struct {
 	Collectives bool `json:"collectives"`
 	// Pass states which layers run.
 	Pass Pass `json:"pass"`
-	// Shape is what the plan depends on in addition to the configuration, exactly: plans and captured graphs are kept
-	// by it.
+	// Shape holds everything that the plan depends on in addition to the configuration: it is the key of stored plans
+	// and captured graphs.
 	Shape Shape `json:"-"`
 	// Rows is the number of query rows of the pass, over all segments.
 	Rows int `json:"rows"`
@@ -32,10 +32,10 @@ type Plan struct {
 	WholeLogits int `json:"whole_logits"`
 	// Draws reports that the tokens of those others are sampled, with the parameters in the input block.
 	Draws bool `json:"draws,omitempty"`
-	// Record is what is recorded of every layer, for Recorded rows.
+	// Record selects what is recorded in every layer, for Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
-	// Replay is what is replayed instead of chosen, for Replayed rows.
+	// Replay selects the choices that are replayed instead of computed, for Replayed rows.
 	Replay   Replay `json:"replay,omitzero"`
 	Replayed int    `json:"replayed,omitempty"`
 	// JointQueries reports that indexer queries of all rows are computed with the layer's other products. With few rows

@@ -28,7 +28,7 @@ func (r *Rows) With(more *Rows) *Rows {
 // Range is positions from the first number to the second, half open.
 type Range [2]int
 
-// Row is what the row of one position chose.
+// Row holds the choices of the row at one position.
 type Row struct {
 	Position int       `json:"position"`
 	Layers   []Layer   `json:"layers,omitempty"`
@@ -59,7 +59,7 @@ type Experts struct {
 	Weights []byte `json:"weights"` // (AppendFloats)
 }
 
-// Shape is what the rows of a model choose.
+// Shape describes the choices that the rows of a model make.
 type Shape struct {
 	TopK    int // most keys of a selection
 	Dense   int // rows that see up to that many tokens may attend to all of them, also where TopK is less

@@ -25,7 +25,7 @@ type fakeEngine struct {
 	waits   map[string]time.Duration // by tenant
 	plans   []sparrow.PlanRecord
 	ignored []sparrow.Ignored
-	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its
+	// script returns the engine's answer to a request. A script without a last event leaves the stream waiting for its
 	// end.
 	script func(r sparrow.Request) ([]sparrow.Event, error)
 	// pause, when set, is waited for before every event.

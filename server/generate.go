@@ -22,7 +22,7 @@ type sink interface {
 	end(r *result) error
 }
 
-// result is what is known when all prompts are done.
+// result holds the output of all prompts.
 type result struct {
 	usage  sparrow.Usage // over all prompts
 	traces []promptTrace // in the order of prompts, when asked for

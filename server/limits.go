@@ -51,7 +51,7 @@ const maxLimitsBytes = 1 << 20
 // ReadLimits reads one tenant a line, or between semicolons: its name, then requests=8 (generating at once),
 // tokens=60000 (of prompts and outputs in a minute; 60000/min is the same) and share=0.5 (of the places for running
 // sequences; 50% is the same), in any order, separated by spaces or commas; a colon may follow the name. The name * is
-// for every tenant without a line of its own. Empty lines and lines that start with # are skipped.
+// for every tenant without its own line. Empty lines and lines that start with # are skipped.
 func ReadLimits(r io.Reader) (*Limits, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxLimitsBytes+1))
 	if err != nil {

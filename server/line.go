@@ -108,7 +108,7 @@ func (w *lineWriter) WriteHeader(int) {}
 // Write keeps the body.
 func (w *lineWriter) Write(p []byte) (int, error) { return w.body.Write(p) }
 
-// answered is what an endpoint answered.
+// answered is the response of an endpoint.
 type answered struct {
 	status int
 	body   []byte

@@ -39,7 +39,7 @@ const NoStore = -1
 
 // Options is everything about serving that is not about the model. Zero values mean the defaults above.
 type Options struct {
-	// Version is what /version answers.
+	// Version is the version that /version returns.
 	Version string
 	// Keys are the bearer keys that may use the server; nil allows all requests.
 	Keys *Keys
@@ -62,8 +62,8 @@ type Options struct {
 	// Empty means none.
 	AllowOrigins []string
 	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
-	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
-	// own. nil accepts every name.
+	// localhost. Others are refused, because web pages reach a server that their visitor can reach by their own names.
+	// nil accepts every name.
 	AllowHosts []string
 	// Aliases are further names of the model in requests; * represents any text without a slash, as in gpt-*.
 	Aliases []string

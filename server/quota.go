@@ -169,7 +169,7 @@ type laterError struct {
 	after time.Duration
 }
 
-// Error returns what the client is told.
+// Error returns the message for the client.
 func (e *laterError) Error() string { return e.told.Error() }
 
 // Unwrap is the same with its code.

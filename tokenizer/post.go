@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// frame is what AddSpecial puts around a text.
+// frame holds the tokens that AddSpecial puts around a text.
 type frame struct {
 	before, after []int32
 }

@@ -12,8 +12,7 @@ type stage interface {
 	cut(sc *scratch, s string, dst []span) ([]span, error)
 }
 
-// pipeline is the pre-tokenizer: every stage cuts the pieces of the one before,
-// seeing nothing around them.
+// pipeline is the pre-tokenizer: every stage cuts the pieces of the previous one, seeing nothing around them.
 type pipeline struct {
 	stages    []stage
 	byteLevel bool // pieces are spelled in bytes afterwards

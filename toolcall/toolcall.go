@@ -63,7 +63,7 @@ type Ignored struct {
 	grammar.Ignored
 }
 
-// Bytes is the memory of the compiled schemas, without those of a store, which has a bound of its own.
+// Bytes is the memory of the compiled schemas, without those of a store, which has its own bound.
 func (r *Rules) Bytes() (n int) {
 	for i := range r.tools {
 		if t := &r.tools[i]; t.args != nil && t.from == nil {

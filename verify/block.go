@@ -11,7 +11,8 @@ import (
 	"sparrow/weight"
 )
 
-// Drafted is what an independent implementation computed with a drafter of blocks (dspark spec, 11), in addition to a
+// Drafted holds the results that an independent implementation computed with a drafter of blocks (dspark spec, 11), in
+// addition to a
 // Golden.
 type Drafted struct {
 	// One for each step of a run that verifies every draft: the length before it, the token that the block begins with,

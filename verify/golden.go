@@ -21,7 +21,8 @@ import (
 // ErrNoGolden means that the checkpoint folder holds no golden outputs to compare with.
 var ErrNoGolden = errors.New("no golden outputs")
 
-// Golden is what an independent implementation computed for one prompt. Checkpoints with a DSpark head have logits of
+// Golden holds the results that an independent implementation computed for one prompt. Checkpoints with a DSpark head
+// have logits of
 // the last position alone (C.logits_last), and neither Argmax, Hidden nor Selections.
 type Golden struct {
 	Name       string

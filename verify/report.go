@@ -12,11 +12,12 @@ import (
 	"sparrow/plan"
 )
 
-// Options are what is proved.
+// Options select what is verified.
 type Options struct {
 	Config plan.Config // resolved for the model
 	Chunk  int         // prompt tokens per step; 0: whole prompts
-	// Reference is what a device with bf16 activations is compared with; nil uses the tolerances of float32.
+	// Reference is the reference that a device with bf16 activations is compared with; nil uses the tolerances of
+	// float32.
 	Reference *Reference
 	// Replay runs every case again with the choices that it made: logits must have the same bits.
 	Replay bool

@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// outcome is what a model gave for one case.
+// outcome holds the results of a model for one case.
 type outcome struct {
 	logits  [][]float32 // one row for each prompt position
 	decoded [][]float32 // one for each greedy token but the last

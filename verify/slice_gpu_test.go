@@ -40,7 +40,7 @@ func slice(t *testing.T) *family.Source {
 	return src
 }
 
-// sliced is what a slice computed: logits, and the keys that rows of the first layer select.
+// sliced holds the results of a slice: logits, and the keys that rows of the first layer select.
 type sliced struct {
 	logits   [][]float32
 	selected [][]int32

@@ -39,9 +39,9 @@ type Matrix struct {
 // [Matrix.Arrange].
 func (m *Matrix) Reordered() bool { return m.Data.Data == nil && m.Data.Drawn == nil }
 
-// Arrange prepares a matrix for reading. One that is not stored by rows is brought into memory of its own, and the
-// pages of the file that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors. NVFP4
-// that is an exact cast of MXFP4 becomes MXFP4 again.
+// Arrange prepares a matrix for reading. One that is not stored by rows is brought into its own memory, and the pages
+// of the file that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors. NVFP4 that
+// is an exact cast of MXFP4 becomes MXFP4 again.
 func (m *Matrix) Arrange() error {
 	if m.arrange == nil {
 		return nil

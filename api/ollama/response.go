@@ -22,7 +22,7 @@ type Chunk struct {
 	Done      *Done // nil before the end
 }
 
-// Done is what the last chunk says.
+// Done holds the fields of the last chunk.
 type Done struct {
 	Reason          string // one of the reasons below
 	Total           time.Duration

@@ -116,7 +116,7 @@ func appendCompletionLogprobs(dst []byte, l *CompletionLogprobs) []byte {
 	return append(dst, "]}"...)
 }
 
-// comma separates element i from the one before.
+// comma separates element i from the previous one.
 func comma(dst []byte, i int) []byte {
 	if i > 0 {
 		return append(dst, ',')

@@ -150,7 +150,7 @@ type BatchResult struct {
 	Error    *BatchError    `json:"error"`
 }
 
-// BatchResponse is what the endpoint answered.
+// BatchResponse is the response of the endpoint to one line.
 type BatchResponse struct {
 	StatusCode int             `json:"status_code"`
 	RequestID  string          `json:"request_id"`

@@ -61,7 +61,7 @@ type ToolCall struct {
 }
 
 // MarshalJSON writes a call as the model made it; that of a custom tool, whose arguments are its input in an answer, in
-// an object of its own.
+// its own object.
 func (t ToolCall) MarshalJSON() ([]byte, error) {
 	if t.Type != TypeCustom {
 		type function ToolCall

@@ -31,7 +31,7 @@ const (
 	FinishFunction FinishReason = "function_call"
 )
 
-// Head is what responses and the chunks of a stream begin with.
+// Head holds the first fields of responses and of the chunks of a stream.
 type Head struct {
 	ID                string `json:"id"`
 	Object            string `json:"object"`
@@ -77,7 +77,7 @@ type SGLExt struct {
 	RoutedExperts string `json:"routed_experts"`
 }
 
-// ResponseMessage is what the model said.
+// ResponseMessage is the model's message.
 type ResponseMessage struct {
 	Role    string  `json:"role"`
 	Content *string `json:"content"` // null when there are only tool calls

@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ResponsesRequest is the body of POST /v1/responses. Of Options it has those that are not about several choices, the
-// format or the shape of a stream.
+// ResponsesRequest is the body of POST /v1/responses. It has all Options except those for several choices, the format
+// and the shape of a stream.
 type ResponsesRequest struct {
 	Options
 	Input        []Item `json:"input"` // a string on the wire is one message of the user
@@ -37,7 +37,7 @@ type ResponsesRequest struct {
 	Metadata           map[string]string `json:"metadata,omitempty"`
 }
 
-// TextConfig is what a request says about the text of the answer.
+// TextConfig holds the request's settings for the text of the answer.
 type TextConfig struct {
 	Format TextFormat `json:"format"`
 }
@@ -51,7 +51,7 @@ type TextFormat struct {
 	Strict      *bool           `json:"strict,omitempty"`
 }
 
-// Reasoning is what a request says about reasoning.
+// Reasoning holds the request's settings for reasoning.
 type Reasoning struct {
 	Effort string `json:"effort,omitempty"`
 	// Summary, auto, concise or detailed, asks for a summary. It is the reasoning itself: the models write no other.

@@ -35,7 +35,7 @@ func newStream(h Head, usage bool) stream {
 	return stream{head: append(head, `,"choices":[`...), tail: []byte(tail)}
 }
 
-// Counts is what a stream has cost so far.
+// Counts holds the token counts of a stream so far.
 type Counts struct{ Prompt, Completion int }
 
 // close ends an event: with the usage so far, or as announced.

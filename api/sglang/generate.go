@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Request is the body of POST /generate. Of Text and InputIDs one is there.
+// Request is the body of POST /generate. Exactly one of Text and InputIDs is set.
 type Request struct {
 	openai.CompletionRequest        // what the sampling parameters say
 	Text                     string // a prompt as text
@@ -141,7 +141,8 @@ type Response struct {
 	Meta      Meta    `json:"meta_info"`
 }
 
-// Meta is what happened to a request. Arrays are int32, little endian, in base64: [tokens-1, layers, chosen] of the
+// Meta describes how a request was processed. Arrays are int32, little endian, in base64: [tokens-1, layers, chosen] of
+// the
 // prompt and the answer without its last token.
 type Meta struct {
 	ID               string       `json:"id"`

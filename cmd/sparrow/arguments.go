@@ -43,7 +43,7 @@ func sourceAndTarget(c *cobra.Command, args []string) error {
 		len(args), c.UseLine())
 }
 
-// mostOneFolder is for commands that have a model of their own where none is given.
+// mostOneFolder is for commands that have their own model where none is given.
 func mostOneFolder(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

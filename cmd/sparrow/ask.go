@@ -175,7 +175,7 @@ func (p *printer) content(text string) {
 	p.write(p.out, text)
 }
 
-// thought ends reasoning with a line of its own.
+// thought ends reasoning with its own line.
 func (p *printer) thought() {
 	if !p.thinking {
 		return

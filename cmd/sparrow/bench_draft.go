@@ -21,7 +21,7 @@ const (
 	draftTokens            = 96
 )
 
-// measureDrafts compares decoding with drafts and without in an engine of its own.
+// measureDrafts compares decoding with drafts and without in a separate engine.
 func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting,
 	err error) {
 	setting, err := f.drafts()
@@ -45,7 +45,8 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	return model.Draft(cmd.Context(), e, setting.String(), requests)
 }
 
-// acceptDrafts decodes batches with drafts of which a share counts as right, and without, in an engine of its own.
+// acceptDrafts decodes batches with drafts, a given share of which counts as right, and without drafts, in a separate
+// engine.
 func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.Options, r *model.Report) (
 	out []model.Accepting, err error) {
 	setting, err := f.drafts()

@@ -50,7 +50,7 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 	s.end(t)
 }
 
-// A sweep has one report for each load, and every load sends prompts of its own.
+// A sweep has one report for each load, and every load sends its own prompts.
 func TestBenchServeSweeps(t *testing.T) {
 	args := []string{"bench", "serve", "--workload", "chat", "--turns", "2", "--shared-prefix", "20", "--prompt-tokens",
 		"10", "--output-tokens", "4", "--requests", "2", "--concurrency", "1,2", "--goal", "e2e=1h",

@@ -145,7 +145,7 @@ type past struct{ lines []string }
 // keptLines bounds the history.
 const keptLines = 500
 
-// Add stores a line unless it equals the one before.
+// Add stores a line unless it equals the previous one.
 func (p *past) Add(entry string) {
 	if entry == "" || len(p.lines) > 0 && p.lines[len(p.lines)-1] == entry {
 		return

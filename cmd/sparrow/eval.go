@@ -299,7 +299,7 @@ func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) er
 	return fmt.Errorf("plan %s: %w", p.Name, err)
 }
 
-// askEngine runs the tasks on an engine of its own, as the plan says.
+// askEngine runs the tasks on its own engine, as the plan says.
 func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (
 	_ []*eval.Report, err error) {
 	c.Policy = p.Policy

@@ -118,7 +118,7 @@ func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench
 			if err != nil {
 				return nil, err
 			}
-			// Every sequence of a bench has pages of its own.
+			// Every sequence of a bench has its own pages.
 			cfg, _, err := resolved(m, p)
 			if err != nil {
 				return nil, err

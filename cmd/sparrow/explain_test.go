@@ -532,7 +532,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Ranks that share attention by requests plan segments of their own, requests in turn.
+// Ranks that share attention by requests plan their own segments, requests in turn.
 func TestExplainRanksByRequests(t *testing.T) {
 	status, out, errs := invoke("explain", "--family", "deepseek_v32", "--tp", "2", "--attention", "dp", "--batch",
 		"decode:2x9000")

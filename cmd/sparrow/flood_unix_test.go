@@ -18,13 +18,13 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// thisProgram is the program under test in a process of its own.
+// thisProgram is the program under test in its own process.
 func thisProgram(t *testing.T) process.Program {
 	return process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
 }
 
-// atOnce sends requests, each on a connection of its own, and counts the statuses. bodies(i) is the path and body of
-// request i; look, unless nil, is shown every answer.
+// atOnce sends requests, each on its own connection, and counts the statuses. bodies(i) is the path and body of request
+// i; look, unless nil, is shown every answer.
 func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body string),
 	look func(answer []byte)) map[int]int {
 	t.Helper()

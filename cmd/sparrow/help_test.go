@@ -81,7 +81,7 @@ func TestGroupsNameFlags(t *testing.T) {
 
 var updateReference = flag.Bool("update-reference", false, "write docs/commands.md anew")
 
-// docs/commands.md is what the commands print.
+// docs/commands.md equals the help texts of the commands.
 func TestCommandReference(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var want strings.Builder

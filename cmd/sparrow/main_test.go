@@ -22,7 +22,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 func examples(t *testing.T, c *cobra.Command) [][]string {
 	t.Helper()
 	var out [][]string
-	// A line that is indented further continues the one before.
+	// A line that is indented further continues the previous one.
 	for _, line := range strings.Split(strings.ReplaceAll(c.Example, "\n    ", " "), "\n") {
 		words := strings.Fields(line[strings.LastIndex(line, "|")+1:]) // after a pipe, if any
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {

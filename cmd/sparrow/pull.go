@@ -67,7 +67,7 @@ func oneName(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// pullReport is what there is to download, and whether this machine has space for it.
+// pullReport describes the download and whether this machine has space for it.
 type pullReport struct {
 	Model    string     `json:"model"`
 	Revision string     `json:"revision"`

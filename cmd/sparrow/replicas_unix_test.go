@@ -27,15 +27,16 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// Invariants of this file: servers that are processes of their own and share pages give the answers of one that is
-// alone, whatever is killed.
+// Invariants of this file: servers that run as separate processes and share pages give the answers of one that is
+// alone,
+// whatever is killed.
 
 var (
 	replicaRequests = flag.Int("replica-requests", 10, "requests of the test of two processes")
 	redisServer     = flag.String("redis-server", "", "a redis-server to test the page store with (make page-store)")
 )
 
-// replica is a server in a process of its own.
+// replica is a server in its own process.
 type replica struct{ *process.Server }
 
 // startReplica starts a server and waits until it is ready. It ends with the test.
@@ -205,7 +206,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	}
 }
 
-// redis is a real store in a process of its own.
+// redis is a real store in its own process.
 type redis struct {
 	cmd  *exec.Cmd
 	port string

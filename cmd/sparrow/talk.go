@@ -116,7 +116,7 @@ func (t *talk) prompt() string {
 	return "> "
 }
 
-// reading is what a read returned.
+// reading is the result of a read.
 type reading struct {
 	line line
 	err  error

@@ -26,7 +26,7 @@ type job struct {
 	broken   error // its folder failed; nothing more is run
 }
 
-// New is what a batch is made of.
+// New holds the inputs of a new batch.
 type New struct {
 	Tenant, Kind, Endpoint string
 	Prefix                 string    // of its id; empty is OpenAI's

@@ -389,7 +389,7 @@ func (s *Store) note(what, id string, err error) {
 	}
 }
 
-// Stats are what metrics show.
+// Stats holds the figures for metrics.
 type Stats struct {
 	Used, Budget int64
 	Batches      map[State]int

@@ -35,7 +35,7 @@ type Decode struct {
 // DecodeHeads is the number of heads of those rows.
 const DecodeHeads = 128
 
-// Machine is what was measured on one machine.
+// Machine holds the figures measured on one machine.
 type Machine struct {
 	Choices
 	GPU  GPU

@@ -25,7 +25,7 @@ import (
 // model, else the CPU.
 const AutoKernels = "auto"
 
-// Request is what a device is opened for.
+// Request describes what a device is opened for.
 type Request struct {
 	kernel.Options
 	// Kernels names an implementation; empty is AutoKernels.
@@ -236,8 +236,8 @@ type trial struct {
 	placed family.Placed
 }
 
-// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
-// and with the memory that is free. For other devices it does nothing.
+// tried loads a model on a device that computes nothing in place of one with its own memory, and calls look with it and
+// with the memory that is free. For other devices it does nothing.
 func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.DryRunner)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"sparrow/kernel"
 )
 
-// ExpertHomes says in which memories the experts of a model may be.
+// ExpertHomes names the memories that may hold the experts of a model.
 type ExpertHomes string
 
 // The homes.
@@ -86,8 +86,8 @@ func (p *PlacedExperts) Close() error {
 	return p.Host.Close()
 }
 
-// PlaceExperts chooses a home for each expert of a model on a device with memory of its own. What else the device holds
-// is measured without memory, with all experts on the host; experts get the rest.
+// PlaceExperts chooses a home for each expert of a model on a device with its own memory. What else the device holds is
+// measured without memory, with all experts on the host; experts get the rest.
 func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q ExpertRequest) (_ *PlacedExperts,
 	err error) {
 	if _, ok := dev.(kernel.DryRunner); !ok {

@@ -24,8 +24,8 @@ type Item struct {
 	Schema   json.RawMessage // JSON schema that the answer is written under; nil without one
 	Chat     chat.Request    // both of them, as an engine reads them
 
-	// Choices, where there are any, are texts of which one follows Prompt. The model gives each a probability and
-	// writes no answer; there are no messages then.
+	// Choices, where there are any, are texts; one of them follows Prompt. The model computes the probability of each
+	// and writes no answer; Messages is then empty.
 	Prompt  string
 	Choices []string
 	Label   int // the right one

@@ -10,7 +10,7 @@ import (
 	"sparrow/chat"
 )
 
-// Exact reports whether a reply is the item's answer and nothing else. Of an item with choices, it reports whether the
+// Exact reports whether a reply is the item's answer and nothing else. For an item with choices, it reports whether the
 // likeliest one is right.
 func Exact(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
@@ -42,8 +42,9 @@ func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final reports whether a reply holds the item's final value, or its answer where the item has none. Of an item with
-// choices, it reports whether the likeliest one by character is right: long texts are less likely.
+// Final reports whether a reply holds the item's final value, or its answer where the item has none. For an item with
+// choices, it reports whether the one with the highest probability per character is right, since long texts are less
+// likely.
 func Final(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
 		each := make([]float64, len(r.Logprobs))

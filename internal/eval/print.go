@@ -140,7 +140,7 @@ func (r *Report) printRows(p *printer) {
 	}
 }
 
-// listed is the heading of a list of n items, of which shown are listed.
+// listed is the heading of a list that shows some of n items.
 func listed(items, all, shown int) string {
 	s := fmt.Sprintf("%d of %d items", items, all)
 	if shown < items {

@@ -42,7 +42,7 @@ type Report struct {
 	Tasks []Score `json:"tasks"`
 	Total Score   `json:"total"`
 	Rows  []Rows  `json:"rows,omitempty"` // of an engine: the attention rows it computed
-	// Drafts is what an engine drafted; nil when it did not.
+	// Drafts counts the drafts of an engine; nil when it made none.
 	Drafts *Drafts `json:"drafts,omitempty"`
 	// Failures lists the first wrong items.
 	Failures []Failure `json:"failures,omitempty"`

@@ -199,7 +199,7 @@ func (c Cache) link(n Name, commit string, f File) error {
 	if old, err := os.Readlink(at); err == nil && old == target {
 		return nil
 	}
-	// A name of its own first: another download may put the same link here at the same time.
+	// The link is created under a temporary name first: another download may put the same link here at the same time.
 	temporary := temporaryName(at)
 	if os.Symlink(target, temporary) != nil {
 		if err := os.Link(blob, temporary); err != nil {

@@ -8,7 +8,7 @@ var (
 	ErrName = errors.New("hub: not a model name")
 	// ErrNotCached is a model that is not in the cache, or not at that revision.
 	ErrNotCached = errors.New("hub: not in the cache")
-	// ErrIncomplete is a model of which files are missing in the cache.
+	// ErrIncomplete means that files of a model are missing in the cache.
 	ErrIncomplete = errors.New("hub: files are missing in the cache")
 	// ErrQuant is the name of a GGUF file that none or several of a model's files have.
 	ErrQuant = errors.New("hub: the name does not select one GGUF file")

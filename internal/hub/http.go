@@ -268,7 +268,7 @@ var errStalled = errors.New("no more data arrived")
 
 func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	// The header has a bound of its own, which is longer than the one between two pieces.
+	// The header has its own bound, which is longer than the one between two pieces.
 	t := time.AfterFunc(headerTimeout+p.stall, func() { cancel(errStalled) })
 	return ctx, &watch{timer: t, cancel: cancel, ctx: ctx, every: p.stall}
 }

@@ -72,7 +72,7 @@ func New(o Options) (*Puller, error) {
 	return p, nil
 }
 
-// Download is what there is to do for one model.
+// Download lists the files to download for one model.
 type Download struct {
 	Name   Name
 	Commit string

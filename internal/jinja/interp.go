@@ -103,7 +103,7 @@ func (in *interp) charge(bytes int) {
 	in.memory += bytes
 }
 
-// valueBytes is what an item of a list costs.
+// valueBytes is the memory of an item of a list.
 const valueBytes = 16
 
 func (in *interp) newList(items []Value) Value {

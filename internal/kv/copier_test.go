@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// notes writes down what a copier is told, by the first token of a page.
+// notes records the calls of a copier, by the first token of a page.
 type notes []string
 
 func (n *notes) Stored(k Kept) { n.add("stored", k) }
@@ -17,7 +17,7 @@ func (n *notes) add(what string, k Kept) {
 	*n = append(*n, fmt.Sprintf("%s %d of %q: page %d, window %d", what, k.Tokens[0], k.Salt, k.Page, k.Window))
 }
 
-// check compares what was noted, and forgets it.
+// check compares the recorded calls and clears them.
 func (n *notes) check(t *testing.T, when string, want ...string) {
 	t.Helper()
 	if !slices.Equal(*n, want) {
@@ -26,7 +26,8 @@ func (n *notes) check(t *testing.T, when string, want ...string) {
 	*n = nil
 }
 
-// A copier is told of every page that becomes reusable, and of each that is evicted, before another gets its memory.
+// A copier is called for every page that becomes reusable, and for each that is evicted, before another page gets its
+// memory.
 func TestACopierHearsOfEvictedPages(t *testing.T) {
 	var got notes
 	p := newPool(t, Config{Pages: 3, PageTokens: 4, Reuse: true, Copier: &got})

@@ -35,7 +35,7 @@ func (l *salted) Stored(s prefix.Stored) { *l = append(*l, string(s.Salt)) }
 func (l *salted) Removed(prefix.Hash)    {}
 func (l *salted) Cleared()               {}
 
-// Listeners are told the salt of each stored page, that of its sequence.
+// Listeners receive the salt of each stored page, which is that of its sequence.
 func TestEventsHaveTheSaltOfTheirSequence(t *testing.T) {
 	var got salted
 	p := newPool(t, Config{Pages: 8, PageTokens: 4, Reuse: true, Listener: &got})

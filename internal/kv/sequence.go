@@ -14,7 +14,7 @@ type Sequence struct {
 	generation uint64
 }
 
-// sequence is what a handle points to. The pool keeps it for the next Open, with the memory of its table.
+// sequence is the data that a handle points to. The pool keeps it for the next Open, with the memory of its table.
 type sequence struct {
 	pool       *Pool
 	generation uint64 // raised by Close, so that old handles are known

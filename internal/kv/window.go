@@ -18,7 +18,7 @@ type Window struct {
 	Spacing int
 }
 
-// Load is what a pool is made for.
+// Load describes the sequences that a pool is sized for.
 type Load struct {
 	Pages, PageTokens int
 	Window            int // tokens a row sees

@@ -91,8 +91,8 @@ type Input struct {
 	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
 	// its rows: the row of position t is made of the target's hidden state at t and of token t+1.
 	Tokens [][]int32
-	// Hidden has, in a drafting pass, for each request the row of the hidden state of each of its rows: in the pass
-	// before, of the target or, in a chain, of the drafting layer itself.
+	// Hidden has, in a drafting pass, for each request the row of the hidden state of each of its rows: in the previous
+	// pass, of the target or, in a chain, of the drafting layer itself.
 	Hidden [][]int32
 	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
 	// its pages and negative where no row of the pass attends. A nil table means that they have the numbers of the

@@ -59,7 +59,7 @@ type Snapshotted interface {
 }
 
 // StatesOf appends the states of a batch's sequences to list. find returns that of a sequence, checked, and the zero
-// value for padding. Every sequence must have a state of its own.
+// value for padding. Every sequence must have its own state.
 func StatesOf[S comparable](list []S, in *Input, find func(given State, sequence int) (S, error)) ([]S, error) {
 	if len(in.States) != len(in.Tokens) {
 		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),

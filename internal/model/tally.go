@@ -12,7 +12,7 @@ import (
 type ExpertCounter interface {
 	// CountExperts lets passes that are arranged from then on count. Devices that cannot count refuse it.
 	CountExperts() error
-	// ReadExperts adds the counts since the call before to a table. It waits for the device.
+	// ReadExperts adds the counts since the previous call to a table. It waits for the device.
 	ReadExperts(to *usage.Table) error
 }
 
@@ -53,8 +53,8 @@ func (t *Tally) layer(i int) kernel.Tensor {
 	return t.counts.Slice(i, i+1)
 }
 
-// Read adds the counts since the call before to a table of the same shape. Layers in which nothing was chosen are left
-// out: they may have no experts.
+// Read adds the counts since the previous call to a table of the same shape. Layers in which nothing was chosen are
+// left out: they may have no experts.
 func (t *Tally) Read(to *usage.Table) error {
 	if err := t.dev.Read(t.read, t.counts); err != nil {
 		return fmt.Errorf("reading the counters of experts: %w", err)

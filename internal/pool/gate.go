@@ -2,8 +2,8 @@ package pool
 
 import "sync/atomic"
 
-// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes a word of
-// its own, in a cache line of its own: with many workers a run would wait for a word that all of them write.
+// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes its own
+// word, in its own cache line: with many workers a run would wait for a word that all of them write.
 //
 // A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements.
 // So either the owner sees the worker and waits until it has left, or the worker sees that the gate is shut and does

@@ -1,5 +1,5 @@
-// Package process runs programs in processes of their own: servers of this tree, and third-party programs. Each writes
-// to a log, and its owner ends it.
+// Package process runs programs in their own processes: servers of this tree, and third-party programs. Each writes to
+// a log, and its owner ends it.
 package process
 
 import (

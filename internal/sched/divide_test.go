@@ -47,8 +47,8 @@ func finish(t *testing.T, s *Scheduler, items []Item) {
 	}
 }
 
-// A prompt that would delay streams too long gets a batch of its own, between whose operations the streams run; a
-// shorter one is computed in one batch with them.
+// A prompt that would delay streams too long gets its own batch, between whose operations the streams run; a shorter
+// one is computed in one batch with them.
 func TestLongPromptsAreDivided(t *testing.T) {
 	s, streams := divided(t, 1000, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}

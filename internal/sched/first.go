@@ -7,10 +7,10 @@ import (
 )
 
 // A tenant's first sequence does not wait for the work of others. Where its prompt alone takes no longer than their
-// decodes, or a quarter of their batch with prompts, it is computed in a batch of its own, and its first token comes in
-// half the time or less; the others continue in the batch after it. So they are delayed by one short prompt, never
-// twice in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the
-// first sequence of each of its flows.
+// decodes, or a quarter of their batch with prompts, it is computed in its own batch, and its first token comes in half
+// the time or less; the others continue in the batch after it. So they are delayed by one short prompt, never twice in
+// a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the first
+// sequence of each of its flows.
 
 // addFirstSequences adds the prompts of sequences that are the only ones of their tenants, where a batch of only these
 // is worthwhile, and reports whether there are any.
@@ -39,7 +39,7 @@ func (f *forming) addFirstSequences() bool {
 }
 
 // nextFirst returns the first sequence of a tenant that is added next, or nil: the one that waits longest, or, where
-// its prompt is too long for a batch of its own, the first short one.
+// its prompt is too long for its own batch, the first short one.
 func (f *forming) nextFirst(others *cost.Work) *Sequence {
 	o := f.roster
 	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.isFirst(q) }

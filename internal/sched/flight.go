@@ -1,9 +1,9 @@
 package sched
 
-// A caller may form the next batch while the device still computes the one before: it calls Started when an item's pass
-// was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is dropped,
-// and the sequence is restored. A sequence that is preempted or removed in the meantime releases its pages at once,
-// since the device writes them in the order of its passes; it is not admitted again before its items have ended.
+// A caller may form the next batch while the device still computes the previous one: it calls Started when an item's
+// pass was enqueued, and Schedule continues after the item. Nothing is committed before Done: a pass that fails is
+// dropped, and the sequence is restored. A sequence that is preempted or removed in the meantime releases its pages at
+// once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
 
 // flight is the part of a sequence in passes that have not ended.
 type flight struct {

@@ -5,17 +5,17 @@
 // package kv. It knows no model, no text and no clock: the caller states how long batches took. It sets no bound on the
 // queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch of its own,
-// where that gives its first token much earlier; after such a batch, and in all others, every sequence that decodes
-// gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a batch
-// has room for do the youngest of those wait); the rest of the batch's tokens is shared among up to Limits.MaxPrompts
-// prompts, which take turns by tenants, with one place for a short one (turns.go), so that a long one does not delay a
-// short one, and while sequences decode it is no more than Limits.MaxStall allows (with Limits.Divides prompts that
-// take longer have batches of their own, during which Between forms those of the others); new sequences are admitted
-// while there are pages for their whole prompt: the tenant that was served least first, inside a tenant the highest
-// priority, then the flow that was served least, and inside a flow requests take turns, in order of arrival. When a
-// decode finds no page, drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its
-// place by arrival and is computed again later.
+// The rules, in order: the short prompt of a tenant that has nothing else running is computed in its own batch, where
+// that gives its first token much earlier; after such a batch, and in all others, every sequence that decodes gets its
+// one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a batch has room
+// for do the youngest of those wait); the rest of the batch's tokens is shared among up to Limits.MaxPrompts prompts,
+// which take turns by tenants, with one place for a short one (turns.go), so that a long one does not delay a short
+// one, and while sequences decode it is no more than Limits.MaxStall allows (with Limits.Divides prompts that take
+// longer have batches of their own, during which Between forms those of the others); new sequences are admitted while
+// there are pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority,
+// then the flow that was served least, and inside a flow requests take turns, in order of arrival. When a decode finds
+// no page, drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its place by
+// arrival and is computed again later.
 //
 // No owner keeps more places or pages than others that wait: of the tenant, the flow of a tenant, or the request of a
 // flow, that has the most, the youngest sequences are suspended, but never its oldest. A single owner has everything.

@@ -184,7 +184,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// On a machine that others share, where a batch takes half or twice the time of the one before, nearly all gaps are
+// On a machine that others share, where a batch takes half or twice the time of the previous one, nearly all gaps are
 // within 1.2 times the bound.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {

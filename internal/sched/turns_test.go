@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// crowd adds long prompts, each of a request of its own (with flows: on a flow of its own), and runs some batches.
+// crowd adds long prompts, each of a request of its own (with flows: on its own flow), and runs some batches.
 func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) {
 	t.Helper()
 	for i := range n {

@@ -22,7 +22,7 @@ type stream struct {
 	ended     bool
 }
 
-// outcome is what came of a choice.
+// outcome is the result of a choice.
 type outcome struct {
 	tokens []int32
 	events []engine.Event // of the tokens

@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Report is what happened in a run.
+// Report is the result of a run.
 type Report struct {
 	Requests  int // sent
 	Bad       int // of them refused for what they asked

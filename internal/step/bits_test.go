@@ -47,7 +47,7 @@ type bench struct {
 	cfg    plan.Config
 	record plan.Record
 	run    *step.Runner
-	// recorded is what passes of run may record.
+	// recorded selects what passes of run may record.
 	recorded plan.Record
 	next     int32
 }

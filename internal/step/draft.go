@@ -11,7 +11,7 @@ import (
 	"sparrow/sample"
 )
 
-// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
+// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the previous pass has computed. A
 // drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
 // tokens but the last: its block begins with that one, or with the one after the right drafts. A work without logits
 // has nothing to do.
@@ -45,7 +45,7 @@ type Draft struct {
 	// and one for each right draft.
 	Best  bool
 	Draws []sample.Draw
-	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
+	// From is the index of the sequence in the previous pass. After a Run the rows are the first new tokens of that
 	// Work; after a Draft there is one row, which continues the one of that Draft whose logits were computed.
 	From int
 }
@@ -62,11 +62,11 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	return p.Wait()
 }
 
-// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, chained, after a Draft.
-// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens
-// are those that the pass before has chosen, all rows are stored, then of each sequence the row after its right drafts
-// is picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its
-// plan is that of these rows, nil where no logits are computed.
+// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, chained, after a Draft. Rows
+// whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens are
+// those that the previous pass has chosen, all rows are stored, then of each sequence the row after its right drafts is
+// picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its plan
+// is that of these rows, nil where no logits are computed.
 func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -119,7 +119,7 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	return pending, nil
 }
 
-// sampled reports whether tokens of a draft are those of the pass before.
+// sampled reports whether tokens of a draft are those of the previous pass.
 func sampled(works []Draft) bool {
 	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }

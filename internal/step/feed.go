@@ -29,7 +29,7 @@ type places struct {
 	turn  int // words are used alternately, like the input blocks
 }
 
-// fed is a new token of a request that the pass before chose from one of its rows of logits.
+// fed is a new token of a request that the previous pass chose from one of its rows of logits.
 type fed struct{ request, token, row int }
 
 // newFeed takes memory for passes of that many rows.
@@ -55,7 +55,7 @@ func (f *feed) chosen() kernel.Tensor {
 	return f.table.Slice(0, f.saved)
 }
 
-// want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
+// want adds a token of a request to those that are fed: the one of row number row, from 1, of the previous pass, which
 // must be of that kind; 0 means none.
 func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	if row == 0 {

@@ -21,10 +21,10 @@ type Work struct {
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
 	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or sampled, of wanted row
-	// Sampled-1 of the pass before, which must be the target's, with rows that are not returned whole.
+	// Sampled-1 of the previous pass, which must be the target's, with rows that are not returned whole.
 	Sampled int
 	// Drafted, above 0, replaces all of Tokens but the first, drafts, in the same way: by the token of wanted row
-	// Drafted-1 of the pass before, which must be of the drafting layer, with tokens that it was fed; or by the tokens
+	// Drafted-1 of the previous pass, which must be of the drafting layer, with tokens that it was fed; or by the tokens
 	// of the block that begins there.
 	Drafted int
 	// Cached is the number of tokens before them in the cache.
@@ -45,7 +45,7 @@ type Work struct {
 	Draws []sample.Draw
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Record is what is recorded of the new tokens from RecordFrom to RecordTo, half open.
+	// Record selects what is recorded of the new tokens in [RecordFrom, RecordTo).
 	Record               plan.Record
 	RecordFrom, RecordTo int
 	// Replay has the choices of replayed rows of its positions; nil for none.
@@ -121,7 +121,7 @@ func (p *pass) program() (kernel.Program, error) {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two of each, used alternately: the device may still use those of the pass before. Blocks are page-locked where
+	// Two of each, used alternately: the device may still use those of the previous pass. Blocks are page-locked where
 	// the device reads them while the host continues.
 	blocks  [2]kernel.Words
 	results [2][]float32

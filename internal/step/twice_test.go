@@ -12,9 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// Two models of a process, each on a device of its own, share nothing that changes: run at the same time, with
-// different caches, they give the bits they give alone. Under the race detector nothing that one writes is read by the
-// other.
+// Two models of a process, each on its own device, share nothing that changes: run at the same time, with different
+// caches, they give the bits they give alone. Under the race detector nothing that one writes is read by the other.
 func TestTwoModelsAtOnce(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package testkit is what tests of several packages share: the suite that compares an implementation of the
+// Package testkit holds the code that tests of several packages share: the suite that compares an implementation of the
 // operations with the reference, over every layout, odd sizes and the corner cases of each contract. It is imported
 // by tests only.
 package testkit

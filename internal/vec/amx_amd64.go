@@ -44,8 +44,8 @@ const tileState = 1<<17 | 1<<18
 // processor has AVX, so the instruction exists.
 func enabledState() uint64
 
-// tileShapes is what LDTILECFG reads: palette 1 and, for each of the eight
-// tiles, the bytes of a row and the rows.
+// tileShapes is the operand of LDTILECFG: palette 1 and, for each of the eight tiles, the bytes of a row and the number
+// of rows.
 type tileShapes struct {
 	palette  byte
 	_        [15]byte

@@ -41,7 +41,7 @@ type LatentAttend struct {
 	impl  latentAttend
 }
 
-// latentAttend is what a tier implements.
+// latentAttend is the interface that a tier implements for attention over latent rows.
 type latentAttend interface {
 	query(i int, q []float32, heads int, scale float32, format RowFormat)
 	attend(i int, memory []byte, at, ahead []int, format RowFormat) bool

@@ -184,7 +184,7 @@ func padded(into, places []int, n int) []int {
 	return into
 }
 
-// begin prefetches the first of n rows of a call, unless the call before did so or the rows are contiguous, and
+// begin prefetches the first of n rows of a call, unless the previous call did so or the rows are contiguous, and
 // allocates the memory in which rows are decoded.
 func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	n = min(n, attendRows)

@@ -18,7 +18,7 @@ type neonBlockArgs struct {
 	tables          unsafe.Pointer // *nibbleTables
 }
 
-// nibbleTables are what MXFP4 looks up.
+// nibbleTables holds the lookup tables of MXFP4.
 type nibbleTables struct {
 	values [16]int8     // twice those of e2m1
 	scales [256]float32 // half of those of e8m0

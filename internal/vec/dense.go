@@ -32,7 +32,7 @@ func (h *DenseHead) longest() int {
 	return n
 }
 
-// denseColumns is what the number of values must be a multiple of.
+// denseColumns must divide the number of value columns.
 const denseColumns = 32
 
 // AttendsDense reports whether [Tier.AttendDense] exists for that many values.

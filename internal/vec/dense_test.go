@@ -93,7 +93,7 @@ func TestAttendDense(t *testing.T) {
 	}
 }
 
-// ascendingFrom is n counts, each one more than the one before.
+// ascendingFrom is n counts, each one more than the previous one.
 func ascendingFrom(first, n int) []int {
 	out := make([]int, n)
 	for i := range out {

@@ -78,7 +78,7 @@ type GroupWeights struct {
 	LdZero  int
 }
 
-// groupOps is what a tier implements for weights of groups.
+// groupOps holds the functions of a tier for weights with scales per group.
 type groupOps struct {
 	lanes int
 	mul   func(t *Tier, c BlockCut, w GroupWeights)

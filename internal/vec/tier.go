@@ -91,7 +91,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	blocks:         portableBlocks,
 }}
 
-// ops is what a tier implements. Arguments were checked by the exported
+// ops holds the functions that a tier implements. Arguments were checked by the exported
 // method, and no dimension is zero.
 type ops struct {
 	matMulF32  func(p product, w []float32)

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/block"
 )
 
-// plainProduct is the product of a format without kernels of its own: unpack makes plain blocks of a few blocks of some
+// plainProduct is the product of a format without its own kernels: unpack makes plain blocks of a few blocks of some
 // rows, and dot multiplies these by one row of x, dot4 by up to four; see _asm/blockplain.go.
 type plainProduct struct {
 	unpack, dot, dot4 func(*blockArgs)

@@ -10,8 +10,8 @@ import (
 
 // Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that
 // only one of them computes, memory is idle. Waiting workers therefore prefetch their share of the weights that the
-// next product reads, of which the kernels have fetched the beginning with the last rows of their share. The next
-// product is predicted: it is the one that came next in the pass before. Results do not depend on it.
+// next product reads, the kernels have already fetched its beginning with the last rows of their share. The next
+// product is predicted: it is the one that came next in the previous pass. Results do not depend on it.
 
 const (
 	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.
@@ -44,7 +44,7 @@ const (
 	expertRows           // experts; the key has the first one
 )
 
-// ahead is what waiting workers prefetch.
+// ahead describes the weights that waiting workers prefetch.
 type ahead struct {
 	stages map[stageKey]*stage
 	last   *stage
@@ -52,7 +52,7 @@ type ahead struct {
 	places []aheadPlace          // by worker
 }
 
-// aheadPlace is how far a worker has prefetched. It has cache lines of its own.
+// aheadPlace is how far a worker has prefetched. It has its own cache lines.
 type aheadPlace struct {
 	of           *stage
 	span, offset int

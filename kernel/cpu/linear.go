@@ -165,13 +165,13 @@ type deltaHead struct {
 	state []float32 // [key, value]
 	speed float32
 	bias  []float32
-	// For the latest row: unit vectors, the decay of each channel, both vectors times it, what they read from the state
-	// before, and what the delta rule writes.
+	// For the latest row: unit vectors, the decay of each channel, both vectors times it, what they read from the
+	// previous state, and what the delta rule writes.
 	q, k, decay, both, sums, u []float32
 }
 
-// update changes the state by a row. With S the state before, the prediction is S^T (decay k), and the row reads after
-// the update S^T (decay q) + (q k) u, so that the state is read once for both.
+// update changes the state by a row. With S the previous state, the prediction is S^T (decay k), and the row reads
+// after the update S^T (decay q) + (q k) u, so that the state is read once for both.
 func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
 	const n = kernel.DeltaDim
 	d.direction(x.q, q, 1/math.Sqrt(n))

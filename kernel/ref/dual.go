@@ -79,7 +79,7 @@ func (*Device) FlatAttend(a kernel.FlatArgs) error {
 	return nil
 }
 
-// sinkArgs is what both forms have in common.
+// sinkArgs holds the arguments that both forms have in common.
 type sinkArgs struct {
 	out, lse, q, sinks kernel.Tensor
 	heads              int

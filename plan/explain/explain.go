@@ -17,7 +17,7 @@ import (
 
 // Answer is one explained decision. Plan is nil when only the configuration was asked for.
 type Answer struct {
-	// Config is what a planner resolved; of our own only the part that both have.
+	// Config is the resolved configuration; for this project's planner, only the fields that both planners have.
 	Config  public.Config `json:"config"`
 	Notices []plan.Notice `json:"notices,omitempty"`
 	Batch   *plan.Batch   `json:"batch,omitempty"`
@@ -31,13 +31,13 @@ type Answer struct {
 	Layer *LayerAnswer `json:"layer,omitempty"`
 }
 
-// LayerAnswer is what the indexer does in one layer.
+// LayerAnswer describes the work of the indexer in one layer.
 type LayerAnswer struct {
 	Layer    int            `json:"layer"`
 	Indexers []plan.Indexer `json:"indexers"` // one for each segment
 }
 
-// Question is what is asked beyond the batch.
+// Question holds the inputs of explain other than the batch.
 type Question struct {
 	Layer   int  // a layer whose indexer path is requested, or -1
 	Carried bool // whether a shared layer is handed indices

@@ -168,7 +168,7 @@ func (p *Policy) check() error {
 	return nil
 }
 
-// oneOf refuses a word that is not among those listed, of which the first is unset.
+// oneOf refuses a word that is not in the list; the first word of the list means unset.
 func oneOf[T ~string](code plan.Code, what string, word T, words ...T) error {
 	if slices.Contains(words, word) {
 		return nil

@@ -46,7 +46,7 @@ func (w *world) explorerAtFirst(t *testing.T) {
 		t.Errorf("after the example it shows %q", got)
 	}
 	p.wait(`document.activeElement.type === "range"`)
-	// A recording that is stopped leaves the one before.
+	// A recording that is stopped leaves the previous one.
 	p.eval(`document.querySelector(".explorer textarea").value = "`+sayForever+`"`, nil)
 	p.press("Record")
 	p.press("Stop")

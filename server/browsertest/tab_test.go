@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// tab is one page in a context of its own: no cookies and no storage are shared with other tabs.
+// tab is one page in its own context: no cookies and no storage are shared with other tabs.
 type tab struct {
 	t       *testing.T
 	b       *browser

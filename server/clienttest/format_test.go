@@ -36,7 +36,7 @@ func TestJSONMode(t *testing.T) {
 	}
 }
 
-// order is what orderSchema describes.
+// order is the type that orderSchema describes.
 type order struct {
 	Color *string  `json:"color"`
 	Count *int     `json:"count"`

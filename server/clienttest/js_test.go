@@ -92,8 +92,8 @@ func install(t *testing.T) string {
 	return ready
 }
 
-// fetch installs into a folder of its own and moves it to its place when it is whole, so that no other run ever sees
-// half of it.
+// fetch installs into its own folder and moves it to its place when it is whole, so that no other run ever sees half of
+// it.
 func fetch(t *testing.T, files [][]byte, to string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

@@ -47,7 +47,7 @@ func int32s(t *testing.T, text string) (list []int32) {
 	return list
 }
 
-// native is what a trainer reads of an answer of /generate.
+// native holds the fields of an answer of /generate that a trainer reads.
 type native struct {
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`

@@ -18,7 +18,7 @@ import (
 // closed is the status of a connection that the server ended without an answer.
 const closed = 0
 
-// reply is what returned over a raw connection.
+// reply is the response on a raw connection.
 type reply struct {
 	status int // or closed
 	fault  openai.ErrorFields
@@ -69,7 +69,7 @@ func whole(message string) func(*net.TCPConn) error {
 	}
 }
 
-// post is a request to the chat endpoint. Each header is a line of its own.
+// post is a request to the chat endpoint. Each header is its own line.
 func post(body string, headers ...string) string {
 	var b strings.Builder
 	b.WriteString("POST /v1/chat/completions HTTP/1.1\r\nHost: sparrow\r\n")

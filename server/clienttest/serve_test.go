@@ -13,10 +13,10 @@ import (
 	"sparrow/server"
 )
 
-// model is what the built-in model is called on the wire.
+// model is the name of the built-in model in requests.
 const model = "sparrow-tiny"
 
-// service is a server on a loopback port, over an engine of its own.
+// service is a server on a loopback port, over its own engine.
 type service struct {
 	addr   string // host:port
 	engine *sparrow.Engine

@@ -221,8 +221,8 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 	return answer
 }
 
-// firstTokens asks a short question that many times, each on a connection of its own, and returns how long its first
-// token took, and the longest step in that time.
+// firstTokens asks a short question that many times, each on its own connection, and returns how long its first token
+// took, and the longest step in that time.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)

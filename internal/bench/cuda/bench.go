@@ -64,7 +64,7 @@ func (c *Case) setBytes() float64 {
 	return c.Bytes
 }
 
-// Set is what a case does with one set of its inputs and outputs.
+// Set holds the functions of a case for one set of its inputs and outputs.
 type Set struct {
 	// Launch enqueues one run.
 	Launch func(*cuda.Stream) error

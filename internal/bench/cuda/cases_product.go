@@ -226,7 +226,7 @@ func normalised(row, delta, weight []float32) {
 	}
 }
 
-// quantised compares the first and the last row with the one on the host, of which all rows are copies.
+// quantised compares the first and the last row with the row on the host; all rows are copies of it.
 func (r *reader) quantised(row []float32, codes, scales cuda.Ptr, rows int) error {
 	want, wantScales := make([]byte, len(row)), make([]float32, 0, len(row)/128)
 	for from := 0; from < len(row); from += 128 {

@@ -1,4 +1,4 @@
-// Package harness is what the benches of kernels share on every device.
+// Package harness holds the code that the kernel benchmarks of all devices share.
 //
 // In flow cases, each an operation at a shape, and their times by the device's own timer; out flow the selected cases,
 // the run over them, and medians with their spread.
@@ -78,7 +78,7 @@ type Times struct {
 	Spread           float64 // (90th - 10th percentile) / median
 }
 
-// Summarise sorts times, of which there is at least one.
+// Summarise sorts times; there must be at least one.
 func Summarise(times []float64) Times {
 	t := slices.Sorted(slices.Values(times))
 	at := func(q float64) float64 { return t[int(math.Round(q*float64(len(t)-1)))] }

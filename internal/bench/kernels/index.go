@@ -100,7 +100,7 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet holds the scores that a selection chooses from: several sets of rows, of which each run takes the next. One
+// scoreSet holds the scores that a selection chooses from: several sets of rows; each run takes the next one. One
 // row of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do not.
 type scoreSet struct {
 	rows, width, sets int
@@ -170,7 +170,7 @@ func storeIndex(r *Rig) *Op {
 	return repeated(r, a, "Pool", sameCodes).reads(key)
 }
 
-// sameCodes compares quantised bytes, of which few may differ.
+// sameCodes compares quantised bytes; a few may differ.
 func sameCodes(got, want kernel.Tensor) error {
 	differ, g := 0, host.Bytes(got)
 	for i, c := range host.Bytes(want) {

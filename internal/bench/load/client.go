@@ -160,7 +160,7 @@ type event struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// piece is what an event adds to a choice.
+// piece is the part of a choice that one event adds.
 type piece struct {
 	Text  string `json:"text"`
 	Delta struct {

@@ -58,7 +58,7 @@ type Options struct {
 	// the other: a turn repeats the messages and answers before it. Prompts are then words instead of token ids, so
 	// that their lengths are only about right, and any server understands them.
 	Turns Lengths
-	// Goals are what a request has to meet to count as good.
+	// Goals are the latency limits that a request must meet to count as good.
 	Goals Goals
 	// Seed fixes prompts, lengths and arrivals.
 	Seed uint64

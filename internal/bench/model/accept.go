@@ -12,7 +12,7 @@ import (
 	"sparrow/sample"
 )
 
-// Accepting is the speed of decoding several sequences with drafts, of which a given share counts as right, and without
+// Accepting is the speed of decoding several sequences with drafts, a given share of which counts as right, and without
 // drafts.
 type Accepting struct {
 	Context  int     `json:"context"` // tokens of every prompt

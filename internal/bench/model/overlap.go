@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/step"
 )
 
-// overlap times decode steps of a GPU that are enqueued while the one before runs, each with the tokens that the one
+// overlap times decode steps of a GPU that are enqueued while the previous one runs, each with the tokens that the one
 // before it samples. As in phase, they write to the same places every time.
 func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 	if len(j.before) > 0 {

@@ -63,7 +63,7 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts matrices of which a product reads all, and returns their bytes.
+// product counts matrices that a product reads completely, and returns their bytes.
 func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
 	for _, m := range ms {
 		n += c.matrices[m]

@@ -24,8 +24,8 @@ type Phase struct {
 	GapMs float64 `json:"gap_ms,omitempty"`
 	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
-	// OverlapMs is the median time of a decode step that is enqueued while the one before runs, with the tokens that it
-	// samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs. The
+	// OverlapMs is the median time of a decode step that is enqueued while the previous one runs, with the tokens that
+	// it samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs. The
 	// tokens of these steps follow from each other, so that their experts may differ from those of SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
@@ -44,7 +44,7 @@ type Kernel struct {
 	Stage    string  `json:"stage,omitempty"` // of a kernel
 	Launches int     `json:"launches"`
 	Us       float64 `json:"us"` // of all launches
-	// Of a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	// For a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
 	Shape  string  `json:"shape,omitempty"`
 	BestUs float64 `json:"best_us,omitempty"`
 	Bytes  int64   `json:"bytes,omitempty"`

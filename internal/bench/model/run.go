@@ -298,7 +298,7 @@ func (b *bench) new(batch int) int {
 	return max(b.o.Chunk/batch, n)
 }
 
-// ranks returns how many ranks have pages of their own.
+// ranks returns how many ranks have their own pages.
 func (b *bench) ranks() int {
 	if b.cfg.Model.ByRequests() {
 		return b.cfg.Model.Ranks

@@ -38,7 +38,7 @@ func loops() []Loop {
 	return out
 }
 
-// tileData is what the AMX loop loads: the shape of eight tiles, and one tile of numbers.
+// tileData is the data that the AMX loop loads: the shape of eight tiles, and one tile of numbers.
 type tileData struct {
 	palette     uint8
 	_           [15]byte // the row to resume at, and what is reserved

@@ -62,9 +62,9 @@ func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 	}
 }
 
-// arrive waits until every rank has arrived with an operation like this one, or with nil for the end of the one before,
-// whose tensors others may still read. It returns an error as soon as one cannot arrive any more, or has stayed at one
-// operation for the time-out.
+// arrive waits until every rank has arrived with an operation like this one, or with nil for the end of the previous
+// one, whose tensors others may still read. It returns an error as soon as one cannot arrive any more, or has stayed at
+// one operation for the time-out.
 func (m *barrier) arrive(rank int, c *call) error {
 	s := &m.states[rank]
 	m.mu.Lock()

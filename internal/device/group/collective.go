@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Meet makes the collective operations of ranks in host memory that are not group: each is used by a thread of its own.
-// One that keeps the others waiting for the time-out ends them.
+// Meet makes the collective operations of ranks in host memory that are not group: each is used by its own thread. One
+// that keeps the others waiting for the time-out ends them.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	m, beats := &barrier{}, make([]*atomic.Uint64, ranks)
 	for i := range beats {

@@ -1,5 +1,5 @@
-// Package group makes several devices run one model: each is a rank with a thread of its own, and they exchange rows
-// through collective operations with a fixed order of sums.
+// Package group makes several devices run one model: each is a rank with its own thread, and they exchange rows through
+// collective operations with a fixed order of sums.
 //
 // Devices flow in; out flow a kernel.Machine whose memory is that of all ranks at the same places, a function that runs
 // work on all ranks at once, and for each rank the kernel.Collective of its queue. Rows go from one rank's memory to

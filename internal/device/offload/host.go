@@ -45,7 +45,7 @@ type Host struct {
 	serving []*serving
 	lost    error
 
-	// Of the exchange in progress.
+	// Fields of the exchange in progress.
 	exchange  sync.Mutex
 	x, result kernel.Tensor // f32: rows of a mailbox that keeps another type
 	ids       kernel.Tensor // i32: numbers among the experts of the host
@@ -53,7 +53,7 @@ type Host struct {
 	seen      []bool // experts of the exchange
 }
 
-// Work is what a host has done.
+// Work holds counters of the host's work.
 type Work struct {
 	Exchanges int64
 	Experts   int64         // of all exchanges, each that some row chose counted once
@@ -218,7 +218,7 @@ func (l *layer) Swap(in, out int) error {
 	return nil
 }
 
-// Serve answers the requests of a device, on a goroutine of its own.
+// Serve answers the requests of a device, on its own goroutine.
 func (l *layer) Serve(box *kernel.Mailbox) error {
 	h := l.host
 	if h.counts {

@@ -11,7 +11,7 @@ import (
 
 // Invariant of this file: data that is kept for subscribers stays within its bound of memory, whatever clients send.
 
-// Each request has a root of its own with the longest salt, many more than fit the bound.
+// Each request has its own root with the longest salt, many more than fit the bound.
 func TestSaltsAreBoundedInBytes(t *testing.T) {
 	grown := heap.Kept(func() any {
 		s := newState()

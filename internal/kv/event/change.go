@@ -37,7 +37,7 @@ const (
 	rooted // the root of prompts without a salt is known
 )
 
-// page is what readers are told of a page.
+// page holds the published fields of a page.
 type page struct {
 	id     uint64
 	parent uint64

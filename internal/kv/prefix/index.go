@@ -144,7 +144,7 @@ func (ix *Index) Hold(page Page) {
 }
 
 // Drop reports that no sequence uses a page any more, and returns whether the index keeps it. A page it does not keep
-// is free. Of the pages of a prompt the last must be dropped first.
+// is free. The last page of a prompt must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
 	if n == none {

@@ -31,7 +31,7 @@ type Weights struct {
 	Read func(context.Context) (Fingerprint, error)
 }
 
-// Spec is what all pages of one engine have in common.
+// Spec holds the properties that all pages of one engine have in common.
 type Spec struct {
 	Model   string // a name for people; Weights tell models apart
 	Weights Fingerprint

@@ -36,7 +36,7 @@ type Tier interface {
 	Close() error
 }
 
-// Count is what a tier holds and what happened to it so far.
+// Count holds the size and the counters of a tier.
 type Count struct {
 	Tier  string
 	Pages int64 // held now; 0 for a store, which others fill too
@@ -54,7 +54,7 @@ type Count struct {
 	Stops map[string]int64
 }
 
-// noListener ignores what it is told.
+// noListener ignores all calls.
 type noListener struct{}
 
 func (noListener) Stored(prefix.Stored) {}

@@ -20,7 +20,7 @@ const (
 	FormatGGUF Format = "GGUF" // each tensor names its own type
 )
 
-// readFormats is what an error lists.
+// readFormats is the list of supported formats in error messages.
 const readFormats = "BF16, F16, F32, FP8 with scales for blocks, rows or matrices, MXFP4, NVFP4, compressed-tensors " +
 	"(int4, int8, FP8, FP4), AWQ (gemm), GPTQ of 4 or 8 bits without reordered columns, and GGUF files"
 

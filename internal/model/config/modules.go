@@ -52,8 +52,8 @@ type moduleRule struct {
 	kind *ModuleType
 }
 
-// Of is the type of a matrix by the names that releases spell it with; ok is false for those of Base. linear says
-// whether it belongs to those that formats for all linear modules mean: routers and vocabularies do not.
+// Of is the type of a matrix by the names that releases spell it with; ok is false for those of Base. linear reports
+// whether it is one of the "linear modules" that formats refer to: routers and vocabularies are not.
 func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
 	for _, r := range m.rules {
 		if r.in == nil && linear || r.in != nil && slices.ContainsFunc(names, r.in) {

@@ -21,7 +21,7 @@ type released struct {
 	ModelOpt json.RawMessage `json:"hf_quant_config"`
 }
 
-// verdict is what a release should get.
+// verdict is the expected result for a release.
 type verdict struct {
 	After     string  `json:"after"`
 	AfterName *string `json:"after_name"`
@@ -160,7 +160,7 @@ func TestFormatOfGroups(t *testing.T) {
 	}
 }
 
-// Older releases by GPTQ name their format in a file of its own.
+// Older releases by GPTQ name their format in its own file.
 func TestOlderGPTQ(t *testing.T) {
 	r := Release{File: "config.json", Config: text(t, v32()), Older: []byte(`{"bits":4,"group_size":-1,"sym":true}`)}
 	d, err := r.Describe()

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Shape is what config.json says of the tables.
+// Shape holds the fields of config.json that describe the tables.
 type Shape struct {
 	Layers     []int // that have one, ascending
 	Rows       []int // of each table

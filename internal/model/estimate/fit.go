@@ -74,7 +74,7 @@ type Fit struct {
 	Memory  [2]int64          `json:"memory"` // of each GPU, and of the host
 	Experts *placement.Choice `json:"experts"`
 	Speeds  []Speed           `json:"speeds"`
-	// Assumed is what sizes assume of weights that are not there; empty where they are known.
+	// Assumed states what was assumed about the sizes of weights that are not there; empty where they are known.
 	Assumed string `json:"assumed,omitempty"`
 	Stated  string `json:"stated,omitempty"` // that of the Machine
 }

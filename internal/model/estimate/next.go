@@ -83,7 +83,8 @@ func (s *nextStep) selecting(h float64) {
 	s.add("attention", s.sparse*s.heads/128*x.Prompt, formula)
 }
 
-// nextRest is what a GPU holds of the weights beside experts: FP8, but bf16 for the vocabulary, linear attention, the
+// nextRest is the size of the weights on a GPU other than experts: FP8, but bf16 for the vocabulary, linear attention,
+// the
 // indexer, routers and sites.
 func nextRest(c *config.Next) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer

@@ -40,7 +40,7 @@ func (p *parts) over(layer int, methods ...placement.Method) (count, read, used 
 }
 
 // onHost adds the time by which experts of a layer in host memory exceed the work of the device in the meantime.
-// Fetched experts of prompts are copied during the layer before: see stream.
+// Fetched experts of prompts are copied during the previous layer: see stream.
 func (p *parts) onHost(l int, beside float64) {
 	s := p.split
 	here := uses{beside: beside}

@@ -70,7 +70,7 @@ func TestSizesOfReleases(t *testing.T) {
 	}
 }
 
-// The rest of a model in the types of its family is what the formulas of ranks have.
+// The size of the weights other than experts, in the types of the family, equals the formulas for ranks.
 func TestRestIsThatOfTheFormula(t *testing.T) {
 	for _, name := range []string{"deepseek-v3.2", "glm-5.2-fp8", "deepseek-v4-flash", "deepseek-v4-pro",
 		"glm-5.3-flash"} {

@@ -32,7 +32,8 @@ type Summary struct {
 	Format     string `json:"format"` // of the matrices, as the release names it
 	// NoWeights reports that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
-	// Assumed is what the config files do not say and tensors and bytes assume, where there are no weights.
+	// Assumed states what the numbers of tensors and bytes assume because the config files do not state it and there
+	// are no weights.
 	Assumed string `json:"assumed,omitempty"`
 
 	Layers       int `json:"layers"`

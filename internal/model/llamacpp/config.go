@@ -73,7 +73,7 @@ func denseFamily(meta gguf.Metadata) string {
 type shape struct {
 	names   *names
 	experts int
-	// Of the up-projections of latent rows, which DeepSeek-V4 does not have:
+	// Fields for the up-projections of latent rows, which DeepSeek-V4 does not have:
 	heads, nope, v, latent int
 }
 
@@ -290,7 +290,7 @@ func (r *reader) sharedSelections(c map[string]any, layers int) {
 	c["indexer_types"] = words
 }
 
-// tokenIDs writes the ids of the tokens that begin and end a text. Chat models may end a turn with a token of its own.
+// tokenIDs writes the ids of the tokens that begin and end a text. Chat models may end a turn with its own token.
 func (r *reader) tokenIDs(c map[string]any) {
 	if id, ok := r.meta.Int("tokenizer.ggml.bos_token_id"); ok {
 		c["bos_token_id"] = id

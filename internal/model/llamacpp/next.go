@@ -153,7 +153,7 @@ func (w *writer) decay(layer int) {
 		}})
 }
 
-// nextPrefix is what stands before the names of a checkpoint with a vision tower, instead of "model.".
+// nextPrefix is the prefix of tensor names in a checkpoint with a vision tower, instead of "model.".
 const nextPrefix, visionPrefix = "model.language_model.", "model.visual."
 
 // spelled is a name in the checkpoint's spelling.

@@ -59,7 +59,7 @@ var heads = map[string]*headNames{
 			"mtp.%d.confidence_head.proj")},
 }
 
-// isHead reports whether an architecture is that of a draft head in a file of its own.
+// isHead reports whether an architecture is that of a draft head in its own file.
 func isHead(arch string) bool { return heads[arch] != nil }
 
 // besideModel finds the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its name

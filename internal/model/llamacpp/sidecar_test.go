@@ -36,7 +36,7 @@ var leaves = map[string]string{
 	"ffn_up_shexp.weight": "ffn.shared_experts.w3.weight", "ffn_down_shexp.weight": "ffn.shared_experts.w2.weight",
 }
 
-// headWriter writes the draft head of a checkpoint as a file of its own.
+// headWriter writes the draft head of a checkpoint as its own file.
 type headWriter struct {
 	t    *testing.T
 	from *weight.Checkpoint

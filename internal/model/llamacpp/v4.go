@@ -8,7 +8,7 @@ import (
 )
 
 // v4Names are the tensors of DeepSeek-V4 under their official names. The format cannot hold the drafting block together
-// with the model: llama.cpp's converter writes it as a file of its own.
+// with the model: llama.cpp's converter writes it as its own file.
 var v4Names = &names{
 	prefix: "layers.%d.", experts: "ffn.experts.",
 	outside: map[string]string{

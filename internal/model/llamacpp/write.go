@@ -18,7 +18,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Model is what Write writes: a checkpoint.
+// Model is the checkpoint that Write writes.
 type Model struct {
 	Name            string
 	Config          config.Description // *config.DSA, *config.Next or *config.V4

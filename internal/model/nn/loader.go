@@ -81,7 +81,7 @@ type patternOf struct {
 	values kernel.Drawn
 }
 
-// Device is what a loader needs of a device.
+// Device holds the methods of a device that a loader needs.
 type Device interface {
 	kernel.Memory
 	kernel.Preparer

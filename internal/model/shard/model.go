@@ -36,7 +36,7 @@ type ranks struct {
 	pages, windows int
 }
 
-// byRequests reports whether each rank has pages of its own.
+// byRequests reports whether each rank has its own pages.
 func (m *ranks) byRequests() bool {
 	facts := m.parts[0].Facts()
 	return facts.ByRequests()
@@ -117,7 +117,7 @@ func (m *ranks) DraftHead() error { return m.parts[0].DraftHead() }
 // CountExperts counts on the first rank: every rank chooses the same experts.
 func (m *ranks) CountExperts() error { return m.parts[0].CountExperts() }
 
-// ReadExperts adds what the first rank has counted since the call before.
+// ReadExperts adds what the first rank has counted since the previous call.
 func (m *ranks) ReadExperts(to *usage.Table) error { return m.parts[0].ReadExperts(to) }
 
 // Place returns where the pass in progress is on every rank.

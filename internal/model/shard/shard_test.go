@@ -132,7 +132,7 @@ func load(t *testing.T, src *family.Source, ranks int, how plan.Division) model.
 	return m
 }
 
-// outcome is what a run computed.
+// outcome is the result of a run.
 type outcome struct {
 	logits   [][]float32
 	selected [][]int32 // of every recorded row and layer

@@ -15,7 +15,7 @@ import (
 // Routed experts in four bits as Kimi-K2-Thinking and K2.5 are released (dense-mla spec, 4): compressed-tensors'
 // pack-quantized, groups of 32 values with a bf16 scale, a code is the value and 8. Everything else is BF16.
 
-// formatInt4 is what a config with that format is described as.
+// formatInt4 is the description of a config with that format.
 const formatInt4 config.Format = "compressed-tensors: int4 in groups of 32"
 
 const (
@@ -24,7 +24,7 @@ const (
 	int4Zero  = 8 // the code of 0
 )
 
-// AsReleased is the stored type of random weights for a model that is released so: FP8 where there is none of its own.
+// AsReleased is the type in which a model is released, for its random weights: FP8 where the model has no other.
 func AsReleased(d config.Description) DType {
 	switch d.Common().Format {
 	case config.FormatBF16:
@@ -124,8 +124,8 @@ func quantiseInt4(dst []byte, v []float32) float32 {
 	return scale
 }
 
-// int4Drawn are the tensors of t without values. One scale serves all groups, of which the largest value is the
-// largest code or less.
+// int4Drawn returns the tensors of t without values. All groups have the same scale, chosen so that the largest value
+// is at most the largest code.
 func int4Drawn(t tensor, seed uint64) []weight.Tensor {
 	codes, scales, shape := int4Names(t.name)
 	s := num.RoundBF16(float32(bellPeak * t.spread / int4Most))

@@ -66,7 +66,7 @@ type Checkpoint struct {
 	tensors []tensor
 }
 
-// Size is what a checkpoint will be.
+// Size describes the checkpoint that will be written.
 type Size struct {
 	Tensors    int   `json:"tensors"`    // block scales included
 	Parameters int64 `json:"parameters"` // block scales not counted

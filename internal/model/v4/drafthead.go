@@ -77,7 +77,7 @@ func (m *Model) DraftHead() error {
 		draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")
 }
 
-// draft is a pass of the drafting block over rows whose hidden states the pass before has computed.
+// draft is a pass of the drafting block over rows whose hidden states the previous pass has computed.
 type draft struct {
 	pass
 	attn   *dual.WindowPass

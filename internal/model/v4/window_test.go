@@ -116,7 +116,7 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	if err := st.Truncate(256); err != nil {
 		t.Error(err)
 	}
-	// Neither does a copy of it, before and after tokens of its own.
+	// Neither does a copy of it, before and after its own tokens.
 	c, err := st.Clone()
 	if err != nil {
 		t.Fatal(err)

@@ -115,7 +115,7 @@ func (m *Model) CountExperts() (err error) {
 	return err
 }
 
-// ReadExperts adds what was counted since the call before.
+// ReadExperts adds what was counted since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the current operation of the pass in progress.

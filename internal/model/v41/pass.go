@@ -232,8 +232,8 @@ func (s *pass) remember(e *memory) {
 	s.list.Add(kernel.EngramArgs{X: s.streams, KV: s.found.kv, Weight: e.weight, Eps: s.m.config.RMSEps})
 }
 
-// sublayer reads a mixture of the streams with the coefficients of the site before, normalises it, runs, and writes the
-// output back into all of them. The first site of all reads the first stream.
+// sublayer reads a mixture of the streams with the coefficients of the previous site, normalises it, runs, and writes
+// the output back into all of them. The first site of all reads the first stream.
 func (s *pass) sublayer(at *site, norm kernel.Tensor, first bool, run func(out, x kernel.Tensor)) {
 	c, t := s.m.config, &s.sub
 	pre := kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: s.streams, Mix: t.mix, Base: at.base,

@@ -1,9 +1,9 @@
 // Package clock is a virtual clock: time advances only when all processes wait, and then at once.
 //
-// Functions that wait flow in, as processes; each runs in a goroutine of its own, one at a time, until it waits or
-// ends. Then the next one runs: the first whose channel has a value, or else the one whose time comes first, in order
-// of their waiting where times are equal. So a run depends on nothing but what the processes do, and an hour takes as
-// long as the work in it.
+// Functions that wait flow in, as processes; each runs in its own goroutine, one at a time, until it waits or ends.
+// Then the next one runs: the first whose channel has a value, or else the one whose time comes first, in order of
+// their waiting where times are equal. So a run depends on nothing but what the processes do, and an hour takes as long
+// as the work in it.
 package clock
 
 import (

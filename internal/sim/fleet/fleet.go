@@ -28,8 +28,7 @@ type Config struct {
 	StepTokens    int
 	MaxRunning    int
 	MaxQueue      int
-	// Capacity is how many replicas the shared machine serves at full speed at a time; 0: each has a machine of its
-	// own.
+	// Capacity is how many replicas the shared machine serves at full speed at a time; 0: each has its own machine.
 	Capacity float64
 
 	Deaths []Death

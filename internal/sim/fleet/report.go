@@ -11,7 +11,7 @@ import (
 	"sparrow/engine"
 )
 
-// Report is what a simulation answers.
+// Report is the result of a simulation.
 type Report struct {
 	Requests     int           `json:"requests"`
 	Took         time.Duration `json:"took_ns"`
@@ -38,7 +38,7 @@ type Times struct {
 	P99    time.Duration `json:"p99_ns"`
 }
 
-// Share is what one replica did.
+// Share holds the counts of one replica.
 type Share struct {
 	Requests     int64         `json:"requests"`
 	OutputTokens int64         `json:"output_tokens"`
@@ -57,7 +57,7 @@ func (l *Share) add(s engine.Stats) {
 	l.Busy += s.Busy
 }
 
-// answer is what one turn took and gave.
+// answer holds the times and tokens of one turn.
 type answer struct {
 	prompt, cached, output int
 	tokens                 []int32

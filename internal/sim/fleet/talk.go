@@ -12,7 +12,7 @@ type talk struct {
 	history []int32
 }
 
-// pause is the time before turn i: since the beginning of the trace, or since the answer before.
+// pause is the time before turn i: since the beginning of the trace, or since the previous answer.
 func (t *talk) pause(i int) time.Duration {
 	seconds := t.session.Turns[i].After
 	if i == 0 {

@@ -27,7 +27,7 @@ const (
 	OpState   Op = "state" // made or restored
 )
 
-// Fault is what happens to an operation.
+// Fault is the kind of failure of an operation.
 type Fault uint8
 
 // The faults.

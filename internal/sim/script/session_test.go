@@ -30,7 +30,7 @@ func words(rng *rand.Rand, n int) string {
 	return b.String()
 }
 
-// A turn's prompt begins with the tokens of the turn before, its reply included, so nearly all of it is in the cache:
+// A turn's prompt begins with the tokens of the previous turn, its reply included, so nearly all of it is in the cache:
 // what the model wrote and what the client sends back are rendered and encoded to the same tokens.
 func TestASessionOfCallsStaysInTheCache(t *testing.T) {
 	for _, format := range []string{"", "deepseek-v3.2", "deepseek-v4", "glm-5.2"} {

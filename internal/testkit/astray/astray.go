@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Fault is what a device does wrong.
+// Fault is a kind of error that a device makes.
 type Fault string
 
 // The faults. All of them are of the kinds that kernels had while they were written.

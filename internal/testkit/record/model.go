@@ -23,7 +23,7 @@ type Model struct {
 	count  int32 // of blocks, each filled with a number of its own
 }
 
-// Pass is what one pass enqueued.
+// Pass lists the operations that one pass enqueued.
 type Pass struct {
 	Plan  *plan.Plan
 	Calls []string

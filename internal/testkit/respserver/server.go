@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Mode is what the store does.
+// Mode is the behaviour of the store.
 type Mode string
 
 // The modes.

@@ -1,6 +1,6 @@
 // Command collector is OpenTelemetry's collector with what `make collector` needs: a receiver of OTLP over HTTP, an
-// exporter that sends on what it received as JSON, and a configuration from the command line. It is a module of its
-// own, so that its modules are not those of the product.
+// exporter that sends on what it received as JSON, and a configuration from the command line. It is its own module, so
+// that its modules are not those of the product.
 package main
 
 import (

@@ -50,7 +50,7 @@ const contextTokens = 1 << 18
 // formats are the chat formats that the agents meet.
 var formats = []string{"deepseek-v3.2", "glm-5.2", "deepseek-v4"}
 
-// model is what the model inside the binary is called.
+// model is the name of the model inside the binary.
 const model = "sparrow-tiny"
 
 func main() {

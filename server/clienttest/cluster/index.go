@@ -200,7 +200,7 @@ func (x *indexed) close() {
 	}
 }
 
-// newCache is an empty cache with a publisher, at the address of the one before.
+// newCache is an empty cache with a publisher, at the address of the previous one.
 func (x *indexed) newCache() (err error) {
 	c := event.Config{Endpoint: "tcp://127.0.0.1:0"}
 	if x.publisher != nil {
@@ -223,7 +223,7 @@ func (x *indexed) newServer() error {
 	return x.newCache()
 }
 
-// newIndexer starts an empty index instead of the one before.
+// newIndexer starts an empty index instead of the previous one.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
 		x.indexer.Kill()

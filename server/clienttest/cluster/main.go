@@ -36,7 +36,7 @@ const (
 	startTime   = time.Minute
 )
 
-// model is what the model inside the binary is called.
+// model is the name of the model inside the binary.
 const model = "sparrow-tiny"
 
 func main() {

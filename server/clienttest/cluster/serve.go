@@ -87,7 +87,7 @@ func (w *worker) metric(ctx context.Context, name string) (float64, error) {
 	return n, want(ok, "%s has no metric %s", w.Name, name)
 }
 
-// router is what clients talk to.
+// router is the server that clients connect to.
 type router struct {
 	*process.Process
 	url string

@@ -42,7 +42,7 @@ func newConversation(seed uint64) *conversation {
 	return &conversation{random: r, messages: []message{{"user", text(r, 220)}}}
 }
 
-// usage is what an answer cost.
+// usage holds the token counts of an answer.
 type usage struct {
 	Prompt  int `json:"prompt_tokens"`
 	Details struct {

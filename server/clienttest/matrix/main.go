@@ -37,7 +37,7 @@ const (
 	suiteTime   = 6 * time.Minute
 )
 
-// model is what the model inside the binary is called.
+// model is the name of the model inside the binary.
 const model = "sparrow-tiny"
 
 func main() {

@@ -46,7 +46,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.write(&snapshot{collector: c, out: out, info: c.source.Info(), stats: c.source.Stats()})
 }
 
-// snapshot is what one scrape reads, all of one moment, and where its metrics go.
+// snapshot holds the values that one scrape reads, all taken at the same time, and the collector that receives them.
 type snapshot struct {
 	*collector
 	out   chan<- prometheus.Metric

@@ -39,7 +39,7 @@ const (
 	REQ    Socket = "REQ"
 )
 
-// Config says who may connect and how much a frame may hold.
+// Config sets which peers may connect and the maximum size of a frame.
 type Config struct {
 	Socket Socket
 	Peers  []Socket // patterns that the other end may follow

@@ -1,9 +1,9 @@
 // Package resp speaks RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as much of it as a
 // store of pages needs.
 //
-// Commands flow in as byte strings and out as arrays of them; replies return one after the other, in the order of
-// the commands. The bytes of a bulk string are read by the caller, into memory of its own: a length that the other end
-// made up allocates nothing.
+// Commands flow in as byte strings and out as arrays of them; replies return one after the other, in the order of the
+// commands. The bytes of a bulk string are read by the caller, into its own memory: a length that the other end made up
+// allocates nothing.
 package resp
 
 import (
