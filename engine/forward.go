@@ -185,7 +185,7 @@ func workOf(it *sched.Item) step.Work {
 	return w
 }
 
-// tokensBefore are the tokens in front of an item's own; none where the host has not seen all of them yet.
+// tokensBefore returns the tokens before those of an item; none where the host does not have all of them yet.
 func tokensBefore(it *sched.Item) []int32 {
 	if t := ownerOf(it).seq.Tokens; it.Cached <= len(t) {
 		return t[:it.Cached]

@@ -52,7 +52,7 @@ var onDevices = []deviceTest{
 	{"close", TestCloseLetsRequestsFinish},
 }
 
-// stateful are those of models that keep a state of each sequence.
+// stateful are the tests of models that keep a state of each sequence.
 var stateful = []deviceTest{
 	{"crowd", TestAStatefulModelServesACrowdToTheBit},
 	{"cancellations", TestCancelledRequestsOfAStatefulModelLeakNothing},
@@ -68,7 +68,7 @@ var stateful = []deviceTest{
 	{"law of sampled blocks", TestSampledBlocksFollowTheTarget},
 }
 
-// linear are those of a model with linear attention.
+// linear are the tests of a model with linear attention.
 var linear = []deviceTest{
 	{"crowd", TestLinearAttentionServesACrowdToTheBit},
 	{"every way to a prompt", TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits},

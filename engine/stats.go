@@ -49,8 +49,8 @@ type Stats struct {
 	// that the device failed.
 	Busy   time.Duration
 	Faults int64
-	// LongestGap is the longest batch of the last minute or two that sequences which decode were part of: the longest
-	// time between two of their tokens.
+	// LongestGap is the time of the longest batch with decoding sequences in the last minute or two: the longest time
+	// between two of their tokens.
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount

@@ -35,7 +35,7 @@ func (m Member) Heads() Member {
 // Count is the number of ranks, at least 1.
 func (m Member) Count() int { return max(m.Ranks, 1) }
 
-// Share is the rank's share of n things that all ranks have an equal number of.
+// Share returns the rank's range of n things that are divided equally among the ranks.
 func (m Member) Share(n int) (first, last int) {
 	each := n / m.Count()
 	return m.Rank * each, (m.Rank + 1) * each
@@ -60,7 +60,7 @@ func (p Part) Local(i, n int) (int, bool) {
 	return i, i >= 0 && i < n
 }
 
-// Valid reports whether i is one of all things, of which n are here.
+// Valid reports whether i is a valid number, where this rank has n of all things.
 func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 
 // check refuses a part that is not within all.

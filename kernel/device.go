@@ -93,7 +93,7 @@ func IsAsynchronous(d Machine) bool {
 	return ok && a.Asynchronous()
 }
 
-// DryRunner is a device on whose behalf loading and passes can be tried without memory.
+// DryRunner is a device for which loading and passes can be tried without allocating memory.
 type DryRunner interface {
 	// DryRun is a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from

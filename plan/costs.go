@@ -9,7 +9,7 @@ import (
 // costs are times that were measured on one device of an architecture.
 type costs struct{ cost.Choices }
 
-// costs returns those of hardware that our kernels run on.
+// costs returns the costs of hardware that our kernels run on.
 func (h *Hardware) costs() costs {
 	if h.Arch.CUDA() { // measured on one of them: which of two ways is faster is alike on the others
 		return costs{cost.H200().Choices}

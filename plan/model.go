@@ -63,7 +63,7 @@ type Model struct {
 	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 reports that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
-	// Experts are those of the feed-forward blocks; zero where they are not known.
+	// Experts are the experts of the feed-forward blocks; zero where they are not known.
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`

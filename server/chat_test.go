@@ -328,7 +328,7 @@ func TestTimesBetweenTokens(t *testing.T) {
 	})
 }
 
-// lines returns those of a text that hold one of the words.
+// lines returns the lines of a text that hold one of the words.
 func lines(text string, words ...string) string {
 	var out []string
 	for line := range strings.Lines(text) {

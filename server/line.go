@@ -99,7 +99,7 @@ type lineWriter struct {
 	body   bytes.Buffer
 }
 
-// Header returns that of the answer.
+// Header returns the header of the answer.
 func (w *lineWriter) Header() http.Header { return w.header }
 
 // WriteHeader is noted by the recorder around it.

@@ -24,7 +24,7 @@ type origin struct {
 	background bool
 }
 
-// origin returns that of an engine request with its own id.
+// origin returns the origin of an engine request with its own id.
 func (s *service) origin(x *exchange, id string) origin {
 	return origin{id: id, tenant: x.tenant, source: x.source, flow: x.flow, priority: x.priority, seed: s.seed(),
 		fit: !s.options.Strict, background: x.background}

@@ -93,7 +93,7 @@ func (x *exchange) endSpan(method string, status int) {
 // traced reports whether the spans of a request are kept.
 func (x *exchange) traced() bool { return x.span != nil && x.span.IsRecording() }
 
-// traceID returns that of the request's trace; empty without one.
+// traceID returns the id of the request's trace; empty without one.
 func (x *exchange) traceID() string {
 	if x.span == nil || !x.span.SpanContext().HasTraceID() {
 		return ""

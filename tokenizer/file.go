@@ -134,7 +134,7 @@ func decodeJSON(name string, value json.RawMessage, into any) error {
 	return nil
 }
 
-// orNil is one part for later, nil for null.
+// orNil returns the value, or nil for JSON null.
 func orNil(value json.RawMessage) json.RawMessage {
 	if string(value) == "null" {
 		return nil

@@ -131,7 +131,7 @@ func glmFoldRule(t *classTable, s string, i int) int {
 	return cl100kRule(t, s, i)
 }
 
-// cl100kRule is patternCl100kTail.
+// cl100kRule implements patternCl100kTail.
 func cl100kRule(t *classTable, s string, i int) int {
 	c, size := t.at(s, i)
 	if c&letter != 0 {

@@ -16,7 +16,7 @@ type recorded struct {
 	selections map[int][][]int32 // layer -> the last positions' selections, -1 dropped
 }
 
-// tail is for how many of the last positions golden files hold selections.
+// tail is the number of last positions for which golden files hold selections.
 const tail = 4
 
 func newRecorded(prompt, layers int) *recorded {

@@ -123,7 +123,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 // rank and one on the last, while those between have none.
 type copies []sequence
 
-// sequence is one of them: the rank that has it, its pages and its state.
+// sequence is one sequence: the rank that has it, its pages and its state.
 type sequence struct {
 	rank  int
 	table []int32

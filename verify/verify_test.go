@@ -24,7 +24,7 @@ var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-
 // with it operation by operation, and that chunks do, since they have the bits of whole prompts.
 var long = flag.Bool("long", false, "every implementation of the operations with every chunk size (make long)")
 
-// folder returns that of a checkpoint by its name; an unpacked archive is named by its path.
+// folder returns the folder of a checkpoint by its name; an unpacked archive is named by its path.
 func folder(name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -155,7 +155,7 @@ func (f *columnForm) arrange(m *Matrix) error {
 	return nil
 }
 
-// zeroPoints returns those of all rows, [rows, groups].
+// zeroPoints returns the zero points of all rows, [rows, groups].
 func (f *columnForm) zeroPoints(rows, groups int) ([]byte, error) {
 	zeros := make([]byte, rows*groups)
 	each := 32 / f.bits

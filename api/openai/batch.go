@@ -103,7 +103,7 @@ type BatchRequest struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
-// BatchEndpoints are those that lines can be sent to.
+// BatchEndpoints are the endpoints that lines can be sent to.
 var BatchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses"}
 
 // CompletionWindow is the only one, as with OpenAI.

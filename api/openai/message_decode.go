@@ -128,7 +128,7 @@ var toolCallFields = wire.Fields[ToolCall]{
 	"index":  wire.IgnoreAs[ToolCall](jsonscan.Number),
 }
 
-// customCallFields are those of a call of a custom tool, which becomes one of a function.
+// customCallFields are the fields of a call of a custom tool, which becomes one of a function.
 var customCallFields = wire.Fields[FunctionCall]{
 	"name": wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
 	"input": {Read: func(c *wire.Reader, f *FunctionCall) {

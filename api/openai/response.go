@@ -46,7 +46,7 @@ type ChatResponse struct {
 	Choices []ChatChoice    `json:"choices"`
 	Usage   Usage           `json:"usage"`
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
-	// PromptLogprobs are those of the prompt that all choices share, when asked for.
+	// PromptLogprobs are the logprobs of the prompt that all choices share, when asked for.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
 	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for
 	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // when asked for

@@ -47,7 +47,7 @@ var responseToolFields = wire.Fields[ResponseTool]{
 	"output_schema": wire.IgnoreAny[ResponseTool](),
 }
 
-// namespaceFields are those of a tool that may be a namespace. There are none inside of one.
+// namespaceFields are the fields of a tool that may be a namespace. There are none inside of one.
 var namespaceFields = wire.Join(responseToolFields, wire.Fields[ResponseTool]{
 	"tools": {Read: func(c *wire.Reader, t *ResponseTool) { t.Tools = readToolList(c, responseToolFields) }},
 })

@@ -224,7 +224,7 @@ var functionFields = wire.Fields[Function]{
 	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
 }
 
-// customFields are those of a custom tool, in chat completions inside its own object.
+// customFields are the fields of a custom tool, in chat completions inside its own object.
 var customFields = wire.Fields[Tool]{
 	"name":        wire.TextField(func(t *Tool) *string { return &t.Function.Name }),
 	"description": wire.TextField(func(t *Tool) *string { return &t.Function.Description }),

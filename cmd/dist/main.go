@@ -181,7 +181,7 @@ func (s *source) compile(b build) ([]byte, error) {
 	return os.ReadFile(at)
 }
 
-// sharedFiles returns those that every archive has.
+// sharedFiles returns the files that every archive has.
 func (s *source) sharedFiles() ([]entry, error) {
 	var files []entry
 	for from, to := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md",

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Profiles are those that explain knows; figures that are given replace theirs.
+// Profiles are the profiles that explain knows; figures that are given replace those of the profile.
 func TestLimitFlags(t *testing.T) {
 	rtx4090 := kernel.Limits{Profile: "rtx4090", Arch: "sm89", Memory: 24e9, Shared: 101376, SMs: 128, Bus: 25e9}
 	smaller := rtx4090

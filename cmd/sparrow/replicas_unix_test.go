@@ -362,7 +362,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 	}
 }
 
-// metrics returns those of a server about tiers.
+// metrics returns the metrics of a server about tiers.
 func metrics(t *testing.T, r *replica) string {
 	t.Helper()
 	got, err := http.Get(r.URL + "/metrics")

@@ -84,7 +84,7 @@ func blank(line []byte) bool {
 	return true
 }
 
-// customID returns that of a line, where the line can be read.
+// customID returns the custom ID of a line, where the line can be read.
 func customID(line []byte) string {
 	var l struct {
 		ID string `json:"custom_id"`

@@ -193,7 +193,7 @@ func (s *Store) jobLocked(tenant, id string) (*job, error) {
 	return j, nil
 }
 
-// Batches returns those of a tenant and a kind, newest first, after one id.
+// Batches returns the batches of a tenant and a kind, newest first, after one id.
 func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, more bool) {
 	s.mu.Lock()
 	for _, j := range s.batches {

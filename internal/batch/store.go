@@ -286,7 +286,7 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files returns those of a tenant, newest first, after one id; purpose may be empty for all.
+// Files returns the files of a tenant, newest first, after one id; purpose may be empty for all.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {

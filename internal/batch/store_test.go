@@ -365,7 +365,7 @@ func TestInputsThatAreNone(t *testing.T) {
 	}
 }
 
-// Lists are pages, newest first.
+// Lists are returned in pages, newest first.
 func TestLists(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := open(t, Options{Now: func() time.Time { now = now.Add(time.Second); return now }})

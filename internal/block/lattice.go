@@ -139,7 +139,7 @@ func (w *Whole) Read(f Format, src []byte) bool {
 var wholes = [...]func(*Whole, []byte){IQ1_S: readIQ1S, IQ1_M: readIQ1M, IQ2_XXS: readIQ2XXS, IQ2_XS: readIQ2XS,
 	IQ2_S: readIQ2S, IQ3_XXS: readIQ3XXS, IQ3_S: readIQ3S, TQ1_0: readTQ1, TQ2_0: readTQ2}
 
-// whole makes a decoder of float32 values of one of whole numbers.
+// whole turns a decoder of integers into a decoder of float32 values.
 func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) {
 		var w Whole

@@ -31,7 +31,7 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
 // Model predicts the seconds of a batch from batches that were observed. The time of decodes, and what near and far
-// prompt rows add, are separate fits: thousands of batches without prompts do not make it forget the time of prompts,
+// prompt rows add, are separate fits: so thousands of batches without prompts do not change the fitted time of prompts,
 // nor short prompts that of long ones.
 type Model struct {
 	decode, near, far Fit
@@ -74,8 +74,8 @@ func (m *Model) Prompts() int { return m.prompts }
 // Late returns the time that nearly all batches with prompts stay below, relative to the prediction.
 func (m *Model) Late() float64 { return m.late }
 
-// Predictions hold for batches of about as many rows of prompts as were observed: at most beyond times as many. Such a
-// number is forgotten by the part fade with every batch.
+// Predictions are valid up to a number of prompt rows: beyond times the number that was observed. The
+// observed number decays by the share fade with every batch.
 const beyond, fade = 1.5, 0.1
 
 // Trusts reports whether a batch is like those that were observed, or has at most least rows of prompts of each kind.

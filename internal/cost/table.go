@@ -62,7 +62,7 @@ func h200Choices() Choices {
 	}
 }
 
-// XeonChoices returns those of two cores of an Intel Xeon with AMX.
+// XeonChoices returns the measured choices of two cores of an Intel Xeon with AMX.
 func XeonChoices() Choices {
 	return Choices{
 		Device:  "two cores of a Xeon",
@@ -121,7 +121,7 @@ type Link struct {
 	Wait float64 // of an all-reduce before its bytes count: two launches' worth of signals between GPUs
 }
 
-// nvlink returns that of an HGX board with eight H200s: stated by its maker, not measured here.
+// nvlink returns the link of an HGX board with eight H200s: stated by its maker, not measured here.
 func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 
 // Bus joins a GPU and its host.
@@ -130,8 +130,8 @@ type Bus struct {
 	Wait float64 // of rows that go to the host's workers and return, beside their bytes
 }
 
-// pcie5 returns that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
-// synchronisation, 17 us, for each direction half.
+// pcie5 returns the bus of an H200: docs/gpu.md, "Loading". A copy of up to 64 KB with its synchronisation takes 17 us,
+// half for each direction.
 func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 
 // Format is how the values of experts are stored.

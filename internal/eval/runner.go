@@ -22,7 +22,7 @@ type About struct {
 	Kernels string `json:"kernels,omitempty"` // of an engine
 	Layout  string `json:"layout,omitempty"`  // of an engine's cache
 	URL     string `json:"url,omitempty"`     // of a server
-	// Settings are those of an engine's device that are not defaults, such as its threads.
+	// Settings are the settings of an engine's device that are not defaults, such as its threads.
 	Settings []string `json:"settings,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type Reply struct {
 	Calls     []chat.Call // not Raw: the tools called
 	// Ended means that the model ended its answer; false means that it was cut off.
 	Ended bool
-	// Logprobs are those of an item's choices; Text is then the likeliest one.
+	// Logprobs are the logprobs of an item's choices; Text is then the likeliest one.
 	Logprobs []float64
 
 	PromptTokens     int

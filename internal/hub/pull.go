@@ -86,7 +86,7 @@ type Download struct {
 	// Quants are the GGUF models of the repository where none was named, else the one; nil for safetensors. Without a
 	// choice there are no Files.
 	Quants []Quant
-	// Architecture is that of the GGUF files, where the server reports it.
+	// Architecture is the architecture of the GGUF files, where the server reports it.
 	Architecture string
 	// texts are contents that were read already, by hash.
 	texts map[string][]byte

@@ -87,7 +87,7 @@ func smallModel() []testFile {
 	}
 }
 
-// neededFiles are those of smallModel that are downloaded.
+// neededFiles are the files of smallModel that are downloaded.
 var neededFiles = []string{"chat_template.jinja", "config.json", "generation_config.json",
 	"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
 	"tokenizer.json", "tokenizer_config.json"}

@@ -82,7 +82,7 @@ type (
 	}
 )
 
-// arguments are those of a call, a filter or a test.
+// arguments are the arguments of a call, a filter or a test.
 type arguments struct {
 	positional []expr
 	names      []string // keyword names, parallel to named

@@ -24,8 +24,8 @@ type Load struct {
 	Window            int // tokens a row sees
 	Running           int // sequences at a time
 	StepTokens        int // new tokens of a step
-	// Spacing is that of Window. Where it is not 0, as much memory as pages have is kept for reuse: PageBytes for each
-	// page, in window pages of WindowBytes.
+	// Spacing is the spacing of Window. Where it is not 0, as much memory as pages have is kept for reuse: PageBytes
+	// for each page, in window pages of WindowBytes.
 	Spacing                int
 	PageBytes, WindowBytes int64
 }

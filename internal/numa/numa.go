@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnsupported is returned where the system does not report memory nodes.
-var ErrUnsupported = errors.New("memory nodes are known on Linux only")
+var ErrUnsupported = errors.New("memory nodes are supported on Linux only")
 
 // Node is a memory node and those of its processors that the process may use.
 type Node struct {

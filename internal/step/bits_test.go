@@ -168,7 +168,7 @@ func (b *bench) sameBits(what string, got, want [][]float32) {
 // so the prompts are below, at and beyond it.
 func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", settings) }
 
-// gpuSettings returns those of a GPU, which keeps no float32 rows. It skips the test where there is none.
+// gpuSettings returns the settings for a GPU, which has no float32 rows. It skips the test where there is none.
 func gpuSettings(t *testing.T) []setting {
 	t.Helper()
 	gpu.Need(t)

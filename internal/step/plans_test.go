@@ -68,7 +68,7 @@ const inLaunches = "glm_moe_dsa in launches"
 
 // planned are the families, one with sizes that plans for a GPU accept, and one whose segments are cut into launches.
 func planned() []modelFamily {
-	// GPU kernels take selections of a multiple of 64 keys: a larger model has such.
+	// GPU kernels need selections of a multiple of 64 keys, so a larger model is used.
 	gpu := families[0]
 	gpu.name = "deepseek_v32 on an H200"
 	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
@@ -310,7 +310,7 @@ func all(list []int, ok func(int) bool) bool {
 	return !slices.ContainsFunc(list, func(v int) bool { return !ok(v) })
 }
 
-// reasonCheck says when a reason is true.
+// reasonCheck reports whether a reason is true.
 type reasonCheck struct {
 	prefix   string
 	families string // whose plans must give it; empty for all

@@ -24,8 +24,8 @@ type Work struct {
 	// Sampled-1 of the previous pass, which must be the target's, with rows that are not returned whole.
 	Sampled int
 	// Drafted, above 0, replaces all of Tokens but the first, drafts, in the same way: by the token of wanted row
-	// Drafted-1 of the previous pass, which must be of the drafting layer, with tokens that it was fed; or by the tokens
-	// of the block that begins there.
+	// Drafted-1 of the previous pass, which must be of the drafting layer, with tokens that it was fed; or by the
+	// tokens of the block that begins there.
 	Drafted int
 	// Cached is the number of tokens before them in the cache.
 	Cached int

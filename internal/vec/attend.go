@@ -6,7 +6,7 @@ const (
 	LatentDim = 512 // leading elements of a row that are also its value
 )
 
-// RowFormat is how a latent row is in memory.
+// RowFormat is the memory format of a latent row.
 type RowFormat int
 
 const (
@@ -51,7 +51,7 @@ type latentAttend interface {
 	entry(dst, data, scales []byte) bool
 }
 
-// AttendsOnTiles reports whether NewLatentAttend has tiles.
+// AttendsOnTiles reports whether NewLatentAttend uses AMX tiles.
 func (t *Tier) AttendsOnTiles() bool { return t.ops.newLatentAttend != nil }
 
 // NewLatentAttend returns attention over rows of LatentRow or LatentDim elements, or

@@ -94,7 +94,7 @@ func (b *BlockRows) planesBytes() int {
 // sumsAt is where the sums of a row are.
 func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
 
-// rowBytes returns those of a single row, unitBytes those of a unit.
+// rowBytes is the size of a single row, unitBytes that of a unit.
 func (b *BlockRows) rowBytes() int { return b.sumsAt() + b.sumsBytes() + b.planesBytes() }
 
 func (b *BlockRows) unitBytes() int {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// portableBlocks is the definition of products with block formats.
+// portableBlocks is the reference implementation of products with block formats.
 var portableBlocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksGo, groups: portableGroups}
 
 // leastQuant is the bits of 2^-100. The codes of a group whose largest magnitude is below it are zeros, because 127
@@ -105,7 +105,7 @@ func mulBlocksGo(c BlockCut, f block.Format, w []byte, ldw int) {
 	}
 }
 
-// add is y and a block's product with codes of scale dx.
+// add returns y plus a block's product with codes of scale dx.
 func (b *plainBlock) add(y float32, codes []byte, dx float32) float32 {
 	var sum, least int32
 	for i, c := range codes {

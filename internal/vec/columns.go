@@ -112,7 +112,8 @@ func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkStep
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the number of steps along k, the last ones filled with zeros. They come in turns.
+// steps is the number of steps along k, the last ones filled with zeros. The steps that hold the same elements are
+// adjacent (turn).
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
 func (o Order) steps(k int) int {
@@ -132,10 +133,10 @@ func (o Order) depth() int {
 // tiles is the number of tiles of a group: one for each part of GroupRows rows.
 func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
-// lineBytes is a line of a tile: two elements along k of every column, or four of a plane.
+// lineBytes is the size of a line of a tile: two elements along k of every column, or four of a plane.
 func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
-// tileBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
+// tileBytes is the size of a tile, stepBytes that of the tiles of a step, groupBytes that of all steps.
 func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
 func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// packColumns packs a piece of float32 rows. Of a group that is not full only the
-// existing rows are packed: the columns after them are not read.
+// packColumns packs a piece of float32 rows. In a group that is not full, only the existing rows are packed: the
+// columns after them are not read.
 func packColumns(c *Columns, i int, x []float32, ldx int) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)

@@ -57,7 +57,7 @@ const (
 	denseRows  = 2 * tileSide // rows that are multiplied together
 )
 
-// partsKernels is by groups of rows less one.
+// partsKernels is indexed by the number of groups of rows minus one.
 var partsKernels = [...]func(*partsArgs){parts1, parts2}
 
 // denseScratch is the memory of dense attention with one head.

@@ -1,5 +1,5 @@
 // Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16, block-scaled
-// e4m3 and e2m1 weights, their transposed form, the indexer's scores and what selection counts of them, attention
+// e4m3 and e2m1 weights, their transposed form, the indexer's scores and the counts that selection needs, attention
 // over latent rows and over expanded keys, and the element-wise loops around them. Slices of numbers flow in, slices
 // of numbers flow out. It is independent of tensors, threads, models and policy.
 //

@@ -97,7 +97,7 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 	return group >= k || group%n == 0 || n%group == 0 && n/group <= most
 }
 
-// values is the number of values of a block of rows quantised so.
+// values is the number of values in a block of rows with this quantisation.
 func (o *groupOps) values(quant int) int {
 	if quant == QuantNibbles {
 		return 8 * o.lanes
@@ -181,8 +181,8 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	}
 }
 
-// middle returns what the codes as kernels add them up are above the values, and what the scale is multiplied by: e2m1
-// codes are twice their values and 12.
+// middle returns the offset of the codes that kernels add up, and the factor of the scale: an e2m1 code is added as
+// twice its value plus 12.
 func (w *GroupWeights) middle() (zero, factor float32) {
 	factor = w.Factor
 	if factor == 0 {
@@ -222,7 +222,7 @@ func (t *Tier) widenScales(to []float32, w *GroupWeights, n int, factor float32)
 	}
 }
 
-// portableGroups is the definition.
+// portableGroups is the reference implementation.
 var portableGroups = &groupOps{lanes: 16, mul: mulGroupsGo}
 
 func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
@@ -272,7 +272,7 @@ func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
 	return sum
 }
 
-// codes are those of a row, as kernels add them up.
+// codes are the codes of a row, as kernels add them up.
 func (w *GroupWeights) codes(to []int32, row int) {
 	for i := range to {
 		switch data := w.Data[row*w.Ld:]; w.Codes {

@@ -23,7 +23,7 @@ type groupArgs struct {
 	factor                 float32   // of all sums
 }
 
-// groupKernels are those of an instruction set, by rows of x less one.
+// groupKernels are the kernels of an instruction set, indexed by the number of rows of x minus one.
 type groupKernels struct {
 	u4, u4Zeros, e2m1, u8, u8Zeros, i8 [4]func(*groupArgs)
 	widenF16, widenU8                  func(*vecArgs)
@@ -84,7 +84,7 @@ type groupScratch struct {
 
 var groupScratches recycler[groupScratch]
 
-// groupMul multiplies a chunk of rows of weights after the other.
+// groupMul multiplies rows of weights chunk by chunk.
 func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
 	return func(t *Tier, c BlockCut, w GroupWeights) {
 		s := groupScratches.get()

@@ -147,7 +147,7 @@ func TestMulGroups(t *testing.T) {
 					}
 				}
 			}
-			// Results are those of the portable tier, up to the order of sums.
+			// Results are the results of the portable tier, up to the order of sums.
 			for j, v := range g.times(portable, x, m, c.k, c.n, false) {
 				most := 1e-4 * math.Sqrt(float64(c.k)) * math.Max(1, math.Abs(float64(v)))
 				if d := math.Abs(float64(y[j] - v)); !(d <= most) {

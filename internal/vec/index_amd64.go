@@ -47,9 +47,9 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 // unitScale is the scale of keys, whose own scale is applied to their score.
 var unitScale = [1]float32{1}
 
-// indexColumns is keys of which blocks are widened and transposed when a query first needs them, and kept for the
-// queries that follow: that costs more than the products of a query with few heads. Lanes run along the keys, and a
-// product is one running sum.
+// indexColumns holds keys. A block of them is widened and transposed when a query first needs it, and kept for the
+// queries that follow: the conversion costs more than the products of a query with few heads. Lanes run along the keys,
+// and a product is one running sum.
 type indexColumns struct {
 	isa   *isa
 	keys  [IndexBlockKeys * IndexDim]byte

@@ -35,7 +35,7 @@ const (
 	keysBytes  = indexGroup * IndexDim
 )
 
-// indexPackArgs: codes to bfloat16; of keys src is the addresses of groups.
+// indexPackArgs: codes to bfloat16; for keys, src holds the addresses of groups.
 type indexPackArgs struct {
 	dst, src unsafe.Pointer
 	steps    int
@@ -58,7 +58,7 @@ func newIndexTiles() indexScorer {
 	return t
 }
 
-// add keeps where whole groups lie; of others it keeps a copy.
+// add stores the addresses of whole groups, and a copy of a partial group.
 func (t *indexTiles) add(n int, keys []byte) {
 	t.wide = false
 	if n == 0 {

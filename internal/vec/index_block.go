@@ -15,9 +15,9 @@ type IndexBlock struct {
 	score  indexScorer
 }
 
-// indexScorer is a tier's form of a block. No argument is empty.
+// indexScorer is a tier's representation of a block. No argument is empty.
 type indexScorer interface {
-	// add takes keys that follow the n there are.
+	// add appends keys after the n that are stored.
 	add(n int, keys []byte)
 	scores(scores []float32, q []byte, w []float32, scales []byte)
 }
@@ -72,7 +72,7 @@ func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) 
 	b.score.scores(scores, q[:heads*IndexDim], w[:heads], b.scales[:])
 }
 
-// keyCopy keeps the keys as they are, for tiers whose scores read them so.
+// keyCopy stores the keys unchanged, for tiers whose score kernels read that format.
 type keyCopy struct {
 	keys [IndexBlockKeys * IndexDim]byte
 	run  func(scores []float32, q []byte, w []float32, keys, scales []byte)
@@ -85,7 +85,7 @@ func (c *keyCopy) scores(scores []float32, q []byte, w []float32, scales []byte)
 	c.run(scores, q, w, c.keys[:n*IndexDim], scales[:4*n])
 }
 
-// copiedKeys makes blocks for a tier that scores keys as they lie.
+// copiedKeys makes blocks for a tier that scores unconverted keys.
 func copiedKeys(run func(scores []float32, q []byte, w []float32, keys, scales []byte)) func() indexScorer {
 	return func() indexScorer { return &keyCopy{run: run} }
 }

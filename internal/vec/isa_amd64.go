@@ -12,8 +12,8 @@ type isa struct {
 	name string
 	vec  vectors
 
-	// Fused row kernels, by format, rows of x less one, and width: [0] takes
-	// groups of four rows of weights, [1] single ones.
+	// Fused row kernels, indexed by format, number of rows of x minus one, and width: [0] takes groups of four rows of
+	// weights, [1] single ones.
 	rowsMR int
 	rows   [formats][4][2]func(*rowsArgs)
 	// rowsCode is for e4m3 weights whose scales are in x.
@@ -25,8 +25,8 @@ type isa struct {
 	panelMR int
 	panels  []panelKernel
 
-	// Accumulation over accCols columns by rows of x less one, and over
-	// wideCols columns for one row, by format.
+	// Accumulation over accCols columns, indexed by the number of rows of x minus one, and over wideCols columns for
+	// one row, indexed by format.
 	accCols  int
 	acc      [accMR]func(*accArgs)
 	wideCols int
@@ -145,7 +145,7 @@ const (
 type scratch struct {
 	// Widened weights: a panel [maxPanel, panelLine], or [accDepth, accCols].
 	pack [accDepth * 64]float32
-	// Here, because its spill space should share no cache lines.
+	// rows is a field of scratch so that its spill space shares no cache line with other data.
 	rows rowsArgs
 	// Sums between two blocks of k.
 	sums [groupPanels * panelSums]float32

@@ -19,7 +19,8 @@ type nibbleArgs struct {
 	blocks                 int // of a row, eight registers of x each
 }
 
-// nibbleKernels are those of an instruction set: products by rows of x less one, the order of x, scales.
+// nibbleKernels are the kernels of an instruction set: products, indexed by the number of rows of x minus one; the
+// reordering of x; the scales.
 type nibbleKernels struct {
 	rows   [4]func(*nibbleArgs)
 	order  func(*vecArgs)
@@ -39,8 +40,8 @@ type nibbleScratch struct {
 
 var nibbleScratches recycler[nibbleScratch]
 
-// matMulFP4 multiplies x, ordered as the codes are decoded and filled up with zeros to whole blocks, by a chunk of
-// rows of weights after the other.
+// matMulFP4 multiplies x, ordered as the codes are decoded and filled up with zeros to whole blocks, by rows of
+// weights, chunk by chunk.
 func (s *isa) matMulFP4(p product, w, scale []byte, ldScale int) {
 	ns := nibbleScratches.get()
 	defer releaseNibbles(ns)

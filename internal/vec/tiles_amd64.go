@@ -190,5 +190,5 @@ const (
 	tileSteps = tileK / stepDepth
 )
 
-// tileKernels is by tiles of weights less one and tiles of columns less one.
+// tileKernels is indexed by the number of tiles of weights minus one and of tiles of columns minus one.
 var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}

@@ -107,7 +107,7 @@ func (p *partials) at(i int) partial {
 	return partial{top: m[:p.heads], sum: m[p.heads:][:p.heads], out: m[2*p.heads:]}
 }
 
-// some returns that of the heads [from, to).
+// some returns the part for the heads [from, to).
 func (p partial) some(from, to int) partial {
 	return partial{top: p.top[from:to], sum: p.sum[from:to], out: p.out[from*layout.LatentDim : to*layout.LatentDim]}
 }

@@ -123,7 +123,7 @@ func (w *dualWork) follows(r int) bool {
 // keptEntries is the number of wide entries of a stream that a worker keeps: a window and its next rows.
 const keptEntries = 160
 
-// keptEntry is one of them: it is widened once, not for each row that sees it.
+// keptEntry is one kept entry: it is widened once, not for each row that sees it.
 type keptEntry struct {
 	call int // of the operation; no entry changes while it runs
 	slot int

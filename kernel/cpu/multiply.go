@@ -37,7 +37,7 @@ type multiplyState struct {
 	few     shareTask
 }
 
-// part is one of the products, and where it is not of few rows its tiles.
+// part is one of the products; it has tiles unless it has few rows.
 type part struct {
 	kernel.MultiplyArgs
 	w       *host.Matrix

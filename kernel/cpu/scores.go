@@ -37,7 +37,7 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	return d.scores.run(d, len(d.scoreItems), a, (*Device).scoreBlock)
 }
 
-// sharing is one more than the last of the rows from r on that share blocks of keys.
+// sharing returns the end of the range of rows from r on that share blocks of keys.
 func sharing(a *kernel.ScoreArgs, r int) int {
 	if a.Table.Given() {
 		return r + max(a.NextN, 1)

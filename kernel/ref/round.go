@@ -171,7 +171,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return x, nil
 }
 
-// denseTiles returns those of dense attention: smaller where values are wide.
+// denseTiles returns the tile sizes of dense attention: smaller where values are wide.
 func denseTiles(d kernel.LatentDims) tiles {
 	if d.V > 128 {
 		return tiles{keys: 64, fromLast: true}

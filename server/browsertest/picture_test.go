@@ -16,7 +16,7 @@ import (
 // mostPicture is the size of a picture that may be kept in the tree.
 const mostPicture = 150 << 10
 
-// pictures writes those of the documentation.
+// pictures writes the pictures of the documentation.
 func (w *world) pictures(t *testing.T, dir string) {
 	p := w.open(t, w.url, screen{width: 1180, height: 820})
 	save := func(name string) {

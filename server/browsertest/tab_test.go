@@ -257,7 +257,7 @@ func (p *tab) enter(text string) {
 	p.do("Input.insertText", map[string]any{"text": text})
 }
 
-// keys are those that tests press, with what the browser needs to know of them.
+// keys are the keys that tests press, with the fields that the DevTools protocol needs.
 var keys = map[string]map[string]any{
 	"Enter":      {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"},
 	"Tab":        {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9},

@@ -39,7 +39,8 @@ var seeds = []struct{ path, body string }{
 	{"/v1/responses", `{"input":"hello","max_output_tokens":8,"stream":true}`},
 	{"/v1/responses", `{"input":[{"role":"user","content":"hello"}],"max_output_tokens":8,"store":true}`},
 	{"/v1/messages", `{"max_tokens":8,"messages":[{"role":"user","content":"hi"}],"stream":true}`},
-	{"/v1/messages", `{"max_tokens":8,"system":"s","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`},
+	{"/v1/messages",
+		`{"max_tokens":8,"system":"s","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`},
 	{"/v1/messages/count_tokens", `{"messages":[{"role":"user","content":"hi"}]}`},
 	{"/v1/score", `{"text_1":"the cat","text_2":["sat","ran"]}`},
 	{"/api/chat", `{"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":8}}`},
@@ -184,7 +185,7 @@ func schemaBody(d *rand.Rand) string {
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}`, schema(d))
 }
 
-// schema is one that is expensive, endless or contradicts itself.
+// schema returns a random schema that is expensive, recursive without end or contradictory.
 func schema(d *rand.Rand) string {
 	switch d.IntN(10) {
 	case 0:

@@ -77,7 +77,7 @@ func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 // are not disturbed.
 const dramPart = 32 << 20
 
-// multiplyInTurn is a product with one part of a weight after the other.
+// multiplyInTurn multiplies by the parts of a weight, one after the other.
 func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 	return multiplyParts(r, rows, w, min(dramPart/(w.Data.Cols*w.Data.DType.Size())/128*128, w.Out()))
 }

@@ -120,7 +120,7 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 // group is cases that are timed turn by turn.
 type group []Case
 
-// Names returns those of the first.
+// Names returns the names of the group's first case.
 func (g group) Names() harness.Case { return g[0].Names() }
 
 // grouped puts cases of a group side by side, in the order of their first.

@@ -44,7 +44,7 @@ type Report struct {
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
-	// Goals are those of the options, as text; Good counts the requests that met all of them, and Goodput is their
+	// Goals are the goals of the options, as text; Good counts the requests that met all of them, and Goodput is their
 	// number a second.
 	Goals   string  `json:"goals,omitempty"`
 	Good    int     `json:"good,omitempty"`

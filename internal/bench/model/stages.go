@@ -144,7 +144,7 @@ func (d *stopwatch) whole() kernel.Device {
 	return d
 }
 
-// abilities are those of a GPU.
+// abilities are the optional interfaces of a GPU device.
 type abilities interface {
 	kernel.Drawer
 	kernel.Capturer

@@ -248,10 +248,10 @@ func (g *Group) describe(i int) string {
 // Name is the name of the ranks' devices and their number.
 func (g *Group) Name() string { return fmt.Sprintf("%d x %s", len(g.ranks), g.ranks[0].dev.Name()) }
 
-// Activation returns that of the ranks.
+// Activation returns the activation type of the ranks.
 func (g *Group) Activation() kernel.DType { return g.ranks[0].dev.Activation() }
 
-// Hardware returns that of one rank, from which plans of its part of the model are built.
+// Hardware returns the hardware of one rank, from which plans of its part of the model are built.
 func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
 
 // closeWait is how long Close waits for ranks that are in the middle of an operation.

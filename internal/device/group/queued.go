@@ -63,7 +63,7 @@ func (g queued) Reserved() (most int64) {
 	return most
 }
 
-// MemoryUse returns that of all ranks together.
+// MemoryUse returns the memory use of all ranks together.
 func (g queued) MemoryUse() (all kernel.MemoryUse) {
 	for _, r := range g.ranks {
 		if d, ok := r.dev.(kernel.MemoryOwner); ok {
@@ -84,7 +84,7 @@ type graphs struct {
 // Launch enqueues all of them, each on its rank.
 func (g *graphs) Launch() error { return g.group.Do(g.launch) }
 
-// Launches returns that of the first rank.
+// Launches returns the launches of the first rank.
 func (g *graphs) Launches() int { return g.list[0].Launches() }
 
 // Bytes is the most of a rank.

@@ -64,7 +64,7 @@ func (c *cache) store() {
 	}
 }
 
-// tokens returns those of one of few prompts, so that beginnings are shared.
+// tokens returns the tokens of one of few prompts, so that beginnings are shared.
 func (c *cache) tokens() []int32 {
 	n := testTokens * (1 + c.random.IntN(8))
 	prompt := make([]int32, n)

@@ -16,7 +16,7 @@ const (
 	rootBytes    = 96
 )
 
-// pages are those of one tier.
+// pages are the pages of one tier.
 type pages struct {
 	byID  map[uint64]*change
 	order []*change

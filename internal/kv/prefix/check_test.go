@@ -54,7 +54,8 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 			ix.nodes[of(ix, 3)].prev = none
 		}, "child lists hold"},
 		{"a sibling link is wrong", func(ix *Index) { ix.nodes[of(ix, 3)].prev = none }, "in the child list of node"},
-		{"children run in a circle", func(ix *Index) { ix.nodes[of(ix, 3)].next = of(ix, 6) }, "in the child list of node"},
+		{"children run in a circle", func(ix *Index) { ix.nodes[of(ix, 3)].next = of(ix, 6) },
+			"in the child list of node"},
 		{"a duplicate is not listed", func(ix *Index) { ix.pages[1].next = None }, "the lists of entries hold"},
 		{"a duplicate is linked back wrongly", func(ix *Index) { ix.pages[4].prev = 5 }, "in the list of entry"},
 		{"a duplicate differs", func(ix *Index) { ix.tokensOf(4)[0]++ }, "have different tokens"},

@@ -157,7 +157,7 @@ func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	return page, err
 }
 
-// hashOf is the page that a file name represents.
+// hashOf returns the page hash in a file name.
 func hashOf(name string) (k prefix.Hash, ok bool) {
 	text, found := strings.CutSuffix(name, pageSuffix)
 	if !found || len(text) != hex.EncodedLen(len(k)) {

@@ -20,7 +20,7 @@ const (
 	storeAhead = 8                 // pages asked for before the first of them is read
 	storeIdle  = 8                 // connections kept open
 	storeKnown = 1 << 16           // pages stored as being in the store
-	// storeTokens is from how many tokens on a store is asked: fewer are computed before it answers.
+	// storeTokens is the minimum number of tokens for which the store is asked: fewer are computed before it answers.
 	storeTokens = 256
 	// A store that failed is not used for storePause, twice as long after each further failure.
 	storePause, storePauseMost = time.Second, 30 * time.Second

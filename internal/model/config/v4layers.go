@@ -59,7 +59,7 @@ func (b *v4Builder) ratios(layers int) []int {
 	return out
 }
 
-// supportedRatios returns those that layers of the family may have.
+// supportedRatios returns the compression ratios that layers of the family may have.
 func (b *v4Builder) supportedRatios() []int {
 	if b.family == DeepseekV41 {
 		return []int{0, 1, 2}

@@ -92,7 +92,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, err
 }
 
-// attentionParams returns those of a rank with a number of heads.
+// attentionParams returns the attention parameters of a rank with a number of heads.
 func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{

@@ -312,7 +312,8 @@ func TestParseMachine(t *testing.T) {
 		"h200,128": "no unit; want G or T", "h200,-3G": "not an amount", "h200,NaNG": "not an amount",
 		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",
-		"h200,wings=3G": `the figure "wings" is unknown`, "h200,foo=3": `the figure "foo" is unknown`, "h200,": "no unit",
+		"h200,wings=3G": `the figure "wings" is unknown`,
+		"h200,foo=3": `the figure "foo" is unknown`, "h200,": "no unit",
 	} {
 		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "known GPUs: h200") {

@@ -17,7 +17,8 @@ import (
 type Machine struct {
 	GPUs int
 	cost.Machine
-	// Arch is that of the GPUs. Portable reports that they are not Hopper, and Stated how their rates follow from
+	// Arch is the architecture of the GPUs. Portable reports that they are not Hopper, and Stated how their rates
+	// follow from
 	// published figures; empty for those of an H200, which were measured.
 	Arch     plan.Arch
 	Portable bool

@@ -19,7 +19,7 @@ type parts struct {
 	top   float64 // keys up to which prompts run in the dense form
 	cfg   *plan.Config
 	all   experts
-	// format is that of the experts.
+	// format is the format of the experts.
 	format cost.Format
 	split  *split // experts in two memories; nil where all are on the device
 

@@ -29,7 +29,7 @@ type Host struct {
 	Stream float64  `json:"stream_gb_per_second,omitempty"`
 	Tokens float64  `json:"tokens_per_second,omitempty"`
 	Losses []string `json:"losses,omitempty"`
-	// Assumed is that of the Summary.
+	// Assumed is Summary.Assumed.
 	Assumed string `json:"assumed,omitempty"`
 }
 

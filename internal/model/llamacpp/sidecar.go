@@ -154,7 +154,7 @@ func (s *sidecar) describe(r *reader, c map[string]any) {
 	}
 }
 
-// tensors are those of the head under their official names.
+// tensors are the tensors of the head under their official names.
 func (s *sidecar) tensors(of *shape) ([]weight.Tensor, error) {
 	stages := *of
 	var out []weight.Tensor

@@ -58,7 +58,7 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 	return r.report(), weight.KeepDigest(path, sum)
 }
 
-// tensors returns those of the file, in its order.
+// tensors returns the tensors of the file, in its order.
 func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
 	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r}
 	switch c := m.Config.(type) {

@@ -60,7 +60,7 @@ func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verifie
 	return s
 }
 
-// sizes returns those of a configuration.
+// sizes returns the sizes of a configuration.
 func (m *Model) sizes(cfg *plan.Config) Sizes {
 	main, index, err := layouts(cfg)
 	if err != nil {

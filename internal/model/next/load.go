@@ -29,7 +29,7 @@ type site struct {
 // prefixes are the prefixes of the text network's tensor names: with a vision tower, and without.
 var prefixes = [2]string{"model.language_model.", "model."}
 
-// prefixOf returns that of a checkpoint.
+// prefixOf returns the prefix of the tensor names of a checkpoint.
 func prefixOf(l *nn.Loader) string {
 	if l.Has(prefixes[1] + "embed_tokens.weight") {
 		return prefixes[1]

@@ -15,7 +15,7 @@ import (
 // ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
 var ErrNoRoom = errors.New("the experts do not fit")
 
-// ErrHost is wrapped, too, where it is the memory of the host that is too small.
+// ErrHost is wrapped in addition where the host's memory is too small.
 var ErrHost = errors.New("the host has too little memory for the experts that are not on the device")
 
 // Ask has the inputs of a placement: sizes, memories, measured costs and use.

@@ -168,8 +168,8 @@ func (l *v4Lister) draft(p string) {
 	l.collapse(p)
 }
 
-// stages are those of a DSpark head (dspark spec, 2): layers without compressed stream, the projection of the target's
-// hidden states before the first, and the heads after the last.
+// stages are the stages of a DSpark head (dspark spec, 2): layers without compressed stream, the projection of the
+// target's hidden states before the first, and the heads after the last.
 func (l *v4Lister) stages(d *config.DSpark) {
 	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
 	for k := range d.Stages {

@@ -92,7 +92,7 @@ func TestFileKeepsTheTable(t *testing.T) {
 	}
 }
 
-// bad are files that must be refused, with what the message says. HEAD is the beginning of a right one.
+// bad returns files that must be refused, with the expected message. HEAD stands for the beginning of a valid file.
 func bad() map[string]string {
 	out := map[string]string{}
 	for text, want := range map[string]string{
@@ -106,7 +106,7 @@ func bad() map[string]string {
 		`HEAD,"layers":3,"experts":8,"chosen":9}`:                                              "9 of 8",
 		`HEAD,"layers":-3,"experts":8,"chosen":1}`:                                             "-3 layers",
 		`HEAD,"layers":3,"experts":2,"chosen":1,"more":1}`:                                     "unknown field",
-		`HEAD,"layers":3,"experts":2,"chosen":1,"counts":[]} {}`:                               "text follows the JSON object",
+		`HEAD,"layers":3,"experts":2,"chosen":1,"counts":[]} {}`:                               "text follows",
 		`HEAD,"layers":3,"experts":2,"chosen":1,"counts":[{"layer":3}]}`:                       "layer 3 of 3",
 		`HEAD,"layers":3,"experts":2,"chosen":1,"counts":[{"counts":[1]}]}`:                    "1 counts",
 		`HEAD,"layers":3,"experts":2,"chosen":1,"counts":[{"counts":[1,-1]}]}`:                 "cannot unmarshal",

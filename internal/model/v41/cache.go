@@ -37,7 +37,7 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 	return entry, index, err
 }
 
-// entryLayout returns that of the cache's entries.
+// entryLayout returns the layout of the cache's entries.
 func (m *Model) entryLayout() layout.Kind {
 	for _, c := range m.caches {
 		if c.entries.Mem.Given() {

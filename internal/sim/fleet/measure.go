@@ -82,7 +82,7 @@ const mostAtOnce = 16
 // load is some requests to a server at the same time.
 type load struct{ requests, prompt, output int }
 
-// loads returns those that fit the servers: prompts, decodes after short and long contexts, and both.
+// loads returns the loads that fit the servers: prompts, decodes after short and long contexts, and both.
 func (m *meter) loads() (out []load) {
 	p := m.prompt
 	for _, l := range []load{{1, p, 1}, {4, p, 1}, {1, 4 * p, 1}, {1, 8, 48}, {4, 8, 48}, {mostAtOnce, 8, 48},

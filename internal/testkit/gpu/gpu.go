@@ -12,7 +12,7 @@ import (
 
 var portable = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
 
-// Name is that of the kernels.
+// Name is the name of the kernels.
 func Name() string {
 	if *portable {
 		return op.PortableName

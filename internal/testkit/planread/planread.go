@@ -75,7 +75,7 @@ func Check(t testing.TB, plans ...*plan.Plan) {
 	}
 }
 
-// Unread lists the fields of plans that no code acts on and that are not told.
+// Unread lists the fields of plans that no code acts on and that explain does not print.
 func Unread() ([]string, error) {
 	acted, err := reading()
 	if err != nil {
@@ -107,8 +107,8 @@ func Unread() ([]string, error) {
 
 func name(t reflect.Type, i int) string { return t.Name() + "." + t.Field(i).Name }
 
-// set records the fields of plan's types that are not zero. Fields that are told are not walked: their parts are told
-// too.
+// set records the fields of plan's types that are not zero. Fields that explain prints are not walked: their parts are
+// printed too.
 func set(v reflect.Value, into map[string]bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
