@@ -17,7 +17,7 @@ func facts(topK int) plan.Model {
 		Context: 1 << 20, Window: 128, Ratios: []int{0, 4, 128}}
 }
 
-// attention returns the attention of a model without weights.
+// attention returns that of a model without weights.
 func attention(t *testing.T, topK int) *Attention {
 	t.Helper()
 	dev := &ref.Device{}

@@ -313,7 +313,7 @@ func TestParseMachine(t *testing.T) {
 		"h200,1e30T":    "not an amount",
 		"h200,cores=0":  "number of cores",
 		"h200,wings=3G": `the figure "wings" is unknown`,
-		"h200,foo=3": `the figure "foo" is unknown`, "h200,": "no unit",
+		"h200,foo=3":    `the figure "foo" is unknown`, "h200,": "no unit",
 	} {
 		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "known GPUs: h200") {
