@@ -122,7 +122,8 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 // A page that left the device is found by any request of the same tenant that begins with it, and by none of another
 // tenant.
 func TestTiersKeepTenantsApart(t *testing.T) {
-	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
+	h := &heard{salts: map[string]bool{}}
+	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28, OnHost: h}))
 	ask := func(tenant string, prompt []int32) (int, *Trace) {
 		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
 		return r.Usage.CachedTokens, r.Trace
@@ -136,6 +137,10 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 	if n, trace := ask("a", slices.Concat(tokens(1, 320), tokens(9, 90))); n != 320 || trace.Restored.Tokens != 320 ||
 		trace.Restored.Tiers["host"] != 320 {
 		t.Errorf("the same tenant found %d tokens: %+v", n, trace.Restored)
+	}
+	e.Close(t.Context())
+	if !h.salts["a"] || h.salts[""] { // pages are told with their tenants
+		t.Errorf("pages of %v are in host memory", h.salts)
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier"
 	"sparrow/internal/sched"
+	"sparrow/internal/spec"
 	"sparrow/internal/step"
 	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/respserver"
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/sample"
@@ -73,10 +75,13 @@ func TestAPassIsAccountedOnce(t *testing.T) {
 
 // A trace has the times in which a choice was suspended: from the latest batch before a preemption to the next one.
 func TestATraceHasSuspensions(t *testing.T) {
-	e, _ := prepared(t, testmodel.V32(t), Config{})
+	e, _ := prepared(t, testmodel.V32(t), Config{Clock: &paced{}})
 	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, Trace: true})
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	c := j.choices[0]
+	if j.arrived = at(4); j.Waited() != 996*time.Second {
+		t.Errorf("at 1000 s it has waited for %v since 4 s", j.Waited())
+	}
 	c.seq.Match, c.restored = kv.Match{Tokens: 5, Prompt: 9}, Restored{Tokens: 3}
 	before := *e.inbox
 	for i, preempted := range []int{0, 0, 1, 1, 3} {
@@ -88,6 +93,9 @@ func TestATraceHasSuspensions(t *testing.T) {
 	}
 	if !j.admitted.Equal(at(10)) || j.usage.CachedTokens != 8 || j.computed != 8 || c.match != c.seq.Match {
 		t.Errorf("admitted at %v, usage %+v, %d computed, %v", j.admitted, j.usage, j.computed, c.match)
+	}
+	if j.Waited() != 6*time.Second {
+		t.Errorf("it waited for %v", j.Waited())
 	}
 	if st := e.Stats(); st.PromptTokens != 9 || st.CachedTokens != 8 {
 		t.Errorf("%d tokens of prompts, %d cached", st.PromptTokens, st.CachedTokens)
@@ -409,5 +417,203 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	settle(j)
 	if got := fmt.Sprint(j.usage.CachedTokens, " ", x.stats.Tokens); got != "384 320" {
 		t.Errorf("tokens cached and restored: %s", got)
+	}
+}
+
+// waiting is a runner whose draft passes take a given time to be waited for.
+type waiting struct {
+	runner
+	clock *paced
+	took  time.Duration
+}
+
+func (w *waiting) Wait(step.Pending) (step.Result, error) {
+	w.clock.at.Add(int64(w.took))
+	return step.Result{Plan: &plan.Plan{}}, nil
+}
+
+// A draft pass that the host looked for late, for less than an eighth of its time, says nothing exact of that time.
+func TestDraftPassesThatAreSeenLate(t *testing.T) {
+	for took, late := range map[time.Duration]bool{100: false, 99: true} {
+		clock := &paced{}
+		clock.at.Store(700)
+		d := &drafter{setup: &setup{cfg: Config{Clock: clock}}, tally: &tally{}, watchdog: &watchdog{},
+			control: spec.New(spec.Auto(), 0)}
+		b := &batch{passes: &passes{runner: &waiting{clock: clock, took: took}},
+			ahead: ahead{on: true, begun: time.Unix(1000, 0), rows: 3}}
+		if _, err := d.wait(b); err != nil || b.ahead.on {
+			t.Fatalf("%v, it is still ahead: %v", err, b.ahead.on)
+		}
+		want := spec.New(spec.Auto(), 0)
+		want.DraftPass(3, (700 + took).Seconds(), late)
+		if !reflect.DeepEqual(d.control, want) || d.tally.stats.DraftsAhead != 1 || d.tally.stats.Busy != 700+took {
+			t.Errorf("waited for %v of %v: late %v is not what was noted; %+v", took, 700+took, late, d.tally.stats)
+		}
+	}
+}
+
+// Batches whose results the host must see are not overlapped: those of recorded rows and of scored prompts.
+func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	for name, r := range map[string]Request{
+		"recorded": {MaxTokens: 4, Record: &Record{Experts: true}},
+		"scored":   {MaxTokens: 1, Score: &Score{}},
+	} {
+		e, run := overlapping(t, testmodel.V32(t), Config{StepTokens: 32})
+		run()
+		r.Prompt, r.Sampling, r.IgnoreEOS = tokens(1, 90), greedy(), true
+		rows, scores := 0, 0
+		for ev := range open(t, e, r).events() {
+			if scores += len(ev.Scores); ev.Recorded != nil {
+				rows += len(ev.Recorded.Rows)
+			}
+		}
+		e.Close(t.Context())
+		if st := e.Stats(); st.Overlapped != 0 || name == "recorded" && rows != 4 || name == "scored" && scores != 90 {
+			t.Errorf("%s: %d of %d passes overlapped, %d rows, %d scores", name, st.Overlapped, st.Steps, rows, scores)
+		}
+	}
+}
+
+// The likeliest tokens of an event stay, whatever is sampled later.
+func TestEventsKeepTheirLikeliestTokens(t *testing.T) {
+	w := vocabulary(t)
+	four, _ := w.TokenID("4")
+	r := ask(t, "How many?")
+	r.Sampling.Logprobs, r.Sampling.TopLogprobs = true, 2
+	favoured := []int32{four, w.eos - 1, w.eos}
+	for i, out := range advanced(t, still(t, "", Config{}), r, favoured...) {
+		if top := out.event.Top; len(top) != 2 || top[0].Token != favoured[i] {
+			t.Errorf("token %d: %+v, want %d first", i, top, favoured[i])
+		}
+	}
+}
+
+// capturing is a device with captured graphs, none of which it makes.
+type capturing struct{ kernel.Device }
+
+func (capturing) Capture(func() error) (kernel.Graph, error) { return nil, errFault }
+
+// Captured graphs are part of the memory that is needed, unless they are switched off.
+func TestNeedCountsGraphs(t *testing.T) {
+	alone(t, "sizes are those of one rank")
+	source, m := load(t, testmodel.V32(t), kernel.Options{}, func(d kernel.Device) kernel.Device {
+		return capturing{d}
+	})
+	for off, want := range map[bool]int64{false: step.GraphBytes, true: 0} {
+		n, err := Measure(m, testConfig(source, Config{CacheTokens: 512, NoGraphs: off}), 1<<40)
+		if err != nil || n.Graphs != want || n.Arena == 0 {
+			t.Errorf("graphs off %v: %+v, %v; want %d bytes of graphs", off, n, err, want)
+		}
+	}
+}
+
+// Passes may record and replay everything, of as many rows as there is memory for, unless recording is off.
+func TestLimitsOfRecords(t *testing.T) {
+	e := still(t, testmodel.V32(t), Config{StepTokens: 48})
+	s := *e.setup
+	var l step.Limits
+	(&sizing{setup: &s}).limitRecords(&l)
+	want := step.Limits{RecordRows: 48, Record: plan.Record{Selections: true, Scores: true, Experts: true},
+		Replay: plan.Replay{Selections: true, Experts: true}}
+	if !reflect.DeepEqual(l, want) {
+		t.Errorf("%+v, want %+v", l, want)
+	}
+	s.cfg.RecordBytes, l = -1, step.Limits{}
+	if (&sizing{setup: &s}).limitRecords(&l); !reflect.DeepEqual(l, step.Limits{}) {
+		t.Errorf("recording is off: %+v", l)
+	}
+	in := newInbox(&Config{RecordBytes: 100}, &tally{})
+	for i := range 6 {
+		if err := in.admitRecords(&Job{records: 100}); (err == nil) != (i < recordFactor) {
+			t.Errorf("request %d: %v", i, err)
+		}
+		if err := in.admitRecords(&Job{}); err != nil {
+			t.Errorf("a request that records nothing: %v", err)
+		}
+	}
+	if in.records != recordFactor*100 {
+		t.Errorf("%d bytes are counted", in.records)
+	}
+}
+
+// With drafts, only batches between operations say how long sequences decode: others verify.
+func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
+	for _, c := range []struct {
+		draft      spec.Setting
+		took, last time.Duration // noted at the end
+	}{{drafts(t, 2), 7, 5}, {spec.Off(), 7, 9}} {
+		e := still(t, testmodel.V32Draft(t), Config{Draft: c.draft})
+		decodes := []sched.Item{{}, {Decode: true}}
+		for _, b := range []struct {
+			batch batch
+			took  time.Duration
+		}{{batch{items: decodes}, 5}, {batch{items: decodes}, 9}, {batch{items: decodes[:1]}, 11},
+			{batch{items: decodes, between: true}, 7}} {
+			e.loop.noteTime(&b.batch, b.took, false)
+		}
+		if i := &e.loop.inner; i.took != c.took || i.tookBefore != c.last {
+			t.Errorf("drafts %v: %v, before %v; want %v and %v", c.draft, i.took, i.tookBefore, c.took, c.last)
+		}
+	}
+}
+
+// Segments are counted by all that tells them apart.
+func TestSegmentsAreCountedByKind(t *testing.T) {
+	var s Stats
+	list := []plan.Segment{{Rows: 1}, {Rows: 2, Row: 1}, {Rows: 3, Form: 1}, {Rows: 4, Kernel: 1},
+		{Rows: 5, Convert: 1}}
+	for range 2 {
+		for i := range list {
+			s.count(&list[i])
+		}
+	}
+	want := []PlanCount{{Steps: 2, Rows: 2}, {Row: 1, Steps: 2, Rows: 4}, {Form: 1, Steps: 2, Rows: 6},
+		{Kernel: 1, Steps: 2, Rows: 8}, {Convert: 1, Steps: 2, Rows: 10}}
+	if !slices.Equal(s.Plans, want) {
+		t.Errorf("%+v, want %+v", s.Plans, want)
+	}
+}
+
+// Sequences that find no page between operations wait again as long as before, not until the next operation.
+func TestBetweenOperationsWithoutPages(t *testing.T) {
+	clock := &paced{}
+	e := still(t, testmodel.V32(t), Config{Clock: clock, MaxStall: time.Millisecond})
+	l, b := e.loop, &batch{}
+	l.waiting, l.inner.at = time.Unix(1000, 0), time.Unix(1000, 0)
+	for _, c := range []struct{ at, waiting, longest time.Duration }{
+		{400 * time.Microsecond, 0, 400 * time.Microsecond},
+		{time.Millisecond, time.Millisecond, 600 * time.Microsecond},
+		{1300 * time.Microsecond, time.Millisecond, 600 * time.Microsecond},
+	} {
+		clock.at.Store(int64(c.at))
+		l.between(b)
+		if got := l.waiting.Sub(time.Unix(1000, 0)); got != c.waiting || l.inner.longest != c.longest {
+			t.Errorf("at %v: they wait since %v, want %v; the longest operation takes %v", c.at, got, c.waiting,
+				l.inner.longest)
+		}
+	}
+	if l.waiting = (time.Time{}); b.interrupted != 0 {
+		t.Errorf("interrupted for %v", b.interrupted)
+	}
+	clock.at.Store(int64(time.Second))
+	if l.between(b); !l.waiting.IsZero() { // where none waits nothing is measured
+		t.Errorf("they wait since %v", l.waiting)
+	}
+}
+
+// What an engine is told to discard is gone with it.
+func TestDiscardedPagesAreGone(t *testing.T) {
+	dir := t.TempDir()
+	for i, want := range []int{0, 256, 0} {
+		e := startTiered(t, testmodel.V32(t), tiered("bf16", 8, 64, tier.Options{DiskDir: dir, DiskBytes: 1 << 26}))
+		got := generate(t, e, Request{Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 1}).Usage.CachedTokens
+		if got != want {
+			t.Errorf("engine %d finds %d tokens, want %d", i, got, want)
+		}
+		if i == 1 {
+			e.Discard()
+		}
+		e.Close(t.Context())
 	}
 }
