@@ -55,7 +55,7 @@ type Config struct {
 	// no GPU.
 	Pack bool
 	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, as Pack does, with the
-	// rows that a thread reads on its node. On a machine with one node it does nothing, and says so through Warn.
+	// rows that a thread reads on its node. On a machine with one node it does nothing and calls Warn.
 	NUMA bool
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.

@@ -92,7 +92,7 @@ func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Without a GPU the CPU runs the model and nothing is said; a GPU that cannot be used is named with the reason, and
+// Without a GPU the CPU runs the model without a warning; a GPU that cannot be used is named with the reason, and
 // refused where it was asked for.
 func TestAutoFallsBack(t *testing.T) {
 	if arch, warned, _, err := opened(t, machine(80<<30, nil), Config{Model: testmodel.V4(t)}); arch != "sm90" ||

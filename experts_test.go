@@ -106,8 +106,8 @@ func mini(t *testing.T) *family.Source {
 	return src
 }
 
-// Where nothing is said about experts they are on the GPU if the model fits it, else as many as fit, and a line says
-// which; with ExpertsOnDevice the smaller GPU is refused.
+// By default experts are on the GPU if the model fits, else as many as fit, and a line states which; with
+// ExpertsOnDevice the smaller GPU is refused.
 func TestExpertsByDefault(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
@@ -199,7 +199,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 		t.Errorf("on a CPU: %v", err)
 	}
 	absent := &cuda.Unavailable{Reason: "no library", Try: "install it", Absent: true}
-	for want, c := range map[string]Config{"no library": {}, "--pack copies the weights for a CPU": {Pack: true}} {
+	for want, c := range map[string]Config{"no library": {}, "--pack applies to the CPU only": {Pack: true}} {
 		c.Model, c.Experts = tinyFP8, ExpertsMove
 		if _, warned, _, err := opened(t, machine(80<<30, absent), c); !errors.Is(err, kernel.ErrUnsupported) ||
 			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "leave --experts out") ||

@@ -380,7 +380,7 @@ func TestRecordRefusals(t *testing.T) {
 		{"a gap", Request{Replay: append(slices.Clone(rows[:3]), rows[5:]...)}, "want position 153"},
 		{"positions", Request{Replay: change(func(r []record.Row) {
 			r[1].Layers[0] = record.Layer{Keys: 152, Selected: far}
-		})}, "layer 0: position 5000, and positions below 152 can be selected"},
+		})}, "layer 0: position 5000 is selected, but only positions below 152 exist"},
 		{"keys", Request{Replay: change(func(r []record.Row) { r[1].Layers[0].Keys = 9 })}, "keys is 9"},
 		{"a missing layer", Request{Replay: change(func(r []record.Row) { r[1].Layers = r[1].Layers[1:] })},
 			"the selection of layer 0 is missing"},

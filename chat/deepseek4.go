@@ -102,8 +102,8 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	}
 	text, ok := levels[word]
 	if !ok {
-		return "", fmt.Errorf("%w: reasoning_effort: %q is not known: %s knows %s", ErrUnsupported, word, f.Name(),
-			names)
+		return "", fmt.Errorf("%w: reasoning_effort: %q is not supported: %s supports %s", ErrUnsupported, word,
+			f.Name(), names)
 	}
 	return text, nil
 }

@@ -91,7 +91,7 @@ func (f DeepSeekV41) effort(req Request) (string, error) {
 	n, ok := map[string]int{"": 75, "low": 50, "high": 75, "xhigh": 75, "max": 100}[word]
 	if !ok {
 		if n, err = strconv.Atoi(word); err != nil || n < 1 || n > 100 {
-			return "", fmt.Errorf("%w: reasoning_effort: %q is not known: %s knows low, high, xhigh, max and "+
+			return "", fmt.Errorf("%w: reasoning_effort: %q is not supported: %s supports low, high, xhigh, max and "+
 				"numbers from 1 to 100", ErrUnsupported, word, f.Name())
 		}
 	}

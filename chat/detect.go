@@ -146,8 +146,8 @@ func (s Source) isV31Template() bool {
 	return s.BOS == deepseekBOS && !strings.Contains(s.ChatTemplate, "tools")
 }
 
-// ReadTokenizerConfig fills the template and the special tokens from tokenizer_config.json. Of several named templates
-// the one called tool_use is taken, else the default.
+// ReadTokenizerConfig fills the template and the special tokens from tokenizer_config.json. If there are several named
+// templates, tool_use is taken, else the default.
 func (s *Source) ReadTokenizerConfig(data []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {

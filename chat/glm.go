@@ -155,10 +155,11 @@ func (f GLM5) effort(b *mark.Builder, req Request, thinking bool) error {
 	}
 	switch {
 	case line == "" && f.Flash:
-		return fmt.Errorf("%w: reasoning_effort: %q is not known: GLM-5.3-Flash knows low, high and max",
+		return fmt.Errorf("%w: reasoning_effort: %q is not supported: GLM-5.3-Flash supports low, high and max",
 			ErrUnsupported, word)
 	case line == "":
-		return fmt.Errorf("%w: reasoning_effort: %q is not known: GLM-5.2 knows high and max", ErrUnsupported, word)
+		return fmt.Errorf("%w: reasoning_effort: %q is not supported: GLM-5.2 supports high and max", ErrUnsupported,
+			word)
 	case thinking:
 		b.WriteString(glmSystem + "Reasoning Effort: " + line)
 	}

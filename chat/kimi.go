@@ -82,7 +82,7 @@ func (f Kimi) Render(req Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	if thinking && !f.Thinks {
-		return Prompt{}, fmt.Errorf("%w: thinking: Kimi-K2 does not think; leave it out", ErrUnsupported)
+		return Prompt{}, fmt.Errorf("%w: thinking: Kimi-K2 does not support it; leave it out", ErrUnsupported)
 	}
 	w := kimiWriter{f: f, turns: turns, ids: map[string]string{}, open: req.ContinueFinal}
 	if err := w.declare(offered(req), req.Memo); err != nil {

@@ -35,7 +35,7 @@ func (m *Memo) Read() int64 {
 	return m.read
 }
 
-// tool gives a tool as prompts show it.
+// tool returns a tool in the form in which prompts show it.
 func (m *Memo) tool(t *Tool) *shownTool {
 	if m == nil {
 		return readTool(t)

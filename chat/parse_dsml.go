@@ -157,8 +157,8 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must return as content. Of an object that
-// the reply's end cut off, all there is belongs to the call.
+// jsonBody waits for the whole object, because text that does not parse must return as content. If the end of the reply
+// cuts an object off, everything up to there belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(p.invokeClose)
 	if which < 0 && p.done {

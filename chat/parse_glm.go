@@ -6,7 +6,7 @@ import "strings"
 //
 //	<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value>...</tool_call>
 //
-// Values carry no type: the tool's schema tells strings from JSON. Text may follow a call.
+// Values have no type: the tool's schema distinguishes strings from JSON. Text may follow a call.
 type glmParser struct {
 	*stream
 	tool string

@@ -43,8 +43,8 @@ func drawCall(t *rapid.T) Call {
 	return Call{Name: rapid.SampledFrom([]string{"f", "get_weather", "a-b.c"}).Draw(t, "name"), Arguments: args}
 }
 
-// What an encoder writes for an assistant message is what the model would have written: the parser must give the
-// message back.
+// What an encoder writes for an assistant message is what the model would have written: the parser must return the
+// message.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	for _, f := range []Format{DeepSeekV4{}, DeepSeekV32{}, DeepSeekV31{}} {
 		rapid.Check(t, func(t *rapid.T) {

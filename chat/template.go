@@ -108,7 +108,7 @@ func newPlainParser(req Request, inReasoning bool) Parser {
 	return s
 }
 
-// needsTextArguments tries a conversation with a call: a template that fails on mapping arguments but not on text wants
+// needsTextArguments tries a conversation with a call: a template that fails on mapping arguments but not on text needs
 // text.
 func (t *Template) needsTextArguments() bool {
 	probe := Request{Messages: []Message{
@@ -144,7 +144,7 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	}
 	for _, turn := range turns {
 		if len(turn.Tools) > 0 || len(turn.ResponseFormat) > 0 {
-			return Prompt{}, fmt.Errorf("%w: %s: chat templates only know the tools of the request",
+			return Prompt{}, fmt.Errorf("%w: %s: chat templates support only the tools of the request",
 				ErrUnsupported, messageField(turn.index, "tools"))
 		}
 	}

@@ -44,7 +44,7 @@ func TestABatchMovesThroughItsStages(t *testing.T) {
 	}
 }
 
-// moves moves a batch and returns what the panic said, if there was one.
+// moves moves a batch and returns the message of the panic, if there was one.
 func moves(b *batch, to stage) (said string) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -24,7 +24,7 @@ func (d *drafter) keep(rows logits) {
 	}
 }
 
-// seen tells the controller of blocks whose drafts are being verified.
+// seen passes the confidences of the drafted blocks, whose drafts are then verified, to the controller.
 func (d *drafter) seen(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {

@@ -176,7 +176,7 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	}
 }
 
-// noting is a clock that says when the loop waits.
+// noting is a clock that signals when the loop waits.
 type noting struct {
 	machine
 	waits chan struct{}

@@ -136,8 +136,8 @@ func TestWaitLimit(t *testing.T) {
 	}
 }
 
-// That the bound is not kept is said of what streams usually wait, after some batches: not of one batch that took long,
-// nor where streams take long by themselves and prompts add no more than half of the bound.
+// The warning about the bound is based on the usual wait of streams, after some batches: not on one batch that took
+// long, nor on streams that take long by themselves while prompts add no more than half of the bound.
 func TestUsualStall(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

@@ -73,7 +73,7 @@ func (b *inbox) cancel(j *Job) {
 	b.signal()
 }
 
-// stop tells the loop to end, at once or when everything that was accepted has ended.
+// stop makes the loop end, at once or when everything that was accepted has ended.
 func (b *inbox) stop(halt bool) {
 	b.tally.Lock()
 	b.closing, b.halt = true, b.halt || halt

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// A request that is refused hears which field it is about, what was asked and what is supported; one at a limit is
-// taken.
+// The error for a refused request names the field, what was asked and what is supported; a request exactly at a limit
+// is accepted.
 func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	in := still(t, testmodel.V32Draft(t), Config{CacheTokens: 128, MaxQueue: 3, Draft: drafts(t, 2)}).intake
 	ask := func(prompt int, f func(r *Request)) Request {

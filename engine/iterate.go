@@ -145,7 +145,7 @@ func (l *loop) drop(b *batch) {
 	b.to(stageEnded)
 }
 
-// observe tells the observer, if there is one.
+// observe calls the observer, if there is one.
 func (l *loop) observe(between bool) {
 	if l.cfg.Observe != nil {
 		l.cfg.Observe(between)

@@ -155,7 +155,7 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	}
 }
 
-// While the rows of a prompt are computed chunk by chunk, its request has no say in how many tokens are drafted.
+// While the rows of a prompt are computed chunk by chunk, its request does not influence how many tokens are drafted.
 func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, _ := overlapping(t, testmodel.V32Draft(t), Config{Draft: spec.Auto(), StepTokens: 32})
@@ -173,7 +173,8 @@ func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 }
 
 // A pass that the device refuses counts as a fault. The request of a batch of one fails with it at once, and the
-// counters know that it has gone; what runs alone after a failed batch says nothing about the time of batches.
+// counters no longer include it; a sequence that runs alone after a failed batch does not change the estimated time of
+// batches.
 func TestPassesThatAreNotEnqueued(t *testing.T) {
 	passes, most := 0, 0
 	e, _, _ := startPaced(t, Config{}, before(func(works []step.Work) error {
@@ -282,7 +283,7 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 			func() { hangs(false); w.end() })
 	}
 	w.watch(nil)
-	for words, want := range map[string]int{"saw no progress": 2, "has ended": 2} {
+	for words, want := range map[string]int{"longer than the watchdog allows": 2, "has ended": 2} {
 		if n := strings.Count(log.String(), words); n != want {
 			t.Errorf("%q is %d times in the log, want %d", words, n, want)
 		}
@@ -596,7 +597,7 @@ func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	}
 }
 
-// An engine that is closed while a request waits for its pages answers it.
+// A request that waits for its pages gets an answer when the engine is closed.
 func TestClosingWaitsForPages(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)

@@ -36,8 +36,8 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	return list, nil
 }
 
-// onceStored tells a listener about pages that several pools may have: they are stored with the first pool that has
-// them and removed with the last.
+// onceStored reports pages that several pools may have to a listener once: as stored with the first pool that has them,
+// as removed with the last.
 type onceStored struct {
 	prefix.Listener
 	of      int                 // pools

@@ -168,7 +168,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that see no more than is selected, or kept in blocks, say so in a word.
+			// Rows that see no more keys than are selected, or kept in blocks, are recorded as one word.
 			longer := func(keys int) int64 {
 				return int64(max(end-max(span.From, keys*max(s.Layers[l].Group, 1)), 0))
 			}

@@ -170,7 +170,7 @@ func (h *heard) Stored(s prefix.Stored) { h.stored++; h.salts[string(s.Salt)] = 
 func (h *heard) Removed(prefix.Hash)    { h.removed++ }
 func (h *heard) Cleared()               { h.cleared++ }
 
-// A flush drops cached pages while requests run, and listeners are told of every change.
+// A flush drops cached pages while requests run, and listeners are called for every change.
 func TestFlushingEmptiesTheCache(t *testing.T) {
 	h := &heard{salts: map[string]bool{}}
 	e := start(t, testmodel.V32(t), Config{CacheEvents: h})

@@ -145,7 +145,7 @@ func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Who admits a request is told all tokens that it brings, and nothing is counted of one that he refuses.
+// The admission function gets the number of all tokens of a request, and a request that it refuses is not counted.
 func TestAdmitIsToldTheGivenTokens(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	told := 0
@@ -264,7 +264,7 @@ func TestReasoningEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-// told counts what a listener hears.
+// told counts the calls of a listener.
 type told struct {
 	roots, cleared  int
 	stored, removed []byte
@@ -275,7 +275,8 @@ func (x *told) Stored(s prefix.Stored) { x.stored = append(x.stored, s.Hash[0]) 
 func (x *told) Removed(h prefix.Hash)  { x.removed = append(x.removed, h[0]) }
 func (x *told) Cleared()               { x.cleared++ }
 
-// Several pools tell as one: a page is stored with the first and removed with the last, and all are cleared together.
+// Several pools call a listener as one pool would: a page is stored with the first and removed with the last, and all
+// are cleared together.
 func TestPoolsTellAsOne(t *testing.T) {
 	x := &told{}
 	o := &onceStored{Listener: x, of: 3, pools: map[prefix.Hash]int{}}

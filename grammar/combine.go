@@ -147,8 +147,8 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	return list, nil
 }
 
-// checkLoop rejects schemas that refer to themselves without an object or array between: they say nothing and would
-// never end.
+// checkLoop rejects schemas that refer to themselves without an object or array between: they have no meaning and
+// resolving them would not end.
 func (c *compiler) checkLoop(s *schema) error {
 	const open, closed = 1, 2
 	switch c.visited[s.id] {

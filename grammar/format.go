@@ -120,7 +120,7 @@ func formatLength(name string) uint64 {
 	return noLimit
 }
 
-// integerFormats are the formats of OpenAPI that bound a number; they say nothing about strings.
+// integerFormats are the formats of OpenAPI that bound a number; they do not apply to strings.
 var integerFormats = map[string]bounds{
 	"int32": {lo: big.NewRat(-1<<31, 1), hi: big.NewRat(1<<31-1, 1)},
 	"int64": {lo: big.NewRat(-1<<63, 1), hi: big.NewRat(1<<63-1, 1)},

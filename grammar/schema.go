@@ -110,7 +110,7 @@ type parser struct {
 	old       bool // draft 3 to 7: $ref replaces the keywords beside it
 }
 
-// annotations are keywords that say nothing about which documents are valid.
+// annotations are keywords that do not affect which documents are valid.
 var annotations = map[string]bool{
 	"title": true, "description": true, "default": true, "examples": true, "deprecated": true, "readOnly": true,
 	"writeOnly": true, "$comment": true, "$schema": true, "$id": true, "$anchor": true, "$dynamicAnchor": true,
@@ -123,7 +123,7 @@ func newSchema(pointer string) *schema {
 		maxProps: noItems}
 }
 
-// number is the id of schemas that say a text.
+// number returns the id of a schema's text; equal texts have the same id.
 func (p *parser) number(text string) int {
 	id, ok := p.texts[text]
 	if !ok {

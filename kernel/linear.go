@@ -14,7 +14,7 @@ type Sequences struct {
 	// sequence: they change the state before these rows do. And 1 where these rows are held back: their outputs are
 	// computed, and the state does not change.
 	Spans Tensor
-	// Snapshots says for each row of the pass, i32 [T, 1], where the state after it is kept as well, -1: nowhere.
+	// Snapshots, i32 [T, 1], is for each row of the pass the slot to which the state after it is copied; -1 means none.
 	Snapshots Tensor
 }
 

@@ -9,7 +9,8 @@ import (
 // BatchSyntax is the notation ParseBatch reads, for help texts.
 const BatchSyntax = `extend:LEN[+PREFIX],...  decode:LEN,...  verify:N:LEN,...  draft:N:LEN,...  idle
 mixed:extend:LEN+PREFIX,.../decode:LEN,.../verify:N:LEN,...
-COUNTxLEN repeats a request; LEN of extend counts new tokens, of decode and draft all tokens, of verify those before the drafts
+COUNTxLEN repeats a request; LEN of extend counts new tokens, of decode and draft all tokens,
+	of verify those before the drafts
 LEN 0 of decode and draft is a row that only pads the batch`
 
 // maxParsedRequests bounds a repeat count.
@@ -35,7 +36,7 @@ func ParseBatch(text string) (Batch, error) {
 	switch mode {
 	case ModeIdle:
 		if rest != "" {
-			return Batch{}, batchError(text, "idle takes no requests")
+			return Batch{}, batchError(text, "an idle batch has no requests")
 		}
 		return b, nil
 	case ModeMixed:
@@ -66,7 +67,7 @@ func (b *Batch) parsePart(text, part string) error {
 	}
 	kind, ok := modes.find(word)
 	if !ok || kind != ModeExtend && !kind.DecodeLike() {
-		return batchError(text, fmt.Sprintf("%q is not a kind of request", word))
+		return batchError(text, fmt.Sprintf("%q is not a kind of request; see explain --help", word))
 	}
 	return b.parseList(text, kind, rest)
 }
@@ -103,7 +104,7 @@ func (b *Batch) parseList(text string, kind Mode, list string) error {
 			return err
 		}
 		if count < 1 || len(b.Requests)+count > maxParsedRequests {
-			return batchError(text, fmt.Sprintf("%d requests; 1 to %d are possible", count, maxParsedRequests))
+			return batchError(text, fmt.Sprintf("the batch has %d requests; want 1 to %d", count, maxParsedRequests))
 		}
 		for range count {
 			b.Requests = append(b.Requests, r)
@@ -120,7 +121,7 @@ func parseRequest(text string, kind Mode, n int, item string) (Request, error) {
 	}
 	if kind.DecodeLike() {
 		if hasPrefix {
-			return Request{}, batchError(text, fmt.Sprintf("%s has no prefix", kind))
+			return Request{}, batchError(text, fmt.Sprintf("%s takes no prefix", kind))
 		}
 		return Request{Kind: kind, Seq: length, N: n}, nil
 	}

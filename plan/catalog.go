@@ -169,7 +169,7 @@ func (e *Entry) against(d *Demand) []Objection {
 		}
 		add(E03, "it cannot read %s in %s", rows, d.Phase)
 	}
-	// V4 pads its selection to the width the kernel wants.
+	// V4 pads its selection to the width that the kernel needs.
 	if e.TopK != nil && !d.Model.V4() && !d.Model.Dense() {
 		if why := e.TopK(d.Hardware, d.Model.K); why != "" {
 			add(E07, "%s", why)

@@ -10,7 +10,7 @@ import (
 // Arch is the architecture a kernel was built for.
 type Arch uint8
 
-// The architectures the catalogues speak of.
+// The architectures in the catalogues.
 const (
 	ArchUnset Arch = iota
 	CPU

@@ -203,7 +203,7 @@ func (w *Builder) scoreBudget() int64 {
 // follow the segment. carried reports whether indices were handed on.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
-		return Indexer{}, fmt.Errorf("plan: layer %d: layers count from 0", layer)
+		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)
 	}
 	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
 		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {

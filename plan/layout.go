@@ -3,7 +3,7 @@ package plan
 // DType is the element type the cache or an array holds.
 type DType uint8
 
-// The element types a plan speaks of.
+// The element types in plans.
 const (
 	DTypeUnset DType = iota
 	BF16

@@ -51,7 +51,7 @@ func (r *resolver) inputs() error {
 		return fmt.Errorf("plan: policy: dense threshold %d and transient reserve %d must not be negative",
 			p.DenseThreshold, p.MaxTransient)
 	case p.Running < 0:
-		return fmt.Errorf("plan: policy: %d running sequences (--max-running): want 0 (unset) or more",
+		return fmt.Errorf("plan: policy: the number of running sequences (--max-running) is %d, want 0 (unset) or more",
 			p.Running)
 	case int(p.SplitKeys) >= len(keySplits.words):
 		return fmt.Errorf("plan: policy: split of keys %d must be one of %s", p.SplitKeys, keySplits.list())
@@ -77,8 +77,8 @@ func CheckInputs(hw *Hardware, m *Model) error {
 	case hw.Arch == ArchUnset || int(hw.Arch) >= len(archs.words):
 		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
 	case hw.Arch.CUDA() && hw.SMs < 1:
-		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
-			hw.Arch, hw.SMs)
+		return fmt.Errorf("plan: hardware description of %s: the number of multiprocessors is %d; read it from the "+
+			"device", hw.Arch, hw.SMs)
 	case !m.Dense() && paddedIndexHeads(hw.Arch, m.IndexHeads) == 0:
 		return &Error{Code: E08, Asked: fmt.Sprintf("%d index heads on %s", m.IndexHeads, hw.Arch),
 			Supported: "at most 64 index heads", Try: "--hw cpu"}

@@ -68,7 +68,7 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says describes which layers make entries, select and share.
+// says returns a text about which layers make entries, select and share.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {
@@ -122,13 +122,13 @@ func (m *Model) checkSharing() error {
 	for l, r := range m.Ratios[:min(m.Layers, len(m.Ratios))] {
 		e := m.EntrySource(l)
 		if r > 0 && (r > 2 || e < 0 || m.Ratios[e] != r || m.IndexSource(l) < e) {
-			return fmt.Errorf("plan: model description: layer %d of ratio %d has no entries and selection to share",
-				l, r)
+			return fmt.Errorf("plan: model description: layer %d (ratio %d) has no earlier layer whose entries and "+
+				"selection it can share", l, r)
 		}
 	}
 	if s.Blocks < 1 || s.BlockKeys < 1 || !slices.Contains(s.Index, s.Candidates) {
-		return fmt.Errorf("plan: model description: %d candidate blocks of %d entries of layer %d", s.Blocks,
-			s.BlockKeys,
+		return fmt.Errorf("plan: model description: the index keeps %d candidate blocks of %d entries from layer %d, "+
+			"want 1 or more and a layer with an index", s.Blocks, s.BlockKeys,
 			s.Candidates)
 	}
 	return nil

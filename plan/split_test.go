@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Rows are cut where the measured times say, for the number of rows that a server is set up for, or as asked.
+// Rows are cut according to the measured times, for the number of rows that a server is set up for, or as asked.
 func TestSplitFollowsTheLoad(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -16,7 +16,8 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 	for i := range rows {
 		for _, e := range r.Rows[i].Experts {
 			if e.Layer >= len(s.Layers) || len(e.IDs) != 2*s.Chosen {
-				return nil, fmt.Errorf("record: row %d has %d bytes of experts of layer %d", i, len(e.IDs), e.Layer)
+				return nil, fmt.Errorf("record: row %d has %d bytes of expert ids for layer %d, which does not fit "+
+					"the model", i, len(e.IDs), e.Layer)
 			}
 			at := out[(i*len(s.Layers)+e.Layer)*s.Chosen:]
 			for k := range s.Chosen {
@@ -63,7 +64,7 @@ func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width in
 func (row *Row) keys(to []int32, layer int) error {
 	at := slices.IndexFunc(row.Layers, func(l Layer) bool { return l.Layer == layer })
 	if at < 0 {
-		return fmt.Errorf("nothing is recorded of layer %d", layer)
+		return fmt.Errorf("layer %d was not recorded", layer)
 	}
 	l := &row.Layers[at]
 	group := max(l.Group, 1)
@@ -86,7 +87,7 @@ func (r *Rows) whole(rows int) error {
 	}
 	for i := range rows {
 		if r.Rows[i].Position != i {
-			return fmt.Errorf("record: row %d is of position %d", i, r.Rows[i].Position)
+			return fmt.Errorf("record: row %d has position %d, want the same number", i, r.Rows[i].Position)
 		}
 	}
 	return nil

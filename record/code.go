@@ -46,13 +46,14 @@ func Positions(to []int32, list []byte, group, end int) error {
 		case size <= 0:
 			return fmt.Errorf("byte %d of its differences is not the beginning of a LEB128 number", n)
 		case d > math.MaxInt32 || at+int(d) >= end:
-			return fmt.Errorf("position %d, and positions below %d can be selected", uint64(at)+d, end)
+			return fmt.Errorf("position %d is selected, but only positions below %d exist", uint64(at)+d, end)
 		case n > 0 && d == 0:
-			return fmt.Errorf("position %d twice", at)
+			return fmt.Errorf("position %d is selected twice", at)
 		case int(d)%group != 0:
-			return fmt.Errorf("position %d, which begins no group of %d tokens", at+int(d), group)
+			return fmt.Errorf("position %d is selected, which is not the start of a group of %d tokens", at+int(d),
+				group)
 		case n == len(to):
-			return fmt.Errorf("more than %d positions", len(to))
+			return fmt.Errorf("more than %d positions are selected", len(to))
 		}
 		at += int(d)
 		to[n] = int32(at / group)

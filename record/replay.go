@@ -44,9 +44,9 @@ func NewReplay(rows []Row, s Shape) (*Replay, error) {
 		g, err := given{}, error(nil)
 		switch {
 		case row.Position != r.First+i:
-			err = fmt.Errorf("want position %d; rows follow each other", r.First+i)
+			err = fmt.Errorf("want position %d: rows must follow each other without gaps", r.First+i)
 		case (len(row.Layers) > 0) != r.Selections || (len(row.Experts) > 0) != r.Experts:
-			err = fmt.Errorf("layers and experts are given in all rows or in none")
+			err = fmt.Errorf("layers and experts must be given in all rows or in none")
 		default:
 			g, err = s.given(row, scratch)
 		}
@@ -97,10 +97,10 @@ func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error)
 	for i := range row.Layers {
 		l := &row.Layers[i]
 		if l.Layer < 0 || l.Layer >= len(s.Layers) {
-			return nil, fmt.Errorf("layer %d; the model has %d layers", l.Layer, len(s.Layers))
+			return nil, fmt.Errorf("layer %d does not exist; the model has %d layers", l.Layer, len(s.Layers))
 		}
 		if byLayer[l.Layer] != nil {
-			return nil, fmt.Errorf("layer %d twice", l.Layer)
+			return nil, fmt.Errorf("layer %d is given twice", l.Layer)
 		}
 		byLayer[l.Layer] = l
 	}
@@ -110,8 +110,8 @@ func (s *Shape) selections(row *Row, scratch []int32) (list [][]byte, err error)
 				row.Position+1)
 		}
 		if l != nil && l.As != nil && *l.As != s.Layers[i].As {
-			return nil, fmt.Errorf("layer %d uses the selection of layer %d; in this model it is that of layer %d", i,
-				*l.As, s.Layers[i].As)
+			return nil, fmt.Errorf("layer %d is recorded with the selection of layer %d; in this model it uses that "+
+				"of layer %d", i, *l.As, s.Layers[i].As)
 		}
 		if !s.Selects(i) {
 			continue
@@ -137,7 +137,7 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 			return fmt.Errorf("both all and selected are given")
 		}
 		if n := s.Visible(i, l.Keys); n > s.TopK && l.Keys > s.Dense {
-			return fmt.Errorf("all of %d keys; a row attends to at most %d", n, s.TopK)
+			return fmt.Errorf("all is given for %d keys; a row attends to at most %d", n, s.TopK)
 		}
 		return nil
 	}
@@ -153,12 +153,12 @@ const maxWeight = 1 << 10
 
 func (s *Shape) checkExperts(x *Experts) error {
 	if len(x.IDs) != 2*s.Chosen || len(x.Weights) != 4*s.Chosen {
-		return fmt.Errorf("%d bytes of ids and %d of weights; a row has %d experts: %d and %d bytes", len(x.IDs),
-			len(x.Weights), s.Chosen, 2*s.Chosen, 4*s.Chosen)
+		return fmt.Errorf("ids have %d bytes and weights %d; a row has %d experts, which take %d and %d bytes",
+			len(x.IDs), len(x.Weights), s.Chosen, 2*s.Chosen, 4*s.Chosen)
 	}
 	for j := range s.Chosen {
 		if id := binary.LittleEndian.Uint16(x.IDs[2*j:]); int(id) >= s.Experts {
-			return fmt.Errorf("expert %d; a layer has %d", id, s.Experts)
+			return fmt.Errorf("expert %d does not exist; a layer has %d experts", id, s.Experts)
 		}
 		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(x.Weights[4*j:])))
 		if !(w >= 0 && w <= maxWeight) {

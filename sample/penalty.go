@@ -90,7 +90,7 @@ func newBiases(m map[int32]float64, vocabulary int) ([]bias, error) {
 // checkToken is the guard of every token that enters a sequence.
 func checkToken(t int32, vocabulary int) error {
 	if t < 0 || int(t) >= vocabulary {
-		return fmt.Errorf("%w: id %d, size %d", ErrToken, t, vocabulary)
+		return fmt.Errorf("%w: the id is %d and the vocabulary has %d tokens", ErrToken, t, vocabulary)
 	}
 	return nil
 }

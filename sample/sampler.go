@@ -60,7 +60,7 @@ func New(p Params, choice int, w *Scratch) (*Sampler, error) {
 		return nil, errors.New("sample: a sampler needs a scratch; make one with NewScratch")
 	}
 	if choice < 0 || choice >= p.N {
-		return nil, fmt.Errorf("sample: choice %d of a request with n = %d", choice, p.N)
+		return nil, fmt.Errorf("sample: choice %d does not exist in a request with n = %d", choice, p.N)
 	}
 	for _, id := range p.StopTokenIDs {
 		if err := checkToken(id, w.Vocabulary()); err != nil {
@@ -158,7 +158,7 @@ func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && 
 func (s *Sampler) Take(c Candidate) (int32, error) {
 	switch {
 	case !(c.LogSum <= math.MaxFloat32): // NaN or +Inf
-		return 0, fmt.Errorf("%w: the sum of their exponentials has the logarithm %v", ErrLogits, c.LogSum)
+		return 0, fmt.Errorf("%w: the log-sum-exp is %v, want a finite number", ErrLogits, c.LogSum)
 	case c.Logit == float32(math.Inf(-1)):
 		return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, s.scratch.Vocabulary())
 	}
@@ -186,7 +186,7 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
 	w := s.scratch
 	if len(dst) != w.Vocabulary() {
-		return fmt.Errorf("sample: probabilities of %d tokens asked for, the vocabulary has %d", len(dst),
+		return fmt.Errorf("sample: probabilities of %d tokens were asked for, but the vocabulary has %d", len(dst),
 			w.Vocabulary())
 	}
 	best, err := s.adjust(logits, mask)

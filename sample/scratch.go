@@ -24,7 +24,7 @@ type Scratch struct {
 // NewScratch makes the working memory for rows of that many logits: about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
 	if vocabulary < 1 || vocabulary > MaxVocabulary {
-		return nil, fmt.Errorf("sample: scratch for a vocabulary of %d tokens; it must have between 1 and %d",
+		return nil, fmt.Errorf("sample: the vocabulary has %d tokens; want 1 to %d",
 			vocabulary, MaxVocabulary)
 	}
 	return &Scratch{
@@ -44,7 +44,8 @@ func (w *Scratch) Vocabulary() int { return len(w.buffer) }
 // load copies a row and returns its best token. It rejects rows without a distribution.
 func (w *Scratch) load(logits []float32) (best int32, err error) {
 	if len(logits) != w.Vocabulary() {
-		return 0, fmt.Errorf("%w: %d values, the vocabulary has %d", ErrLogits, len(logits), w.Vocabulary())
+		return 0, fmt.Errorf("%w: there are %d logits, but the vocabulary has %d tokens", ErrLogits, len(logits),
+			w.Vocabulary())
 	}
 	top, at := float32(math.Inf(-1)), 0
 	for i, v := range logits {
@@ -52,7 +53,7 @@ func (w *Scratch) load(logits []float32) (best int32, err error) {
 			continue
 		}
 		if !(v <= math.MaxFloat32) { // NaN or +Inf: neither is ever below the top
-			return 0, fmt.Errorf("%w: %v at token %d", ErrLogits, v, i)
+			return 0, fmt.Errorf("%w: the logit is %v at token %d", ErrLogits, v, i)
 		}
 		top, at = v, i
 	}

@@ -120,7 +120,7 @@ func (s *service) admit(o *openai.Options) error {
 	return checkDraft(o, s.info)
 }
 
-// checkModel wants the one model that is served, by its name or an alias.
+// checkModel requires the name or an alias of the model that is served.
 func (s *service) checkModel(name string) error {
 	isAlias := func(pattern string) bool {
 		match, err := path.Match(pattern, name)

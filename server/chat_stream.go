@@ -73,7 +73,7 @@ func (s *chatStream) take(c *chatStreamChoice) *openai.ChatLogprobs {
 
 func (s *chatStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
-// delta puts the deltas of one event into one chunk; any is false when nothing was said.
+// delta puts the deltas of one event into one chunk; any is false when there is no text.
 func (c *chatShape) delta(ev *sparrow.Event) (d openai.Delta, any bool) {
 	deltas := c.deltas(ev)
 	for i := range deltas {

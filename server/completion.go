@@ -61,7 +61,7 @@ func promptID(id string, i, prompts int) string {
 	return fmt.Sprintf("%s-%d", id, i)
 }
 
-// encodePlain replaces texts by ids where the request wants no special tokens around them.
+// encodePlain replaces texts by ids where the request asks for no special tokens around them.
 func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
 	if !plainPrompts(r) {
 		return nil

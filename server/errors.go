@@ -8,19 +8,19 @@ var ErrDraining = errors.New("server: shutting down")
 
 // errGone means that the connection took no more bytes: the client closed it, or stopped reading for
 // Options.WriteTimeout.
-var errGone = errors.New("server: the client left")
+var errGone = errors.New("server: the client closed the connection")
 
 // ErrDeadline ends a request that ran longer than Options.RequestTimeout.
-var ErrDeadline = errors.New("server: the time for this request is up")
+var ErrDeadline = errors.New("server: the request timed out")
 
 // ErrCutShort means that an engine's stream ended without its last event.
 var ErrCutShort = errors.New("server: the stream ended without a result")
 
 // ErrOptions is wrapped by every error about Options.
-var ErrOptions = errors.New("server: options")
+var ErrOptions = errors.New("server: bad options")
 
 // ErrLimits is wrapped by every error about the limits of tenants.
-var ErrLimits = errors.New("server: limits of tenants")
+var ErrLimits = errors.New("server: bad tenant limits")
 
 // ErrKeys is wrapped by every error about a file of keys.
 var ErrKeys = errors.New("server: keys")

@@ -28,7 +28,7 @@ type result struct {
 	traces []promptTrace // in the order of prompts, when asked for
 }
 
-// starter is a sink that wants to know the length of the prompts before the first event.
+// starter is a sink that is called with the lengths of the prompts before the first event.
 type starter interface {
 	start(promptTokens int)
 }

@@ -70,8 +70,8 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// sourceOf returns the key by which requests take turns where there are no tenants: an address, or a network of IPv6,
-// of which one client has as many addresses as it wants.
+// sourceOf returns the key by which requests take turns where there are no tenants: an address, or an IPv6 network,
+// because one client can use any address of its network.
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 	}
 	s.metrics.Panic()
 	err := fmt.Errorf("panic: %v", v)
-	s.options.Log.Error("a handler panicked", "id", x.id, "route", x.route, "panic", fmt.Sprint(v), "stack",
+	s.options.Log.Error("an HTTP handler panicked", "id", x.id, "route", x.route, "panic", fmt.Sprint(v), "stack",
 		string(debug.Stack()))
 	if w.status == 0 {
 		s.fail(w, x, err)

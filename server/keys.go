@@ -47,8 +47,8 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
 			continue
 		case len(words) > 2:
-			return nil, fmt.Errorf("%w: line %d has %d words, want a key and at most a tenant's name", ErrKeys, n,
-				len(words))
+			return nil, fmt.Errorf("%w: line %d has %d words, want a key, optionally followed by a tenant's name",
+				ErrKeys, n, len(words))
 		}
 		next := key{sum: sha256.Sum256([]byte(words[0]))}
 		if len(words) == 2 {
@@ -63,7 +63,7 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 	}
 	if len(k.list) == 0 {
-		return nil, fmt.Errorf("%w: the file has none; write one a line, or serve without a file", ErrKeys)
+		return nil, fmt.Errorf("%w: the file has no key; write one key per line, or serve without a file", ErrKeys)
 	}
 	return k, nil
 }

@@ -75,7 +75,7 @@ func ReadLimits(r io.Reader) (*Limits, error) {
 		}
 	}
 	if len(l.byName) == 0 {
-		return nil, fmt.Errorf("%w: the list has none; want 'name requests=8 tokens=60000 share=0.5'", ErrLimits)
+		return nil, fmt.Errorf("%w: the list has no limits; want 'name requests=8 tokens=60000 share=0.5'", ErrLimits)
 	}
 	return l, nil
 }
@@ -101,7 +101,7 @@ func (l *Limits) add(entry string) error {
 		case "share":
 			limit.Share, err = parseShare(value)
 		default:
-			err = fmt.Errorf("is not known; the limits are requests, tokens and share")
+			err = fmt.Errorf("is not a limit; the limits are requests, tokens and share")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %.40q: %w", name, word, err)

@@ -119,7 +119,7 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced whether or not it says strict; strict ones are refused where that
+// format maps a response format. A schema is enforced with or without strict; strict ones are refused where that
 // cannot be done.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {

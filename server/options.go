@@ -156,7 +156,8 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
 	}
 	if o.StoreBytes < NoStore {
-		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default), more, or NoStore", o.StoreBytes))
+		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default), a positive number, or NoStore",
+			o.StoreBytes))
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
@@ -196,7 +197,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// checkOrigin wants the form in which browsers send an origin, because origins are compared as text.
+// checkOrigin requires the form in which browsers send an origin, because origins are compared as text.
 func checkOrigin(origin string) error {
 	if origin == "*" {
 		return nil

@@ -21,7 +21,7 @@ const statusClientGone = 499
 const schemaParam = "response_format.json_schema.schema"
 
 // outcomes maps errors to what the client gets. The first match wins: of two sentinels that an error wraps, the more
-// specific one stands first. say replaces the error's own text where that must not reach clients.
+// specific one is listed first. say replaces the error's own text where that must not reach clients.
 var outcomes = []struct {
 	is    error
 	code  wire.Code
@@ -104,7 +104,7 @@ func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	return wire.NewError(wire.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
-// describe words an error whose code is known.
+// describe writes the message of an error whose code is known.
 func describe(err error, code wire.Code, param, say string) *wire.Error {
 	if say != "" {
 		return wire.NewError(code, param, "%s", say)

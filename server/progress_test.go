@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A stream that asks for it says how much of its prompt has been read, until its first token comes.
+// On request, a stream reports how much of its prompt has been read, until its first token.
 func TestProgressOfThePrompt(t *testing.T) {
 	gate := make(chan struct{})
 	e := newFake(saying("Hi", "!"))

@@ -172,7 +172,7 @@ type laterError struct {
 // Error returns the message for the client.
 func (e *laterError) Error() string { return e.told.Error() }
 
-// Unwrap is the same with its code.
+// Unwrap returns the same error with its code.
 func (e *laterError) Unwrap() error { return e.told }
 
 func later(after time.Duration, format string, args ...any) error {

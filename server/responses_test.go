@@ -23,7 +23,7 @@ var drawnName = regexp.MustCompile(`(resp|msg|rs|fc|ctc)_[A-Z2-7]+`)
 // ids makes drawn ids readable.
 func ids(text string) string { return drawnName.ReplaceAllString(text, "${1}_X") }
 
-// respond sends a request and wants a response.
+// respond sends a request and expects a response.
 func respond(t *testing.T, url, body string, header ...string) *openai.Response {
 	t.Helper()
 	got := post(t, url+responsesPath, body, header...)
@@ -41,7 +41,7 @@ func respond(t *testing.T, url, body string, header ...string) *openai.Response 
 	return &r.Response
 }
 
-// told is a reply that thinks, speaks and calls twice.
+// told is a reply with reasoning, text and two calls.
 func told() []sparrow.Event {
 	call := func(i int, id, name, arguments string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall,

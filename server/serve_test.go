@@ -114,7 +114,7 @@ func openStream(t *testing.T, ctx context.Context, by *http.Client, url string) 
 	}
 }
 
-// unfinished says something and then waits for the end of its context.
+// unfinished sends some text and then waits for the end of its context.
 func unfinished() *fakeEngine { return newFake(playing(say("Hel")[0])) }
 
 func TestLeavingClientsEndTheirRequests(t *testing.T) {
@@ -465,7 +465,7 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A client that stops reading is dropped after the write timeout, and the engine is told.
+// A client that stops reading is dropped after the write timeout, and its request is cancelled.
 func TestClientsThatStopReadingAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		big := strings.Repeat("x", 1<<20)

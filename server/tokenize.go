@@ -95,7 +95,7 @@ func (s openaiAPI) checkOptionalModel(name string) error {
 	return s.checkModel(name)
 }
 
-// checkIDs wants ids of the vocabulary.
+// checkIDs requires ids of the vocabulary.
 func (s *service) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {

@@ -35,7 +35,8 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	if !strings.Contains(log.String(), `left_out="`+left+`"`) {
 		t.Errorf("not in the log: %s", &log)
 	}
-	input := `{"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"], "additionalProperties": false}`
+	input := `{"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"],
+		"additionalProperties": false}`
 	want := []chat.Tool{
 		{Name: "run", Parameters: []byte(`{"type":"object"}`)},
 		{Name: "patch", Description: "Edits.\n\nThe input follows this grammar (lark):\nstart: \"a\"+",
@@ -47,14 +48,15 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	if diff := cmp.Diff(want, e.last(t).Chat.Tools); diff != "" {
 		t.Error(diff)
 	}
-	for _, text := range []string{`{"type":"web_search","external_web_access":false}`, `{"type":"namespace","name":"mcp__docs"`} {
+	for _, text := range []string{`{"type":"web_search","external_web_access":false}`,
+		`{"type":"namespace","name":"mcp__docs"`} {
 		if !strings.Contains(got.body, text) {
 			t.Errorf("the response does not repeat %s: %s", text, got.body)
 		}
 	}
 }
 
-// A pattern with lookahead is shown to the model and not enforced, which a header says; a broken one is refused.
+// A pattern with lookahead is shown to the model and not enforced, and a header reports it; a broken one is refused.
 func TestPatternsOfCustomTools(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})

@@ -93,7 +93,7 @@ func TestUnsupportedAndMalformedFilesAreExplained(t *testing.T) {
 		{"two tokens, one id", withModel(smallFile(), object{"vocab": object{"a": 1, "b": 1}}), ErrMalformed,
 			[]string{"id 1"}},
 		{"id too large", withModel(smallFile(), object{"vocab": object{"a": 1 << 30}}), ErrMalformed,
-			[]string{"token id above"}},
+			[]string{"the token id is above"}},
 		{"negative id", withModel(smallFile(), object{"vocab": object{"a": -1}}), ErrMalformed, []string{"token id"}},
 		{"no model", object{"added_tokens": []any{}}, ErrMalformed, []string{"model"}},
 		{"added token elsewhere", with(smallFile(), object{"added_tokens": []any{object{"id": 300, "content": "a"}}}),

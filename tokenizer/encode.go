@@ -41,7 +41,8 @@ func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
 // Append is Encode onto the end of dst. On an error dst is returned unchanged.
 func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int32, error) {
 	if len(text) > math.MaxInt32-1 {
-		return dst, fmt.Errorf("tokenizer: %w: %d bytes; at most %d", ErrUnencodable, len(text), math.MaxInt32-1)
+		return dst, fmt.Errorf("tokenizer: %w: the text has %d bytes, want at most %d", ErrUnencodable, len(text),
+			math.MaxInt32-1)
 	}
 	if opts.Limit > 0 && t.fewest(len(text)) > opts.Limit {
 		return dst, fmt.Errorf("tokenizer: %w of %d tokens", ErrTooLong, opts.Limit)

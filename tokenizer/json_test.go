@@ -34,7 +34,7 @@ func TestTokenIDs(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"-1": "a token id", "1.5": "a token id", "1e3": "a token id",
-		`"1"`: "a number", "01": "the number to end", "99999999999999999999": "token id above"} {
+		`"1"`: "a number", "01": "the number to end", "99999999999999999999": "the token id is above"} {
 		s := jsonscan.Scanner{Text: []byte(text)}
 		if got, err := readID(&s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %d, %v, want an error about %s", text, got, err, want)

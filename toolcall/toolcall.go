@@ -148,7 +148,7 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		r.tools = append(r.tools, x)
 	}
 	if len(r.tools) == 0 {
-		return nil, fmt.Errorf("%w: no tool named %q among %d", ErrTools, o.Only, len(tools))
+		return nil, fmt.Errorf("%w: none of the %[3]d tools is named %[2]q", ErrTools, o.Only, len(tools))
 	}
 	if s.JSON && len(r.open) == 1 {
 		r.text = freeText(r.words, s.Markers, tokens, r.start[0], r.open[0])
@@ -279,7 +279,7 @@ func (s *State) Mask(dst []uint64) (limited bool, err error) {
 		return false, nil
 	}
 	if len(dst) < s.rules.words {
-		return true, fmt.Errorf("%w: a mask of %d words, want %d", ErrTools, len(dst), s.rules.words)
+		return true, fmt.Errorf("%w: the mask has %d words, want %d", ErrTools, len(dst), s.rules.words)
 	}
 	clear(dst)
 	switch s.stage {

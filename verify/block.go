@@ -129,7 +129,7 @@ func draftBlocks(dir string, m model.Model, cfg plan.Config, g *Golden, chunk in
 func (x *blockRun) prompt(chunk int) (err error) {
 	s, ok := x.m.(model.Stateful)
 	if !ok {
-		return fmt.Errorf("verify: a model that drafts in blocks and keeps no states")
+		return fmt.Errorf("verify: the model drafts in blocks but has no states, which is not supported")
 	}
 	if x.state, err = s.NewState(); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 	res, err := x.r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: x.tokens[length : length+1], Cached: length - 1,
 		Pages: x.table, State: x.state, Logits: true}}, false)
 	if err != nil {
-		return fmt.Errorf("a block after %d tokens: %w", length, err)
+		return fmt.Errorf("drafting a block after %d tokens: %w", length, err)
 	}
 	x.out.Blocks++
 	before, equal := x.tokens[length], true
@@ -245,7 +245,7 @@ func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32,
 	res, err := x.r.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: tokens, Cached: length, Pages: x.table,
 		State: x.state, Logits: len(tokens)}})
 	if err != nil {
-		return nil, fmt.Errorf("%d rows after %d tokens: %w", len(tokens), length, err)
+		return nil, fmt.Errorf("computing %d rows after %d tokens: %w", len(tokens), length, err)
 	}
 	var rows [][]float32
 	for i := range tokens {
@@ -268,7 +268,8 @@ func readMarkov(dir string) (*markov, error) {
 	}
 	v4, ok := c.(*config.V4)
 	if !ok || v4.DSpark == nil {
-		return nil, fmt.Errorf("verify: %s: golden drafts of a DSpark head, which config.json does not describe", dir)
+		return nil, fmt.Errorf("verify: %s has golden drafts of a DSpark head, but config.json does not describe one",
+			dir)
 	}
 	from, err := weight.Open(dir)
 	if err != nil {

@@ -155,7 +155,7 @@ func (c *Case) cell(of column, format string, values ...any) string {
 
 // print writes the rule of a case, its comparison, and its problems.
 func (c *Case) print(w io.Writer) {
-	fmt.Fprintf(w, "%s is checked by: %s\n", c.Name, c.Rule)
+	fmt.Fprintf(w, "%s: rule %s\n", c.Name, c.Rule)
 	if a := c.Reference; a != nil {
 		fmt.Fprintf(w, "%s: logits differ by %.2f %% of their scale (moved sums: %.2f %%); median error %.3g (the "+
 			"reference's own: %.3g)\n", c.Name, 100*a.Distance, 100*a.Floor, c.MedianError, a.Error)

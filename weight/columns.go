@@ -27,7 +27,7 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 	}
 	if q.DType != I32 || scales.DType != F16 && scales.DType != BF16 && scales.DType != F32 || len(scales.Shape) != 2 ||
 		slices.Contains(scales.Shape, 0) {
-		return Matrix{}, scaleError(q, scales, "qweight is I32, and scales are F16, BF16 or F32 [groups, rows]")
+		return Matrix{}, scaleError(q, scales, "qweight must be I32, and scales F16, BF16 or F32 [groups, rows]")
 	}
 	out := Matrix{Rows: scales.Shape[1], Values: U4x2, BlockRows: 1}
 	by := columnForm{q: q, zeros: zeros, scales: scales, scheme: &m.c.Scheme, bits: 4,
@@ -36,8 +36,8 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 	switch isAWQ := out.Rows%8 == 0 && q.Shape[1] == out.Rows/8; {
 	case m.c.Scheme.Method == "awq" || m.c.Scheme.Method == "" && isAWQ && q.Shape[1] != out.Rows:
 		if !isAWQ {
-			return Matrix{}, scaleError(q, scales, fmt.Sprintf("AWQ of %d rows has qweight [columns %d]", out.Rows,
-				out.Rows/8))
+			return Matrix{}, scaleError(q, scales, fmt.Sprintf("AWQ with %d rows needs qweight of shape [columns %d]",
+				out.Rows, out.Rows/8))
 		}
 		out.Cols, by.awq = q.Shape[0], true
 	case q.Shape[1] == out.Rows:
@@ -45,16 +45,18 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 			return Matrix{}, err
 		}
 	default:
-		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d rows have qweight [columns %d] as AWQ, and [columns/8 "+
+		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d rows need qweight of shape [columns %d] as AWQ, or "+
+			"[columns/8 "+
 			"%d] as GPTQ", out.Rows, out.Rows/8, out.Rows))
 	}
 	if out.Cols == 0 || out.Cols%groups != 0 || out.Cols%(32/by.bits) != 0 {
-		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d columns are not %d equal groups of whole words",
-			out.Cols, groups))
+		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d columns cannot be divided into %d equal groups of "+
+			"whole words", out.Cols, groups))
 	}
 	out.BlockCols = out.Cols / groups
 	if out.BlockCols%2 != 0 {
-		return Matrix{}, scaleError(q, scales, fmt.Sprintf("groups of %d are not whole bytes", out.BlockCols))
+		return Matrix{}, scaleError(q, scales, fmt.Sprintf("groups of %d values do not fill whole bytes",
+			out.BlockCols))
 	}
 	out.RowBytes = out.Cols * by.bits / 8
 	if err := m.c.Scheme.confirm(scales, by.bits, out.BlockCols, out.Cols); err != nil {

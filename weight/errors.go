@@ -14,14 +14,14 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong
 	// shape or dtype.
-	ErrScale = errors.New("weight and scale do not fit")
+	ErrScale = errors.New("weight and scale do not match")
 	// ErrDType reports an element type that the operation cannot read.
 	ErrDType = errors.New("unsupported dtype")
 	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than
 	// described.
-	ErrSource = errors.New("unwritable tensor")
+	ErrSource = errors.New("tensor cannot be written")
 	// ErrExists reports a target folder that already holds a checkpoint; writing there would mix the two.
-	ErrExists = errors.New("checkpoint already there")
+	ErrExists = errors.New("the folder already holds a checkpoint")
 	// ErrClosed reports the use of a checkpoint after Close.
 	ErrClosed = errors.New("checkpoint is closed")
 )

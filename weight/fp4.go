@@ -21,7 +21,8 @@ const mostFactor = 1000.0 / (6 * 448)
 //
 //	scale, weight_scale   e8m0 [o, i/32]                               MXFP4
 //	weight_scale          e4m3 [o, i/16], weight_scale_2 f32 [] or [1]        NVFP4 of modelopt
-//	weight_scale          e4m3 [o, i/16], weight_global_scale f32 [1]         NVFP4 of compressed-tensors, which divides
+//
+// weight_scale e4m3 [o, i/16], weight_global_scale f32 [1] NVFP4 of compressed-tensors, which divides
 func (m *module) fp4(data, scale *Tensor, cols int) (Matrix, error) {
 	if scale == nil {
 		return Matrix{}, missingScale(data, scaleNames(strings.TrimSuffix(data.Name, "_packed"))...)
@@ -61,16 +62,16 @@ func (m *Matrix) checkGroups() error {
 func (m *module) nvfp4(out Matrix, factor, divisor *Tensor) (Matrix, error) {
 	out.BlockCols = nvGroup
 	if factor != nil && divisor != nil {
-		return Matrix{}, fmt.Errorf("weight: matrix %q: %w: both %q and %q, of which one multiplies and one divides",
-			m.name, ErrScale, factor.Name, divisor.Name)
+		return Matrix{}, fmt.Errorf("weight: matrix %q: %w: both %q (a factor) and %q (a divisor) are present, want "+
+			"one", m.name, ErrScale, factor.Name, divisor.Name)
 	}
 	t := factor
 	if t == nil {
 		t = divisor
 	}
 	if t == nil {
-		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("groups of %d need %q or %q, and both are missing",
-			nvGroup, m.stem+".weight_scale_2", m.stem+".weight_global_scale"))
+		return Matrix{}, scaleError(out.Data, out.Scale, fmt.Sprintf("groups of %d need the tensor %q or %q, and "+
+			"both are missing", nvGroup, m.stem+".weight_scale_2", m.stem+".weight_global_scale"))
 	}
 	v, err := scalar(t)
 	if err != nil {

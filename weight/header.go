@@ -102,7 +102,7 @@ type headerParser struct {
 
 func (h *headerParser) parse() error {
 	if len(h.Text) == 0 || h.Text[0] != '{' { // the format allows no space before it
-		return h.Errorf(0, "a header begins with '{'")
+		return h.Errorf(0, "the header must begin with '{'")
 	}
 	if err := h.Object(h.member); err != nil {
 		return err

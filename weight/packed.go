@@ -89,7 +89,7 @@ func (m *module) groups(out *Matrix, scale *Tensor, bits int) error {
 	}
 	out.Scale, out.BlockRows, out.BlockCols = shaped(scale, shape...), 1, out.Cols/shape[1]
 	if out.Values == U4x2 && out.BlockCols%2 != 0 {
-		return scaleError(out.Data, scale, fmt.Sprintf("groups of %d are not whole bytes", out.BlockCols))
+		return scaleError(out.Data, scale, fmt.Sprintf("groups of %d values do not fill whole bytes", out.BlockCols))
 	}
 	if err := m.c.Scheme.confirm(scale, bits, out.BlockCols, out.Cols); err != nil {
 		return err
@@ -154,7 +154,7 @@ func zeroTensor(t *Tensor, zeros []byte, rows, groups int) *Tensor {
 func (m *module) int8(data, scale *Tensor) (Matrix, error) {
 	out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: I8, RowBytes: data.Shape[1]}
 	if out.Cols == 0 {
-		return Matrix{}, scaleError(data, scale, "there are no columns")
+		return Matrix{}, scaleError(data, scale, "the matrix has no columns")
 	}
 	return out, m.groups(&out, scale, 8)
 }

@@ -39,6 +39,6 @@ func (s *Scheme) confirm(scale *Tensor, bits, size, cols int) error {
 	for i, g := range s.Groups {
 		names[i] = g.String()
 	}
-	return fmt.Errorf("weight: %s %s in %s means %v of %d columns, and group_size of the configuration %s: %w",
+	return fmt.Errorf("weight: %s %s in %s implies %v of %d columns, but the configuration's group_size means %s: %w",
 		scale.Name, shapeText(scale.Shape), scale.File, Group{bits, size}, cols, strings.Join(names, ", "), ErrScale)
 }

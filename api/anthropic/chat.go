@@ -7,7 +7,7 @@ import (
 )
 
 // AsChat is the request as a chat completion. The results of tools become their own messages; messages of one role that
-// follow each other are one turn. A last message of the assistant is one that the model continues with.
+// follow each other are one turn. If the last message is the assistant's, the model continues it.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{MaxTokens: r.MaxTokens}
 	c.Model, c.Temperature, c.TopP, c.TopK, c.Stop = r.Model, r.Temperature, r.TopP, r.TopK, r.Stop

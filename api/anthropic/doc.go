@@ -1,4 +1,4 @@
-// Package anthropic is the wire format of POST /v1/messages and its count_tokens, as Anthropic's clients speak it.
+// Package anthropic is the wire format of POST /v1/messages and its count_tokens, as Anthropic's clients use it.
 //
 // In flow request bodies as bytes ([DecodeMessages], [DecodeCount]), which become the chat that they describe
 // ([Request.AsChat]); out flow response structs, events of a stream and errors in Anthropic's shapes. The package knows

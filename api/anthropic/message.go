@@ -100,7 +100,8 @@ var plainFields = wire.Fields[blockReader]{
 
 var skipped = wire.Field[blockReader]{Refused: true, Read: func(c *wire.Reader, _ *blockReader) { c.Skip() }}
 
-// readIsError ignores is_error: the models have no marker for a failed call, and its text says so.
+// readIsError ignores is_error: the models have no marker for a failed call; the text of the result describes the
+// failure.
 func readIsError(c *wire.Reader, _ *blockReader) {
 	if yes, ok := c.Boolean(); ok && yes {
 		c.Note()

@@ -54,7 +54,7 @@ func (t *Tool) hosted() bool {
 	})
 }
 
-// LeftOut are the types of tools that the model is not offered, each once.
+// LeftOut returns the types of the tools that are not shown to the model, each once.
 func (r *Request) LeftOut() []string {
 	var list []string
 	for i := range r.Tools {
@@ -156,7 +156,7 @@ var toolFields = wire.Fields[Tool]{
 	"defer_loading": wire.BoolField(func(t *Tool) *bool { return &t.Deferred }),
 }
 
-// readTool reads a tool. Of a hosted one only type and name are kept.
+// readTool reads a tool. For a hosted tool only type and name are kept.
 func readTool(c *wire.Reader) (t Tool, ok bool) {
 	hosted := Tool{Type: c.TextMember("type"), Name: c.TextMember("name")}
 	if hosted.hosted() {

@@ -31,8 +31,8 @@ var ignored = []struct {
 	{fieldNote{"prediction", "a guess at the answer that could only make it faster"}, jsonscan.Object},
 }
 
-// ignoredInside are the ignored members of objects inside a request. Clients replay an answer as they got it, with
-// members that say nothing new.
+// ignoredInside are the ignored members of objects inside a request. Clients send an answer back as they received it,
+// with members that add no information.
 var ignoredInside = []fieldNote{
 	{"messages[].annotations", "part of a replayed answer"},
 	{"messages[].parsed", "what OpenAI's client made of the content"},

@@ -73,7 +73,7 @@ type thinkingSwitch struct {
 	on    bool
 }
 
-// thinkingSwitches lists every way the request uses. [ChatRequest.Validate] wants them to agree.
+// thinkingSwitches lists the switches that the request sets. [ChatRequest.Validate] checks that they agree.
 func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 	var list []thinkingSwitch
 	if r.Thinking != nil && slices.Contains([]string{ThinkingEnabled, ThinkingDisabled}, r.Thinking.Type) {

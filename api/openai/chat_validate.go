@@ -108,7 +108,7 @@ func (r *ChatRequest) checkMessages(p *wire.Problems) {
 	checkContinuation(p, r.Messages, r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
 
-// checkContinuation compares the two ways a prompt can end.
+// checkContinuation checks that the two fields that set how a prompt ends agree.
 func checkContinuation(p *wire.Problems, messages []Message, add *bool, continueFinal bool) {
 	if !continueFinal {
 		return
@@ -124,7 +124,7 @@ func checkContinuation(p *wire.Problems, messages []Message, add *bool, continue
 	}
 }
 
-// checkMessages wants at least one message, each complete for its role, and tool results that answer a call.
+// checkMessages requires at least one message, each complete for its role, and tool results that answer a call.
 func checkMessages(p *wire.Problems, messages []Message) {
 	if len(messages) == 0 {
 		p.AddNew(wire.CodeMissing, "messages", "required; send at least one message")

@@ -17,7 +17,8 @@ func CustomArguments(input string) string {
 	return `{"` + customMember + `": ` + string(wire.AppendString(nil, input)) + `}`
 }
 
-// CustomSchema is the JSON schema of such arguments. pattern, where not empty, is one that the input matches.
+// CustomSchema is the JSON schema of such arguments. pattern, where not empty, is a regular expression that the input
+// must match.
 func CustomSchema(pattern string) json.RawMessage {
 	text := []byte(`{"type": "object", "properties": {"` + customMember + `": {"type": "string"`)
 	if pattern != "" {
@@ -26,7 +27,7 @@ func CustomSchema(pattern string) json.RawMessage {
 	return append(text, `}}, "required": ["`+customMember+`"], "additionalProperties": false}`...)
 }
 
-// CustomInput reads the arguments of a call of a custom tool as they come, and gives the tool's input.
+// CustomInput reads the streamed arguments of a call of a custom tool and returns the tool's input.
 type CustomInput struct {
 	state  inputState
 	name   []byte // of the member

@@ -27,7 +27,7 @@ type ResponseFormat struct {
 	Param string `json:"-"`
 }
 
-// JSONSchema is a named schema. Whether the schema itself can be enforced is the grammar's to say.
+// JSONSchema is a named schema. Package grammar decides whether the schema can be enforced.
 type JSONSchema struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -95,7 +95,7 @@ func (f *ResponseFormat) check(p *wire.Problems) {
 	}
 }
 
-// checkName wants the letters that OpenAI allows in the name of a function or a schema.
+// checkName requires the letters that OpenAI allows in the name of a function or a schema.
 func checkName(p *wire.Problems, param, name string) {
 	switch {
 	case name == "":

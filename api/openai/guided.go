@@ -35,7 +35,7 @@ var structuredFields = wire.Fields[Options]{
 	"grammar": wire.Refuse[Options]("use json, regex or choice"),
 }
 
-// constrain sets the response format, which can be said once.
+// constrain sets the response format, which can be given once.
 func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	switch {
 	case f == nil: // reported already

@@ -113,7 +113,7 @@ type RankedLogprob struct {
 	Logprob Logprob
 }
 
-// MarshalJSON writes an object in rank order, or null. Of two tokens with the same text the likelier is written.
+// MarshalJSON writes an object in rank order, or null. If two tokens have the same text, the likelier one is written.
 func (r RankedLogprobs) MarshalJSON() ([]byte, error) { return appendRanked(nil, r), nil }
 
 // UnmarshalJSON reads an object and keeps the order of its names.

@@ -16,7 +16,7 @@ func readMessages(c *wire.Reader) []Message {
 	})
 }
 
-// messageReader is a message in the making: reasoning may come under two names, of which one wins only if they agree.
+// messageReader is a message that is being read: reasoning may be given under two names, which must agree.
 type messageReader struct {
 	Message
 	reasoning string
@@ -128,7 +128,7 @@ var toolCallFields = wire.Fields[ToolCall]{
 	"index":  wire.IgnoreAs[ToolCall](jsonscan.Number),
 }
 
-// customCallFields are the fields of a call of a custom tool, which becomes one of a function.
+// customCallFields are the fields of a call of a custom tool, which becomes a function call.
 var customCallFields = wire.Fields[FunctionCall]{
 	"name": wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
 	"input": {Read: func(c *wire.Reader, f *FunctionCall) {

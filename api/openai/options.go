@@ -42,14 +42,15 @@ type Options struct {
 	// TokensAsIDs names tokens in logprobs by their ids, as [TokenID] writes them.
 	TokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
 
-	// TokenIDs is vLLM's: the answer has the ids of the prompt and of its own tokens.
+	// TokenIDs is an option of vLLM: the answer has the ids of the prompt and of the generated tokens.
 	TokenIDs bool `json:"return_token_ids,omitempty"`
-	// Progress is llama.cpp's: a stream says how much of the prompt has been read until the first token comes.
+	// Progress is an option of llama.cpp: a stream reports how much of the prompt has been read until the first token.
 	Progress bool `json:"return_progress,omitempty"`
 	// RoutedExperts is SGLang's: the answer has the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
-	// PromptLogprobs is vLLM's: the number, [0, 20], of alternatives for each token of the prompt; nil means no log
+	// PromptLogprobs is an option of vLLM: the number, [0, 20], of alternatives for each token of the prompt; nil means
+	// no log
 	// probabilities.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
@@ -318,7 +319,7 @@ func (o *Options) checkStop(p *wire.Problems) {
 	}
 }
 
-// checkTokenIDs reports the first negative id. Whether the others are in the vocabulary is the engine's to say.
+// checkTokenIDs reports the first negative id. The engine checks whether the others are in the vocabulary.
 func checkTokenIDs(p *wire.Problems, param string, ids []int32) {
 	if i := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); i >= 0 {
 		p.AddNew(wire.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d]", ids[i], MaxTokenID)

@@ -314,7 +314,7 @@ func (i *Item) check(p *wire.Problems, at string) {
 	}
 }
 
-// checkItems looks at all items of a request.
+// checkItems checks all items of a request.
 func checkItems(p *wire.Problems, items []Item) {
 	if len(items) == 0 {
 		p.AddNew(wire.CodeMissing, "input", "required; send a string or at least one item")

@@ -47,14 +47,14 @@ var responseToolFields = wire.Fields[ResponseTool]{
 	"output_schema": wire.IgnoreAny[ResponseTool](),
 }
 
-// namespaceFields are the fields of a tool that may be a namespace. There are none inside of one.
+// namespaceFields are the fields of a tool that may be a namespace. A namespace contains no namespaces.
 var namespaceFields = wire.Join(responseToolFields, wire.Fields[ResponseTool]{
 	"tools": {Read: func(c *wire.Reader, t *ResponseTool) { t.Tools = readToolList(c, responseToolFields) }},
 })
 
 func readResponseTools(c *wire.Reader) []ResponseTool { return readToolList(c, namespaceFields) }
 
-// readToolList reads tools. Of hosted ones only the type is kept.
+// readToolList reads tools. For hosted tools only the type is kept.
 func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseTool {
 	return wire.ReadList(c, MaxTools, "tools", func() (t ResponseTool, ok bool) {
 		kind := c.TextMember("type")

@@ -56,8 +56,8 @@ func (s *stream) close(dst []byte, so *Counts) []byte {
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
-// NewChatStream prepares a stream; the head's object is ObjectChatChunk whatever it says. usage announces a closing
-// chunk with usage: take it from [Options.WantsUsage].
+// NewChatStream prepares a stream; the head's object is always ObjectChatChunk. usage adds a closing chunk with usage:
+// take it from [Options.WantsUsage].
 func NewChatStream(h Head, usage bool) *ChatStream {
 	h.Object = ObjectChatChunk
 	return &ChatStream{newStream(h, usage)}

@@ -200,7 +200,7 @@ func (t ToolChoice) MarshalJSON() ([]byte, error) {
 	return wire.Marshal(named)
 }
 
-// ReadTools reads an array of tools. Of hosted ones only the type is kept.
+// ReadTools reads an array of tools. For hosted tools only the type is kept.
 func ReadTools(c *wire.Reader) []Tool {
 	return wire.ReadList(c, MaxTools, "tools", func() (Tool, bool) {
 		if kind := c.TextMember("type"); Hosted(kind) {
@@ -237,7 +237,7 @@ var customFields = wire.Fields[Tool]{
 // maxFlatName bounds a name with its namespace.
 const maxFlatName = 2 * wire.MaxNameBytes
 
-// CheckTools checks the types and names of tools. It is false where there are too many to look at.
+// CheckTools checks the types and names of tools. It returns false where there are too many to check.
 func CheckTools(p *wire.Problems, tools []Tool) bool {
 	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
 }

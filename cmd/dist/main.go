@@ -73,7 +73,7 @@ func makeAll(out string, only []string) error {
 	list := builds()
 	for _, name := range only {
 		if !slices.ContainsFunc(list, func(b build) bool { return b.name == name }) {
-			return fmt.Errorf("--only %s: there is no such build; there are %s", name, names(list))
+			return fmt.Errorf("--only %s: there is no such build; the builds are %s", name, names(list))
 		}
 	}
 	list = slices.DeleteFunc(list, func(b build) bool { return len(only) > 0 && !slices.Contains(only, b.name) })
@@ -152,11 +152,11 @@ func readSource() (*source, error) {
 	seconds, err1 := command(nil, "git", "log", "-1", "--format=%ct")
 	version, err2 := command(nil, "git", "describe", "--tags", "--always", "--abbrev=12", "--dirty=-changes")
 	if err := errors.Join(err1, err2); err != nil {
-		return nil, fmt.Errorf("the version comes from git: %w", err)
+		return nil, fmt.Errorf("reading the version from git: %w", err)
 	}
 	t, err := strconv.ParseInt(strings.TrimSpace(string(seconds)), 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("the commit's time: %w", err)
+		return nil, fmt.Errorf("reading the commit's time: %w", err)
 	}
 	return &source{version: strings.ReplaceAll(strings.TrimSpace(string(version)), "/", "-"),
 		time: time.Unix(t, 0).UTC()}, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What a user typed wrong is told in the words of the command line.
+// Errors about wrong arguments name the flags and commands that the user typed.
 func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run --workers -2 hi", "--workers -2: want 0 or more"},

@@ -103,7 +103,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 	return said.Message(), errors.Join(p.err, a.conclude(last))
 }
 
-// conclude tells how an answer ended.
+// conclude prints how an answer ended.
 func (a *asker) conclude(last sparrow.Event) error {
 	a.last = last
 	if a.trace && last.TraceLog != nil {

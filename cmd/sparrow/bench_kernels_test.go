@@ -31,7 +31,7 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 	}
 }
 
-// On a machine with a GPU one small case is timed; elsewhere the command says in one line why it cannot.
+// On a machine with a GPU one small case is timed; elsewhere the command prints in one line why it cannot.
 func TestBenchKernelsOnCUDA(t *testing.T) {
 	out, _, err := drive("", "bench", "kernels", "--kernels", "cuda", "--only", "topk 512", "--json")
 	if why := cuda.Available(); why != nil {

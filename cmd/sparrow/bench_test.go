@@ -41,7 +41,7 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", part, out)
 		}
 	}
-	// A model that is not there fails every request: the report says so and the status too.
+	// With a model that does not exist every request fails: the report and the exit status show it.
 	out, _, err := drive("", "bench", "serve", "--url", url, "--name", "other", "--requests", "2", "--json")
 	var r load.Report
 	if e := json.Unmarshal([]byte(out), &r); e != nil || err != errReported || r.Errors["404"] != 2 {

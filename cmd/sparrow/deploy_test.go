@@ -99,7 +99,7 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-// checkCopy wants files that exist, or a stage that does.
+// checkCopy checks that the copied files or the stage exist.
 func checkCopy(t *testing.T, name, args string, stages map[string]bool) {
 	t.Helper()
 	words := strings.Fields(args)

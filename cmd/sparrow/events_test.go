@@ -15,7 +15,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A subscriber hears of the pages that a prompt fills, and of their end when an administrator flushes the cache.
+// A subscriber receives events for the pages that a prompt fills, and for their removal when an administrator flushes
+// the cache.
 func TestServePublishesWhatIsCached(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "admins")
 	if err := os.WriteFile(keys, []byte("root-key\n"), 0o600); err != nil {

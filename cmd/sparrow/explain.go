@@ -226,7 +226,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	return m, nil
 }
 
-// loads reports what serving would say about the weights of --model on the hardware, where they exist: a GGUF file may
+// loads reports whether serving would accept the weights of --model on the hardware, where they exist: a GGUF file may
 // have types that kernels for GPUs do not read.
 func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	if f.model == "" || hw == plan.CPU {

@@ -411,9 +411,9 @@ func TestExplainNamesDefaults(t *testing.T) {
 	}
 }
 
-// Eight GPUs divide the heads, the plan says so, and the step has an estimate.
+// Eight GPUs divide the heads, the plan shows it, and the step has an estimate.
 func TestExplainRanks(t *testing.T) {
-	// FP8 rows are the default of a GPU, and --tp 8 of one H200 says the same as 8xh200.
+	// FP8 rows are the default of a GPU, and --tp 8 of one H200 means the same as 8xh200.
 	for _, hw := range []string{"--hw 8xh200 --kv fp8", "--hw 8xh200", "--hw h200 --tp 8"} {
 		status, stdout, stderr := invoke(append(strings.Fields("explain --family deepseek_v32 --batch decode:64x8192 "+
 			"--time"), strings.Fields(hw)...)...)
@@ -432,7 +432,7 @@ func TestExplainRanks(t *testing.T) {
 	}
 }
 
-// A step of DeepSeek-V4 takes as long as inspect says, where all experts are on the GPUs.
+// The estimate for a step of DeepSeek-V4 equals that of inspect, where all experts are on the GPUs.
 func TestExplainTimesV4AsInspectDoes(t *testing.T) {
 	for _, c := range []struct{ family, name string }{{"v4-flash", "deepseek-v4-flash"}, {"v3.2", "deepseek-v3.2"}} {
 		var asked struct{ Estimate estimate.Estimate }
@@ -544,7 +544,7 @@ func TestExplainRanksByRequests(t *testing.T) {
 	}
 }
 
-// DeepSeek-V4 runs on GPUs (docs/gpu.md): no warning says otherwise.
+// DeepSeek-V4 runs on GPUs (docs/gpu.md): there is no warning.
 func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 	out, _ := mustDrive(t, "", "explain", "--family", "deepseek_v4", "--hw", "h200", "--batch", "decode:4000")
 	if strings.Contains(out, "warning") {

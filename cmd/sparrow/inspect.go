@@ -181,7 +181,7 @@ func (g *guess) Print(w io.Writer) error {
 	return err
 }
 
-// unfit is the answer where --hw has no room: an error, but not where the sizes that say so are assumed.
+// unfit is the result where the model does not fit --hw: an error, unless the sizes are assumed.
 func unfit(s *inspect.Summary, err error) (printable, error) {
 	if s.Assumed != "" && (errors.Is(err, inspect.ErrNoRoom) || errors.Is(err, placement.ErrNoRoom)) {
 		return &guess{s.Assumed, err.Error()}, nil
@@ -211,8 +211,8 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 	return src, false, "", err
 }
 
-// released is a model without weights, with the types of tensors that its release has; assumed states what of them its
-// small files do not say.
+// released is a model without weights, with the types of tensors that its release has; assumed states which of them
+// were assumed because its small files do not state them.
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
 	if filepath.Ext(file) != ".json" { // the name of a release: no folder has more of it

@@ -18,7 +18,7 @@ import (
 	"sparrow/kernel"
 )
 
-// errReported ends the program with status 1 after a command has already said why.
+// errReported ends the program with status 1 after a command has already printed why.
 var errReported = errors.New("")
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// clock is a time that moves when told to.
+// clock is a clock that the test sets.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }

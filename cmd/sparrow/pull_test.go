@@ -228,7 +228,7 @@ func TestPullRefuses(t *testing.T) {
 	}
 }
 
-// A download that a person stops says so and keeps what came.
+// A download that the user stops reports it and keeps what was downloaded.
 // A model that is larger than the memory of the machine is downloaded only when that is demanded.
 func TestPullComparesWithTheMemory(t *testing.T) {
 	r := &pullReport{Model: "acme/huge", Weights: 3 << 40, Memory: 1 << 40}

@@ -8,7 +8,7 @@ import (
 )
 
 // A flag that plans of this engine do not have is refused by every command, which states what there is instead; explain
-// takes it with the catalogue that has it, and says so.
+// accepts it with the catalogue that has it, and prints a note.
 func TestRemovedFlagsNameTheirSuccessor(t *testing.T) {
 	values := map[string]string{"bool": "true", "string": "x", "int": "7", "int64": "7"}
 	all := pflag.NewFlagSet("explain", pflag.ContinueOnError)

@@ -76,7 +76,7 @@ func decode(t *testing.T, text string) *answer {
 	return a
 }
 
-// facts flattens an answer into named values, one for each thing an expectation may speak of.
+// facts flattens an answer into named values, one for each name that an expectation may use.
 func (a *answer) facts() map[string]string {
 	f := map[string]string{}
 	if a.Error != nil {

@@ -56,8 +56,10 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
---model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses,
+			Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
+--model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided,
+	and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second one ends at once.`,
 		Example: `  sparrow serve
   sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000
@@ -242,7 +244,7 @@ func milliseconds(_ []string, a slog.Attr) slog.Attr {
 	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
-// announce says once what was decided and how to ask.
+// announce prints once the decisions and how to send a request.
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
@@ -369,7 +371,7 @@ func ranksText(m *plan.Model) string {
 		m.Heads, m.Heads*m.Ranks, padded)
 }
 
-// noteDevice says that a GPU runs the model, with which defaults, and where experts are.
+// noteDevice prints that a GPU runs the model, its defaults, and where experts are.
 func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))

@@ -21,14 +21,14 @@ import (
 	"sparrow/plan"
 )
 
-// serving is a server started by the command, with what it said.
+// serving is a server started by the command, with its output.
 type serving struct {
 	out, side *watcher
 	stop      context.CancelFunc
 	ended     chan error
 }
 
-// startServer runs `sparrow serve` on a free port until it has said where it listens.
+// startServer runs `sparrow serve` on a free port until it has printed where it listens.
 func startServer(t *testing.T, args ...string) *serving {
 	t.Helper()
 	return startCommand(t, append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...)...)

@@ -15,7 +15,7 @@ import (
 
 // talk is a chat on a terminal.
 //
-// Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves. Any other signal
+// Ctrl-C stops the answer that is being given; a second one, before any other input, ends the program. Any other signal
 // leaves at once.
 type talk struct {
 	*asker

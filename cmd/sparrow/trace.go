@@ -41,7 +41,7 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 }
 
 // choice is one way to run rows, with how often the plans of a request used it. Chunks of a prompt differ in length and
-// so in their plans, but hardly in their decisions; a reader wants each decision once.
+// so in their plans, but hardly in their decisions; so each decision is printed once.
 type choice struct {
 	what  string // kernel, layout and conversions in words
 	why   string // one line for each reason

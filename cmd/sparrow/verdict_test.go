@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Inspecting a folder, a dry run of a download and serving say the same of every released checkpoint: what one of them
+// Inspecting a folder, a dry run of a download and serving give the same result for every released checkpoint: what one
+// of them
 // refuses, all refuse with the same words, and none of them needs a weight for it.
 func TestCommandsAgreeOnReleases(t *testing.T) {
 	files, err := filepath.Glob("../../internal/model/config/testdata/released/*.json")

@@ -16,7 +16,8 @@ import (
 // Format is one block format. The zero Format is none.
 type Format uint8
 
-// The formats. A name says the bits of a value; K formats have blocks of 256 values with scales of 16 or 32 of them, IQ
+// The formats. A name contains the bits of a value; K formats have blocks of 256 values with scales of 16 or 32 of
+// them, IQ
 // formats values of a table or a lattice, TQ formats three values.
 const (
 	Q4_0 Format = iota + 1

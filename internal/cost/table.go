@@ -6,8 +6,8 @@ type Contest struct {
 	First, Second float64 // milliseconds
 }
 
-// Choices are times that plans choose by. Where two ways compute the same, plans take the one that these say is
-// faster, and reasons quote them. A test compares them with the documents.
+// Choices are times that plans choose by. Where there are two ways to compute the same, plans take the one that is
+// faster by these times, and reasons quote them. A test compares them with the documents.
 type Choices struct {
 	Device string
 	// Prompts are whole prompts of DeepSeek-V3.2 in one layer, ascending: keys, and times of attention in the dense and

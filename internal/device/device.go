@@ -1,5 +1,5 @@
-// Package device opens what a model runs on: a device, a group of ranks, a GPU whose host has some experts. It says
-// before anything is loaded whether the model can run there and fits.
+// Package device opens the hardware that a model runs on: a device, a group of ranks, or a GPU whose host has some
+// experts. It reports before anything is loaded whether the model can run there and fits.
 package device
 
 import (
@@ -89,7 +89,7 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 	if q.Experts.Split() {
 		switch {
 		case q.Pack:
-			why = append(why, errors.New("--pack copies the weights for a CPU"))
+			why = append(why, errors.New("--pack applies to the CPU only"))
 		case len(why) == 0:
 			why = append(why, errors.New("this build has no kernels for GPUs"))
 		}
@@ -121,8 +121,10 @@ func (q *Request) limitedKernels(r *kernel.Registry) (string, error) {
 		why = append(why, fmt.Errorf("%s: %w", b.Name, err))
 	}
 	if why == nil {
-		return "", fmt.Errorf("sparrow: %w: --kernels %s with limits (--pretend, --limit-...): these are of GPUs; "+
-			"leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
+		return "",
+			fmt.Errorf("sparrow: %w: --kernels %s cannot be combined with limits (--pretend, --limit-...), which "+
+				"apply to GPUs; "+
+				"leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
 	}
 	return "", fmt.Errorf("sparrow: %w: limits (--pretend, --limit-...) need a GPU that is at least as large: %w; "+
 		"'sparrow explain --hw' and 'sparrow inspect --hw' plan without one", kernel.ErrUnavailable,

@@ -17,7 +17,7 @@ import (
 )
 
 // A machine that is not in the table uses the figures that were saved of it, and names their file; where it cannot be
-// measured it uses those of the table, and says so.
+// measured it uses those of the table, with a warning.
 func TestKeptFiguresOfAMachine(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "other", Hardware: "sm90",
 		Available: func() error { return nil },

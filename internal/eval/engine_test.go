@@ -50,7 +50,8 @@ func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 	return rep
 }
 
-// Every prompt has as many tokens as the file says: chat format, tools and tokenizer write what the model was trained
+// Every prompt has the number of tokens that the file states: chat format, tools and tokenizer write what the model was
+// trained
 // on.
 func TestPromptsHaveTheirTokens(t *testing.T) {
 	e := open(t, plan.Policy{})

@@ -275,7 +275,7 @@ func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 
 func (w *watch) stop() { w.timer.Stop(); w.cancel(nil) }
 
-// cause tells a stall from another failure.
+// cause distinguishes a stall from other failures.
 func (w *watch) cause(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return fmt.Errorf("%w for %v", errStalled, w.every)

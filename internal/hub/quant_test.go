@@ -50,7 +50,7 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 		}
 	}
 	for quant, want := range map[string]string{
-		"IQ2XXS": "may be Sparse-1-IQ2XXS-w2Q2K-chat, Sparse-1-IQ2XXS-w2Q2K-base", // the smaller one first
+		"IQ2XXS": "matches Sparse-1-IQ2XXS-w2Q2K-chat, Sparse-1-IQ2XXS-w2Q2K-base", // the smaller one first
 		"Q3_K_M": "is not among UD-IQ1_M, Q4_K_M, UD-Q4_K_M,",
 		"Q8_0":   "1 of 2 parts of broken/Sparse-1-Q8_0",
 		"F16":    "is not among",

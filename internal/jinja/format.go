@@ -79,7 +79,7 @@ func convert(flags string, verb byte, v Value) mark.Text {
 			return mark.Plain(fmt.Sprintf(flags+string(verb), f))
 		}
 	default:
-		panic(failure{fmt.Errorf("%w: format conversion %%%c", ErrUnsupported, verb)})
+		panic(failure{fmt.Errorf("%w: the format conversion %%%c", ErrUnsupported, verb)})
 	}
 	panic(runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v)))
 }
@@ -123,7 +123,7 @@ func formatString(in *interp, t mark.Text, a *callArgs) Value {
 
 func formatField(field string, next *int, a *callArgs) Value {
 	if strings.ContainsAny(field, ":!.[") {
-		panic(failure{fmt.Errorf("%w: format field {%s}", ErrUnsupported, field)})
+		panic(failure{fmt.Errorf("%w: the format field {%s}", ErrUnsupported, field)})
 	}
 	index, err := strconv.Atoi(field)
 	if field == "" {

@@ -28,7 +28,7 @@ func ParseJSON(data []byte) (Value, error) {
 		return nil, fmt.Errorf("%w: %w", ErrJSON, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: more text after the value at byte %d", ErrJSON, d.InputOffset())
+		return nil, fmt.Errorf("%w: text follows the value at byte %d", ErrJSON, d.InputOffset())
 	}
 	return v, nil
 }

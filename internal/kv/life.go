@@ -14,7 +14,7 @@ func (q *sequence) needs(n int) int {
 	return max(int(pages)-len(q.table), 0)
 }
 
-// extend adds a page to the table; ensure has said that there is one.
+// extend adds a page to the table; ensure has checked that one is available.
 func (q *sequence) extend() Page {
 	page := q.pool.take()
 	q.table = append(q.table, int32(page))

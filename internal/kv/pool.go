@@ -245,7 +245,7 @@ func (s *saltMemory) note(root prefix.Hash, salt []byte) {
 	s.bytes += n
 }
 
-// leaving tells the copier that a page, or its window page, is about to be evicted.
+// leaving calls the copier before a page, or its window page, is evicted.
 func (p *Pool) leaving(page Page, window int32) {
 	if p.cfg.Copier == nil {
 		return

@@ -108,7 +108,7 @@ func (w *windows) ensure(n int) error {
 	return nil
 }
 
-// take gives a page that has just been handed out its window page; ensure has said that there is one.
+// take assigns a window page to a page that was just allocated; ensure has checked that one is available.
 func (w *windows) take(page Page) int32 {
 	if w == nil {
 		return none

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNotRegular reports a path that is a folder, a pipe or a device: only regular files have bytes that stay in place.
-var ErrNotRegular = errors.New("not a regular file")
+var ErrNotRegular = errors.New("the path is not a regular file")
 
 // File is the content of one open file.
 //

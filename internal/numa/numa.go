@@ -36,8 +36,8 @@ type Machine struct {
 	System
 }
 
-// Several is the machine that the process runs on, or nil where it has one memory node: say is then called with a line
-// about that.
+// Several is the machine that the process runs on, or nil where it has one memory node: say is then called with a
+// message.
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()
 	if err != nil {

@@ -50,7 +50,7 @@ func Python(ctx context.Context, home, name string, lock []byte) (python string,
 	}
 	return python, Once(dir, func() error {
 		if _, err := Output(ctx, "", "python3", "-m", "venv", dir); err != nil {
-			return fmt.Errorf("no virtual environment: %w", err)
+			return fmt.Errorf("the virtual environment could not be made: %w", err)
 		}
 		list := filepath.Join(dir, "requirements.txt")
 		if err := os.WriteFile(list, lock, 0o644); err != nil {
@@ -68,7 +68,7 @@ func Python(ctx context.Context, home, name string, lock []byte) (python string,
 func Node(ctx context.Context, home, name string, manifest, lock []byte) (dir string, err error) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("%s is not to be had: %w", program, err)
+			return "", fmt.Errorf("%s is not installed: %w", program, err)
 		}
 	}
 	dir = Folder(home, name, manifest, lock)
@@ -121,7 +121,7 @@ func Output(ctx context.Context, dir, program string, args ...string) (string, e
 	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("it did not end in time: %w", ctx.Err())
+		return "", fmt.Errorf("the program did not end in time: %w", ctx.Err())
 	}
 	if err != nil {
 		lines := strings.Split(text, "\n")

@@ -133,7 +133,8 @@ func (p *Pool) Run(items int, task Task) error {
 		return nil
 	}
 	if items/p.Limit() >= maxItems {
-		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.Limit(), maxItems)
+		return fmt.Errorf("pool: the run has %d items for %d workers, at most %d for each are supported", items,
+			p.Limit(), maxItems)
 	}
 	if p.bind != nil {
 		p.bind(0)

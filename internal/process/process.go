@@ -101,7 +101,7 @@ func (p *Process) End(sig os.Signal) error {
 	case <-p.ended:
 	case <-time.After(stopTime):
 		p.Kill()
-		return fmt.Errorf("%s still ran %v after %v; %s", p.Name, stopTime, sig, p.lastLines())
+		return fmt.Errorf("%s did not end within %v after %v; %s", p.Name, stopTime, sig, p.lastLines())
 	}
 	if p.err != nil {
 		return p.end(fmt.Sprintf(" after %v", sig))

@@ -164,7 +164,7 @@ const (
 	mostConfidence = 4.0
 )
 
-// away returns how far a confidence is from the mean of its place; 0 where nothing was said.
+// away returns the difference of a confidence from the mean of its position; 0 where the drafter gave none.
 func (t *trust) away(i int, said float64) float64 {
 	if math.IsNaN(said) || t.count[i] == 0 {
 		return 0

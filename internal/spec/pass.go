@@ -15,7 +15,8 @@ const (
 	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally
 	// many. Decoding reads every weight once, however many rows there are.
 	fixedShare = 0.7
-	// leastRow is the minimum time of a row, relative to the fixed part: noise may say that rows take none.
+	// leastRow is the minimum time of a row, relative to the fixed part: noise in the measurements may give zero or
+	// less.
 	leastRow = 0.01
 )
 

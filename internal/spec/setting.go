@@ -35,7 +35,8 @@ func Off() Setting { return Setting{kind: off} }
 // Fixed always drafts n tokens.
 func Fixed(n int) (Setting, error) {
 	if n < 1 || n > MaxDrafts {
-		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d (with a DSpark head at most its block, which is 5 "+
+		return Setting{}, fmt.Errorf("%w: %d drafts were asked for; want 1 to %d (with a DSpark head at most its "+
+			"block, which is 5 "+
 			"in the released models), auto or off", ErrSetting, n, MaxDrafts)
 	}
 	return Setting{kind: fixed, n: n}, nil
@@ -51,8 +52,8 @@ func Parse(text string) (Setting, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return Setting{}, fmt.Errorf("%w: %q; want auto, off, or a number of drafts from 1 to %d", ErrSetting, text,
-			MaxDrafts)
+		return Setting{}, fmt.Errorf("%w: %q is not valid; want auto, off, or a number of drafts from 1 to %d",
+			ErrSetting, text, MaxDrafts)
 	}
 	return Fixed(n)
 }

@@ -27,8 +27,8 @@ func (c *Controller) most() int {
 // ForwardPass notes how long a forward pass of the target took whose rows all decode or verify.
 func (c *Controller) ForwardPass(rows int, seconds float64) { c.forward.add(rows, seconds) }
 
-// DraftPass notes how long a pass of the drafting layer took whose rows all follow generated tokens; or, late, within
-// which time it took place, which says nothing where it is longer than expected.
+// DraftPass records the time of a pass of the drafting layer whose rows all follow generated tokens. With late, the
+// time is only an upper bound, which is ignored where it is longer than expected.
 func (c *Controller) DraftPass(rows int, seconds float64, late bool) {
 	if !late || !c.draft.known || seconds < c.draft.at(float64(rows), 1) {
 		c.draft.add(rows, seconds)

@@ -68,7 +68,7 @@ func TestDepthsAreBoundedByTheBlock(t *testing.T) {
 	}
 }
 
-// A cut block leaves what the drafter said of all its drafts, and nothing of a block before.
+// After a cut block, the confidences of all its drafts are kept, and none of an earlier block.
 func TestConfidencesAreKeptByPlace(t *testing.T) {
 	c := New(Auto(), 5)
 	r := c.Request()

@@ -80,7 +80,7 @@ type pass struct {
 	model.Pass
 	captured   captured
 	operations int // of its program
-	// graph is how its operations were enqueued last, and shown the plans that say so, one for each way.
+	// graph is how its operations were enqueued last; shown holds a plan for each way, which explain prints.
 	graph plan.GraphMode
 	shown [plan.GraphReplay + 1]*plan.Plan
 }

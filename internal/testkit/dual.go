@@ -216,6 +216,6 @@ func testCombine(p *pair) {
 	p.exactly("window alone", out.dev.Slice(2, 3), append([]int32{109, 109, 109}, want[3*128+3:]...))
 	args.Out = out.dev.Columns(0, 127)
 	if err := kernel.Do(p.dev, args); err == nil {
-		p.Error("a width that is not a multiple of 128 passed")
+		p.Error("a width that is not a multiple of 128 was accepted")
 	}
 }

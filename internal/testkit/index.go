@@ -88,10 +88,10 @@ func testPaddedIndexQuery(p *pair) {
 		}
 	}
 	if string(codes[0]) != string(codes[1]) || string(folded[0]) != string(folded[1]) {
-		p.Error("heads have other bits beside padding")
+		p.Error("the bits of heads change when there are padded heads")
 	}
 	if string(scores[0]) != string(scores[1]) {
-		p.Error("scores have other bits with padded heads")
+		p.Error("the bits of scores change when there are padded heads")
 	}
 }
 

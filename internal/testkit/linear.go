@@ -103,6 +103,6 @@ func testSpread(p *pair) {
 		4, 5, 6, 7, -1, -1, -1, -1, -1, -1, -1, 0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1})
 	p.exactly("numbers", lens.dev.Slice(0, 3), []int32{10, 4, 3})
 	if err := kernel.Do(p.dev, args(p.target(), 4)); err == nil {
-		p.Error("a pool that the row does not see whole is not refused")
+		p.Error("a pool of which the row sees only a part was accepted")
 	}
 }

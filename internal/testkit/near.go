@@ -12,7 +12,7 @@ import (
 // allowed.
 func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
 	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
-		return 0, 0, fmt.Errorf("%d values beside %d, in rows of %d", len(got), len(want), row)
+		return 0, 0, fmt.Errorf("there are %d values, want %d, in rows of %d", len(got), len(want), row)
 	}
 	for first := 0; first < len(want); first += row {
 		var size, diff float64

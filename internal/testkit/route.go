@@ -188,7 +188,7 @@ func (p *pair) packedByHand() {
 	}
 	if err := kernel.Do(p.dev, kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev,
 		W: w}); !errors.Is(err, kernel.ErrArgument) {
-		p.Errorf("a product with an odd number of packed values: %v", err)
+		p.Errorf("a product with an odd number of packed values: got error %v, want one that wraps ErrArgument", err)
 	}
 }
 

@@ -131,7 +131,7 @@ type quantRow struct{ codes, scales, parts, sums, planes []byte }
 type blockOps struct {
 	together int // rows of a unit, of several rows
 	quant    func(q quantRow, x []float32, group int)
-	// planes fills those of a row, of a tier that wants them, from its codes.
+	// planes fills the planes of a row from its codes, for a tier that uses them.
 	planes func(q quantRow)
 	// turn interleaves sixteen rows, bytes long and ld apart.
 	turn func(to, from []byte, ld, bytes int)

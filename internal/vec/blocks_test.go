@@ -224,7 +224,7 @@ func TestBlockProductsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Formats without kernels are slow, and say so.
+// Formats without kernels are slow and are reported as slow.
 func TestSlowFormatsAreNamed(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, f := range block.Formats() {

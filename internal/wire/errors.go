@@ -100,7 +100,8 @@ func (p Problem) String() string {
 	return p.Param + ": " + p.Message
 }
 
-// Error is a failed request. Param and Code are those of the first problem; Message tells all of them. Each interface
+// Error is a failed request. Param and Code are those of the first problem; Message describes all of them. Each
+// interface
 // writes it in a shape of its own.
 //
 // Functions of this package and of those below api return *Error rather than error so that every failure has a status:

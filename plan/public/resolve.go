@@ -71,8 +71,8 @@ func (r *resolver) inputs() error {
 			Try:       "--catalog sparrow"}
 	}
 	if r.hw.Arch.CUDA() && r.hw.PagedRowLimit() < 1 {
-		return fmt.Errorf("public: hardware description of %s: %d bytes of opt-in shared memory; schedules lie in it",
-			r.hw.Arch, r.hw.SmemOptin)
+		return fmt.Errorf("public: hardware description of %s: opt-in shared memory is %d bytes, too small for the "+
+			"schedules", r.hw.Arch, r.hw.SmemOptin)
 	}
 	r.Divided(r.model)
 	return nil
@@ -127,7 +127,8 @@ func (r *resolver) sharing() error {
 	shared := r.cfg.Shared
 	for _, cut := range r.policy.PipelineCuts {
 		if cut < 1 || cut >= r.model.Layers {
-			return fmt.Errorf("public: policy: pipeline cut at layer %d of %d", cut, r.model.Layers)
+			return fmt.Errorf("public: policy: the pipeline is cut at layer %d, want 1 or more and less than %d", cut,
+				r.model.Layers)
 		}
 		if shared != nil && shared[cut] && !r.policy.CarryIndices {
 			source := plan.SourceLayer(shared, cut)

@@ -31,7 +31,8 @@ func (p *tab) say(text string) {
 // parameter sets one of the options of the chat by its label.
 func (p *tab) parameter(label, value string) {
 	p.t.Helper()
-	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options label")].find((l) => l.textContent === %q);
+	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options " +
+		"label")].find((l) => l.textContent === %q);
 		const c = document.getElementById(l.htmlFor); c.value = %q;
 		for (const e of ["input", "change"]) c.dispatchEvent(new Event(e, {bubbles: true})); })()`, label, value), nil)
 }
@@ -72,7 +73,7 @@ func (w *world) chat(t *testing.T) {
 	p.press("Copy as code")
 	p.wait(`document.querySelector(".as pre").innerText.includes("Be brief.")`)
 
-	// What the server refuses is told.
+	// The page shows the server's errors.
 	p.parameter("Temperature", "-1")
 	p.say("Again")
 	p.wait(`document.querySelector(".message .fault:not([hidden])")?.innerText.includes("temperature")`)
@@ -95,7 +96,7 @@ func (w *world) stopping(t *testing.T) {
 		p.wait(`document.getElementById("status").textContent.startsWith("Stopped: ")`)
 		p.wait(`[...document.querySelectorAll("button")].some((b) => b.innerText === "Send" && b.offsetParent)`)
 	}
-	// A page that is loaded again shows what had come until then.
+	// A page that is loaded again shows the part of the answer that had arrived.
 	p.say(sayForever)
 	p.eval(`setInterval(async () => {
 		const r = indexedDB.open("sparrow " + new URL(".", location).pathname);
@@ -201,12 +202,14 @@ func (w *world) files(t *testing.T) {
 	p.wait(`document.getElementById("model").textContent`)
 	drop := func(content string) {
 		p.eval(fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([%s], "notes.txt"));
-			document.querySelector(".composer").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true}));
+			document.querySelector(".composer").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true,
+				cancelable: true}));
 			})()`, content), nil)
 	}
 	drop(`new Uint8Array([0, 255, 1])`)
 	p.wait(`document.querySelector(".attached .fault")?.innerText.includes("not a text")`)
-	drop(`"[07:15:59] queue length is 45\n[16:51:56] The access code of Wanda is 2479.\n[08:01:00] retry 1 of task 6958\n"`)
+	drop(`"[07:15:59] queue length is 45\n[16:51:56] The access code of Wanda is 2479.\n[08:01:00] retry 1 of task " +
+		"6958\n"`)
 	p.wait(`document.querySelector(".chip")`)
 	p.ask("What is the access code of Wanda?")
 	var got string
@@ -304,8 +307,8 @@ func (w *world) hostileAnswer(t *testing.T) {
 		Visible  bool
 	}
 	p.eval(`({harmed: "harmed" in window, visible: getComputedStyle(document.body).display !== "none",
-		elements: document.querySelectorAll(".message script, .message img, .message style, .message iframe, .message a").length})`,
-		&harm)
+		elements: document.querySelectorAll(".message script, .message img, .message style, .message iframe, " +
+			".message a").length})`, &harm)
 	if harm.Harmed || harm.Elements > 0 || !harm.Visible {
 		t.Errorf("the answer was more than text: %+v", harm)
 	}

@@ -54,7 +54,8 @@ func TestCompanyChangesNothing(t *testing.T) {
 	}
 }
 
-// TestASharedPrefixIsComputedOnce: the second question about a long text computes only what differs, and says so.
+// TestASharedPrefixIsComputedOnce: the second question about a long text computes only what differs, and reports the
+// cached tokens.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	about := story(sharedSentences)

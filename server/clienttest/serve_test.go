@@ -74,7 +74,7 @@ func stopEngine(t *testing.T, e *sparrow.Engine) {
 
 func (s *service) url() string { return "http://" + s.addr }
 
-// client is OpenAI's client for the service. It never retries: a test wants to see the first answer.
+// client is OpenAI's client for the service. It never retries, so that a test sees the first answer.
 func (s *service) client(more ...option.RequestOption) openai.Client {
 	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
 		option.WithMaxRetries(0)}

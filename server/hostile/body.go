@@ -114,7 +114,7 @@ var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature",
 	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
 	"documents", "sparrow", "kv_transfer_params", "cache_salt"}
 
-// hostile is a value that hardly any field wants.
+// hostile is a value that hardly any field accepts.
 func hostile(d *rand.Rand) any {
 	switch d.IntN(14) {
 	case 0:

@@ -147,10 +147,10 @@ func judge(names string, idle, loaded []time.Duration, step time.Duration, sent 
 	allowed := 3*rank(idle, 0.99) + step
 	sent.mu.Lock()
 	defer sent.mu.Unlock()
-	fmt.Printf("beside%s: idle p50 %v p99 %v, loaded p50 %v p99 %v, the longest step %v, allowed %v; %v\n", names,
-		rank(idle, 0.5), rank(idle, 0.99), rank(loaded, 0.5), rank(loaded, 0.99), step, allowed, sent.statuses)
+	fmt.Printf("during%s: first token idle p50 %v p99 %v, loaded p50 %v p99 %v, longest step %v, allowed %v; %v\n",
+		names, rank(idle, 0.5), rank(idle, 0.99), rank(loaded, 0.5), rank(loaded, 0.99), step, allowed, sent.statuses)
 	if got := rank(loaded, 0.99); got > allowed {
-		return fmt.Errorf("beside%s a first token takes %v (p99), allowed are %v", names, got, allowed)
+		return fmt.Errorf("during%s a first token takes %v (p99), want at most %v", names, got, allowed)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (b *trial) run(ctx context.Context, number int) (err error) {
 		return fmt.Errorf("%w; flags %v", err, flags)
 	}
 	if again, err := b.ask(ctx); err != nil || again != b.answer {
-		return fmt.Errorf("the answer was %q and is %q, %v", b.answer, again, err)
+		return fmt.Errorf("the answer changed from %q to %q; error %v", b.answer, again, err)
 	}
 	return b.end(ctx, number%2 == 0)
 }
@@ -256,7 +256,7 @@ func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("/health says %s", resp.Status)
+		return nil, fmt.Errorf("/health returned %s", resp.Status)
 	}
 	out := map[string]float64{"goroutines": m["go_goroutines"], "files": m["process_open_fds"],
 		"resident bytes": m["process_resident_memory_bytes"], "heap bytes": m["go_memstats_heap_inuse_bytes"],
@@ -291,7 +291,8 @@ func compare(before, after map[string]float64) error {
 			most = 0
 		}
 		if now > most || name == "pages" && now != was {
-			errs = append(errs, fmt.Errorf("%s: %.0f before the bad requests, %.0f after them", name, was, now))
+			errs = append(errs, fmt.Errorf("%s was %.0f before the bad requests and is %.0f after them", name, was,
+				now))
 		}
 	}
 	return errors.Join(errs...)

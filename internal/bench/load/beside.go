@@ -76,7 +76,7 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 		}
 		if time.Since(since) > besideStart {
 			b.end()
-			return nil, fmt.Errorf("load: %w: %d of %d streams have begun, and for %v no other did: the server queues "+
+			return nil, fmt.Errorf("load: %w: %d of %d streams have begun, and no other did for %v: the server queues "+
 				"them; ask for fewer streams, or let it run more at once (sparrow serve --max-running, --cache-tokens)",
 				ErrQueued, begun, r.o.Streams, besideStart)
 		}

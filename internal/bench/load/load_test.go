@@ -417,7 +417,7 @@ func TestStreamsThatAreQueuedAreAnError(t *testing.T) {
 	})
 }
 
-// A run that was interrupted before its first request does not say that there were no errors.
+// A run that was interrupted before its first request does not report that there were no errors.
 func TestInterruptedBeforeTheFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -257,7 +257,8 @@ func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
 // closeWait is how long Close waits for ranks that are in the middle of an operation.
 const closeWait = 2 * time.Second
 
-// Close ends the threads and closes the devices. A rank that hangs keeps its device, and Close says so.
+// Close ends the threads and closes the devices. The device of a rank that hangs is not closed, and Close returns an
+// error.
 func (g *Group) Close() error {
 	g.once.Do(func() {
 		for _, r := range g.ranks {

@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// Counted is the part of row r of an index tensor that counts: its leading entries, as many as lens says and the row
-// has.
+// Counted returns the valid part of row r of an index tensor: its leading entries, as many as lens states, at most the
+// row.
 func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
 }

@@ -362,7 +362,8 @@ func (h *Host) memory(kept *kernel.Tensor, d kernel.DType, rows, cols int) (kern
 // closeWait is how long Close waits for workers that are in the middle of an exchange.
 const closeWait = 2 * time.Second
 
-// Close ends the goroutines and closes the device. Workers that hang keep it, and Close says so. A second call does
+// Close ends the goroutines and closes the device. If workers hang, the device is not closed and Close returns an
+// error. A second call does
 // nothing.
 func (h *Host) Close() error {
 	h.mu.Lock()

@@ -111,7 +111,7 @@ func (c *cache) count() (n int) {
 	return n
 }
 
-// check wants the reader to know exactly the pages of the cache.
+// check requires that the reader has exactly the pages of the cache.
 func (c *cache) check(r *reader) error {
 	if len(r.pages) != c.count() {
 		return fmt.Errorf("the reader knows %d pages, the cache has %d", len(r.pages), c.count())

@@ -214,7 +214,7 @@ func (ix *Index) Clear(freed []Page) []Page {
 // Idle is the number of pages Evict could evict.
 func (ix *Index) Idle() int { return ix.idle.count }
 
-// Has tells whether a page belongs to an entry.
+// Has reports whether a page belongs to an entry.
 func (ix *Index) Has(page Page) bool { return ix.pages[page].node != none }
 
 // IsIdle reports whether a page is kept although no sequence uses it.

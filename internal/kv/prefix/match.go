@@ -59,7 +59,7 @@ type Match struct {
 	At int
 }
 
-// String tells the match in one line.
+// String describes the match in one line.
 func (m Match) String() string {
 	return fmt.Sprintf("matched %d of %d tokens (%d pages), stopped at token %d: %v", m.Tokens, m.Prompt, m.Pages, m.At,
 		m.Stop)

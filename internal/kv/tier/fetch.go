@@ -29,7 +29,7 @@ type Fetch struct {
 	why    string
 }
 
-// Fetch begins to bring pages back. wake is called, from another goroutine, when Next has something new to say.
+// Fetch begins to bring pages back. wake is called, from another goroutine, when Next has new results.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
 // FetchFrom is Fetch that asks another engine, at this host and port, for pages that no local tier has.

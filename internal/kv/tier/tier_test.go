@@ -368,7 +368,8 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
-// A store that does not say whether it has a page gets none: an answer of another kind is not a number of pages.
+// If a store's answer does not state whether it has a page, no page is sent: an answer of another kind is not a number
+// of pages.
 func TestAStoreThatAnswersAnotherCommandGetsNothing(t *testing.T) {
 	server := respserver.Start(t)
 	server.Set(respserver.Another)

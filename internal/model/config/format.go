@@ -133,7 +133,7 @@ func (r Release) quantization(fields map[string]json.RawMessage) (q rawQuantizat
 	return q, at, nil
 }
 
-// expertsAreFP4 reports whether a DeepSeek-V4 config stores experts in FP4, which it does where it does not say.
+// expertsAreFP4 reports whether a DeepSeek-V4 config stores experts in FP4, which is the default.
 func expertsAreFP4(fields map[string]json.RawMessage) bool {
 	family, _ := familyOf(fields)
 	kind := string(fields["expert_dtype"])
@@ -205,7 +205,8 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 const fp8OnGPUs = "full speed of prompts on GPUs: FP8 with other scales than for blocks of 128 x 128 is multiplied " +
 	"there as BF16, at about half of FP8's rate"
 
-// fp8Slow is said of FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each of
+// fp8Slow is the note about FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each
+// of
 // them.
 const (
 	slowRows = 8

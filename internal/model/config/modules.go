@@ -35,13 +35,13 @@ func (t ModuleType) String() string {
 	return weight.Group{Bits: t.Bits, Size: t.Group}.String()
 }
 
-// Modules tells the types of a release's matrices before its files are there.
+// Modules describes the types of a release's matrices before its weights are downloaded.
 type Modules struct {
 	rules []moduleRule
 	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 and FormatFP4 where the release
 	// is that of the family with other types for some modules.
 	Base Format
-	// Assumed states what the config files do not say and was assumed; empty where they say everything.
+	// Assumed states what was assumed because the config files do not state it; empty where they state everything.
 	Assumed string
 }
 
@@ -66,7 +66,7 @@ func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
 	return t, false
 }
 
-// rawModules are the fields that say which modules a format is for, of both files.
+// rawModules are the fields, of both files, that select the modules of a format.
 type rawModules struct {
 	Ignore    []string            `json:"ignore"`
 	Exclude   []string            `json:"exclude_modules"`

@@ -385,7 +385,7 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 }
 
 // GPUs that plans know by name are answered by published figures and by their own kernels: what the portable kernels
-// lack is refused. Thor and GB10 share their memory with the host, and nothing is said of them.
+// lack is refused. Thor and GB10 share their memory with the host and are not estimated.
 func TestPublishedGPUs(t *testing.T) {
 	for arch := plan.SM80; arch <= plan.SM121; arch++ {
 		for _, name := range plan.DevicesOf(arch) {

@@ -73,7 +73,7 @@ func TestNextFloatsComeBack(t *testing.T) {
 	}
 }
 
-// What a file says wrongly is refused with its name: decays that are not below zero, no list of layers.
+// Wrong metadata is refused with its name: decays that are not below zero, no list of layers.
 func TestNextFilesAreChecked(t *testing.T) {
 	s, err := family.Open(filepath.Join(archive.Unpack(t, "../../../testdata/oracle/glm5_next-1.tar.gz"),
 		"glm5_next-1"))

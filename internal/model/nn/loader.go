@@ -468,7 +468,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Join reports whether the device multiplies by joined matrices, and calls tell to declare which belong together.
+// Join reports whether the device multiplies by joined matrices, and if so calls tell, which declares the matrices that
+// belong together.
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {

@@ -115,7 +115,7 @@ func Choose(a Ask) (*Choice, error) {
 	return c, nil
 }
 
-// candidate is one expert that wants to stay on the device.
+// candidate is one expert that could stay on the device.
 type candidate struct {
 	layer, expert int
 	share         float64 // of rows that choose it

@@ -11,7 +11,8 @@ import (
 )
 
 // Described is a model without weights: its tensors have the names, types and shapes that its release has, by its small
-// files. assumed states what those do not say and was assumed; empty where they say all of it. name is the model's.
+// files. assumed states what was assumed because those do not state it; empty where they say all of it. name is the
+// model's.
 func Described(name string, r config.Release) (src *family.Source, assumed string, err error) {
 	d, err := r.Describe()
 	if err != nil {

@@ -96,7 +96,7 @@ func (t *Table) Clone() *Table {
 	return &c
 }
 
-// Fits refuses a table of another model: its counts say nothing of the experts of this one.
+// Fits refuses a table of another model: its counts do not apply to the experts of this one.
 func (t *Table) Fits(family string, layers, experts, chosen int) error {
 	if t.Family == family && len(t.Counts) == layers && t.Experts == experts && t.Chosen == chosen {
 		return nil
@@ -116,7 +116,7 @@ func (t *Table) Choices(layer int) float64 {
 	return sum
 }
 
-// Share is the share of rows that choose an expert, as far as the counts say. One more choice of every expert is
+// Share is the share of rows that choose an expert, estimated from the counts. One more choice of every expert is
 // assumed: experts that were never chosen are still chosen sometimes.
 func (t *Table) Share(layer, expert int) float64 {
 	n := 0.0

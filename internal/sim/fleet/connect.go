@@ -43,7 +43,8 @@ func connect(ctx context.Context, urls []string, key string, streams int) (*serv
 			return nil, err
 		}
 		if info.PageTokens < 1 || info.CacheTokens < info.PageTokens || info.ContextTokens < 1 {
-			return nil, fmt.Errorf("%s/server_info: a cache of %d tokens in pages of %d, contexts of %d; want sizes "+
+			return nil, fmt.Errorf("%s/server_info reports a cache of %d tokens in pages of %d and contexts of %d; "+
+				"want sizes "+
 				"of at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
 		}
 		if i > 0 && info != s.info {

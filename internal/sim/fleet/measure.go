@@ -113,7 +113,7 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 		all.Go(func() {
 			a, err := m.ask(ctx, to[i%len(to)], prompt, l.output)
 			if err == nil && a.output != l.output {
-				err = fmt.Errorf("an answer of %d tokens, want %d", a.output, l.output)
+				err = fmt.Errorf("the answer has %d tokens, want %d", a.output, l.output)
 			}
 			errs[i] = err
 		})

@@ -136,7 +136,7 @@ func readAnswer(body io.Reader, begun time.Time) (a answer, err error) {
 			for _, text := range c.Logprobs.Tokens {
 				id, err := strconv.ParseInt(strings.TrimPrefix(text, "token_id:"), 10, 32)
 				if err != nil {
-					return a, fmt.Errorf("a token without its id: %w", err)
+					return a, fmt.Errorf("a token has no id: %w", err)
 				}
 				if a.tokens = append(a.tokens, int32(id)); len(a.tokens) == 1 {
 					a.first = time.Since(begun)

@@ -112,7 +112,8 @@ func (r *Report) Print(w io.Writer) error {
 		ms(r.FirstToken.Median), ms(r.FirstToken.P90), ms(r.FirstToken.P99), ms(r.EachToken.Median),
 		ms(r.EachToken.P99))
 	if r.Refused+r.Resent+r.TooLong > 0 {
-		fmt.Fprintf(w, "%d times a full queue refused, %d answers were lost with their replica and asked for again, "+
+		fmt.Fprintf(w, "%d requests were refused by a full queue, %d answers were lost with their replica and sent "+
+			"again, "+
 			"%d conversations outgrew the context\n", r.Refused, r.Resent, r.TooLong)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -33,7 +33,7 @@ func (t *Turn) check() error {
 	bad := func(x float64) bool { return !(x >= 0 && x < math.MaxInt32) }
 	switch {
 	case t.Session == "":
-		return fmt.Errorf("session is missing: the name of the conversation")
+		return fmt.Errorf("session, the name of the conversation, is missing")
 	case bad(t.At) || bad(t.After):
 		return fmt.Errorf("at is %v and after %v, want seconds, 0 or more", t.At, t.After)
 	case t.NewTokens < 1 || t.NewTokens > mostTokens || t.OutputTokens < 1 || t.OutputTokens > mostTokens:

@@ -34,7 +34,7 @@ var runs = []string{"internal/step", "internal/attn/...", "internal/model/...", 
 var made = []string{planned + ".Build", planned + ".Resolve", planned + ".ShapeOf", "(*" + planned + ".Shaper).Of",
 	"(*" + planned + ".Plan).Bytes"}
 
-// told are fields that no code acts on: they explain the others to people, and the named test compares them with what
+// told are fields that no code acts on: explain prints them, and the named test compares them with what
 // runs.
 var told = map[string]string{
 	"Plan.Graph":             "step TestPlansSayHowTheyWereEnqueued",

@@ -18,7 +18,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Col
 	for i, x := range all {
 		s, ok := x.(*Device)
 		if !ok {
-			return nil, fmt.Errorf("%w: strict: rank %d is a %s", kernel.ErrArgument, i, x.Name())
+			return nil, fmt.Errorf("%w: strict: rank %d is a %s, want a strict device", kernel.ErrArgument, i, x.Name())
 		}
 		gpus = append(gpus, s.gpu)
 	}

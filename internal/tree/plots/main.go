@@ -78,7 +78,7 @@ func series(lines []string) ([]plot.Series, error) {
 		rows = append(rows, strings.Split(strings.Trim(line, "|"), "|"))
 	}
 	if len(rows) < 3 {
-		return nil, fmt.Errorf("a table of %d lines; want a heading, a line of dashes and rows", len(rows))
+		return nil, fmt.Errorf("the table has %d lines; want a heading, a line of dashes and rows", len(rows))
 	}
 	var list []plot.Series
 	for c := 1; c < len(rows[0]); c++ {
@@ -98,7 +98,7 @@ func series(lines []string) ([]plot.Series, error) {
 		list = append(list, s)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no column of numbers in %q", rows[0])
+		return nil, fmt.Errorf("the table %q has no column of numbers", rows[0])
 	}
 	return list, nil
 }

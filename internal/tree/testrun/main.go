@@ -1,6 +1,6 @@
-// Command testrun runs `go test` with each of its arguments, a list of flags and packages separated by spaces, and says
-// at the end what passed, how many tests were skipped and why. An argument that begins with "+ " runs in parallel with
-// the one before it. Failures are printed as they happen; arguments after one that failed are not run.
+// Command testrun runs `go test` with each of its arguments, a list of flags and packages separated by spaces, and
+// prints at the end what passed, how many tests were skipped and why. An argument that begins with "+ " runs in
+// parallel with the one before it. Failures are printed as they happen; arguments after one that failed are not run.
 //
 //	go run ./internal/tree/testrun "-timeout 60m ./..." "./engine -args -ranks 2" "+ ./engine -args -ranks 4"
 package main

@@ -115,7 +115,7 @@ func (a *agent) install(ctx context.Context, home string) (string, error) {
 	}
 	program := filepath.Join(dir, "node_modules", strings.ReplaceAll(a.program, "PLATFORM", platform()))
 	if _, err := os.Stat(program); err != nil {
-		return "", fmt.Errorf("there is no program for this machine: %w", err)
+		return "", fmt.Errorf("the agent's program for this machine is missing: %w", err)
 	}
 	return program, nil
 }
@@ -158,7 +158,7 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 		return fmt.Errorf("%w, requests %v; it printed %s", err, s.seen(), tail(out))
 	}
 	if !strings.Contains(string(out), finished) {
-		return fmt.Errorf("it did not say %q but %s", finished, tail(out))
+		return fmt.Errorf("it did not print %q but %s", finished, tail(out))
 	}
 	return s.unharmed(len(a.steps(repository)))
 }
@@ -234,7 +234,7 @@ func (s *served) watch(h http.Handler) http.Handler {
 	})
 }
 
-// whole asks for what a body asks for, in one piece, and wants the reply of the script in it.
+// whole sends the request of a body without streaming, and checks that the answer contains the reply of the script.
 func (s *served) whole(h http.Handler, r *http.Request, body []byte) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || string(fields["stream"]) != "true" {
@@ -286,7 +286,7 @@ func (s *served) seen() []string {
 	return slices.Clone(s.requests)
 }
 
-// unharmed wants every POST answered, and as many as the script has steps.
+// unharmed checks that every POST was answered, and that there were as many as the script has steps.
 func (s *served) unharmed(steps int) error {
 	for _, line := range s.seen() {
 		if strings.HasPrefix(line, http.MethodPost) && !strings.HasSuffix(line, " 200") {
@@ -300,7 +300,8 @@ func (s *served) unharmed(steps int) error {
 		return wrong
 	}
 	if s.answered < steps {
-		return fmt.Errorf("%d requests for %d steps: %v", s.answered, steps, s.seen())
+		return fmt.Errorf("it sent %d requests, want at least one for each of %d steps: %v", s.answered, steps,
+			s.seen())
 	}
 	return nil
 }

@@ -321,8 +321,8 @@ func (x *indexed) agree(prompts int) error {
 		}
 		x.asked++
 		if got != m.Tokens {
-			return fmt.Errorf("the index matches %d tokens of a prompt of %d with salt %q, the cache %d", got,
-				len(prompt), salt, m.Tokens)
+			return fmt.Errorf("the index matches %d tokens of a prompt of %d with salt %q, but the cache matches %d",
+				got, len(prompt), salt, m.Tokens)
 		}
 	}
 	return nil

@@ -35,13 +35,13 @@ func (s *stage) manifests(ctx context.Context) error {
 	}
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "deploy/kubernetes/*.yaml"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no manifests: %v", err)
+		return fmt.Errorf("no manifests were found: %v", err)
 	}
 	args := []string{script}
 	for _, d := range definitions {
 		dir, err := download(ctx, s.work, d.module)
 		if err != nil {
-			fmt.Printf("skipped: the manifests: %v\n", err)
+			fmt.Printf("skipped: the manifests were not checked: %v\n", err)
 			return nil
 		}
 		args = append(args, "--crd", filepath.Join(dir, d.folder))

@@ -231,7 +231,7 @@ func call(ctx context.Context, url string) error {
 	if len(got.Choices) != 1 || len(got.Choices[0].Message.Calls) == 0 ||
 		got.Choices[0].Message.Calls[0].Function.Name != "get_weather" ||
 		!strings.Contains(got.Choices[0].Message.Calls[0].Function.Arguments, `"city"`) {
-		return fmt.Errorf("no call of get_weather: %+v", got)
+		return fmt.Errorf("the answer has no call of get_weather: %+v", got)
 	}
 	return nil
 }

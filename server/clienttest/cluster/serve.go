@@ -136,7 +136,7 @@ func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker)
 	return r, nil
 }
 
-// hears waits until the router knows the load of a number of workers.
+// hears waits until the router has the load of a number of workers.
 func (r *router) hears(ctx context.Context, workers int) error {
 	heard := map[string]bool{}
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

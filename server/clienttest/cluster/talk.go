@@ -66,7 +66,7 @@ func (c *conversation) say(ctx context.Context, url string) (usage, error) {
 		return usage{}, err
 	}
 	if len(got.Choices) != 1 || got.Usage.Prompt == 0 {
-		return usage{}, fmt.Errorf("an answer without a choice or usage: %+v", got)
+		return usage{}, fmt.Errorf("the answer has no choice or no usage: %+v", got)
 	}
 	c.messages = append(c.messages, message{"assistant", got.Choices[0].Message.Content})
 	return got.Usage, nil
@@ -129,7 +129,7 @@ func stream(ctx context.Context, url string, seed uint64, tokens int, begun func
 			return fmt.Errorf("a chunk is not JSON: %w", err)
 		}
 		if chunk.Error != nil {
-			return fmt.Errorf("an error in the stream: %v", chunk.Error)
+			return fmt.Errorf("the stream has an error: %v", chunk.Error)
 		}
 		if len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content != "" {
 			begun()

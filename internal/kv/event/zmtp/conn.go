@@ -160,7 +160,8 @@ func command(body []byte) (name string, rest []byte, ok bool) {
 	return string(body[1:n]), body[n:], true
 }
 
-// Read waits for the next message. Subscriptions come as in version 3.0, whatever the peer speaks: one frame of 1 or 0
+// Read waits for the next message. Subscriptions have the form of version 3.0, whatever version the peer uses: one
+// frame of 1 or 0
 // and a topic.
 func (c *Conn) Read() ([][]byte, error) {
 	var message [][]byte

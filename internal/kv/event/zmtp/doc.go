@@ -1,4 +1,4 @@
-// Package zmtp speaks version 3.0 of ZeroMQ's transport protocol over a stream, without security (NULL).
+// Package zmtp implements version 3.0 of ZeroMQ's transport protocol over a stream, without security (NULL).
 //
 // Messages of a few frames flow in and out of a Conn; commands of the protocol are handled inside. It knows no socket
 // patterns: the owner of a connection decides what to send. Every length that a peer announces is checked before memory

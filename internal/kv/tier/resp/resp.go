@@ -1,4 +1,5 @@
-// Package resp speaks RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as much of it as a
+// Package resp implements RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as much of it
+// as a
 // store of pages needs.
 //
 // Commands flow in as byte strings and out as arrays of them; replies return one after the other, in the order of the
