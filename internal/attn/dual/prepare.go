@@ -222,28 +222,30 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 // indices writes a row's window and heavy indices: slots of the pools, or, for a workspace, indices into the rows
 // gathered for the row's request, from the start of its part.
 func (f *filler) indices(r int, flat bool) {
-	q, p, n := int(f.request[r]), int(f.position[r]), int(f.windowLen[r])
+	q, n := int(f.request[r]), int(f.windowLen[r])
+	from := int(f.position[r]) - n + 1
 	window := f.window[r*f.windowWidth : (r+1)*f.windowWidth]
-	for i := range window {
-		switch {
-		case i >= n:
-			window[i] = -1
-		case flat:
-			window[i] = int32(p - n + 1 + i) // windowBase subtracts the positions that were not gathered
-		default:
-			window[i] = f.windowPlace(q, p-n+1+i)
-		}
-	}
 	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
-	for g := range heavy {
-		switch {
-		case g >= int(f.heavyLen[r]):
-			heavy[g] = -1
-		case flat:
-			heavy[g] = int32(g)
-		default:
+	groups := min(int(f.heavyLen[r]), len(heavy))
+	if flat {
+		count(window[:n], from) // windowBase subtracts the positions that were not gathered
+		count(heavy[:groups], 0)
+	} else {
+		for i := range n {
+			window[i] = f.windowPlace(q, from+i)
+		}
+		for g := range groups {
 			heavy[g] = f.place(q, g*HeavyRatio, HeavyRatio)
 		}
+	}
+	fill(window[n:], -1)
+	fill(heavy[groups:], -1)
+}
+
+// count writes numbers from one on: a prompt of 8192 tokens has 1.6 million of them.
+func count(to []int32, from int) {
+	for i := range to {
+		to[i] = int32(from + i)
 	}
 }
 
