@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A checkpoint with a NaN answers with the name of the tensor that holds it, wherever it is: before experts are chosen,
+// For a checkpoint with a NaN the error names the tensor that holds it, wherever it is: before experts are chosen,
 // or after them.
 func TestDamagedWeightsAreNamed(t *testing.T) {
 	notUnderRace(t)

@@ -78,7 +78,7 @@ func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 	}
 }
 
-// sampledAt is the fingerprint of a file, and the place of a byte that it does not cover.
+// sampledAt returns the fingerprint of a file, and the offset of a byte that it does not cover.
 func sampledAt(t *testing.T, path string) (sum [32]byte, at int64) {
 	t.Helper()
 	c, err := weight.OpenFile(path)

@@ -7,8 +7,9 @@ import (
 	"sparrow/sample"
 )
 
-// Continuations are texts that may follow a prompt, as tokens. A text may be encoded otherwise after a prompt than
-// alone: a continuation is the tokens in which the encoded prompt and both texts, encoded as one, differ.
+// Continuations are texts that may follow a prompt, as tokens. A text may be encoded differently after a prompt than
+// alone: a continuation consists of the tokens by which the encoding of prompt and text together differs from the
+// encoding of the prompt.
 type Continuations struct {
 	Prompt []int32   // tokens that all of them follow
 	Rest   [][]int32 // what follows these in each

@@ -15,7 +15,8 @@ func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
 
-// EncodeWhole gives the token ids of a text of any length, without tokens around it: control tokens are plain text.
+// EncodeWhole returns the token ids of a text of any length without special tokens; control tokens in it are plain
+// text.
 func (e *Engine) EncodeWhole(text string) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer

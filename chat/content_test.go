@@ -20,7 +20,7 @@ func families(t *testing.T) map[string]Format {
 		"default-model.json": defaultModel(t)}
 }
 
-// parts is the text that the format wrote and the text that it took from the request.
+// parts returns the text that the format wrote and the text that it copied from the request.
 func parts(p Prompt) (own, content string) {
 	at := 0
 	for _, m := range p.Content {

@@ -133,7 +133,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// noReasoning is where a turn has no reasoning.
+// noReasoning returns the markers of a turn without reasoning.
 func (f GLM5) noReasoning() string {
 	if f.V52 {
 		return thinkOpen + thinkClose

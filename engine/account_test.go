@@ -76,7 +76,7 @@ func TestTheTextOfALostDeviceStays(t *testing.T) {
 	}
 }
 
-// Every kind of memory that is needed counts: without one byte of it the model does not fit.
+// Every kind of needed memory counts: with one byte less the model does not fit.
 func TestNeedCountsEveryKind(t *testing.T) {
 	v := reflect.ValueOf(&Need{}).Elem()
 	for i := range v.NumField() {

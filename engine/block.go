@@ -5,7 +5,7 @@ import "sparrow/internal/spec"
 // block returns how many tokens the drafting layers propose in one pass, 0 where they propose one.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
-// keep takes the drafts of all blocks, of each as many as are worth verifying.
+// keep takes as many drafts of each block as are worth verifying.
 func (d *drafter) keep(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {

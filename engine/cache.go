@@ -66,7 +66,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	return s, nil
 }
 
-// wholePages returns how many pages hold that many tokens, rounded up.
+// wholePages returns how many pages hold the given number of tokens, rounded up.
 func wholePages(tokens, page int) int {
 	n := tokens / page
 	if tokens%page > 0 {
@@ -136,13 +136,14 @@ func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 		pages*cfg.Page)
 }
 
-// pagesIn returns how many pages, with the window pages, states and passes that go with them, fit in that many bytes.
+// pagesIn returns how many pages, with the window pages, states and passes that go with them, fit in the given number
+// of bytes.
 func (z *sizing) pagesIn(cfg *plan.Config, bytes int64) int {
 	return z.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
 }
 
-// mostPages is the largest number of pages of that many bytes whose cache fits. What a cache takes grows with its
-// pages.
+// mostPages is the largest number of pages of the given number of bytes whose cache fits. What a cache takes grows with
+// its pages.
 func (z *sizing) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) bool) int {
 	low, high := 0, int(bytes/max(z.model.PageBytes(cfg)-z.windowBytes(cfg), 1))
 	for low < high {
@@ -156,7 +157,7 @@ func (z *sizing) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) b
 	return low
 }
 
-// cacheOf is the size of a cache of that many pages.
+// cacheOf is the size of a cache of the given number of pages.
 func (z *sizing) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	s := cacheSize{pages: pages, bytes: int64(pages) * (z.model.PageBytes(cfg) - z.windowBytes(cfg))}
 	s.arena = z.arenaBytes(cfg, min(z.model.Config().MaxPositions, pages*cfg.Page))

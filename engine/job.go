@@ -46,7 +46,7 @@ type Request struct {
 	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
 	Trace bool // keep what happened to the request
-	// Compiled is when Guide was made, for the trace; zero where nothing was compiled.
+	// Compiled is the period in which Guide was compiled, for the trace; zero where nothing was compiled.
 	Compiled Period
 	// Record selects what is recorded of its rows; nil records nothing.
 	Record *Record

@@ -154,7 +154,7 @@ func (l *loop) open() error {
 	return nil
 }
 
-// contextOf is the longest sequence over a cache of that many tokens.
+// contextOf is the longest sequence over a cache of the given number of tokens.
 func contextOf(s *setup, cached int) (int, error) {
 	positions := s.model.Config().MaxPositions
 	most, asked := min(positions, cached), s.cfg.ContextTokens

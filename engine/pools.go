@@ -18,7 +18,7 @@ func poolsOf(cfg *plan.Config) int {
 	return 1
 }
 
-// openPools makes n pools of that many pages each.
+// openPools makes n pools of the given number of pages each.
 func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	each, windows := c.Pages, c.Window.Pages
 	if c.Listener != nil && n > 1 {

@@ -149,7 +149,7 @@ func operations(t *testing.T, on opening) int {
 	return n
 }
 
-// faults makes a rank fail after each multiple of that many operations, both ranks one after the other.
+// faults makes a rank fail after each multiple of the given number of operations, both ranks one after the other.
 func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 	all := operations(t, on)
 	if all < 60 {

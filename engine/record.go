@@ -41,7 +41,7 @@ func (r *Record) what() plan.Record {
 	return plan.Record{Selections: r.Selections, Scores: r.Selections && r.Scores, Experts: r.Experts}
 }
 
-// span returns the positions of a sequence that are recorded, after that many given tokens.
+// span returns the positions of a sequence that are recorded; given is the number of tokens of its prompt.
 func (r *Record) span(given int) sched.Span {
 	switch r.Tokens {
 	case RecordAll:

@@ -113,7 +113,7 @@ func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 	return read, nil
 }
 
-// takeScores is the event of the scores that were not sent yet.
+// takeScores returns an event with the scores that were not sent yet.
 func (c *choice) takeScores() Event {
 	ev := Event{Choice: c.index, Token: -1, Scores: c.scored}
 	c.scored = nil

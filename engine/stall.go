@@ -63,7 +63,7 @@ func (g *gaps) longest(at time.Time) time.Duration {
 	return max(g.now, g.before)
 }
 
-// turn begins a new window where the last one is over.
+// turn begins a new window when the last one has ended.
 func (g *gaps) turn(at time.Time) {
 	switch age := at.Sub(g.since); {
 	case age >= 2*gapWindow:

@@ -91,8 +91,8 @@ func (t *tally) noteHang(text string) {
 	}
 }
 
-// noteGraphs updates the counters of captured graphs, from those of one of that many ranks, and reports whether a
-// capture failed for the first time. The caller holds the lock.
+// noteGraphs updates the counters of captured graphs, from those of one of the given number of ranks, and reports
+// whether a capture failed for the first time. The caller holds the lock.
 func (t *tally) noteGraphs(g step.Graphs, ranks int) (failed bool) {
 	failed = g.Failed > 0 && t.stats.Graphs.Failed == 0
 	t.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,

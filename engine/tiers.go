@@ -252,7 +252,7 @@ func (t *tiers) finishCopies() {
 	t.copies = t.copies[:0]
 }
 
-// seek begins to bring back pages of a sequence that waits, so that they are there when it is admitted.
+// seek starts to fetch pages for a waiting sequence, so that they are available when it is admitted.
 func (t *tiers) seek(c *choice) {
 	if t == nil || t.seeking >= maxSeeking || c.seq.After != nil {
 		return
@@ -362,8 +362,8 @@ func (t *tiers) advance() bool {
 	return did
 }
 
-// deadline is when a choice stops waiting and computes the rest of its prompt: when it has lost as much time, compared
-// with computing all of it, as it may lose.
+// deadline is the time at which a choice stops waiting and computes the rest of its prompt: when the wait has cost the
+// maximum allowed time compared with computing the whole prompt.
 func (t *tiers) deadline(c *choice) time.Time {
 	return c.restore.begun.Add(t.wait + t.computing(c))
 }

@@ -74,7 +74,7 @@ func everyWay(t *testing.T, of func(testing.TB) string) {
 	}
 }
 
-// restarting preempts every sequence once, when it has that many output tokens.
+// restarting preempts every sequence once, when it has the given number of output tokens.
 func restarting(made int) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {

@@ -95,8 +95,8 @@ func (k *listedKey) tag(q uint64) int32 {
 
 func (k *listedKey) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
 
-// offers reports whether property i may come next where from is the first that may: no required one is passed over, and
-// its value fits.
+// offers reports whether property i may come next, where from is the first candidate: no required property is skipped,
+// and the value of i fits.
 func (o *properties) offers(i, from, room int) bool {
 	if room == roomForAll {
 		room = MaxDepth

@@ -102,8 +102,8 @@ func (p *patternLeaf) begin(state int32, count uint64, b byte) (uint64, bool) {
 	return 0, false
 }
 
-// tail is the state with that many bytes of a character to come. The characters still possible are an interval; one of
-// them must lead on.
+// tail is the state with the given number of bytes of a character to come. The characters still possible are an
+// interval; one of them must lead on.
 func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (uint64, bool) {
 	if left == 0 {
 		return p.finish(state, count, part)

@@ -204,7 +204,7 @@ func (r *numberRange) lastLength(p prefix) int {
 	return r.digits
 }
 
-// completions is the interval of N for numbers with this prefix and that many digits before the point.
+// completions is the interval of N for numbers with this prefix and the given number of digits before the point.
 func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	scale := &r.power[total-p.before+r.fraction-p.after]
 	lo = new(big.Int).Mul(&p.value, scale)

@@ -279,7 +279,7 @@ func (a *arena) at(f frame, p phase, index int32) int32 {
 	return a.push(f)
 }
 
-// fits reports whether a value of the node can be completed inside that many open objects and arrays.
+// fits reports whether a value of the node can be completed inside the given number of open objects and arrays.
 func (a *arena) fits(n, depth int32) bool {
 	return int(depth)+a.g.nodes[n].depth <= MaxDepth
 }

@@ -239,7 +239,7 @@ func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, b
 	return dst, true, true
 }
 
-// stepKind: a name is free once it cannot become a taken one any more.
+// stepKind: a name is free once it can no longer become a name that is taken.
 func (k *freeKey) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:

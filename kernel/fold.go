@@ -16,8 +16,8 @@ const (
 	scaleNaN    = 255 // of e8m0
 )
 
-// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, on every core,
-// and a pattern that many matrices repeat once.
+// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, using all cores;
+// a pattern that many matrices repeat is read once.
 func (w *ExpertWeights) Fold() bool {
 	all := slices.Concat(w.Gate, w.Up, w.Down)
 	if slices.ContainsFunc(all, func(w Weight) bool { return !w.inGroups() }) {

@@ -1,7 +1,7 @@
 package kernel
 
-// Pools of index keys (glm53flash spec, 5): a pool's key is made of the keys of its tokens by CompressArgs without
-// overlap, a selection is a list of pools, and attention runs over the tokens of these.
+// Pools of index keys (glm53flash spec, 5): a pool's key is computed from the keys of its tokens by CompressArgs
+// without overlap, a selection is a list of pools, and attention runs over the tokens of these.
 
 // LayerNormArgs is LayerNorm of every row: Out[t] = (X[t] - mean) * rsqrt(variance + Eps) * Weight + Bias.
 type LayerNormArgs struct {

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// marking is a device that notes stages.
+// marking is a device that records stages.
 type marking struct {
 	kernel.Device
 	reached kernel.Mark

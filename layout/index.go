@@ -64,12 +64,12 @@ func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
 	return loadF32(page[indexScaleAt(tokens, slot):])
 }
 
-// KeyOffset returns where the key of location loc starts in a pool of pages of that many tokens.
+// KeyOffset returns where the key of location loc starts in a pool of pages of the given number of tokens.
 func (IndexFP8) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + loc%tokens*IndexDim
 }
 
-// ScaleOffset returns where the scale of location loc starts in a pool of pages of that many tokens.
+// ScaleOffset returns where the scale of location loc starts in a pool of pages of the given number of tokens.
 func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }
@@ -91,7 +91,7 @@ func indexScaleAt(tokens, slot int) int {
 	return tokens*IndexDim + slot*IndexScaleBytes
 }
 
-// checkIndex panics unless page holds that many tokens and slot is one of them.
+// checkIndex panics unless page holds the given number of tokens and slot is one of them.
 func checkIndex(k Kind, page []byte, tokens, slot, tokenBytes int) {
 	if tokens < 0 || len(page)/tokenBytes < tokens {
 		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes,

@@ -42,12 +42,12 @@ func (l IndexFP4) Decode(key []float32, page []byte, tokens, slot int) {
 	}
 }
 
-// KeyOffset returns where the values of location loc start in a pool of pages of that many tokens.
+// KeyOffset returns where the values of location loc start in a pool of pages of the given number of tokens.
 func (IndexFP4) KeyOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + loc%tokens*indexFP4Values
 }
 
-// ScaleOffset returns where the exponents of location loc start in a pool of pages of that many tokens.
+// ScaleOffset returns where the exponents of location loc start in a pool of pages of the given number of tokens.
 func (IndexFP4) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
 }

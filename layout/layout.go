@@ -10,7 +10,7 @@ type Main interface {
 	Kind() Kind
 	// RowBytes is the size of one token.
 	RowBytes() int
-	// PageBytes is the size of a page of that many tokens.
+	// PageBytes is the size of a page of the given number of tokens.
 	PageBytes(tokens int) int
 	// Encode writes row, Width values (latent, then rope in kernel order where it has one), as token slot of page.
 	Encode(page []byte, slot int, row []float32)
@@ -26,12 +26,12 @@ type Index interface {
 	Kind() Kind
 	// TokenBytes is the size of one token, its scale included.
 	TokenBytes() int
-	// PageBytes is the size of a page of that many tokens.
+	// PageBytes is the size of a page of the given number of tokens.
 	PageBytes(tokens int) int
 	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout rounds) the caller's Hadamard rotation,
-	// as token slot of a page of that many tokens.
+	// as token slot of a page of the given number of tokens.
 	Encode(page []byte, tokens, slot int, key []float32)
-	// Decode reads token slot of a page of that many tokens into key, 128 values.
+	// Decode reads token slot of a page of the given number of tokens into key, 128 values.
 	Decode(key []float32, page []byte, tokens, slot int)
 }
 

@@ -19,11 +19,11 @@ type V4 interface {
 	Kind() Kind
 	// EntryBytes is the size of one entry, its scales included, without page padding.
 	EntryBytes() int
-	// PageBytes is the distance between pages of that many entries, padding included.
+	// PageBytes is the distance between pages of the given number of entries, padding included.
 	PageBytes(entries int) int
-	// Encode writes v, 512 values with the last 64 rotated, as entry slot of a page of that many entries.
+	// Encode writes v, 512 values with the last 64 rotated, as entry slot of a page of the given number of entries.
 	Encode(page []byte, entries, slot int, v []float32)
-	// Decode reads entry slot of a page of that many entries into v, 512 values.
+	// Decode reads entry slot of a page of the given number of entries into v, 512 values.
 	Decode(v []float32, page []byte, entries, slot int)
 }
 

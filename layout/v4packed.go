@@ -63,12 +63,12 @@ func (V4Packed) Scales(page []byte, entries, slot int) []byte {
 	return page[at : at+V4ScaleBytes : at+V4ScaleBytes]
 }
 
-// DataOffset returns where the data row of location loc starts in a pool of pages of that many entries.
+// DataOffset returns where the data row of location loc starts in a pool of pages of the given number of entries.
 func (l V4Packed) DataOffset(entries, loc int) int64 {
 	return int64(loc/entries)*int64(l.PageBytes(entries)) + int64(loc%entries)*V4DataBytes
 }
 
-// ScaleOffset returns where the scale row of location loc starts in a pool of pages of that many entries.
+// ScaleOffset returns where the scale row of location loc starts in a pool of pages of the given number of entries.
 func (l V4Packed) ScaleOffset(entries, loc int) int64 {
 	return int64(loc/entries)*int64(l.PageBytes(entries)) + int64(entries)*V4DataBytes + int64(loc%entries)*V4ScaleBytes
 }

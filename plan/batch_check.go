@@ -156,7 +156,7 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 		Supported: "extend, decode, verify, draft"}
 }
 
-// within reports whether n rows from first on are among that many rows.
+// within reports whether n rows from first on are among the given number of rows.
 func within(first, n, rows int) bool { return n == 0 || first >= 0 && n > 0 && first <= rows-n }
 
 // checkGraph: whole graphs hold decode-like rows, piecewise graphs prompts.

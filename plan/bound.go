@@ -92,7 +92,7 @@ func (w *bounder) segments() {
 	}
 }
 
-// add adds a segment of a kind whose requests see at most that many keys.
+// add adds a segment of a kind whose requests see at most the given number of keys.
 func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	s := Segment{Row: row, NextN: nextN, Rank: w.rank, Rows: rows, KernelRows: rows, Requests: w.m.Requests,
 		Layout: w.cfg.Layout, Spans: []Span{{To: max(nextN, 1)}}}
@@ -135,7 +135,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
 }
 
-// scoreWidth is the width of a matrix of scores over that many tokens.
+// scoreWidth is the width of a matrix of scores over the given number of tokens.
 func (w *bounder) scoreWidth(tokens int) int {
 	n := max(1, w.cfg.Model.IndexKeys(tokens))
 	if w.cfg.Hardware.Arch.CUDA() {
@@ -144,7 +144,7 @@ func (w *bounder) scoreWidth(tokens int) int {
 	return n
 }
 
-// tokensOf returns how many tokens have at most that many indexer keys.
+// tokensOf returns how many tokens have at most the given number of indexer keys.
 func (w *bounder) tokensOf(indexKeys int) int {
 	if w.cfg.Model.Pooled() {
 		return indexKeys*poolTokens + poolTokens - 1
@@ -155,9 +155,9 @@ func (w *bounder) tokensOf(indexKeys int) int {
 	return indexKeys
 }
 
-// list counts the entries that the launches of a segment list, each with at most that many rows, whose requests see at
-// most that many keys. A launch lists all keys of the requests that it has rows of; where a launch ends inside the rows
-// of a request, the next one lists its keys again.
+// list counts the entries that the launches of a segment list, each with at most the given number of rows, whose
+// requests see at most the given number of keys. A launch lists all keys of the requests that it has rows of; where a
+// launch ends inside the rows of a request, the next one lists its keys again.
 func (w *bounder) list(s *Segment, rows, keys int) {
 	cfg, m, n := w.cfg, &w.cfg.Model, &w.sum
 	if s.NextN > 0 {
@@ -195,8 +195,8 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 // prompts returns how many requests have rows of prompts.
 func (w *bounder) prompts() int { return min(w.m.Prompts, w.m.Requests) }
 
-// launch adds a segment with one launch of that many rows. Its requests see at most that many keys, and of them score
-// at most index.
+// launch adds a segment with one launch of the given number of rows. Its requests see at most the given number of keys,
+// and of them score at most index.
 func (w *bounder) launch(s Segment, rows, keys, index int) {
 	cfg, m := w.cfg, &w.cfg.Model
 	l := Launch{Rows: rows, Spans: len(s.Spans)}

@@ -85,7 +85,7 @@ type Entry struct {
 	GatherBy Convert
 	Rewrites Set[Layout]
 
-	// Heads gives the padded head count and how often a head is repeated.
+	// Heads returns the padded head count and how often a head is repeated.
 	Heads func(hw *Hardware, heads int) (padded, repeat int, err string)
 	// TopK names what is wrong with an index_topk.
 	TopK func(hw *Hardware, k int) string

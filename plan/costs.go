@@ -33,7 +33,7 @@ func crossing(list []cost.Contest) (size int, all bool) {
 	return size, true
 }
 
-// denseReason states the gain of the dense form up to that many keys.
+// denseReason states the gain of the dense form up to the given number of keys.
 func (c *costs) denseReason(keys int) string {
 	if len(c.Prompts) == 0 {
 		return "index_topk"

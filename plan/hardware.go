@@ -159,7 +159,7 @@ func DevicesOf(a Arch) []string {
 	return names
 }
 
-// HardwareFor gives typical figures for an architecture by its name or that of a device.
+// HardwareFor returns typical figures for an architecture, by its name or the name of a device.
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
 	var d device
@@ -180,7 +180,7 @@ func HardwareFor(name string) (Hardware, error) {
 	return Hardware{}, &Error{Code: E01, Asked: "hardware " + name, Supported: archs.list(), Try: "--hw cpu"}
 }
 
-// HardwareNames lists what HardwareFor takes.
+// HardwareNames lists the names that HardwareFor accepts.
 func HardwareNames() []string {
 	names := make([]string, len(presets))
 	for i := range presets {
@@ -204,8 +204,8 @@ func (h Hardware) Clone() Hardware {
 	return h
 }
 
-// SplitParts is the number of parts a kernel with that many heads cuts the key
-// range into: SM90 gives each block 64 heads, SM100 all of them.
+// SplitParts is the number of parts a kernel with the given number of heads cuts the key range into: SM90 gives each
+// block 64 heads, SM100 all of them.
 func (h *Hardware) SplitParts(heads int) int {
 	if h.Arch == SM90 && heads > 64 {
 		return h.SMs / (heads / 64)

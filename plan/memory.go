@@ -54,7 +54,7 @@ func upProjectedBytes(m *Model, kv DType) int64 {
 	return int64(m.Heads) * int64(m.QKDim+m.VDim) * size
 }
 
-// denseBytes is the memory of a dense call over that many gathered keys.
+// denseBytes is the memory of a dense call over the given number of gathered keys.
 func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
@@ -75,9 +75,8 @@ const (
 	partFloatBytes = 4 // float32, of rows of bf16 that attend to every key
 )
 
-// latentScratch is sparseScratch of a row that attends to every key of a table
-// of that many tokens: it is cut after split keys, or an eighth more where
-// that saves a part, into two parts at least.
+// latentScratch is sparseScratch of a row that attends to every key of a table of the given number of tokens: it is cut
+// after split keys, or an eighth more where that saves a part, into two parts at least.
 func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 	if split == 0 {
 		return 0, 0
@@ -92,8 +91,9 @@ func latentScratch(sms, heads, tokens, split int, l Layout) (row, rows int64) {
 		max(partWaves*int64(sms)/units, 1)
 }
 
-// sparseScratch is the memory of the parts of one row of that many heads and keys, and how many rows have parts at a
-// time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after split of them.
+// sparseScratch is the memory of the parts of one row of the given number of heads and keys, and how many rows have
+// parts at a time; none where rows stay whole. Lists of other plans have up to most keys, and rows are cut after split
+// of them.
 func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
 	if split == 0 || blocks <= unsegmented {
@@ -169,9 +169,8 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// heldBy reads a segment whose form, kernel, conversion and indexer path are
-// decided, with the entry of its kernel, in a pass whose tables reach that many
-// tokens.
+// heldBy reads a segment whose form, kernel, conversion and indexer path are decided, with the entry of its kernel, in
+// a pass whose tables reach the given number of tokens.
 func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	var c held
 	if s.NeedIndices {

@@ -161,8 +161,8 @@ const (
 // windowWidth is the width of a row of V4's window indices.
 func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
-// heavyWidth is the width of a row of V4's indices of ratio 128: every entry of
-// a table that reaches that many tokens.
+// heavyWidth is the width of a row of V4's indices of ratio 128: every entry of a table that reaches the given number
+// of tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
 // MostHeavy is the width of such a row for the longest sequence.

@@ -38,7 +38,7 @@ func ShapeOf(cfg Config, b Batch) (Shape, error) {
 }
 
 // Shaper computes the shapes of one configuration's batches and keeps the
-// strings in them, so that a shape that was met before costs no memory.
+// strings in them, so that a known shape costs no memory.
 type Shaper struct {
 	buf   []byte
 	kept  map[string]string

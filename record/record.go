@@ -104,7 +104,7 @@ func (s *Shape) Mixing() int {
 	return n
 }
 
-// Visible returns how many keys of layer i a row that sees that many tokens chooses from.
+// Visible returns how many keys of layer i a row that sees the given number of tokens chooses from.
 func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
 
 // Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,

@@ -95,7 +95,7 @@ func (s *Sampler) Prompt(tokens []int32) error {
 	return nil
 }
 
-// Reserve makes room for that many output tokens: Accept then does not allocate.
+// Reserve makes room for the given number of output tokens: Accept then does not allocate.
 func (s *Sampler) Reserve(tokens int) {
 	if s.penalties != nil {
 		s.penalties.reserve(tokens)

@@ -21,7 +21,7 @@ type Scratch struct {
 	top   []TokenLogprob
 }
 
-// NewScratch makes the working memory for rows of that many logits: about 20 bytes per token.
+// NewScratch makes the working memory for rows of the given number of logits: about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
 	if vocabulary < 1 || vocabulary > MaxVocabulary {
 		return nil, fmt.Errorf("sample: the vocabulary has %d tokens; want 1 to %d",

@@ -36,7 +36,7 @@ var scales = func() (t [buckets]float64) {
 	return t
 }()
 
-// middles[b] is b / grain. Converting b instead may take an instruction that waits for the previous token.
+// middles[b] is b / grain. Converting b instead may compile to an instruction that depends on the previous token.
 var middles = func() (t [buckets]float64) {
 	for b := range t {
 		t[b] = float64(b) / grain

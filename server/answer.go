@@ -70,7 +70,7 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.R
 	return nil
 }
 
-// failer is a sink whose streams end in a way of their own when something fails.
+// failer is a sink that writes errors into its streams in its own format.
 type failer interface {
 	fail(*wire.Error) error
 }

@@ -17,7 +17,7 @@ const flowDepth = 64
 // flow merges the events of several engine requests, one for each prompt, into one channel.
 type flow struct {
 	items chan item // closed after the last event of all
-	// ended is called for every choice that ends, wanted or not; any pump calls it
+	// ended is called for every choice that ends, whether or not the client reads it, by any pump
 	ended  func(prompt int, last *sparrow.Event)
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup

@@ -121,7 +121,7 @@ func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
 		TextOffset:    slices.Concat(a.TextOffset, b.TextOffset)}
 }
 
-// prompt returns the tokens of a prompt in vLLM's form, each with at most that many alternatives.
+// prompt returns the tokens of a prompt in vLLM's form, each with at most the given number of alternatives.
 func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.PromptLogprobs {
 	out := make(openai.PromptLogprobs, len(scored))
 	for i := range scored {

@@ -86,7 +86,7 @@ func recorded(x *openai.Extension) *sparrow.Record {
 	return r
 }
 
-// scoreAtLeast asks for the log probabilities of a prompt with at least that many alternatives.
+// scoreAtLeast asks for the log probabilities of a prompt with at least the given number of alternatives.
 func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
 	if s == nil {
 		s = &sparrow.Score{}

@@ -65,7 +65,7 @@ func TestTokenizerInfo(t *testing.T) {
 	}
 }
 
-// Every word for how much to say is taken, in both interfaces that have it, and changes nothing.
+// Every value of verbosity is accepted, in both interfaces that have it, and has no effect.
 func TestVerbosity(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	for _, word := range []string{"low", "medium", "high"} {

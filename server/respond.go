@@ -142,7 +142,8 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
 }
 
-// firstChunk is how much of a body of unknown size is counted before it is read; then the count doubles.
+// firstChunk is the number of bytes of a body of unknown size that are reserved before it is read; then the reservation
+// doubles.
 const firstChunk = 64 << 10
 
 // readAll reads a body. Memory for it is taken before it is read.

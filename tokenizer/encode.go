@@ -90,7 +90,7 @@ type encoder struct {
 	start int // where the tokens of this call begin in ids
 }
 
-// fewest is a lower bound of the tokens that a text of that many bytes has.
+// fewest is a lower bound of the tokens that a text of the given number of bytes has.
 func (t *Tokenizer) fewest(bytes int) int {
 	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
 		return 0 // text may get shorter, or one token may cover any of it

@@ -40,7 +40,7 @@ func (t *mergeTable) find(a, b int32) (rank, id int32) {
 	}
 }
 
-// put adds a merge; of a pair listed twice the later one counts.
+// put adds a merge; if a pair is listed twice, the later one counts.
 func (t *mergeTable) put(a, b, rank, id int32) {
 	key := pairKey(a, b)
 	i := spread(key) & t.mask

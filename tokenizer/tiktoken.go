@@ -97,7 +97,7 @@ func readRanks(data []byte) ([]string, error) {
 	return words, nil
 }
 
-// ranksAdded lists the special tokens after that many ranks.
+// ranksAdded lists the special tokens after the given number of ranks.
 func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	var cfg struct {
 		Added map[string]addedToken `json:"added_tokens_decoder"`

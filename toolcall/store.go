@@ -34,7 +34,7 @@ type entry struct {
 	place *list.Element // in idle; nil while there are users
 }
 
-// NewStore makes a store of at most that many bytes.
+// NewStore makes a store of at most the given number of bytes.
 func NewStore(most int) *Store {
 	return &Store{most: most, entries: map[storeKey]*entry{}, idle: list.New()}
 }

@@ -205,7 +205,7 @@ func (x *blockRun) force() error {
 	return nil
 }
 
-// block drafts after that many tokens and compares.
+// block drafts after the given number of tokens and compares.
 func (x *blockRun) block(length int, draft []int32, confidence []float32, base, logits [][]float32) error {
 	res, err := x.r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: x.tokens[length : length+1], Cached: length - 1,
 		Pages: x.table, State: x.state, Logits: true}}, false)

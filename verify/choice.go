@@ -235,7 +235,8 @@ func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 	}
 }
 
-// expertMargin is by how much scores would have to differ for a choice of experts. It is a choice of the best experts
+// expertMargin returns by how much scores would have to differ to change a choice of experts. It is a choice of the
+// best experts
 // of some groups: the groups that explain it with the least distance count, be it of the groups' ranks, which are sums
 // of two scores, or of the experts' scores from the worst that would be chosen.
 func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distance float64) {

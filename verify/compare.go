@@ -54,7 +54,7 @@ const (
 func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
-// every that many tokens, layer by layer that selects.
+// every the given number of tokens, layer by layer that selects.
 func compare(g *Golden, o *outcome, topK int, ratios []int) Case {
 	ratio := 1
 	if len(ratios) > 0 {

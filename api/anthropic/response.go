@@ -159,7 +159,7 @@ type Model struct {
 	MaxTokens      int `json:"max_tokens"` // of an answer
 }
 
-// NewModel describes a model with a context of that many tokens.
+// NewModel describes a model with a context of the given number of tokens.
 func NewModel(name, created string, context int) Model {
 	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created, Lifecycle: "active",
 		MaxInputTokens: context, MaxTokens: context}

@@ -26,8 +26,8 @@ func (r *CompletionRequest) NewTokens() int {
 	return *r.MaxTokens
 }
 
-// completionReader is a request in the making: best_of and suffix are looked at and not kept, and the limit may come
-// under chat's name.
+// completionReader is a request that is being read: best_of and suffix are checked and not kept, and the limit may have
+// the name that chats use.
 type completionReader struct {
 	CompletionRequest
 	bestOf        *int

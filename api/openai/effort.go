@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Efforts are the words for how much to think, the least first. They are the same in all interfaces.
+// Efforts are the levels of reasoning effort, the lowest first. They are the same in all interfaces.
 var Efforts = []string{EffortNone, "minimal", "low", "medium", "high", "xhigh", "max"}
 
 // EffortNone is the effort that switches reasoning off.

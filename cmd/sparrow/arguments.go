@@ -67,8 +67,8 @@ var wanted = map[string]string{
 	"float64Slice": "numbers separated by commas",
 }
 
-// flagError describes a value that cannot be parsed in terms of what the flag takes, not of the function that failed,
-// and an unknown flag by the one that was probably meant.
+// flagError writes the error for a value that cannot be parsed, with the values that the flag takes, and for an unknown
+// flag, with the flag that was probably meant.
 func flagError(c *cobra.Command, err error) error {
 	if none := (*pflag.NotExistError)(nil); errors.As(err, &none) {
 		name := none.GetSpecifiedName()

@@ -141,7 +141,7 @@ func parseGPUs(text string) ([]int, error) {
 	return list, nil
 }
 
-// division reads --attention of that many ranks; several is an example of flags for more than one rank.
+// division reads --attention of the given number of ranks; several is an example of flags for more than one rank.
 func division(attention string, ranks int, several string) (plan.Division, error) {
 	d, err := plan.ParseDivision(attention)
 	switch {

@@ -261,7 +261,7 @@ func TestExplainDividesTheChunk(t *testing.T) {
 	}
 }
 
-// A command that is suggested in place of a deterministic one is deterministic.
+// If a deterministic command is refused, the suggested command is deterministic too.
 func TestExplainSuggestsDeterministicCommands(t *testing.T) {
 	for _, flags := range []string{"--catalog public --hw sm90", "--catalog public --hw sm100",
 		"--catalog public --hw sm100 --topk flashinfer --tie-break small", "--catalog public --hw gfx95",

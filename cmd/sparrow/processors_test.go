@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A server with few workers runs one goroutine more, and what is opened again has as many workers as before.
+// A server with few workers runs one more goroutine, and an engine that is opened again has as many workers as before.
 func TestConnectionsHaveAProcessor(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(2)

@@ -33,7 +33,7 @@ func newProgress(w io.Writer, label string) *progress {
 	return p
 }
 
-// columnsOf is the width of a terminal; ok is false when v is none.
+// columnsOf returns the width of a terminal; ok is false when v is not a terminal.
 func columnsOf(v any) (columns int, ok bool) {
 	f, isFile := v.(*os.File)
 	if !isFile {

@@ -263,7 +263,7 @@ func (r *redis) do(t *testing.T, args ...string) resp.Reply {
 // size returns how many keys there are.
 func (r *redis) size(t *testing.T) int { return int(r.do(t, "DBSIZE").Int) }
 
-// waitFor waits until the store has that many keys.
+// waitFor waits until the store has the given number of keys.
 func (r *redis) waitFor(t *testing.T, keys int) {
 	t.Helper()
 	await.True(t, fmt.Sprintf("%d pages are in the store", keys), func() bool { return r.size(t) >= keys })

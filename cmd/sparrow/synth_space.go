@@ -28,7 +28,7 @@ func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Opti
 	return nil
 }
 
-// fittingPresets lists the named shapes that fit in that many bytes.
+// fittingPresets lists the named shapes that fit in the given number of bytes.
 func fittingPresets(free int64, o synth.Options) string {
 	var fit []string
 	for _, name := range synth.PresetNames() {

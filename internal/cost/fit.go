@@ -29,7 +29,7 @@ func (f *Fit) Predict(x Features) (seconds float64) {
 	return seconds
 }
 
-// Each returns the seconds that feature i is found to take.
+// Each returns the fitted time of feature i in seconds.
 func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
 
 // Observe takes the measured seconds of features; the error of a prediction counts relative to scale, which is the

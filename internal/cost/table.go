@@ -172,7 +172,7 @@ func xeon16() Host {
 	}
 }
 
-// Rate returns how fast the cores read weights of a format for that many rows. More than 16 rows are bound by
+// Rate returns how fast the cores read weights of a format for the given number of rows. More than 16 rows are bound by
 // arithmetic: their time grows with their number.
 func (h *Host) Rate(f Format, rows float64) float64 {
 	share := h.One[f]

@@ -232,7 +232,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// get reads a whole answer of at most that many bytes into memory.
+// get reads a whole answer of at most the given number of bytes into memory.
 func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, err error) {
 	err = p.tries.repeat(ctx, func() (bool, error) {
 		watched, watch := p.watch(ctx)

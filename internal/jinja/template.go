@@ -78,7 +78,7 @@ const (
 	baseOutput, outputPerByte = 4 << 20, 8
 )
 
-// For are the limits of a rendering whose values have that many bytes: at most those of l.
+// For returns the limits for rendering values of the given number of bytes, at most those of l.
 func (l Limits) For(input int) Limits {
 	l.Steps = min(l.Steps, baseSteps+stepsPerByte*input)
 	l.Memory = min(l.Memory, baseMemory+memoryPerByte*input)

@@ -25,7 +25,7 @@ type Model interface {
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
 	// Bind takes from an arena the tensors that outlive a pass: hidden states that a drafting pass continues. Passes
-	// have at most that many rows.
+	// have at most the given number of rows.
 	Bind(a *kernel.Arena, rows int) Workspace
 }
 

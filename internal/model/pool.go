@@ -15,7 +15,7 @@ func Kinds(cfg *plan.Config) (main, index layout.Kind, err error) {
 	return main, index, err
 }
 
-// NewPool allocates pages of a layout, each of that many tokens.
+// NewPool allocates pages of a layout, each of the given number of tokens.
 func NewPool(mem kernel.Memory, k layout.Kind, pageBytes, pages, tokens int) (kernel.Pool, error) {
 	t, err := kernel.New(mem, kernel.U8, pages, pageBytes)
 	return kernel.Pool{Mem: t, Layout: k, PageTokens: tokens}, err

@@ -12,7 +12,8 @@ import (
 // succeeds advances it. A step that fails leaves it unchanged, or invalid: then the next step returns an error, and the
 // caller must call Truncate(0) and compute the whole sequence again.
 type Stateful interface {
-	// Reserve allocates the memory of that many states at once: as long as no more exist, NewState allocates none.
+	// Reserve allocates the memory of the given number of states at once: as long as no more exist, NewState allocates
+	// none.
 	Reserve(states int) error
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)

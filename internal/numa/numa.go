@@ -118,7 +118,7 @@ type Layout struct {
 	first   []int // the first worker of each node, and the number of all
 }
 
-// Divide makes a layout of that many workers.
+// Divide makes a layout of the given number of workers.
 func (m *Machine) Divide(workers int) *Layout {
 	l := &Layout{Machine: m, workers: workers}
 	all, before := 0, 0
@@ -148,7 +148,7 @@ func (l *Layout) NodeOf(worker int) int {
 // rowsTogether divides where a node's rows begin, so that kernels take whole groups of rows.
 const rowsTogether = 64
 
-// Rows returns which rows of a weight with that many rows the workers of a node read: first to end.
+// Rows returns the range [first, end) of a weight's rows that the workers of a node read.
 func (l *Layout) Rows(rows, node int) (first, end int) {
 	at := func(i int) int {
 		if i == len(l.first)-1 {

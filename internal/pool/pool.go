@@ -228,7 +228,7 @@ func (p *Pool) end() {
 	p.task = nil
 }
 
-// wake wakes at most that many workers.
+// wake wakes at most the given number of workers.
 func (p *Pool) wake(most int) {
 	for i := range p.members[1:min(1+most, p.workers)] {
 		p.members[1+i].wake()

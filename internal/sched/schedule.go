@@ -128,7 +128,7 @@ func (o *roster) reserveToken(q *Sequence) bool {
 }
 
 // share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens, and rows
-// of logits, for that many prompts; a short prompt has up to half of them.
+// of logits, for the given number of prompts; a short prompt has up to half of them.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
 	if f.short(q.left()) {

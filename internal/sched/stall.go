@@ -75,7 +75,7 @@ func (f *forming) tokensWithin(limit float64, most, logits int) int {
 	})
 }
 
-// leastTokens returns how many of at most that many tokens a batch takes in any case.
+// leastTokens returns how many of at most the given number of tokens a batch takes in any case.
 func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
 
 // promptsLeft returns how many tokens the prompts of the batch have.

@@ -84,8 +84,8 @@ func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	return nil, slices.Index(f.roster.waiting, q)
 }
 
-// short reports whether a prompt of that many tokens is computed in one batch together with as many others as there may
-// be.
+// short reports whether a prompt of the given number of tokens is computed in one batch together with as many others as
+// there may be.
 func (f *forming) short(tokens int) bool {
 	return tokens <= f.roster.limits.BatchTokens/f.roster.limits.MaxPrompts
 }

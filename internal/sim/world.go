@@ -54,7 +54,7 @@ func (r *Report) Add(o Report) {
 // DefaultRequests is about how many requests a run sends: enough to fill caches, few enough to read what happened.
 const DefaultRequests = 60
 
-// Run simulates a seed with about that many requests.
+// Run simulates a seed with about the given number of requests.
 func Run(seed uint64, requests int) (Report, error) {
 	return newWorld(seed, requests).run()
 }

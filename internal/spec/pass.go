@@ -34,7 +34,7 @@ func (p *pass) add(rows int, seconds float64) {
 	p.fit.Observe(x, seconds, seconds)
 }
 
-// at is the time of that many rows to one of share sequences: its own rows and its share of the fixed part.
+// at is the time of the given number of rows to one of share sequences: its own rows and its share of the fixed part.
 func (p *pass) at(rows, share float64) float64 {
 	fixed := p.fit.Each(0)
 	return fixed/share + max(p.fit.Each(1), leastRow*fixed)*rows

@@ -12,8 +12,8 @@ type Controller struct {
 	lost         int                    // requests that ended drafting, since a decision found that it pays
 }
 
-// New makes a controller for a setting that is not off, of a drafter that proposes that many tokens in one pass; 0:
-// one.
+// New makes a controller for a setting that is not off, of a drafter that proposes the given number of tokens in one
+// pass; 0: one.
 func New(s Setting, block int) *Controller { return &Controller{setting: s, block: block} }
 
 // most is the longest chain of drafts.
@@ -81,8 +81,8 @@ func (r *Request) Active() bool { return r.shared != nil }
 // Stop ends drafting for the request.
 func (r *Request) Stop() { *r = Request{} }
 
-// Depth returns how many drafts to make next while that many sequences share a batch. 0 means that drafting does not
-// pay and has ended for this request.
+// Depth returns how many drafts to make next while the given number of sequences share a batch. 0 means that drafting
+// does not pay and has ended for this request.
 func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
 		return 0
@@ -187,8 +187,8 @@ func (r *Request) tokens(n int) float64 {
 	return tokens
 }
 
-// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep that many
-// tokens together.
+// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep the given
+// number of tokens together.
 func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	cost := c.forward.at(float64(1+n)*sequences, share)
 	switch {

@@ -41,7 +41,7 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several similar requests decode that many tokens, with drafts that are right with the given
+// run lets one of several similar requests decode the given number of tokens, with drafts that are right with the given
 // probabilities, and returns the seconds its steps took in all.
 func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
 	drafted int) {
@@ -75,7 +75,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 	return seconds, drafted
 }
 
-// Auto comes near the best fixed depth wherever that is, and near plain decoding where drafting does not pay.
+// Auto is nearly as fast as the best fixed depth, and as plain decoding where drafting does not pay.
 func TestAutoFindsTheDepthThatPays(t *testing.T) {
 	good := []float64{0.99, 0.95, 0.9, 0.9, 0.85, 0.85, 0.8}
 	half := []float64{0.99, 0.5, 0.45, 0.4, 0.4, 0.4, 0.4}

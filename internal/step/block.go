@@ -2,8 +2,8 @@ package step
 
 import "sparrow/plan"
 
-// collectBlocks describes a block of drafts for every work with logits, after that many right drafts. The result holds
-// them work after work (Result.Drafted).
+// collectBlocks describes a block of drafts for every work with logits, after the given number of right drafts. The
+// result holds them work after work (Result.Drafted).
 func (r *Runner) collectBlocks(works []Draft, right int) {
 	n := r.cfg.Model.Block
 	r.beginDrafts(works, plan.PassBlock)

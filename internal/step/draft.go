@@ -124,10 +124,10 @@ func sampled(works []Draft) bool {
 	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }
 
-// last is the place among the tokens of the row with logits after that many right drafts.
+// last is the place among the tokens of the row with logits after the given number of right drafts.
 func (w *Draft) last(right int) int { return len(w.Tokens) - 1 - len(w.Right) + right }
 
-// draws are the sampling parameters of n tokens after that many right drafts.
+// draws are the sampling parameters of n tokens after the given number of right drafts.
 func (w *Draft) draws(right, n int) []sample.Draw {
 	if w.Draws == nil {
 		return nil

@@ -32,7 +32,7 @@ type places struct {
 // fed is a new token of a request that the previous pass chose from one of its rows of logits.
 type fed struct{ request, token, row int }
 
-// newFeed takes memory for passes of that many rows.
+// newFeed takes memory for passes of the given number of rows.
 func newFeed(a *kernel.Arena, rows int) feed {
 	take := func() kernel.Tensor { return a.Take(kernel.I32, rows, 1) }
 	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}

@@ -192,8 +192,8 @@ func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 	return rows
 }
 
-// runScenario runs a scenario with random lengths, tokens and pages, in a workspace of that many rows, and returns what
-// its passes enqueued.
+// runScenario runs a scenario with random lengths, tokens and pages, in a workspace of the given number of rows, and
+// returns what its passes enqueued.
 func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows int) []record.Pass {
 	rt.Helper()
 	shape := cfg.Model.Choices()

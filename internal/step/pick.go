@@ -75,7 +75,7 @@ func (r *Runner) collectAll(works []Draft, _ bool) error {
 	return nil
 }
 
-// collectPicked describes the rows after that many right drafts as a batch.
+// collectPicked describes the rows after the given number of right drafts as a batch.
 func (r *Runner) collectPicked(works []Draft, right int) error {
 	if r.cfg.Model.Block > 0 {
 		r.collectBlocks(works, right)

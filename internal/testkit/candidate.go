@@ -28,8 +28,8 @@ func (p *pair) candidates(what string, logits both, n int) candidates {
 	return c
 }
 
-// testCandidates reduces rows of odd sizes, of values that all differ, of few values and that many ties, and with NaN
-// and infinities among them. Logits are a view with a stride.
+// testCandidates reduces rows of odd sizes, of values that all differ, of few values with many ties, and with NaN and
+// infinities among them. Logits are a view with a stride.
 func testCandidates(p *pair) {
 	inf := float32(math.Inf(1))
 	for _, vocabulary := range []int{1, 2, 3, 63, 64, 65, 640, 1031} {

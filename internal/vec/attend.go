@@ -19,7 +19,7 @@ const (
 // rowBytes is the size of a row of 576 elements.
 var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
 
-// rowSize is the size of a row of that many elements.
+// rowSize is the size of a row of the given number of elements.
 func rowSize(format RowFormat, width int) int {
 	if format == RowBF16 {
 		return 2 * width
@@ -91,7 +91,7 @@ func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowF
 	return a.impl.attend(i, memory, at, ahead, format)
 }
 
-// needRows panics unless rows of that many bytes are in memory.
+// needRows panics unless rows of the given number of bytes are in memory.
 func needRows(method string, memory []byte, at []int, size int) {
 	last := 0
 	for _, p := range at {

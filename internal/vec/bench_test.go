@@ -49,7 +49,7 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
-// into multiplies the whole matrix into y.
+// into multiplies by the whole matrix and writes the result to y.
 func (a *matrix) into(t *Tier, format int, y []float32) {
 	switch format {
 	case testF32:

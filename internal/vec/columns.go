@@ -58,7 +58,7 @@ const (
 // chunkSteps is the number of steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
-// GroupFor is the size of the smallest group that holds that many rows, or GroupRows.
+// GroupFor is the size of the smallest group that holds the given number of rows, or GroupRows.
 func GroupFor(rows int) int {
 	for _, n := range [...]int{1, fewRows, halfRows} {
 		if rows <= n {

@@ -35,7 +35,7 @@ func (h *DenseHead) longest() int {
 // denseColumns must divide the number of value columns.
 const denseColumns = 32
 
-// AttendsDense reports whether [Tier.AttendDense] exists for that many values.
+// AttendsDense reports whether [Tier.AttendDense] exists for the given number of values.
 func (t *Tier) AttendsDense(values int) bool {
 	return t.Tiled() && values%denseColumns == 0
 }

@@ -114,7 +114,7 @@ func (t *indexTiles) ordered(n int) []unsafe.Pointer {
 	return t.order[:]
 }
 
-// reserve allocates tiles for that many groups.
+// reserve allocates tiles for the given number of groups.
 func (t *indexTiles) reserve(groups int) {
 	if len(t.keys) < groups {
 		t.keys = unsafe.Slice((*[4][512]uint16)(at(onLines[uint16](groups*4*512), 0)), groups)

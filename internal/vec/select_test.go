@@ -53,5 +53,5 @@ func TestCountAndCollect(t *testing.T) {
 	})
 }
 
-// selectSteps is more registers than one call of a kernel takes.
+// selectSteps is a number of registers that needs more than one call of a kernel.
 const selectSteps = 4100

@@ -35,7 +35,7 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 	}
 }
 
-// GroupFP4 is the e2m1 weights of a row that share a scale.
+// GroupFP4 is the number of e2m1 weights of a row that share a scale.
 const GroupFP4 = 32
 
 // MostFP4 is the maximum number of e2m1 weights of a row that [Tier.TiledFP4] takes: their sums have 31 bits and a

@@ -29,7 +29,7 @@ type fourBit struct {
 	wide          []float32 // [n, k]
 }
 
-// newFourBit draws weights whose scales are that many adjacent powers of two.
+// newFourBit draws weights whose scales are the given number of adjacent powers of two.
 func newFourBit(r *rand.Rand, n, k, powers int) *fourBit {
 	groups := (k + GroupFP4 - 1) / GroupFP4
 	f := &fourBit{codes: make([]byte, n*k/2), scales: make([]byte, n*groups), wide: make([]float32, n*k)}

@@ -93,7 +93,7 @@ func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// ones returns that many scales of one.
+// ones returns the given number of scales of one.
 func (d *Device) ones(n int) []float32 {
 	if len(d.unit) < n {
 		panic("cpu: a weight of e4m3 was not prepared")

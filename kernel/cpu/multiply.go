@@ -19,9 +19,9 @@ const (
 	packedTileRows = 256
 )
 
-// streamBand is the number of rows in one band of streamed weights that have that many rows of size bytes in all: one
-// band for a single worker, otherwise shares of several, in multiples of the rows that the kernels for few rows take at
-// once. A worker takes adjacent bands together.
+// streamBand is the number of rows in one band of streamed weights that have the given number of rows of size bytes in
+// all: one band for a single worker, otherwise shares of several, in multiples of the rows that the kernels for few
+// rows take at once. A worker takes adjacent bands together.
 func streamBand(rows, size, workers int) int {
 	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }

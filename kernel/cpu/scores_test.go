@@ -10,7 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// verified returns the scores of the last rows of one request over that many keys.
+// verified returns the scores of the last rows of one request over the given number of keys.
 func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 	t.Helper()
 	pages := ceilDiv(keys, layout.PageTokens)

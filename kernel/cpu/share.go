@@ -44,7 +44,7 @@ const (
 	shareBytes = 256 << 10
 )
 
-// shareCount is the number of shares of that many bytes of weights.
+// shareCount is the number of shares of the given number of bytes of weights.
 func shareCount(bytes, workers int) int {
 	if workers == 1 {
 		return 1

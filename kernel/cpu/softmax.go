@@ -18,7 +18,7 @@ type softmax struct {
 	scores   []float32 // [rows, block]
 }
 
-// newSoftmax takes scratch memory for rows of blocks of that many scores.
+// newSoftmax takes scratch memory for rows of blocks of the given number of scores.
 func newSoftmax(s *scratch, rows, block int) softmax {
 	b := grow(&s.scores, rows*(block+2))
 	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}

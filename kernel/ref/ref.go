@@ -17,8 +17,8 @@ type Device struct {
 	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between
 	// operations the results are those of a GPU except for the order of its sums.
 	Rounded bool
-	// Moved changes every sum of a product a little, as another order of its terms does (round.go). What it changes in
-	// the end is how well results with the rounding of a GPU are determined at all.
+	// Moved changes every sum of a product a little, as another order of its terms does (round.go). The change of the
+	// results shows how much they depend on rounding.
 	Moved bool
 }
 

@@ -80,7 +80,7 @@ const recording = `,"sparrow":{"selections":{"layers":"all","tokens":"all"},"exp
 
 func name(d *rand.Rand) string { return fmt.Sprintf("k%07x", d.Uint32()>>4) }
 
-// words is text of that many words, with no cached prefix.
+// words is text of the given number of words, with no cached prefix.
 func words(d *rand.Rand, n int) string {
 	var b strings.Builder
 	for range n {
@@ -221,8 +221,8 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 	return answer
 }
 
-// firstTokens asks a short question that many times, each on its own connection, and returns how long its first token
-// took, and the longest step in that time.
+// firstTokens asks a short question the given number of times, each on its own connection, and returns how long its
+// first token took, and the longest step in that time.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)

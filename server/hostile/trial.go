@@ -58,7 +58,7 @@ func (t *tally) add(status int, left bool) {
 	}
 }
 
-// keep records the maximum of what servers held after bad requests.
+// keep records the maximum resources that servers held after bad requests.
 func (t *tally) keep(after map[string]float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

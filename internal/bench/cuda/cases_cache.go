@@ -75,7 +75,7 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	}
 }
 
-// written is a pool that tokens are written to, its bytes, and the tokens' slots and positions.
+// written holds a pool that tokens are written to, its bytes, and the tokens' slots and positions.
 func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView, size int, slots, positions []int32) {
 	pages := (tokens + pageTokens - 1) / pageTokens
 	size = pages * pageBytes

@@ -107,7 +107,7 @@ func productCase(s productShape, rows int, suffix string) Case {
 	}
 }
 
-// productPattern is how many elements of an operand are random; the rest repeats them, each time at another column.
+// productPattern is the number of random elements of an operand; the others repeat them, each time at another column.
 const productPattern = 1<<19 + 641
 
 // operand is device memory of n random elements.

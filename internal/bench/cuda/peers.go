@@ -16,7 +16,7 @@ type Peer struct {
 //go:embed peers.tsv
 var peerTimes string
 
-// peers are the other engines' times by case, its name and shape with a tab between.
+// peers are the times of other engines; the key is a case's name and shape with a tab between.
 func peers() (map[string]Peer, error) {
 	out := map[string]Peer{}
 	for line := range strings.Lines(peerTimes) {

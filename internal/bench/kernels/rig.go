@@ -167,7 +167,7 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	return kernel.Weight{Data: t}
 }
 
-// fillBig makes the big memory numbers of a type.
+// fillBig fills the large memory with numbers of a type.
 func (r *Rig) fillBig(d kernel.DType) {
 	r.bigType = d
 	if f, ok := d.Block(); ok {

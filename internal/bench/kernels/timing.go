@@ -34,7 +34,7 @@ type moment struct {
 }
 
 const (
-	// enough is how long a round of short operations lasts.
+	// enough is the duration of a round of short operations.
 	enough = 12 * time.Millisecond
 	// sampleTime is the shortest time measured at once, long against the clock's resolution. It is short so that on a
 	// shared machine some samples are undisturbed by other programs.

@@ -38,7 +38,8 @@ const acceptTokens, acceptWarm = 384, 16
 // AcceptRoom is how many tokens after the prompt the cache has to hold for every sequence.
 const AcceptRoom = 512
 
-// Accept decodes that many sequences at once after prompts of random tokens, without drafts and as the engine was set.
+// Accept decodes the given number of sequences at once after prompts of random tokens, without drafts and as the engine
+// was set.
 func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) error {
 	none := 0
 	for _, run := range []struct {

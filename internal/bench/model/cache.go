@@ -76,8 +76,8 @@ func (b *bench) allocateCache(pages, windows, batch int) error {
 	return b.model.Allocate(&b.cfg, pages)
 }
 
-// windows are the window pages of sequence i of a batch, which has that many pages; nil where its pages hold all rows,
-// which they do on several ranks.
+// windows are the window pages of sequence i of a batch, which has the given number of pages; nil where its pages hold
+// all rows, which they do on several ranks.
 func (b *bench) windows(i, pages, context, n int) []int32 {
 	w, ok := b.model.(model.Windowed)
 	if !ok || b.ranks() > 1 {

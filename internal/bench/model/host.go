@@ -22,7 +22,7 @@ func (b *bench) hostWork() offload.Work {
 	return b.o.Experts.Host.Work()
 }
 
-// hostShare is the work between two times in that many steps; nil where there was none.
+// hostShare is the work between two times in the given number of steps; nil where there was none.
 func hostShare(before, after offload.Work, steps int) *HostShare {
 	bytes, busy := float64(after.Bytes-before.Bytes), (after.Busy - before.Busy).Seconds()
 	if bytes == 0 || busy == 0 {

@@ -53,5 +53,5 @@ func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 	return nil
 }
 
-// warm is how many of the first steps do not count: the second of a shape is captured.
+// warm is the number of first steps that are not measured: the second step of a shape is captured.
 const warm = 4

@@ -47,7 +47,8 @@ func newCounter() *counter {
 		shapes: map[kernel.Matrix]string{}}
 }
 
-// readPart is the number of bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the
+// readPart is the number of bytes of one plain read, which takes milliseconds, like a product. The first readParts
+// parts of the
 // largest weight are read one after the other: before the same part is read again, steps have read all weights.
 const readPart, readParts = 32 << 20, 4
 

@@ -23,8 +23,8 @@ const (
 // formats are the types of weights, by cost.Format.
 var formats = [...]kernel.DType{cost.BF16: kernel.BF16, cost.E4M3: kernel.E4M3, cost.E2M1: kernel.E2M1x2}
 
-// Host measures a CPU with that many workers. The device is used for nothing else: it keeps matrices until it is
-// closed, and reads them where they are. Figures that are not measured are taken from the table.
+// Host measures a CPU with the given number of workers. The device is used for nothing else: it keeps matrices until it
+// is closed, and reads them where they are. Figures that are not measured are taken from the table.
 func Host(dev kernel.Device, workers int, now func() time.Time) (cost.Host, error) {
 	return prober{now}.host(dev, workers, weightBytes)
 }

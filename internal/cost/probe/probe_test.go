@@ -25,7 +25,7 @@ func (c *ticking) now() time.Time {
 	return c.at
 }
 
-// The shortest time of each product gives its rate, in shares of the highest one.
+// The rate of each product follows from its shortest time, relative to the highest rate.
 func TestHostOfKnownTimes(t *testing.T) {
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 	if err != nil {

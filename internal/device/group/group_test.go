@@ -457,7 +457,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A rank hangs when it has stayed at one operation for the time-out, and continues as long as it comes to another.
+// A rank counts as hanging when one operation takes longer than the time-out, not while it proceeds to further
+// operations.
 func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	g := open(t, 2, Options{Timeout: time.Nanosecond})
 	w := newWatch([]*atomic.Uint64{g.Member(0).Beats, g.Member(1).Beats}, time.Nanosecond)

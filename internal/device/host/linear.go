@@ -22,7 +22,7 @@ func SpanAt(s *kernel.Sequences, i int) Span {
 		Hold: w[5] != 0}
 }
 
-// HeldRow is a held-back row of the sequence in a slot, of that many slots.
+// HeldRow is a held-back row of the sequence in a slot, of the given number of slots.
 func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
 	return RowF32(held, slot*(held.Rows/slots)+i)
 }

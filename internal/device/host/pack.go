@@ -89,7 +89,7 @@ func (p *packer) copy(data []byte) []byte {
 	return to
 }
 
-// take is memory for that many bytes.
+// take is memory for the given number of bytes.
 func (p *packer) take(bytes int) []byte {
 	const line = 64
 	n := (bytes + line - 1) &^ (line - 1)

@@ -110,7 +110,8 @@ func (h *Host) Used() int64 { return h.used }
 // Memory returns how many bytes of experts the host may hold; 0 where the system does not report its free memory.
 func (h *Host) Memory() int64 { return h.opts.Memory }
 
-// Fits returns an error with what is missing where experts of that many bytes are more than the host may hold.
+// Fits returns an error with what is missing where experts of the given number of bytes are more than the host may
+// hold.
 func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
 		return nil

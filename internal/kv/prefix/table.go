@@ -35,7 +35,7 @@ func (t *table) find(h *Hash) int32 {
 	return s
 }
 
-// add puts a slot that is not in the table under h.
+// add inserts a slot that is not yet in the table under the hash h.
 func (t *table) add(slot int32, h *Hash) {
 	b := t.bucket(h)
 	t.keys[slot], t.next[slot] = *h, *b

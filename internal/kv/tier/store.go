@@ -35,7 +35,7 @@ type store struct {
 	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
 	wait time.Duration // for an answer
 	log  *slog.Logger
-	// least is from how many tokens on the store is asked
+	// least is the minimum number of tokens for which the store is asked
 	least int
 
 	ctx     context.Context // ends with the tier
@@ -74,7 +74,7 @@ func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spe
 
 func (s *store) Name() string { return s.count.Tier }
 
-// Wants takes pages as they become reusable, unless they are there.
+// Wants reports whether the store takes a page when it becomes reusable: it does unless the page is stored already.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *store) Put(p *Page) {
 	}
 }
 
-// connect is a connection that was kept, or a new one where there is none or a new one is asked for.
+// connect returns a kept connection, or a new one where there is none or again is set.
 func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept bool, err error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 && !again {

@@ -175,7 +175,7 @@ func like(pattern string) func(string) bool {
 	if !strings.Contains(pattern, "*") {
 		return below(pattern)
 	}
-	// No name of a module has a slash, so that * stands for any text.
+	// Names of modules have no slash, so * matches any text.
 	return func(name string) bool {
 		ok, err := path.Match(pattern, name)
 		return err == nil && ok

@@ -110,7 +110,7 @@ func (b *v4Builder) fixed(c *V4) {
 	}
 }
 
-// exactly reads a size that byte layouts fix.
+// exactly reads a size that must have one value, because byte layouts depend on it.
 func (b *v4Builder) exactly(name string, v *int, want int) int {
 	n := b.positive(name, v)
 	if n != 0 && n != want {

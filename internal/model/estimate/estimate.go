@@ -56,7 +56,7 @@ func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estim
 	return out, nil
 }
 
-// weightBytes returns the bytes of weights on each GPU with that many heads.
+// weightBytes returns the bytes of weights on each GPU with the given number of heads.
 func weightBytes(d config.Description, heads, gpus int) int64 {
 	e := expertsOf(d)
 	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)

@@ -216,7 +216,7 @@ func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
 	add(fmt.Sprintf("a prompt of %d tokens in one step", Chunk), Chunk, plan.ExtendRequest(Chunk, 0))
 }
 
-// restBytes returns the bytes of weights other than experts on each GPU, with that many heads.
+// restBytes returns the bytes of weights other than experts on each GPU, with the given number of heads.
 func restBytes(d config.Description, heads, gpus int) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
@@ -252,7 +252,7 @@ func cacheBytes(d config.Description) int64 {
 }
 
 // rowBytes is the approximate memory of a step for each row of a prompt: residual rows, and the tensors of a layer's
-// attention for that many heads.
+// attention for the given number of heads.
 func rowBytes(d config.Description, of int) float64 {
 	heads := float64(of)
 	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }

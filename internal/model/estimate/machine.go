@@ -25,7 +25,7 @@ type Machine struct {
 	Stated   string
 }
 
-// H200s returns that many H200s with a host as measured, without memory for experts.
+// H200s returns the given number of H200s with a host as measured, without memory for experts.
 func H200s(gpus int) Machine {
 	return Machine{GPUs: gpus, Machine: cost.H200(), Arch: plan.SM90}
 }

@@ -151,7 +151,7 @@ func (p *parts) sum() (micros float64) {
 	return micros
 }
 
-// product is a product of rows with a weight of that many bytes a value.
+// product is a product of rows with a weight of the given number of bytes a value.
 func (p *parts) product(rows, out, in, bytes float64) float64 {
 	ops := p.x.FP8
 	if bytes == 2 {
@@ -167,8 +167,8 @@ func (p *parts) productFormula() string {
 		p.x.BF16/1e6)
 }
 
-// exchange adds an exchange of some bytes on each GPU, in which every byte of the other GPUs is received that many
-// times: twice in an all-reduce, once in a gather.
+// exchange adds an exchange of some bytes on each GPU, in which every byte of the other GPUs is received the given
+// number of times: twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
 	if l := p.on.Link; p.ranks > 1 {
 		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("an exchange: %.0f us + (N-1)/N "+

@@ -20,7 +20,7 @@ type Tables struct {
 	TokenBytes int64 `json:"token_bytes"`
 }
 
-// table counts a table of that many values, of which a token uses a few rows.
+// table counts a table of the given number of values; a token uses a few of its rows.
 func (s *Summary) table(src *family.Source, t *weight.Tensor, values int64) {
 	c, ok := src.Model.(*config.V41)
 	if !ok || len(t.Shape) != 2 || t.Shape[0] == 0 {

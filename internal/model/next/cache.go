@@ -35,8 +35,8 @@ type Sizes struct {
 	State  int64 // the state of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens. Where several rows of a request
-// are verified, the drafting layer has rows and those that are verified are held back; else it is 1.
+// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens. Where several rows of
+// a request are verified, the drafting layer has rows and those that are verified are held back; else it is 1.
 func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verified int) Sizes {
 	var s Sizes
 	add := func(linear bool) {

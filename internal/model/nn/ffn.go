@@ -33,7 +33,7 @@ type MLPSpace struct {
 	gate, up kernel.Tensor
 }
 
-// Arrange takes the memory of a block for that many rows.
+// Arrange takes the memory of a block for the given number of rows.
 func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpace {
 	if n := m.Gate.Out(); m.joins && n == m.Up.Out() {
 		both := a.Take(activation, rows, 2*n)
@@ -133,7 +133,7 @@ type MoESpace struct {
 	ids, weights kernel.Tensor // i32 and f32 [T, k]
 }
 
-// Arrange takes the memory of a mixture for that many rows.
+// Arrange takes the memory of a mixture for the given number of rows.
 func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpace {
 	s := MoESpace{logits: a.Take(kernel.F32, rows, m.Router.Out()), ids: a.Take(kernel.I32, rows, m.Choice.TopK),
 		weights: a.Take(kernel.F32, rows, m.Choice.TopK)}

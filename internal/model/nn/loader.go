@@ -438,7 +438,7 @@ func (l *Loader) floats(v []float32, rows, cols int) kernel.Tensor {
 	return t
 }
 
-// view is a checkpoint's bytes as a matrix.
+// view returns a checkpoint's bytes as a matrix.
 func view(data []byte, d kernel.DType, rows, cols int) kernel.Tensor {
 	return kernel.Tensor{Buf: kernel.HostBuffer(data), DType: d, Rows: rows, Cols: cols, Stride: cols}
 }

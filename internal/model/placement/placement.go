@@ -78,8 +78,8 @@ func (p *Placement) list(layer int, in func(decode, prefill Method) bool) []int 
 	return out
 }
 
-// Check refuses a placement that does not fit a model of that many layers, drafting layers included, with that many
-// experts in each that has any.
+// Check refuses a placement that does not fit a model of the given number of layers, drafting layers included, with the
+// given number of experts in each that has any.
 func (p *Placement) Check(layers, experts int) error {
 	if p == nil {
 		return nil

@@ -74,7 +74,7 @@ func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
 // Device is the group.
 func (m *ranks) Device() kernel.Machine { return m.group.Machine() }
 
-// Allocate makes the cache of every rank, of that many pages each.
+// Allocate makes the cache of every rank, of the given number of pages each.
 func (m *ranks) Allocate(cfg *plan.Config, pages int) error {
 	m.pages, m.windows = pages, pages
 	return m.each(func(p part) error { return p.Allocate(cfg, pages) })

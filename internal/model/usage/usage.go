@@ -73,8 +73,8 @@ func (t *Table) Merge(o *Table) error {
 	return nil
 }
 
-// Fade halves the counts of layers whose experts have more than that many choices in the mean, so that late choices
-// count more than early ones.
+// Fade halves the counts of layers whose experts have more than the given number of choices in the mean, so that late
+// choices count more than early ones.
 func (t *Table) Fade(mean float64) {
 	for l, counts := range t.Counts {
 		if t.Choices(l) <= mean*float64(t.Experts) {

@@ -187,8 +187,8 @@ func (w *workspace) arrangeBlock(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return s, nil
 }
 
-// Prepare fills the input block. Wanted rows are in the order of their place in the block, so that those of one place,
-// whose tokens are drafted together, are neighbours.
+// Prepare fills the input block. Wanted rows are ordered by their position in the block, so that rows of the same
+// position, whose tokens are drafted together, are adjacent.
 func (s *block) Prepare(in *model.Input, words []int32) error {
 	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v4: draft: %w", err)

@@ -30,7 +30,7 @@ func sparkBench(t *testing.T, dev kernel.Device, hidden, rank, vocab int) *steps
 	return steps.New(t, steps.OpenOn[*v4.Model](t, dir, dev), p)
 }
 
-// behind is the block of drafts after the first n tokens of a sequence.
+// behind returns the block of drafts after the first n tokens of a sequence.
 func behind(s *steps.Sequence, n int) step.Draft {
 	return step.Draft{Kind: plan.ModeDraft, Tokens: s.Tokens[n : n+1], Cached: n - 1, Pages: s.Pages, State: s.State,
 		Logits: true}

@@ -13,7 +13,7 @@ type Sizes struct {
 	State  int64 // the raw rows of open groups, of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens.
+// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.
 func SizesOf(c *config.V4, entry layout.V4, index layout.Index, page int) Sizes {
 	var s Sizes
 	for _, ratio := range c.Attention.Ratios {

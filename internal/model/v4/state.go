@@ -20,7 +20,7 @@ func (s *State) Clone() (model.State, error) {
 	return &State{c}, nil
 }
 
-// Reserve takes the memory of that many states.
+// Reserve takes the memory of the given number of states.
 func (m *Model) Reserve(states int) error {
 	if err := m.attn.States.Reserve(states); err != nil {
 		return fmt.Errorf("v4: states of %d sequences: %w", states, err)

@@ -129,7 +129,7 @@ type Sizes struct {
 	State  int64 // the raw rows of open pairs, of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens.
+// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens.
 func SizesOf(c *config.V41, entry layout.V4, index layout.Index, page int) Sizes {
 	s := Sizes{Window: int64(c.Layers * windowOf(entry).PageBytes(page))}
 	for _, l := range c.EntrySources {

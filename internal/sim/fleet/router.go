@@ -58,8 +58,8 @@ func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
 // forget drops the prefixes of a replica, whose cache is gone.
 func (r *router) forget(replica int) { r.sent[replica] = newRecent(r.capacity) }
 
-// choose returns the replica for a prompt. load is the sequences of each that can be used, -1 for the others; there is
-// at least one.
+// choose returns the replica for a prompt. load holds the number of sequences of each replica that can be used and -1
+// for the others; at least one can be used.
 func (r *router) choose(tenant string, prompt []int32, load []int) int {
 	chain := r.chain(tenant, prompt)
 	at := r.pick(chain, load)
@@ -101,7 +101,7 @@ func (r *router) pick(chain []uint64, load []int) int {
 	return best
 }
 
-// least is the least loaded replica that may be used and that ok allows; among equals a random one.
+// least returns the least loaded replica that may be used and that ok allows, a random one among equals.
 func (r *router) least(load []int, ok func(int) bool) int {
 	var list []int
 	for i, n := range load {

@@ -10,7 +10,7 @@ func mark(token int32, position int) uint64 {
 // after is the hash of a sequence whose hash so far is h and whose next row stored m.
 func after(h, m uint64) uint64 { return (h ^ m) * 0x9e3779b97f4a7c15 }
 
-// After is the hash of a sequence of a hash and of that many tokens when another token follows.
+// After returns the hash of a sequence after another token, from its hash and its number of tokens.
 func After(h uint64, token int32, position int) uint64 { return after(h, mark(token, position)) }
 
 // mix spreads every bit of x over all bits.

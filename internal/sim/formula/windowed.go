@@ -188,7 +188,7 @@ func (s *state) Truncate(n int) error {
 	return nil
 }
 
-// holds reports whether the marks are there that a sequence of n tokens continues from.
+// holds returns an error unless the state has the marks that a sequence of n tokens continues from.
 func (s *state) holds(n int) error {
 	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
 		return fmt.Errorf("formula: to continue after %d tokens, position %d is needed, but the state begins at "+

@@ -24,7 +24,7 @@ import (
 type Reply func(prompt string) chat.Message
 
 // Open opens an engine that plays replies. Of the configuration's checkpoint it uses the tokenizer and the chat format;
-// sequences have at most that many tokens. Nothing is drafted.
+// sequences have at most the given number of tokens. Nothing is drafted.
 func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*sparrow.Engine, error) {
 	p := &player{reply: reply, next: map[uint64]int32{}}
 	c.CacheTokens, c.Draft = max(c.CacheTokens, tokens), spec.Off()

@@ -53,7 +53,7 @@ type campaign struct {
 	failed  bool
 }
 
-// take gives the next seed, if there is one.
+// take returns the next seed, if there is one.
 func (c *campaign) take() (uint64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

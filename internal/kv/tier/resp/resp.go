@@ -199,7 +199,7 @@ func (r *Reader) Array() (int, error) {
 	return int(n), nil
 }
 
-// Argument reads a string of at most that many bytes.
+// Argument reads a string of at most the given number of bytes.
 func (r *Reader) Argument(most int64) ([]byte, error) {
 	reply, err := r.Reply()
 	if err != nil {
