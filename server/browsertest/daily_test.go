@@ -371,6 +371,9 @@ func (w *world) twoAnswers(t *testing.T) {
 	if before != 2 {
 		t.Errorf("the second conversation has %d messages", before)
 	}
+	if got := p.text(".conversations li:nth-child(2)"); !strings.Contains(got, "answering") {
+		t.Errorf("in the list the first conversation is %q", got)
+	}
 	p.click(".conversations li:nth-child(2) .open")
 	p.wait(lastAnswer + `.length > 40 && document.querySelectorAll(".message").length === 2`)
 	p.eval(lastAnswer+`.length`, &before)
@@ -383,6 +386,7 @@ func (w *world) twoAnswers(t *testing.T) {
 	p.press("Stop")
 	w.streamLeft(t)
 	p.wait(`document.querySelector(".message:last-child .stats")?.innerText.includes("stopped")`)
+	p.wait(`!document.querySelector(".answering")`)
 	// One that ends while another conversation is shown is complete when one comes back.
 	p.press("Retry")
 	p.wait(lastAnswer + `.length > 40`)

@@ -8,7 +8,8 @@ import { allToJSON, fileName, read, save, toJSON, toMarkdown } from "./transfer.
 // and delete. A deletion can be undone until the next one. The list is one stop of the Tab key; arrow keys go up and
 // down in it, and from a conversation to what can be done with it.
 export class Shelf {
-  // chat opens conversations: {current, live(kept), open(conversation), leave(conversation), find(words), home()}.
+  // chat opens conversations: {current, running, live(kept), open(conversation), leave(conversation), find(words),
+  // home()}.
   constructor(chat) {
     this.chat = chat;
     this.all = [];
@@ -139,6 +140,7 @@ export class Shelf {
         }),
         act("Delete", (e) => this.remove(c, e.detail === 0), { class: "plain delete" }),
       ),
+      this.chat.running.has(c.id) ? el("small", { class: "muted answering" }, "answering\u2026") : null,
     );
     return item;
   }
