@@ -138,7 +138,7 @@ type Config struct {
 	Warn func(text string)
 	// OnLoad is called as weights load, with how many of their bytes are done.
 	OnLoad func(done, total int64)
-	// Substitute, when set, gives the model that runs in place of the loaded one, over the same tokenizer and chat
+	// Substitute, when set, returns the model that runs instead of the loaded one, over the same tokenizer and chat
 	// format: one that plays replies, for tests of clients (internal/sim/script).
 	Substitute func(loaded model.Model) (model.Model, error)
 
@@ -153,7 +153,7 @@ type Config struct {
 const (
 	// MaxWorkers is the maximum number of CPU threads.
 	MaxWorkers = 4096
-	// MaxCount is the most of every other size but CacheTokens.
+	// MaxCount is the maximum of every other size except CacheTokens.
 	MaxCount = math.MaxInt32
 )
 

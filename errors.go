@@ -41,7 +41,7 @@ var ErrDevice = engine.ErrDevice
 // ErrUndecided means that Resolve cannot decide before the model is open.
 var ErrUndecided = errors.New("sparrow: this cannot be resolved before the model is open")
 
-// ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
+// ErrNoTokenizer means that the checkpoint has no tokenizer, so that only prompts of token ids are accepted.
 var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json or tiktoken.model next to " +
 	"safetensors files, or tokenizer.ggml in a GGUF file), so it takes token ids alone: send them to POST " +
 	"/v1/completions of 'sparrow serve', or set Request.Tokens in Go")

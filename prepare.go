@@ -51,7 +51,7 @@ func (e *Engine) skipInReply(id int32) bool {
 	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }
 
-// encode gives the prompt's token ids, and whether it ends inside reasoning.
+// encode returns the prompt's token ids, and whether it ends inside reasoning.
 func (e *Engine) encode(r *Request) (prompt []int32, reasoning bool, err error) {
 	switch {
 	case r.Chat != nil && r.Prompt == "" && r.Tokens == nil:

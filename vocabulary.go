@@ -139,7 +139,8 @@ func alwaysThinks(f chat.Format) bool {
 	return err == nil && p.InReasoning
 }
 
-// vocabulary makes a tokenizer the grammar's vocabulary. Ids beyond the tokenizer, which pad the model's vocabulary,
+// vocabulary makes the grammar's vocabulary from a tokenizer. Ids beyond the tokenizer, which pad the model's
+// vocabulary,
 // have no text.
 type vocabulary struct {
 	*tokenizer.Tokenizer

@@ -102,7 +102,7 @@ func TestMarkersOfOrdinaryPromptsAreTheFormatsOwn(t *testing.T) {
 	}
 }
 
-// A template reads the characters of content, whatever they spell, and they remain content.
+// A template reads the characters of content; whatever text they form, they remain content.
 func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	const src = `{{ bos_token }}{% for m in messages %}` +
 		`{% if m.role == 'assistant' %}{% set c = m.content %}{% if '</think>' in c %}` +

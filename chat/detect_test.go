@@ -49,7 +49,7 @@ func TestEffortProfileOfARequest(t *testing.T) {
 		return p.Text
 	}
 	for _, c := range []struct{ effort, preview, official string }{
-		{"", "", ""}, {"low", "is not known", ""}, {"high", "", v4EffortStrong},
+		{"", "", ""}, {"low", "is not supported", ""}, {"high", "", v4EffortStrong},
 		{"max", v4EffortStrong, v4EffortBeyond},
 	} {
 		for _, f := range []DeepSeekV4{{Preview: true}, {}} {

@@ -62,7 +62,7 @@ func together(t *testing.T, e *Engine, list []Request) []*response {
 	return jointly(t, e, list, func() {})
 }
 
-// jointly is together with something to be done when all requests have arrived.
+// jointly is together, with a function that is called when all requests have arrived.
 func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*response {
 	t.Helper()
 	out := make([]*response, len(list))

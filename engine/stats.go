@@ -80,7 +80,7 @@ type GraphCount struct {
 // equalled it.
 type DraftCount struct{ Judged, Right int64 }
 
-// PlanCount is how many rows ran in one kind of segment.
+// PlanCount is the number of rows that ran in one kind of segment.
 type PlanCount struct {
 	Row     plan.RowKind
 	Form    plan.Form

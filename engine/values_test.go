@@ -433,7 +433,7 @@ func (w *waiting) Wait(step.Pending) (step.Result, error) {
 	return step.Result{Plan: &plan.Plan{}}, nil
 }
 
-// A draft pass that the host looked for late, for less than an eighth of its time, says nothing exact of that time.
+// If the host waited for a draft pass late, for less than an eighth of its time, the measured time is not exact.
 func TestDraftPassesThatAreSeenLate(t *testing.T) {
 	for took, late := range map[time.Duration]bool{100: false, 99: true} {
 		clock := &paced{}

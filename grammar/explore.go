@@ -139,7 +139,7 @@ func stepBundle(l shaped, dst, from []uint64, kind byte) (next []uint64, takes, 
 	return dst, takes, refuses
 }
 
-// dropRepeated removes states from list[from:] that are before them.
+// dropRepeated removes states from list[from:] that list[:from] already contains.
 func dropRepeated(list []uint64, from int) []uint64 {
 	kept := list[:from]
 	for _, q := range list[from:] {

@@ -256,7 +256,7 @@ func runeClass(in *syntax.Inst) []rune {
 	if len(in.Rune) == 1 {
 		class := []rune{in.Rune[0], in.Rune[0]}
 		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {
-			// The parser keeps the least of the letter's forms, after which the others come in ascending order.
+			// The parser keeps the smallest form of a letter; the other forms follow in ascending order.
 			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
 				class = append(class, r, r)
 			}

@@ -54,7 +54,7 @@ func (m Member) Part(n int) Part {
 // them.
 type Part struct{ First, Of int }
 
-// Local is the number of a thing among the n that are here, or false where another rank has it.
+// Local returns the index of a thing among the n of this rank, or false where another rank has it.
 func (p Part) Local(i, n int) (int, bool) {
 	i -= p.First
 	return i, i >= 0 && i < n

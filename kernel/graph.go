@@ -15,8 +15,8 @@ type Graph interface {
 	Launches() int
 	// Bytes is the memory that the graph takes on the device.
 	Bytes() int64
-	// Stale reports that memory of the device was freed since the pass was recorded. The graph may use it and must not
-	// be launched.
+	// Stale reports that memory of the device was freed since the pass was recorded. The graph may use that memory and
+	// must not be launched.
 	Stale() bool
 	Close() error
 }

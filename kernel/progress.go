@@ -89,7 +89,7 @@ func (p *progress) last() string {
 	return s.Op.Name() + " in " + p.where(s.mark)
 }
 
-// where is a mark as text: "attention of layer 3".
+// where returns a mark as text: "attention of layer 3".
 func (p *progress) where(m Mark) string {
 	name := p.stages[m&0xFFFF-1].name
 	if layer := int(m >> 16); layer > 0 {

@@ -31,7 +31,8 @@ func (F32) Decode(v []float32, page []byte, slot int) {
 	getF32(values(F32Row2304, v, RowDim), row(F32Row2304, page, slot, F32RowBytes))
 }
 
-// littleEndian reports that float32 values are in memory as they do in rows, so that rows are copied: every query of
+// littleEndian reports that float32 values have the same bytes in memory as in rows, so that rows can be copied: every
+// query of
 // the reference copies every row that it reads.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 

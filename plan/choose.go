@@ -49,7 +49,7 @@ func (c *Chooser) Choose() (Choice, error) {
 		}
 		*c.side(p) = k
 	}
-	// A kernel that is only taken by name serves the open side too.
+	// A kernel that must be named is used for the unset phase too.
 	for _, p := range phasePair {
 		if k := *c.side(p); k != KernelNone && c.Entry(k).OnRequest {
 			if other := c.side(PhasePrefill + PhaseDecode - p); *other == KernelNone {
@@ -119,7 +119,7 @@ func (c *Chooser) fill() (Choice, error) {
 	return Choice{}, refusal
 }
 
-// or is the pair with its open sides taken from another.
+// or returns the pair with its unset members taken from another pair.
 func (p Pair) or(q Pair) Pair {
 	if p.Prefill != KernelNone {
 		q.Prefill = p.Prefill

@@ -43,7 +43,7 @@ func fingerprint(c *Config) (Key, error) {
 	return FingerprintOf(&decided)
 }
 
-// Decided is the configuration without the fields that explain it.
+// Decided returns the configuration without the explanatory fields.
 func (c *Config) Decided() Config {
 	decided := *c
 	decided.Asked, decided.Fingerprint = Policy{}, 0

@@ -171,9 +171,8 @@ func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(
 // Variant distinguishes two graphs of equal mode and size.
 type Variant uint8
 
-// The host picks VariantShort iff no request of a decode-like segment holds more
-// than K keys: its plan selects every key without scores. VariantLong is the
-// other one where a platform captures two decode graphs per size.
+// The host picks VariantShort if no request of a decode-like segment has more than K keys: its plan selects every key
+// without scores. Otherwise it picks VariantLong, where a platform captures two decode graphs per size.
 const (
 	VariantOnly Variant = iota
 	VariantShort

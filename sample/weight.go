@@ -10,7 +10,7 @@ const (
 	MaxVocabulary = 1 << 19
 	// Reach is how far below the maximum, in units of temperature, a token still counts: there it weighs 2.
 	Reach = 30
-	// grain is how many buckets of weights a unit of temperature has.
+	// grain is the number of weight buckets for each unit of temperature.
 	grain   = 64
 	buckets = Reach*grain + 1
 )

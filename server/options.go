@@ -37,7 +37,7 @@ const NoGrace = -1
 // NoStore as Options.StoreBytes stores no response.
 const NoStore = -1
 
-// Options is everything about serving that is not about the model. Zero values mean the defaults above.
+// Options holds the settings of the server other than those of the model. Zero values mean the defaults above.
 type Options struct {
 	// Version is the version that /version returns.
 	Version string

@@ -41,7 +41,7 @@ type quotaUse struct {
 	background bool
 }
 
-// begin counts a request, or refuses it. end has to be called.
+// begin counts a request, or refuses it. The caller must call end.
 func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	limit := q.limits.of(tenant)
 	if limit == (Limit{}) {

@@ -24,7 +24,7 @@ type choice struct {
 	scores []float32 // nil where all are taken
 }
 
-// recorder is a device that notes the choices of the passes it runs.
+// recorder is a device that records the choices of the passes it runs.
 type recorder struct {
 	kernel.Device
 	made choices

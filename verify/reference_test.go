@@ -101,7 +101,7 @@ func TestJudgedByTheReference(t *testing.T) {
 		faults := map[string]string{"": "", "attention": "DenseArgs.Out differs from the reference's",
 			"experts": "RouteArgs.IDs"}
 		if *long {
-			// Products with FP8 weights take the reference most of the time, and none of the faults is in them.
+			// Products with FP8 weights take most of the reference's time, and no fault concerns them.
 			judged(t, "deepseek_v32-fp8-1", "fp8-656", map[string]string{"": ""})
 			// TestRoundedRowsShowEveryFault has this one, too.
 			faults["head"] = "% of the size of a head of a row, want at most 0.8 %"

@@ -50,9 +50,9 @@ throughput, times to the first token and the share of prompts found in caches. T
 		"servers that die, each as `number@time`, with +time after which it is back: 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
 	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
-	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "most new tokens of one step")
-	s.IntVar(&f.config.MaxRunning, "max-running", 64, "most sequences in a batch")
-	s.IntVar(&f.config.MaxQueue, "max-queue", 2048, "most sequences that wait")
+	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "maximum number of new tokens of one step")
+	s.IntVar(&f.config.MaxRunning, "max-running", 64, "maximum number of sequences in a batch")
+	s.IntVar(&f.config.MaxQueue, "max-queue", 2048, "maximum number of sequences that wait")
 	s.DurationVar(&f.config.Cost.Pass, "cost-pass", 10*time.Millisecond, "time of a step")
 	s.DurationVar(&f.config.Cost.Row, "cost-row", 100*time.Microsecond, "time that each prompt token of a step adds")
 	s.DurationVar(&f.config.Cost.Decode, "cost-decode", 200*time.Microsecond,

@@ -51,7 +51,7 @@ func mostOneFolder(c *cobra.Command, args []string) error {
 	return oneFolder(c, args)
 }
 
-// mostOneModel is for commands that may do without a model, and take one of any form.
+// mostOneModel is for commands that take at most one model, in any form.
 func mostOneModel(c *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return nil

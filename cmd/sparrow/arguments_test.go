@@ -73,7 +73,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"serve --transfer-from 10.0.0.0/8 --role prefill --port 0", "has no effect without --role decode"},
 		{"serve --record-bytes -5 --port 0", "--record-bytes -5: want"},
 		{"explain --family v3.2 --graph foo", "--graph: "},
-		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 is about DeepSeek-V4"},
+		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 applies to DeepSeek-V4"},
 		{"inspect a b", "inspect: one model is wanted, 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
 		{"inspect nothing-like-it", "shapes that have a name are v32-tiny"},

@@ -24,7 +24,7 @@ type batchFlags struct {
 func (f *batchFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batchDir, "batch-dir", "", "folder for files and batches (/v1/files, /v1/batches, "+
 		"/v1/messages/batches), of this server alone; without it they are off")
-	s.StringVar(&f.batchBudget, "batch-budget", "4G", "most bytes of --batch-dir, such as 512M")
+	s.StringVar(&f.batchBudget, "batch-budget", "4G", "maximum bytes of --batch-dir, such as 512M")
 }
 
 // check reads the budget.

@@ -97,10 +97,10 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
-	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request; 0 means no limit")
+	s.DurationVar(&f.timeout, "timeout", 0, "maximum time of one request; 0 means no limit")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of prompts, lengths and arrivals")
 	s.Float64Var(&f.temperature, "temperature", 0, "randomness of the answers: 0 always takes the likeliest token")
-	s.Float64Var(&f.topP, "top-p", 0, "most likely tokens to draw from, by their share; 0 does not say")
+	s.Float64Var(&f.topP, "top-p", 0, "probability mass of the tokens to sample from; 0 leaves it to the server")
 	s.BoolVar(&f.eos, "stop-at-eos", false,
 		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")

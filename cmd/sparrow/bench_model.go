@@ -55,7 +55,7 @@ scan, selection, attention, products,
 	the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
 steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms",
 	tokens/s and the shares are those of the best
-step; beside it stand the median of all steps and their spread. Without a model the small one inside the binary is measured. Cells that do not fit
+step; the median of all steps and their spread are printed next to it. Without a model the small one inside the binary is measured. Cells that do not fit
 are named with the reason. With --draft, answers to a few questions are timed with drafts and without,
 	one at a time; of a model with a DSpark
 head also a draft pass and the step that verifies all its drafts.
@@ -99,7 +99,7 @@ microsecond for each, and the shares are of that step.`,
 	addRanks(s, &f.ranks)
 	addAttention(s, &f.attention)
 	s.StringVar(&f.memory, "memory", "0",
-		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
+		"maximum memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "",
 		"file with results of llama-bench -o jsonl on the same model and depths, to compare with")
 	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")

@@ -51,12 +51,12 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}{
 		{`"many" is not a number`, []string{"--contexts", "many"}},
 		{"--batch", []string{"--batch", "-1"}},
-		{"batch of 600", []string{"--batch", "600"}},
+		{"a batch has 600", []string{"--batch", "600"}},
 		{"--chunk -1", []string{"--chunk", "-1"}},
 		{"--dummy", []string{"--dummy", "v33"}},
-		{"give it with --dummy", []string{"--dummy-experts", "Q2_K"}},
+		{"give it together with --dummy", []string{"--dummy-experts", "Q2_K"}},
 		{`type "Q9" is not supported; supported are Q4_0`, []string{"--dummy", "v4-tiny", "--dummy-experts", "Q9"}},
-		{"experts of MXFP4, supported are types", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
+		{"experts cannot be of type MXFP4; supported are types", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
 		{"rows of 128 values, and Q2_K has blocks of 256", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q2_K"}},
 		{"3 types", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q4_0,Q4_0,Q4_0"}},
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
@@ -125,7 +125,7 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 		{"no case contains", []string{"--only", "nothing of this name"}},
 		{"--threads 0", []string{"--threads", "0"}},
 		{"cpu-none", []string{"--kernels", "cpu-none"}},
-		{"cpu, the best of them here; and cuda", []string{"--kernels", "gpu"}},
+		{"cpu, the best of them on this machine; and cuda", []string{"--kernels", "gpu"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

@@ -46,7 +46,7 @@ var (
 	mixedFlags  = []string{"config"}
 )
 
-// addCompletions teaches every command below c to complete the values of its flags.
+// addCompletions adds completion of flag values to every command below c.
 func addCompletions(c *cobra.Command) {
 	values := flagValues()
 	var walk func(*cobra.Command)

@@ -46,7 +46,7 @@ func dockerfile(t *testing.T, path string) (list []instruction, comments []strin
 	return list, comments
 }
 
-// Images run as a user without rights, start this program by its arguments and not by a shell, and name stages, files
+// Images run as an unprivileged user, start this program directly and not through a shell, and name stages, files
 // and flags that exist.
 func TestDockerfiles(t *testing.T) {
 	known := []string{"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK",

@@ -78,7 +78,7 @@ type rankFlags struct {
 func (r *rankFlags) add(f *pflag.FlagSet) {
 	addRanks(f, &r.ranks)
 	f.StringVar(&r.gpus, "gpus", "", "GPUs that share the model: how many, such as 8, or which, such as 0,1 "+
-		"(docs/ranks.md says what of it has run)")
+		"(docs/ranks.md lists what was tested)")
 	addAttention(f, &r.attention)
 }
 

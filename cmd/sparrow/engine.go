@@ -62,7 +62,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
-		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
+		"maximum number of new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
 		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
@@ -70,8 +70,9 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.addDraft(s)
 	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
-	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
-		"of while it runs: slower, for comparing")
+	s.BoolVar(&f.noOverlap, "no-overlap", false,
+		"on a GPU, form the next step when the previous one has ended instead "+
+			"of while it runs: slower, for comparing")
 	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
 		"other models are, so that they share captured steps")
 	f.expertFlags.add(s)
@@ -86,13 +87,15 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 // addServing adds the flags that matter only where many requests come together.
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "the model's name in the API; default the folder's name")
-	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
+	s.IntVar(&f.maxRunning, "max-running", 0, "maximum number of sequences in a batch; 0 means 64, on a GPU 256")
 	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may delay running streams, such as "+
 		"50ms: prompts are cut into chunks accordingly; 0 means no limit, auto 100ms, on a GPU 50ms")
-	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 2048")
-	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
-	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
-		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
+	s.IntVar(&f.maxQueue, "max-queue", 0,
+		"maximum number of sequences that wait; more are refused with status 429; 0 means 2048")
+	s.IntVar(&f.planHistory, "plan-history", 0, "number of recent plans that /debug/plans shows; 0 means 64")
+	s.Int64Var(&f.recordBytes, "record-bytes", 0,
+		"maximum bytes that one request may record of selections and experts "+
+			"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
 	f.tierFlags.add(s)
 }
 

@@ -45,7 +45,7 @@ JSON with and without a schema, tool calls and their results, small talk,
 	and facts to be found in texts of 1,024 to 8,192 tokens. A task file has one JSON object a line with messages,
 answer, and optionally tools, schema (the answer is written under it) and final; or, for multiple choice, with prompt,
 	choices (texts that may follow it) and label (the right one):
-the likeliest choice is the answer, for "final" the likeliest by character. With --url any server that speaks OpenAI's interface answers instead.
+the likeliest choice is the answer, for "final" the likeliest by character. With --url any server with OpenAI's interface answers instead.
 
 With --perplexity a text is scored instead: it is cut into chunks,
 	and the second half of each is predicted from what precedes it, as
@@ -70,7 +70,7 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.SortFlags = false
 	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: "+
 		"patterns such as word*,find_one_*; default all")
-	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
+	s.IntVar(&f.limit, "limit", 0, "maximum number of items of each task; 0 means all")
 	s.IntVar(&f.repeat, "repeat", 1, "how often all items are asked: from 2 on, the mean of each score and how far "+
 		"runs differ are printed")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
@@ -79,13 +79,13 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.chunk, "chunk-tokens", 512, "with --perplexity, tokens of a chunk")
 	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
 	s.IntVar(&f.maxTokens, "max-tokens", 0,
-		"most tokens of an answer; 0 means a little more than the expected answer has")
+		"maximum number of tokens of an answer; 0 means a little more than the expected answer has")
 	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list; with --compare, items with different outputs")
 	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
 	s.StringVar(&f.name, "name", "",
 		"the model's name in the API; default the first name the server of --url lists")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
-	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request to --url; 0 means 10 minutes")
+	s.DurationVar(&f.timeout, "timeout", 0, "maximum time of one request to --url; 0 means 10 minutes")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	f.engineFlags.add(s)
 }

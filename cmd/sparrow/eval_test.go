@@ -118,7 +118,7 @@ func TestEvalFiles(t *testing.T) {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
 	if status, _, stderr := invoke("eval", "--tasks", "mi*", file); status != 1 ||
-		!strings.Contains(stderr, "--tasks chooses among the files of a folder") {
+		!strings.Contains(stderr, "--tasks chooses files of a folder") {
 		t.Errorf("--tasks with a file: status %d, %s", status, stderr)
 	}
 }

@@ -28,8 +28,9 @@ func (f *expertFlags) add(s *pflag.FlagSet) {
 		"the model fits, else split), device (all on it), split (as many on the device as fit, the others in host "+
 		"memory), host, or move (split, and those that are chosen most move to the device between steps: bits of "+
 		"answers change over time)")
-	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts auto, split or move, most memory of the GPU that is "+
-		"used, such as 100G; 0 is all that is free")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
+		"with --experts auto, split or move, maximum memory of the GPU that is "+
+			"used, such as 100G; 0 is all that is free")
 }
 
 // homes reads the flags.

@@ -113,7 +113,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
-		"most keys of a dense row; default as measured for the hardware, at most index_topk")
+		"maximum number of keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means not given")
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
@@ -125,7 +125,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
 	s.Int64Var(&f.free, "free", 0, "device bytes free now")
 	s.Int64Var(&f.memory, "device-memory", 0, "device bytes in all, when not the hardware's usual")
-	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "most transient bytes of one step")
+	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "maximum transient bytes of one step")
 	s.BoolVar(&f.carry, "carry", false, "selections are handed on between layers, sub-batches and stages")
 	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+

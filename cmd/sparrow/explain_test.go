@@ -466,7 +466,7 @@ func TestExplainSaysWhatDoesNotFit(t *testing.T) {
 
 func TestExplainRefusesBadFlags(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
-		{"", "no model; give --model DIR or --family NAME"},
+		{"", "no model was given; give --model DIR or --family NAME"},
 		{"--family deepseek_v32 --model x", "--model and --family both name a model"},
 		{"--family gpt", "supported"},
 		{"--model nowhere", "config.json"},
@@ -479,14 +479,14 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --batch extend:x", "E26"},
 		{"--family deepseek_v32 --batch extend:3 --graph sometimes", "--graph"},
 		{"--family deepseek_v32 --tp 3", "E08"},
-		{"--family deepseek_v32 --tp -1", "want a number of ranks"},
+		{"--family deepseek_v32 --tp -1", "want 0 or more ranks"},
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
 		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8"},
 		{"--family deepseek_v32 --hw 2xcpu", "--hw cpu --tp 2, without --time"},
 		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "measured on an H200, not on h100"},
-		{"--family deepseek_v32 --max-running -1", "-1 running sequences (--max-running): want 0"},
+		{"--family deepseek_v32 --max-running -1", "running sequences (--max-running) is -1, want 0"},
 		{"--family deepseek_v32 --hw 3xh200 --time --batch decode:9",
 			"this works: sparrow explain --family deepseek_v32 --hw 2xh200 --batch decode:9 --time"},
 		{"--family deepseek_v32 --hw h200 --tp 3",

@@ -19,7 +19,7 @@ func healthCommand() *cobra.Command {
 	var insecure bool
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a server whether it takes requests",
+		Short: "Check whether a server accepts requests",
 		Long: `Health asks a running server's /ready and ends with status 0 when it takes requests, else with 1 and the reason. Containers without a
 shell or curl use it as their health check.`,
 		Example: `  sparrow health
@@ -38,7 +38,7 @@ shell or curl use it as their health check.`,
 	}
 	s := c.Flags()
 	s.StringVar(&url, "url", "http://127.0.0.1:8080", "server's URL, or unix:/path of its socket")
-	s.DurationVar(&timeout, "timeout", 5*time.Second, "most time for the answer")
+	s.DurationVar(&timeout, "timeout", 5*time.Second, "maximum time for the answer")
 	s.BoolVar(&insecure, "insecure", false, "accept any certificate, as for a server addressed by 127.0.0.1")
 	return c
 }

@@ -66,7 +66,8 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 141},
 		"memories, in `GiB`, to fit weights and cache into")
 	s.StringVar(&f.hw, "hw", "", `machine to fit the model on: `+estimate.MachineForm)
-	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --hw, most memory of each GPU, such as 100G; 0 takes all of it")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0",
+		"with --hw, maximum memory of each GPU, such as 100G; 0 takes all of it")
 	s.StringVar(&f.usage, "usage", "", "`FILE` with counts of experts: printed, or with --hw what they are placed by")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c

@@ -127,7 +127,7 @@ func TestInspectRefuses(t *testing.T) {
 			"try a larger --gpu-memory"},
 		{[]string{"inspect", "--usage", oracle + "glm_moe_dsa-1/config.json"}, "not a usage file"},
 		{[]string{"inspect", "deepseek-ai/Nothing"}, "sparrow pull"},
-		{[]string{"inspect", "deepseek-v4-flash", "--usage", usageFile(t)}, "give --hw too"},
+		{[]string{"inspect", "deepseek-v4-flash", "--usage", usageFile(t)}, "add --hw"},
 	} {
 		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) ||
 			strings.Contains(stderr, "--cache-tokens") { // a flag of other commands

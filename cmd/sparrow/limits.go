@@ -21,10 +21,10 @@ type limitFlags struct {
 func (f *limitFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.pretend, "pretend", "", "make the GPU behave like a smaller one of the devices of 'sparrow explain "+
 		"--hw', such as rtx4090: its kernels, memory, shared memory, multiprocessors and bus (docs/gpu.md)")
-	s.StringVar(&f.limitMemory, "limit-memory", "", "most memory of the GPU that is allocated, such as 22G")
-	s.StringVar(&f.limitShared, "limit-smem", "", "most shared memory of a block, such as 99K")
-	s.IntVar(&f.limitSMs, "limit-sms", 0, "most multiprocessors of the GPU; 0 is all")
-	s.StringVar(&f.limitBus, "limit-bus", "", "most bytes a second of copies between host and GPU, such as 25G")
+	s.StringVar(&f.limitMemory, "limit-memory", "", "maximum memory of the GPU that is allocated, such as 22G")
+	s.StringVar(&f.limitShared, "limit-smem", "", "maximum shared memory of a block, such as 99K")
+	s.IntVar(&f.limitSMs, "limit-sms", 0, "maximum number of multiprocessors of the GPU; 0 is all")
+	s.StringVar(&f.limitBus, "limit-bus", "", "maximum bytes per second of copies between host and GPU, such as 25G")
 }
 
 // leastShared is the least that --limit-smem takes: every kernel may use as much without asking.

@@ -47,10 +47,10 @@ func TestLimitsAreOfOneGPU(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"these are of GPUs", []string{"run", "--kernels", "cpu", "--pretend", "rtx4090", "hello"}},
-		{"these are of GPUs", []string{"bench", "model", "--kernels", "ref", "--limit-memory", "8G"}},
-		{"one GPU can be limited", []string{"run", "--ranks", "2", "--pretend", "rtx4090", "hello"}},
-		{"leave them or --ranks out", []string{"bench", "model", "--ranks", "2", "--limit-sms", "64"}},
+		{"which apply to GPUs", []string{"run", "--kernels", "cpu", "--pretend", "rtx4090", "hello"}},
+		{"which apply to GPUs", []string{"bench", "model", "--kernels", "ref", "--limit-memory", "8G"}},
+		{"only a single GPU can be limited", []string{"run", "--ranks", "2", "--pretend", "rtx4090", "hello"}},
+		{"leave out either them or --ranks", []string{"bench", "model", "--ranks", "2", "--limit-sms", "64"}},
 	} {
 		_, _, err := drive("", c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -174,7 +174,7 @@ func TestAPulledQuantIsServedByItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"inspect", "acme/tiny:Q4_0"}, {"pull", "acme/tiny:Q4_0"}} {
-		if status, _, stderr := invoke(args...); status != 1 || !strings.Contains(stderr, "LM Studio has ") ||
+		if status, _, stderr := invoke(args...); status != 1 || !strings.Contains(stderr, "LM Studio ") ||
 			!strings.Contains(stderr, studio) {
 			t.Errorf("%v: status %d, %q", args, status, stderr)
 		}

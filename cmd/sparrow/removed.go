@@ -72,9 +72,10 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	f.set = s
 	of := func(text string) string { return text + " (--catalog public)" }
 	s.IntVar(&f.public.Page, "page", 0, of("tokens per page"))
-	s.IntVar(&f.public.ChunkCapacity, "dense-capacity", 0, of("most keys of one dense call; default 131072"))
+	s.IntVar(&f.public.ChunkCapacity, "dense-capacity", 0,
+		of("maximum number of keys of one dense call; default 131072"))
 	s.IntVar(&f.public.ChunkedPrefill, "chunked-prefill", 0,
-		of("most prompt tokens of one step; default by device memory"))
+		of("maximum number of prompt tokens of one step; default by device memory"))
 	s.StringVar(&f.topk, "topk", "", of("selection kernel: sgl-kernel, flashinfer, torch"))
 	s.StringVar(&f.tie, "tie-break", "", of("which of two equal scores wins: small or large position"))
 	s.StringVar(&f.fused, "fused", "", of("selection and transform in one kernel: on or off"))
@@ -82,7 +83,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.cp, "cp", "", of("context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2"))
 	s.StringVar(&f.splits, "automatic-splits", "", of("let kernels cut the key range by load: on or off"))
 	s.StringVar(&f.scheduler, "v4-schedule", "", of("kernel that plans V4's paged scores: own or library"))
-	s.Int64Var(&f.public.ScoreCap, "score-cap", 0, of("most bytes of one chunk of indexer scores; default 256 MiB"))
+	s.Int64Var(&f.public.ScoreCap, "score-cap", 0, of("maximum bytes of one chunk of indexer scores; default 256 MiB"))
 	s.BoolVar(&f.public.TBO, "tbo", false, of("two-batch overlap"))
 	s.BoolVar(&f.public.HiSparse, "hisparse", false, of("KV offload that pages in selected tokens"))
 	s.BoolVar(&f.public.V4Q8, "v4-q8", false, of("the FP8 variant of V4's sparse prefill"))

@@ -58,7 +58,7 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s.StringVar(&f.file, "file", "", "document that is put before the question")
 	s.Float64Var(&f.temperature, "temperature", 0, "randomness: 0 always takes the likeliest token")
 	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens,
-		"most tokens of the answer, reasoning included; 0 means as many as the context holds")
+		"maximum number of tokens of the answer, reasoning included; 0 means as many as the context holds")
 	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; random by default")
 	s.StringVar(&f.schema, "json-schema", "",
 		"JSON schema that the answer must follow, or a file with one")

@@ -90,8 +90,9 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.transferFlags.add(s)
 	s.StringVar(&f.weightsRoot, "weights-root", "", "folder below which administrators may take other weights of the "+
 		"same shape (POST /update_weights_from_disk, with --admin-keys)")
-	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
-		"at once, such as 512M; without it a quarter of what is available, up to 1G")
+	s.StringVar(&f.requestMemory, "request-memory", "",
+		"maximum memory of requests that are read, encoded and answered "+
+			"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
@@ -106,7 +107,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
 		"how long running answers may take to finish at the end; 0 ends them at once")
 	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
-	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 means no limit")
+	s.DurationVar(&f.timeout, "request-timeout", 0, "maximum time of one request; 0 means no limit")
 	return c
 }
 

@@ -161,7 +161,7 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 }
 
 // A checkpoint in a folder next to the working directory, without a draft layer: its name is printed once, and the line
-// that there are no drafts is not worded as a refusal.
+// about missing drafts does not look like an error.
 func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	t.Chdir("../../testdata/oracle")
 	s := startServer(t, "--model", "./deepseek_v32-1", "--cache-tokens", "512")

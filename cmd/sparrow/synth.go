@@ -57,7 +57,7 @@ Shapes with a name:
 		"Kimi-K2-Thinking)")
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
 	s.StringVar(&f.shard, "shard-bytes", "4G",
-		"most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
+		"maximum tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
 	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
 	s.BoolVar(&f.repeat, "repeat", false, "draw the first values of each tensor and repeat them, which is many "+
 		"times faster")

@@ -25,14 +25,14 @@ type tierFlags struct {
 
 func (f *tierFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.hostCache, "host-cache", "",
-		"host memory for cached pages that are evicted from the device, such as 64G; without it they are gone")
+		"host memory for cached pages that are evicted from the device, such as 64G; without it they are dropped")
 	s.StringVar(&f.diskCache, "disk-cache", "",
 		"folder for cached pages; they outlive the server. Each server needs its own")
-	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "most bytes of files in that folder")
+	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "maximum bytes of files in that folder")
 	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey that servers share cached pages through: "+
 		"redis://[user:password@]host[:port][/database][?ttl=24h], rediss:// with TLS")
 	s.DurationVar(&f.tierWait, "tier-wait", engine.DefaultTierWait,
-		"most time that a request loses by waiting for cached pages from there, against computing them")
+		"maximum time that a request loses by waiting for cached pages from there, against computing them")
 }
 
 // effects refuses flags about tiers that are not there.

@@ -43,7 +43,7 @@ func openNear(name string) (kernel.Device, error) {
 	return cpu.Open(vec.Best(), kernel.Options{Workers: 1}), nil
 }
 
-// loadHalf loads a model with experts in two memories, by every method, and stays in the middle.
+// loadHalf loads a model with experts in two memories, by every method, and stops in the middle.
 func loadHalf(name string) error {
 	near, err := openNear(name)
 	if err != nil {
@@ -95,8 +95,8 @@ func files(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// kill starts a process that loads a model, kills it in the middle, and looks for what it has left: no file, neither in
-// the model's folder nor in one for temporary files, and the next process loads the model.
+// kill starts a process that loads a model, kills it in the middle, and checks what it has left: no file in the model's
+// folder or the folder for temporary files; the next process loads the model.
 func kill(t *testing.T, name string) {
 	t.Helper()
 	temp, before := t.TempDir(), files(t, checkpoint)

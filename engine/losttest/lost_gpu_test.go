@@ -46,8 +46,8 @@ func (d *stray) Norm(a kernel.NormArgs) error {
 	return d.Device.Do(a)
 }
 
-// A kernel reads an illegal address: the requests of the step and those that wait end with an error that says so, later
-// ones are refused, and the engine closes.
+// A kernel reads an illegal address: the requests of the step and those that wait end with an error that names the
+// fault, later ones are refused, and the engine closes.
 func TestGPUIllegalAddress(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)

@@ -14,7 +14,7 @@ var encoders = map[Format]func(dst []byte, src []float32){
 	Q6_K: encodeQ6K,
 }
 
-// CanEncode reports whether Encode knows the format.
+// CanEncode reports whether Encode supports the format.
 func (f Format) CanEncode() bool { return encoders[f] != nil }
 
 // Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Q4_0,

@@ -44,7 +44,7 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 	return "", fmt.Errorf("experts %q: supported are auto, device, split, host and move", s)
 }
 
-// SplitCache is the cache of a GPU in tokens where experts fill the rest of its memory and no size was given: 32
+// SplitCache is the default cache size of a GPU, in tokens, where experts fill the rest of its memory: 32
 // sequences of 8192 tokens.
 const SplitCache = 32 * 8192
 

@@ -33,7 +33,7 @@ func right(it *Item) Reply {
 	return Reply{Raw: true, Text: it.Answer, Ended: true, PromptTokens: 10, CachedTokens: 2, CompletionTokens: 3}
 }
 
-// items makes tasks whose answers are their places.
+// items makes tasks; the answer of each is its index.
 func items(t *testing.T, counts ...int) []Task {
 	t.Helper()
 	var tasks []Task

@@ -3,5 +3,5 @@ package filelock
 
 import "errors"
 
-// ErrNone is a file system without locks, as some of clusters are.
+// ErrNone means that the file system has no locks, as some cluster file systems do.
 var ErrNone = errors.New("the file system has no locks")

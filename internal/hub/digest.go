@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// newDigest computes a file's hash, or is nil where the listed one is of no known kind.
+// newDigest returns the hash function of a file's listed hash, or nil where its kind is unknown.
 func newDigest(f File) hash.Hash {
 	raw, err := hex.DecodeString(f.Hash)
 	switch {

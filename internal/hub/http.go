@@ -114,8 +114,8 @@ func asUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// newClient makes the client of an endpoint. Connections are HTTP/1.1, so that parallel downloads have windows of
-// their own.
+// newClient makes the client of an endpoint. Connections are HTTP/1.1, so that parallel downloads have separate TCP
+// windows.
 func newClient(endpoint *url.URL, jobs int) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -83,7 +83,8 @@ type Download struct {
 	Config, Quant []byte
 	// Tensors are the names of the tensors, where the model has an index.
 	Tensors []string
-	// Quants are the GGUF models of the repository where none was named, else the one; nil for safetensors. Without a
+	// Quants are all GGUF models of the repository where none was named, else the named one; nil for safetensors.
+	// Without a
 	// choice there are no Files.
 	Quants []Quant
 	// Architecture is the architecture of the GGUF files, where the server reports it.

@@ -76,8 +76,8 @@ func quantLabel(stem string) string {
 	return path.Base(stem)
 }
 
-// pick is the quant that a name means: the one so called, by its name, its path or its file, or else the only one
-// that has the word between hyphens or dots, whatever its case. Without a name it is the only one there is.
+// pick returns the quant that a name selects: the one with that name, path or file, or else the only one that has the
+// word between hyphens or dots, in any case. Without a name it returns the only quant.
 func pick(n Name, list []Quant) (Quant, error) {
 	word := regexp.MustCompile(`(?i)(?:^|[-./])` + regexp.QuoteMeta(n.Quant) + `(?:[-./]|$)`)
 	for _, means := range []func(Quant) bool{

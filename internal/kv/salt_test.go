@@ -28,7 +28,7 @@ func TestSaltsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// salted writes down the salts of stored pages.
+// salted records the salts of stored pages.
 type salted []string
 
 func (l *salted) Stored(s prefix.Stored) { *l = append(*l, string(s.Salt)) }

@@ -89,7 +89,7 @@ func (f *forming) othersWork() (w cost.Work) {
 	return w
 }
 
-// comesApart reports whether the first sequence of a tenant is added to a batch without the work of others.
+// comesApart reports whether the first sequence of a tenant gets a batch without the work of others.
 func (f *forming) comesApart(q *Sequence, others *cost.Work) bool {
 	if q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return false

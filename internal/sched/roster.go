@@ -26,7 +26,7 @@ type roster struct {
 	onAdmit     func(*Sequence) bool
 }
 
-// forming is the next batch while it is formed, and predictions of times.
+// forming holds the batch that is being formed and the predictions of its time.
 type forming struct {
 	roster  *roster
 	items   []Item

@@ -275,7 +275,7 @@ func (o *roster) nearest(q *Sequence) (rank int) {
 	return rank
 }
 
-// hasPagesFor reports whether a sequence fits on some rank once gone, unless nil, runs no more.
+// hasPagesFor reports whether a sequence fits on some rank after gone, if not nil, has stopped.
 func (o *roster) hasPagesFor(q, gone *Sequence) bool {
 	_, ok := o.place(q, gone)
 	return ok
@@ -327,7 +327,8 @@ func (o *roster) preemptYoungest(rank int) {
 	o.giveUp(q)
 }
 
-// crowded is the rank of the youngest sequence that is not alone on its rank; where every one is, that of the youngest.
+// crowded returns the rank of the youngest sequence that shares its rank with others; if none does, the rank of the
+// youngest.
 func (o *roster) crowded() int {
 	counts := make([]int, len(o.pools))
 	for _, q := range o.running {

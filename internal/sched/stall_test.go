@@ -275,7 +275,8 @@ func TestPromptTime(t *testing.T) {
 	}
 }
 
-// What sequences that decode have waited already is not left to the prompts of their next batch, and of that one alone.
+// The time that decoding sequences have already waited is subtracted from the time for prompts of their next batch, and
+// only of that batch.
 func TestWaitedTimeIsNotGivenToPrompts(t *testing.T) {
 	m := &machines[0]
 	g := newRig(t, m, m.stall, false)

@@ -9,7 +9,7 @@ import (
 
 // Invariants of this file: functions that only compute values give the right ones.
 
-// Prompts that run or wait keep half of what a batch has left, and a token for each that may be in it.
+// Prompts that run or wait get at least half of the remaining tokens of a batch, and at least one token each.
 func TestTheShareOfDrafts(t *testing.T) {
 	o := &roster{limits: Limits{MaxPrompts: 4}}
 	f := &forming{roster: o}

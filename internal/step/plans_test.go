@@ -251,7 +251,7 @@ func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 		l.Rows, c.cfg.Model.Heads, c.reads(s)))
 }
 
-// reads is the layout that the segment's kernel reads.
+// reads returns the layout that the segment's kernel reads.
 func (c *claims) reads(s *plan.Segment) string {
 	switch {
 	case s.Convert == plan.ConvertGatherBF16:

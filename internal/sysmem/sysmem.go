@@ -39,7 +39,7 @@ func (s System) Total() int64 {
 func (s System) Available() int64 {
 	free := s.meminfo("MemAvailable:")
 	for _, g := range s.groups() {
-		// A group that is full has nothing to give; 0 would mean that nothing is known.
+		// A full group has no memory available; 0 would mean unknown.
 		free = lower(free, max(g.limit-g.used, 1))
 	}
 	return free

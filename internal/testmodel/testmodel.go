@@ -170,7 +170,7 @@ func forGPU(config string) string {
 // V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
 func V32(t testing.TB) string { return choose(t, plainV32, gpuV32, plainV3) }
 
-// choose is the checkpoint for the device of the tests.
+// choose returns the checkpoint for the device of the tests.
 func choose(t testing.TB, plain, onGPU, withoutIndexer func() (string, error)) string {
 	switch {
 	case dense:

@@ -329,7 +329,7 @@ func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bo
 	a.exponentsX, a.exponentsW = nil, nil
 }
 
-// streamKernelsFP4 and foldKernelsFP4 are by rows of a group of x.
+// streamKernelsFP4 and foldKernelsFP4 are indexed by the number of rows of a group of x.
 var (
 	streamKernelsFP4 = map[int]func(*streamArgs){
 		fewRows: streamFP4x4, halfRows: streamFP4x8, GroupRows: streamFP4x16,

@@ -80,9 +80,9 @@ func (b *expertBands) DoRange(worker, first, end int) {
 	}
 }
 
-// after is the memory that a worker reads after the items before i, of a range up to end: that of item i if it is the
-// worker's own or in the range; after the last of gate and up the beginning of its part of down; after that the
-// beginning of the next product.
+// after returns the memory that a worker reads after the items before i, of a range up to end: that of item i if it
+// belongs to the worker or is in the range; after the last of gate and up the beginning of its part of down; after that
+// the beginning of the next product.
 func (b *expertBands) after(worker, i, end int) []byte {
 	d, w := b.dev, &b.work
 	first, n := d.pool.Share(len(d.experts.items[w.half()]), worker)

@@ -190,8 +190,8 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	}
 }
 
-// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares after it, if
-// they are the worker's own, or the beginning of the next product.
+// afterShares returns the memory that a worker reads after a range of shares that ends here: the following shares, if
+// they belong to the worker, or the beginning of the next product.
 func (d *Device) afterShares(worker, end int) []byte {
 	st := &d.multiply
 	first, n := d.pool.Share(st.shares.count(), worker)

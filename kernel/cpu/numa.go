@@ -14,7 +14,8 @@ type binding struct {
 }
 
 // bind binds the calling goroutine, which stays on its thread from then on. Worker 0 is any caller that starts a run,
-// and comes here each time. A system that refuses was found out when the nodes were; the worker then runs anywhere.
+// and comes here each time. Whether the system allows binding was checked when the nodes were read; where it does not,
+// the worker runs anywhere.
 func (b *binding) bind(worker int) {
 	runtime.LockOSThread()
 	if worker == 0 {

@@ -46,8 +46,8 @@ func (w *world) recordShape(t *testing.T, name string) *tab {
 	return p
 }
 
-// runs are the tokens that follow each other and have a class, as {first: position, count}. Those that reach to the
-// edge of what has elements are left out: the rest of them is not there.
+// runs are the tokens that follow each other and have a class, as {first: position, count}. Runs that reach the edge of
+// the rendered tokens are left out, because the rest of them is not rendered.
 const runs = `((name) => { const out = []; let last = -2;
 	const at = (p) => document.querySelector(".columns .tokens span[data-p='" + p + "']");
 	for (const s of document.querySelectorAll(".columns .tokens span." + name)) { const p = Number(s.dataset.p);

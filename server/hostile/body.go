@@ -179,7 +179,7 @@ func broken(d *rand.Rand) string {
 	return named + `"prompt":"` + strings.Repeat("word ", 1<<d.IntN(19)) + `"}`
 }
 
-// schemaBody asks for text of a hostile schema.
+// schemaBody returns a request for text that follows a hostile schema.
 func schemaBody(d *rand.Rand) string {
 	return named + fmt.Sprintf(`"messages":[{"role":"user","content":"x"}],"prompt":"x","input":"x","max_tokens":8,`+
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}`, schema(d))

@@ -238,7 +238,7 @@ func (s *packedSet) check(r *reader) error {
 			size += v * v
 		}
 		got := float64(r.bf16s(s.Out.Add((int64(row)*s.OutStride+int64(column))*2), 1)[0])
-		// Weights are within 2^-8 of their own, each in its own way.
+		// Packed weights are within 2^-8 of the exact values.
 		if limit := math.Abs(sum)/256 + math.Sqrt(size)/16; !(math.Abs(got-sum) <= limit) {
 			return fmt.Errorf("row %d column %d is %g, want %g within %g", row, column, got, sum, limit)
 		}

@@ -36,7 +36,7 @@ func productCases() []Case {
 	}
 	for _, rows := range []int{1, 16, 32} {
 		for _, d := range streamed {
-			// Only rows that have targets: such cases may take many more rounds.
+			// Only numbers of rows that have targets are measured: such cases may take many more rounds.
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: rows <= 16,
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}

@@ -64,7 +64,7 @@ type turns struct {
 	next int
 }
 
-// of is the next set, or a row of the set that was taken last.
+// of returns the next set, or a row of the set that was taken last.
 func (t *turns) of(row int) kernel.Tensor {
 	if row < 0 {
 		t.next = (t.next + 1) % len(t.sets)

@@ -32,7 +32,7 @@ func (r *Reads) line(c *Cell) string {
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
 }
 
-// counter knows the sizes of the weights that a host device has prepared and counts the bytes that products read.
+// counter stores the sizes of the weights that a host device has prepared, and counts the bytes that products read.
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean

@@ -46,7 +46,7 @@ type Options struct {
 	Budget time.Duration
 	// PauseTime is how long garbage is collected while steps run; 0 means the budget.
 	PauseTime time.Duration
-	// MemoryBytes is the most the cache may take; 0 means three quarters of what the device has free.
+	// MemoryBytes is the maximum memory of the cache; 0 means three quarters of what the device has free.
 	MemoryBytes int64
 	Seed        uint64
 	OnTensor    func(name string)
@@ -319,7 +319,7 @@ func (b *bench) table(i, per, have int) (pages []int32, rank int) {
 	return pages, rank
 }
 
-// unfit states why a cell cannot be measured, or nothing.
+// unfit states why a cell cannot be measured; empty if it can.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)

@@ -194,7 +194,7 @@ func (m *barrier) leave(rank int, err error) {
 	m.wakeAll()
 }
 
-// reset forgets ranks that failed. No rank may be at a barrier.
+// reset clears the state of failed ranks. No rank may be at a barrier.
 func (m *barrier) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

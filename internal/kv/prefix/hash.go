@@ -22,8 +22,8 @@ type hasher struct {
 	buf []byte
 }
 
-// root is the hash before the first page: SHA-256 over domain, identity and salt, each after its length in 8 bytes so
-// that no two pairs spell the same bytes.
+// root is the hash before the first page: SHA-256 over domain, identity and salt, each after its length in 8 bytes, so
+// that different pairs give different bytes.
 func (h *hasher) root(identity string, salt []byte) Hash {
 	b := h.buf[:0]
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(domain)))

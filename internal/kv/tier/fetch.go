@@ -123,8 +123,8 @@ func (f *Fetch) deliver(p *Page, tier string) bool {
 	return true
 }
 
-// Next is the next page, with a reference for the caller, and the name of its tier; nil where it is not there yet, or
-// will not come: then ended is set.
+// Next returns the next page, with a reference for the caller, and the name of its tier; nil where it has not arrived
+// yet, or will not arrive: then ended is set.
 func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

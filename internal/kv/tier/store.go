@@ -331,7 +331,7 @@ func (s *store) remember(k prefix.Hash, whole bool) {
 	s.known[k] = whole
 }
 
-// forget notes that a page is not in the store.
+// forget records that a page is not in the store.
 func (s *store) forget(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -489,7 +489,7 @@ func (c *counting) Free(b []byte) error {
 	return nil
 }
 
-// After a restart the files that were written or used last stay, whatever they are called.
+// After a restart the files that were written or used last are kept, whatever their names.
 func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{DiskDir: dir, DiskBytes: int64(4 * spec.Size())}

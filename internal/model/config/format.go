@@ -72,8 +72,8 @@ type stored struct {
 	losses []string // what is ignored, and what is slow
 }
 
-// format finds how weights are stored, from config.json and hf_quant_config.json. A format whose weights are not read
-// is an error that names it, and the field and the value that say so. The tensors show which matrices have it.
+// format finds how weights are stored, from config.json and hf_quant_config.json. An unsupported format is an error
+// that names it, with its field and value. The tensors show which matrices have it.
 func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 	q, at, err := r.quantization(fields)
 	if err != nil {

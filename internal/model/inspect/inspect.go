@@ -170,7 +170,8 @@ func Slow(s *family.Source, gpu bool) (list []string) {
 	return slices.Compact(list)
 }
 
-// Check notes the tensors that loading refuses, and fails with them. The checkpoint is loaded on a device that leaves
+// Check records the tensors that loading refuses, and returns an error with them. The checkpoint is loaded on a device
+// that leaves
 // matrices in their files; norms, biases and some scales are read.
 func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
 	_, err := src.LoadPlaced(dev, family.Placed{Described: true}, nil)

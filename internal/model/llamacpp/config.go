@@ -214,7 +214,7 @@ func (r *reader) queryRank() any {
 	return nil
 }
 
-// sigmoidGate is how the format numbers routing by sigmoid.
+// sigmoidGate is the number of sigmoid routing in the format.
 const sigmoidGate = 2
 
 // softmaxGate is the number of routing by softmax.
@@ -267,7 +267,7 @@ func (r *reader) ropeScaling(c map[string]any) {
 	}
 }
 
-// sharedSelections writes which layers reuse a selection. The file has true for a layer with an indexer of its own, for
+// sharedSelections writes which layers reuse a selection. The file has true for a layer with its own indexer, for
 // drafting layers too.
 func (r *reader) sharedSelections(c map[string]any, layers int) {
 	key := r.arch + ".attention.indexer.types"

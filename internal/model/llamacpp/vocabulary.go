@@ -93,7 +93,7 @@ func preTokenizer(text json.RawMessage, vocab map[string]int) (string, error) {
 		if err := json.Unmarshal(match[1], &pattern); err != nil {
 			return "", fmt.Errorf("tokenizer.json: %w", err)
 		}
-		// Single digits are cut as runs of up to three are where no token joins digits.
+		// Splitting into single digits and into runs of up to three gives the same tokens if no token joins digits.
 		if pattern == `\p{N}` && !joinsDigits(vocab) {
 			pattern = deepseekSplits[0]
 		}
@@ -116,7 +116,7 @@ func joinsDigits(vocab map[string]int) bool {
 	return false
 }
 
-// frame are the tokens that begin and end a text, and the chat template.
+// frame writes the tokens that begin and end a text, and the chat template.
 func (m *Model) frame(c *config.Config) ([]gguf.Pair, error) {
 	var t struct {
 		Template string `json:"chat_template"`

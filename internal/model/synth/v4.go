@@ -121,7 +121,8 @@ func (l *v4Lister) attention(p string, ratio int) {
 	l.compressor(p+"indexer.compressor.", ratio, layout.IndexDim)
 }
 
-// compressor makes entries of dim values; groups of ratio 4 overlap, so that every token is projected twice.
+// compressor lists the tensors that make entries of dim values; groups of ratio 4 overlap, so that every token is
+// projected twice.
 func (l *v4Lister) compressor(p string, ratio, dim int) {
 	wide := dim
 	if ratio == 4 {

@@ -30,7 +30,7 @@ const module, planned = "sparrow/", "sparrow/plan"
 // them.
 var runs = []string{"internal/step", "internal/attn/...", "internal/model/...", "engine"}
 
-// made are the functions that make a plan or weigh it: reading a field there does not show that anything follows it.
+// made are the functions that make or compare plans: a field that only they read has no effect on what runs.
 var made = []string{planned + ".Build", planned + ".Resolve", planned + ".ShapeOf", "(*" + planned + ".Shaper).Of",
 	"(*" + planned + ".Plan).Bytes"}
 

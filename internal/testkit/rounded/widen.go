@@ -17,7 +17,7 @@ type wide struct {
 	before []float32
 }
 
-// widen is a tensor as float32. The same view twice, as an operation in place has it, is one tensor.
+// widen returns a tensor as float32. If an in-place operation passes the same view twice, both become the same tensor.
 func (w *widened) widen(t kernel.Tensor) kernel.Tensor {
 	if t.DType != kernel.BF16 {
 		return t

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The pictures in the tree are those of the tables.
+// The plots in the tree match the tables.
 func TestPicturesAreDrawnFromTheTables(t *testing.T) {
 	pages, err := filepath.Glob("../../../docs/benchmarks/*.md")
 	if err != nil {

@@ -98,7 +98,8 @@ func talkAtOnce(ctx context.Context, url string, first uint64, conversations, tu
 	return err
 }
 
-// accidents: a worker that is killed costs its own streams, one that drains costs none, and both are used again.
+// accidents tests that a killed worker loses only its own streams, that one that drains loses none, and that both are
+// used again.
 func (s *stage) accidents(ctx context.Context) error {
 	workers, err := s.three(ctx, "accidents")
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) e
 	return errors.New("no request came within 20 s")
 }
 
-// others: other routers forward a chat, a stream and a tool call.
+// others tests that other routers forward a chat, a stream and a tool call.
 func (s *stage) others(ctx context.Context) error {
 	w, err := s.worker(ctx, "others")
 	if err != nil {

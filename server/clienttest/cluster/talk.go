@@ -90,7 +90,8 @@ func hits(ctx context.Context, url string, conversations, turns int) (cached int
 	return cached, nil
 }
 
-// stream asks for a long answer and reads it to its end. It is whole when the usage came, and [DONE]. begun is called
+// stream asks for a long answer and reads it to its end. The answer is complete when the usage and [DONE] have arrived.
+// begun is called
 // for every piece of the answer.
 func stream(ctx context.Context, url string, seed uint64, tokens int, begun func()) error {
 	r, err := newPost(ctx, url+"/v1/chat/completions", map[string]any{"model": model,

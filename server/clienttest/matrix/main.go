@@ -53,7 +53,7 @@ func main() {
 	}
 }
 
-// suite is a script with an installation of its own.
+// suite is a script with its own installation.
 type suite struct {
 	name string
 	// install gives the command that runs the script.

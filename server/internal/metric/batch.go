@@ -11,7 +11,7 @@ func (s *Set) AddBatches(from *batch.Store) { s.registry.MustRegister(batchColle
 
 type batchCollector struct{ from *batch.Store }
 
-// Describe names nothing, as the engine's collector does.
+// Describe sends nothing, like that of the engine's collector.
 func (c batchCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the store once.
