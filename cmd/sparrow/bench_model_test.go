@@ -56,7 +56,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"--dummy", []string{"--dummy", "v33"}},
 		{"give it together with --dummy", []string{"--dummy-experts", "Q2_K"}},
 		{`type "Q9" is not supported; supported are Q4_0`, []string{"--dummy", "v4-tiny", "--dummy-experts", "Q9"}},
-		{"experts cannot be of type MXFP4; supported are types", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
+		{"experts cannot be of type MXFP4", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
 		{"rows of 128 values, and Q2_K has blocks of 256", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q2_K"}},
 		{"3 types", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q4_0,Q4_0,Q4_0"}},
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
