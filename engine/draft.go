@@ -266,7 +266,7 @@ func (d *drafter) launched(b *batch) {
 	if d == nil || d.saw.IsZero() {
 		return
 	}
-	if b.items[0].Drafts > 0 && decodesOnly(b.pending.Plan()) {
+	if b.items[0].Drafts > 0 && b.items[len(b.items)-1].Decode { // those come first
 		d.control.Waited(d.since(d.saw).Seconds())
 	}
 	d.saw = time.Time{}

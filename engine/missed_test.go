@@ -140,6 +140,22 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 		{"a draft pass", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, false) }, true},
 		{"one of prompts", func(d *drafter) { d.notePass(begun, false, nil, &plan.Plan{}, 3, true) }, false},
 		{"one that failed", func(d *drafter) { d.notePass(begun, false, errFault, &plan.Plan{}, 3, false) }, false},
+		{"a wait for drafts", func(d *drafter) {
+			d.saw = begun
+			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}, {Decode: true}}})
+		}, true},
+		{"one after which a prompt was enqueued too", func(d *drafter) {
+			d.saw = begun
+			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}, {}}})
+		}, false},
+		{"one after which nothing was drafted", func(d *drafter) {
+			d.saw = begun
+			d.launched(&batch{items: []sched.Item{{Decode: true}}})
+			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}}})
+		}, false},
+		{"a batch without drafts that were seen", func(d *drafter) {
+			d.launched(&batch{items: []sched.Item{{Decode: true, Drafts: 2}}})
+		}, false},
 		{"a pass that decodes", func(d *drafter) {
 			d.noteForward(&plan.Plan{Rows: 2, Segments: []plan.Segment{{Row: plan.RowDecode}}}, time.Second)
 		}, true},

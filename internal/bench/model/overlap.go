@@ -11,10 +11,18 @@ import (
 // overlap times decode steps of a GPU that are enqueued while the previous one runs, each with the tokens that the one
 // before it samples. As in phase, they write to the same places every time.
 func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
-	if len(j.before) > 0 {
+	if len(j.before) > 0 && !j.few {
 		return nil // its states are copied for every step, when none runs
 	}
-	before, err := b.runner.Start(j.works)
+	enqueue := func() (step.Pending, error) {
+		if err := j.begin(); err != nil {
+			return step.Pending{}, err
+		}
+		p, err := b.runner.Start(j.works)
+		j.end()
+		return p, err
+	}
+	before, err := enqueue()
 	if err != nil {
 		return err
 	}
@@ -33,7 +41,7 @@ func (b *bench) overlap(ctx context.Context, p *Phase, j *job) error {
 		}
 		start := time.Now()
 		var next step.Pending
-		if next, err = b.runner.Start(j.works); err != nil {
+		if next, err = enqueue(); err != nil {
 			break
 		}
 		_, err = before.Wait()
