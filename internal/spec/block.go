@@ -46,14 +46,19 @@ func (c *Controller) Seen(list []Proposal) { c.seen(list) }
 // Blind reports whether the number of drafts of the next blocks is better decided by their counted acceptance alone
 // (Together), before they are seen: where the time that their confidence would save is less than that in which a device
 // waits for the decision.
-func (c *Controller) Blind() bool { return c.worth.value <= c.wait.value }
+func (c *Controller) Blind() bool {
+	return c.worth <= 0 || c.waits >= leastWaits && c.worth <= c.wait
+}
 
-// Waited notes how long a device waited for the decision how many drafts are verified.
+// leastWaits is how many waits are measured before they count: the first steps of a shape take long to enqueue.
+const leastWaits = 8
+
+// Waited notes how long a device waited for the decision how many drafts are verified. Short waits count most.
 func (c *Controller) Waited(seconds float64) {
-	if c.wait.known {
-		seconds = min(seconds, cost.Outlier*c.wait.value)
+	if c.waits++; c.waits == 1 || seconds < c.wait {
+		c.wait = seconds
 	}
-	c.wait.add(seconds)
+	c.wait += (1 - sharedDecay) * (min(seconds, cost.Outlier*c.wait) - c.wait)
 }
 
 // seen notes the confidences of blocks and what knowing them is worth: how much longer it takes to make the tokens of a
@@ -72,21 +77,8 @@ func (c *Controller) seen(list []Proposal) (n, adapting int) {
 	n, most := c.best(list, sequences, 1, &c.trust)
 	blind, _ := c.best(list, sequences, 1, nil)
 	tokens, seconds := c.expected(list, max(blind, 1), sequences, 1, &c.trust)
-	c.worth.add(seconds - tokens/most)
+	c.worth += (1 - sharedDecay) * (seconds - tokens/most - c.worth)
 	return n, adapting
-}
-
-// mean is a mean that forgets.
-type mean struct {
-	value float64
-	known bool
-}
-
-func (m *mean) add(v float64) {
-	if !m.known {
-		m.value, m.known = v, true
-	}
-	m.value += (1 - sharedDecay) * (v - m.value)
 }
 
 // note keeps the confidences of drafts until the drafts are verified.

@@ -84,7 +84,7 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 			if !control.Blind() {
 				t.Error("a device waits for confidence of which nothing is known")
 			}
-			r := control.Request()
+			r, waits := control.Request(), 0
 			for range 3000 {
 				p := Proposal{Request: &r, Drafts: 5}
 				good := random.IntN(2) * 5 // drafts that would be accepted
@@ -98,14 +98,18 @@ func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 					control.Seen(list)
 				} else {
 					control.Cut(list, true)
-					control.Waited(c.wait)
 					n = list[0].Drafts
+					if waits++; waits <= 2 {
+						control.Waited(5 * step) // a shape that is new
+					} else {
+						control.Waited(c.wait)
+					}
 				}
 				r.Judged(n, min(n, good))
 			}
 			if control.Blind() != c.blind {
 				t.Errorf("blind: %v; confidence saves %.3f s of a step, waiting takes %.3f", control.Blind(),
-					control.worth.value, control.wait.value)
+					control.worth, control.wait)
 			}
 		})
 	}

@@ -5,7 +5,8 @@ type Controller struct {
 	setting      Setting
 	block        int                    // drafts of one pass; 0: each draft takes a pass
 	trust        trust                  // in what a drafter of blocks says of its drafts
-	worth, wait  mean                   // seconds of a step that knowing it saves, and that waiting for it takes
+	worth, wait  float64                // seconds of a step that knowing it saves, and that waiting for it takes
+	waits        int                    // that were measured
 	forward      pass                   // cost of a forward pass by its rows
 	draft        pass                   // cost of a draft pass by its rows
 	right, tried [MaxDrafts + 1]float64 // by place in the chain, from 1; decayed
