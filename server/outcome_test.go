@@ -235,8 +235,8 @@ func TestErrorsInMidStreamAreEvents(t *testing.T) {
 	_, hs := start(t, e, Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`)
 	want :=
-		`data: {"error":{"message":"the server failed on this request and on no other; the log has the reason under " +
-			"request id t1","type":"server_error","param":null,"code":"internal_error"}}` + "\n\n"
+		`data: {"error":{"message":"the server failed on this request and on no other; the log has the reason under ` +
+			`request id t1","type":"server_error","param":null,"code":"internal_error"}}` + "\n\n"
 	if got.status != 200 || !strings.HasSuffix(got.body, want) || strings.Contains(got.body, "[DONE]") {
 		t.Errorf("status %d:\n%s", got.status, got.body)
 	}

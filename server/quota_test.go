@@ -22,7 +22,7 @@ func TestLimitsAreRead(t *testing.T) {
 		{"everybody else", "a:requests=8;*:requests=2", "b", Limit{Requests: 2}, ""},
 		{"nobody else", "a requests=8", "b", Limit{}, ""},
 		{"lines and comments", "# ours; b tokens=1\n\n  a  share=1 \r\nb requests=1\n", "a", Limit{Share: 1}, ""},
-		{"nothing", "# ours\n", "", Limit{}, "the list has none"},
+		{"nothing", "# ours\n", "", Limit{}, "the list has no limits"},
 		{"no limit", "a", "", Limit{}, "has no limits"},
 		{"only a colon", "a:", "", Limit{}, "no limit"},
 		{"no name", ":requests=1", "", Limit{}, "no name"},

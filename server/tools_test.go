@@ -35,8 +35,8 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	if !strings.Contains(log.String(), `left_out="`+left+`"`) {
 		t.Errorf("not in the log: %s", &log)
 	}
-	input := `{"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"],
-		"additionalProperties": false}`
+	input := `{"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"], ` +
+		`"additionalProperties": false}`
 	want := []chat.Tool{
 		{Name: "run", Parameters: []byte(`{"type":"object"}`)},
 		{Name: "patch", Description: "Edits.\n\nThe input follows this grammar (lark):\nstart: \"a\"+",

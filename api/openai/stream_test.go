@@ -42,8 +42,7 @@ func TestChatStreamIsWhatOpenAISends(t *testing.T) {
 	want := chunk(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`) +
 		chunk(`{"index":0,"delta":{"reasoning_content":"so"},"logprobs":null,"finish_reason":null}`) +
 		chunk(
-			`{"index":0,"delta":{"content":"Grüße " +
-				"<b>\n"},"logprobs":{"content":[{"token":"Gr","logprob":-1,"bytes":[71,114],"top_logprobs":[]}],"refusal":null},"finish_reason":null}`) +
+			`{"index":0,"delta":{"content":"Grüße <b>\n"},"logprobs":{"content":[{"token":"Gr","logprob":-1,"bytes":[71,114],"top_logprobs":[]}],"refusal":null},"finish_reason":null}`) +
 		chunk(
 			`{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"logprobs":null,"finish_reason":null}`) +
 		chunk(
