@@ -96,6 +96,8 @@ type Hardware struct {
 	Preshuffle bool `json:"preshuffle,omitempty"`
 	// NoTiles reports that a CPU's attention does not run on a matrix unit.
 	NoTiles bool `json:"no_tiles,omitempty"`
+	// Portable reports that a GPU's kernels are those for any, not its own.
+	Portable bool `json:"portable,omitempty"`
 	// NativeNextN lists the numbers of rows above 1 of a request that the
 	// paged-score kernels of the sparrow catalogue take at once; other numbers
 	// are cut into equal groups of these, or split (costs.verify). The CPU
@@ -212,6 +214,9 @@ func (h *Hardware) SplitParts(heads int) int {
 	}
 	return h.SMs
 }
+
+// portable reports that the kernels are those for any GPU: asked for, or the only ones.
+func (h *Hardware) portable() bool { return h.Portable || h.Arch.CUDA() && h.Arch != SM90 }
 
 func (h *Hardware) missing(k Kernel) bool {
 	return slices.Contains(h.Missing, k)

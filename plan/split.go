@@ -94,6 +94,10 @@ func (r *resolver) split() error {
 		r.Because("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
 		return nil
 	}
+	if r.hw.portable() {
+		r.splitPortable()
+		return nil
+	}
 	if p.Running == 0 {
 		c.SplitKeys = Split512
 		r.Because("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
@@ -112,6 +116,26 @@ func (r *resolver) split() error {
 		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
 	return nil
 }
+
+// splitPortable decides for the portable kernels, of which a multiprocessor has 32 heads of a part. Those who run them
+// have few sequences at once: unless more are asked for, a lone one shall be fast.
+func (r *resolver) splitPortable() {
+	c := &r.cfg
+	c.SplitKeys = Split256
+	rows := max(r.policy.Running*c.N, 1)
+	if r.model.ByRequests() {
+		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
+	}
+	if rows*r.model.Heads >= portableHeads {
+		c.SplitKeys = Split512
+	}
+	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once (--max-running); on an "+
+		"H200, portable attention of 1 row of 128 heads takes 32 us cut after 256 keys and 51 after 512, of 8 rows 64 "+
+		"and 56", c.SplitKeys.Says(), rows, r.model.Heads)
+}
+
+// portableHeads is from how many heads of all rows on parts of 512 keys occupy a GPU, too.
+const portableHeads = 8 * 128
 
 // splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row, so
 // that the parts may be longer than those of selected keys: fewer of them wait to be added.

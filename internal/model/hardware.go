@@ -28,6 +28,6 @@ func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 	if own.MemoryBytes > 0 {
 		h.MemoryBytes = own.MemoryBytes
 	}
-	h.NoTiles = own.NoTiles
+	h.NoTiles, h.Portable = own.NoTiles, own.Portable
 	return h, nil
 }

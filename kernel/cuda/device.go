@@ -56,6 +56,9 @@ func (p Properties) native() bool { return p.Major == 9 && p.Minor == 0 }
 // runs reports whether some tier of kernels runs on the device.
 func (p Properties) runs() bool { return p.Major >= oldestMajor }
 
+// capability is the compute capability times ten.
+func (d *Device) capability() int { return 10*d.props.Major + d.props.Minor }
+
 // oldestMajor is the first compute capability, 8.0, whose devices have the instructions of the portable tier.
 const oldestMajor = 8
 

@@ -27,9 +27,16 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	}
 	k := &Kernels{device: d, functions: map[string]*Function{}, missing: map[string]string{}}
 	var mine []*image.Image
+	replaced := map[string]bool{}
+	for i := range m.Images {
+		if im := &m.Images[i]; d.portable && d.capability() >= image.FirstCapability(im.Source) {
+			replaced[image.InPlaceOf(im.Source)] = true
+		}
+	}
 	for i := range m.Images {
 		im := &m.Images[i]
-		if d.portable && im.PTX || !d.portable && im.Native() {
+		if d.portable && im.PTX && d.capability() >= image.FirstCapability(im.Source) && !replaced[im.Name] ||
+			!d.portable && im.Native() {
 			mine = append(mine, im)
 			continue
 		}

@@ -115,7 +115,7 @@ var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_b
 // portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of
 // segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
-	const heads, combineThreads = 32, 128
+	const heads, threads, combineThreads = 32, 512, 128
 	kernel := rows.kernel // where there is no portable one, refused by this name
 	if portable := portableSparse[kernel]; portable != "" {
 		kernel = portable
@@ -129,7 +129,7 @@ func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs
 		return argumentError("sparse attention: %d rows in %d segments of %d heads, at most %d units of %d heads: "+
 			"launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, heads)
 	}
-	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: portableThreads}, Shared: fn.dynamic},
+	if err := Run(s, fn, Launch{Grid: Dim{X: uint32(units)}, Block: Dim{X: threads}, Shared: fn.dynamic},
 		a); err != nil || a.Segments == 1 {
 		return err
 	}

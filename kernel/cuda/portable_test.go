@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,11 @@ func TestPortableKernelsAreThereOnEveryCard(t *testing.T) {
 				t.Errorf("overlap %v, portable %v, %q", s.overlap, d.Portable(), k.Compiled())
 			}
 			launchEverything(t, d, k, s)
+			newer := slices.ContainsFunc(k.modules, func(m *Module) bool { return m.name == "sm89-product-fp8" })
+			older := slices.ContainsFunc(k.modules, func(m *Module) bool { return m.name == "sm80-product-fp8" })
+			if fp8 := d.capability() >= 89; newer != fp8 || older == fp8 {
+				t.Errorf("products of FP8: from the image for 8.9 %v, for 8.0 %v", newer, older)
+			}
 			if _, err := k.Function("sparrow_topk_spread"); !errors.Is(err, ErrUnavailable) ||
 				!strings.Contains(err.Error(), "sparrow_topk_spread: image sm90-topk-topk_spread is for sm_90a") {
 				t.Errorf("a kernel for Hopper: %v", err)

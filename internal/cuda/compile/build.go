@@ -112,7 +112,7 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 		}
 	}
 	if im.PTX {
-		text, err := b.compile(im, image.PTXTarget)
+		text, err := b.compile(im, image.PTXTarget(src))
 		if err != nil {
 			return nil, err
 		}

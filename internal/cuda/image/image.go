@@ -38,7 +38,7 @@ type Image struct {
 	Files   []File         `json:"files"` // the source and everything it includes
 	Hash    string         `json:"hash"`  // of target, options and files: see Hash
 	Bytes   int            `json:"bytes"` // of the cubin, uncompressed
-	PTX     bool           `json:"ptx"`   // PTX for PTXTarget is embedded
+	PTX     bool           `json:"ptx"`   // PTX for PTXTarget(Source) is embedded
 	Kernels []cubin.Kernel `json:"kernels"`
 	Structs []cubin.Struct `json:"structs"`
 }

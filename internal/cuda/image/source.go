@@ -98,35 +98,58 @@ func Hash(target string, options []string, files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// The architecture of the portable tier: PTX for it runs on every device from Ampere on.
-const (
-	PortableArch = "sm_80"      // whose machine code gives the facts of kernels of the portable tier
-	PTXTarget    = "compute_80" // of embedded PTX
-	PTXVersion   = "8.3"        // of embedded PTX: drivers for CUDA 12.3 and newer compile it
-)
+// PTXVersion is that of embedded PTX: drivers for CUDA 12.3 and newer compile it.
+const PTXVersion = "8.3"
 
 // Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only that
-// architecture has, code under sm80 is the portable tier's, code under smxx is shared by all.
+// architecture has, code under sm80 and sm89 is the portable tier's, code under smxx is shared by all. Of the portable
+// tier it is the architecture whose machine code gives the facts of kernels.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):
 		return "sm_90a"
 	case strings.HasPrefix(source, "sm80/"):
-		return PortableArch
+		return "sm_80"
+	case strings.HasPrefix(source, newerCodes):
+		return "sm_89"
 	}
 	return "sm_90"
 }
+
+// newerCodes is the folder of images that take the place of those under sm80 on devices with instructions for FP8.
+const newerCodes = "sm89/"
+
+// FirstCapability is the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
+func FirstCapability(source string) int {
+	if strings.HasPrefix(source, newerCodes) {
+		return 89
+	}
+	return 80
+}
+
+// InPlaceOf is the name of the image that the one of a source takes the place of where it runs; empty for most.
+func InPlaceOf(source string) string {
+	if rest, ok := strings.CutPrefix(source, newerCodes); ok {
+		return NameOf("sm80/" + rest)
+	}
+	return ""
+}
+
+// PTXTarget is the architecture of the PTX of a source.
+func PTXTarget(source string) string { return fmt.Sprintf("compute_%d", FirstCapability(source)) }
 
 // Portable reports whether PTX of the source is embedded, for devices without machine code.
 func Portable(source string) bool { return !strings.HasPrefix(source, "sm90/") }
 
 // Native reports whether machine code of the source is embedded.
-func Native(source string) bool { return !strings.HasPrefix(source, "sm80/") }
+func Native(source string) bool {
+	return !strings.HasPrefix(source, "sm80/") && !strings.HasPrefix(source, newerCodes)
+}
 
 // targets is everything a source is compiled for, as the hash of its image names it.
 func targets(source string) string {
 	if Portable(source) {
-		return Target(source) + " " + PTXTarget + " " + PTXVersion
+		return Target(source) + " " + PTXTarget(source) + " " + PTXVersion
 	}
 	return Target(source)
 }

@@ -86,6 +86,7 @@ func TestNamesAndTargetsComeFromThePath(t *testing.T) {
 		"sm90/topk/instantiations/t512.cu":   {"sm90-topk-t512", "sm_90a"},
 		"smxx/cache/instantiations/write.cu": {"smxx-cache-write", "sm_90"},
 		"sm80/topk/instantiations/topk.cu":   {"sm80-topk-topk", "sm_80"},
+		"sm89/index/instantiations/h64.cu":   {"sm89-index-h64", "sm_89"},
 	} {
 		if got := [2]string{NameOf(src), Target(src)}; got != want {
 			t.Errorf("%s: %v, want %v", src, got, want)
@@ -93,6 +94,11 @@ func TestNamesAndTargetsComeFromThePath(t *testing.T) {
 	}
 	if Portable("sm90/topk/instantiations/t512.cu") || !Portable("smxx/cache/instantiations/write.cu") {
 		t.Error("only code outside an architecture's folder is portable")
+	}
+	const newer, older = "sm89/index/instantiations/h64.cu", "sm80/index/instantiations/h64.cu"
+	if InPlaceOf(newer) != NameOf(older) || InPlaceOf(older) != "" || PTXTarget(newer) != "compute_89" ||
+		PTXTarget(older) != "compute_80" || Native(newer) || !Portable(newer) {
+		t.Errorf("%s takes the place of %q, PTX for %s", newer, InPlaceOf(newer), PTXTarget(newer))
 	}
 }
 

@@ -68,9 +68,10 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
     };
     // Piece c of a block is multiplied by the lanes of quad c / 2, its half c % 2. Pieces that the four quads read
     // together lie side by side, turned by token so that no bank is met twice.
-    const auto place = [&](i32 chunk, int block, u32 token, u32 of_quad, u32 piece) -> uint4* {
+    const u32 tokens_at = shared_address(shared.tokens);
+    const auto place = [&](i32 chunk, int block, u32 token, u32 of_quad, u32 piece) {
         const u32 at = (piece * 4 + of_quad) ^ (token & 1) * 4;
-        return reinterpret_cast<uint4*>(&shared.tokens[chunk & 1][block][token][at * 16]);
+        return tokens_at + (((chunk & 1) * kChunk + block) * S::Tokens + token) * S::TokenBytes + at * 16;
     };
     const auto store = [&](i32 chunk) {
 #pragma unroll
@@ -86,10 +87,10 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
                 for (int step = 0; step < 4; ++step) {
                     T::words(coming[i], step, w[2 * step], w[2 * step + 1]);
                 }
-                *place(chunk, block, token, c / 2, c % 2 * 2) = make_uint4(w[0], w[1], w[2], w[3]);
-                *place(chunk, block, token, c / 2, c % 2 * 2 + 1) = make_uint4(w[4], w[5], w[6], w[7]);
+                store_shared(place(chunk, block, token, c / 2, c % 2 * 2), make_uint4(w[0], w[1], w[2], w[3]));
+                store_shared(place(chunk, block, token, c / 2, c % 2 * 2 + 1), make_uint4(w[4], w[5], w[6], w[7]));
             } else {
-                *place(chunk, block, token, c / 2, c % 2) = coming[i];
+                store_shared(place(chunk, block, token, c / 2, c % 2), coming[i]);
             }
         }
         if constexpr (T::Scaled) {
@@ -147,7 +148,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
                 if (step % 2 == 0) {
 #pragma unroll
                     for (int n = 0; n < S::Tiles; ++n) {
-                        right[n] = *place(chunk, b, 8 * n + group, quad, step / 2);
+                        right[n] = load_shared(place(chunk, b, 8 * n + group, quad, step / 2));
                     }
                 }
                 u32 gate[2], up[2];

@@ -4,8 +4,9 @@
 //
 // Item     up to four query rows and the keys that any of them sees.
 // Block    256 threads. The rows' queries lie in shared memory in half precision; keys go from global memory to the
-//          registers of the warp that has them, 16 at a time, as the left operand, heads are the right one. Blocks of
-//          an item (gridDim.y) take turns at every 128 keys.
+//          registers of the warp that has them, in tiles of 16, as the left operand, heads are the right one. Of
+//          prompts a warp has two tiles at a time, which read queries once. Blocks of an item (gridDim.y) take turns
+//          at the keys of eight warps.
 // Bits     a score depends on its query row and its key alone: heads are summed in tiles of eight, then over four
 //          lanes.
 #pragma once
@@ -18,7 +19,7 @@
 
 namespace portable {
 
-constexpr int kIndexThreads = 256, kIndexRows = 4, kIndexKeys = 16;  // keys of a warp
+constexpr int kIndexThreads = 256, kIndexRows = 4, kIndexKeys = 16;  // keys of a tile
 constexpr i32 kIndexDim = 128, kPageKeys = 64;
 
 template <int Heads>
@@ -89,7 +90,7 @@ struct PagedKeys {
     }
 };
 
-template <int Heads, class Source>
+template <int Heads, int Tiles, class Source>
 __device__ __forceinline__ void score_keys(const Source& source, const u8* queries, const float* weights, float* scores,
                                            i64 stride) {
     extern __shared__ __align__(128) u8 dynamic_shared[];
@@ -108,7 +109,7 @@ __device__ __forceinline__ void score_keys(const Source& source, const u8* queri
             end = max(end, r.hi);
         }
     }
-    constexpr i32 kStep = kIndexThreads / 32 * kIndexKeys;
+    constexpr i32 kOwn = Tiles * kIndexKeys, kStep = kIndexThreads / 32 * kOwn;
     begin += blockIdx.y * kStep;
     if (end == 0 || begin >= end) {
         return;
@@ -130,56 +131,64 @@ __device__ __forceinline__ void score_keys(const Source& source, const u8* queri
     }
     __syncthreads();
     const u32 q = shared_address(shared.queries);
-    for (i32 at = begin + static_cast<i32>(warp) * kIndexKeys; at < end; at += gridDim.y * kStep) {
-        u32 key[8][4];
-        float scale[2];
+    for (i32 at = begin + static_cast<i32>(warp) * kOwn; at < end; at += gridDim.y * kStep) {
+        u32 key[Tiles][8][4];
+        float scale[2 * Tiles];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {  // keys `group` and `group` + 8
+        for (int i = 0; i < 2 * Tiles; ++i) {  // keys `group` and `group` + 8 of a tile
             const float* own_scale = nullptr;
-            const u8* own = source.key(at + half * 8 + group, own_scale);
+            const u8* own = source.key(at + i * 8 + group, own_scale);
             uint4 low = make_uint4(0, 0, 0, 0), high = low;
-            scale[half] = 0.0f;
+            scale[i] = 0.0f;
             if (own != nullptr) {
                 low = __ldg(reinterpret_cast<const uint4*>(own + 32 * quad));
                 high = __ldg(reinterpret_cast<const uint4*>(own + 32 * quad + 16));
-                scale[half] = *own_scale;
+                scale[i] = *own_scale;
             }
 #pragma unroll
             for (int s = 0; s < 8; ++s) {
-                widen_codes(word_of(s < 4 ? low : high, s % 4), key[s][half], key[s][half + 2]);
+                u32(&to)[4] = key[i / 2][s];
+                widen_codes(word_of(s < 4 ? low : high, s % 4), to[i % 2], to[i % 2 + 2]);
             }
         }
         for (i32 j = 0; j < count; ++j) {
             const IndexRow r = rows[j];
-            if (at >= r.hi || at + kIndexKeys <= r.lo) {
+            if (at >= r.hi || at + kOwn <= r.lo) {
                 continue;
             }
-            float even[2] = {0.0f, 0.0f}, odd[2] = {0.0f, 0.0f};
+            float even[2 * Tiles] = {}, odd[2 * Tiles] = {};
 #pragma unroll 2
             for (int h = 0; h < Heads; h += 8) {
-                float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+                float d[Tiles][4] = {};
                 const u32 row = j * Heads + h + group;
 #pragma unroll
                 for (int s = 0; s < 8; s += 2) {
                     const uint4 piece = load_shared(q + query_piece(row, 4 * quad + s / 2));
                     const u32 first[2] = {piece.x, piece.y}, second[2] = {piece.z, piece.w};
-                    multiply_f16(d, key[s], first);
-                    multiply_f16(d, key[s + 1], second);
+#pragma unroll
+                    for (int t = 0; t < Tiles; ++t) {
+                        multiply_f16(d[t], key[t][s], first);
+                    }
+#pragma unroll
+                    for (int t = 0; t < Tiles; ++t) {
+                        multiply_f16(d[t], key[t][s + 1], second);
+                    }
                 }
                 const float2 w = *reinterpret_cast<const float2*>(shared.weights + j * Heads + h + 2 * quad);
-                even[0] = fmaf(fmaxf(d[0], 0.0f), w.x, even[0]);
-                odd[0] = fmaf(fmaxf(d[1], 0.0f), w.y, odd[0]);
-                even[1] = fmaf(fmaxf(d[2], 0.0f), w.x, even[1]);
-                odd[1] = fmaf(fmaxf(d[3], 0.0f), w.y, odd[1]);
+#pragma unroll
+                for (int i = 0; i < 2 * Tiles; ++i) {
+                    even[i] = fmaf(fmaxf(d[i / 2][i % 2 * 2], 0.0f), w.x, even[i]);
+                    odd[i] = fmaf(fmaxf(d[i / 2][i % 2 * 2 + 1], 0.0f), w.y, odd[i]);
+                }
             }
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float sum = even[half] + odd[half];
+            for (int i = 0; i < 2 * Tiles; ++i) {
+                float sum = even[i] + odd[i];
                 sum += __shfl_xor_sync(ptx::kFullMask, sum, 1);
                 sum += __shfl_xor_sync(ptx::kFullMask, sum, 2);
-                const i32 k = at + half * 8 + group;
+                const i32 k = at + i * 8 + group;
                 if (quad == 0 && k >= r.lo && k < r.hi) {
-                    scores[(source.first_row() + j) * stride + (k - r.origin)] = sum * (scale[half] * kCodeUp);
+                    scores[(source.first_row() + j) * stride + (k - r.origin)] = sum * (scale[i] * kCodeUp);
                 }
             }
         }
@@ -191,13 +200,13 @@ __device__ __forceinline__ void score_keys(const Source& source, const u8* queri
 #define PORTABLE_INDEX(heads)                                                                                        \
     extern "C" __global__ void __launch_bounds__(portable::kIndexThreads)                                            \
         portable_index_ragged_h##heads(const __grid_constant__ IndexRaggedArgs args) {                               \
-        portable::score_keys<heads>(portable::RaggedKeys{args, static_cast<i32>(blockIdx.x)},                        \
+        portable::score_keys<heads, 2>(portable::RaggedKeys{args, static_cast<i32>(blockIdx.x)},                     \
                                     portable::plain(args.query_map).base, args.weights, args.scores, args.stride);   \
     }                                                                                                                \
     extern "C" __device__ const u32 portable_index_ragged_h##heads##_shared = sizeof(portable::IndexStorage<heads>); \
     extern "C" __global__ void __launch_bounds__(portable::kIndexThreads)                                            \
         portable_index_paged_h##heads(const __grid_constant__ IndexPagedArgs args) {                                 \
-        portable::score_keys<heads>(portable::PagedKeys{args, static_cast<i32>(blockIdx.x)},                         \
+        portable::score_keys<heads, 1>(portable::PagedKeys{args, static_cast<i32>(blockIdx.x)},                      \
                                     portable::plain(args.query_map).base, args.weights, args.scores, args.stride);   \
     }                                                                                                                \
     extern "C" __device__ const u32 portable_index_paged_h##heads##_shared = sizeof(portable::IndexStorage<heads>);

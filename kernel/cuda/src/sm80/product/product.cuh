@@ -176,10 +176,10 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
 
 }  // namespace portable
 
-// A kernel and the dynamic shared memory to launch it with.
-#define PORTABLE_PRODUCT(name, ...)                                                                        \
+// A kernel, how many of its blocks a multiprocessor shall hold, and the dynamic shared memory to launch it with.
+#define PORTABLE_PRODUCT(name, blocks_of_sm, ...)                                                          \
     extern "C" __device__ const u32 name##_shared = portable::ProductShape<__VA_ARGS__>::SharedBytes;      \
-    extern "C" __global__ void __launch_bounds__(portable::ProductShape<__VA_ARGS__>::Threads)             \
+    extern "C" __global__ void __launch_bounds__(portable::ProductShape<__VA_ARGS__>::Threads, blocks_of_sm) \
         name(const __grid_constant__ ProductArgs args) {                                                   \
         portable::multiply_rows<portable::ProductShape<__VA_ARGS__>>(args);                                \
     }

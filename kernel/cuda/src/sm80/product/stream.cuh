@@ -192,10 +192,11 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
     };
     // Piece `piece` of the four that quad `of` multiplies of a row and block: those that the quads read together lie
     // side by side, turned by row so that no bank is met twice.
-    const auto place = [&](i32 round, u32 block, u32 row, u32 of, u32 piece) -> uint4* {
+    const u32 rows_at = shared_address(rows_shared);
+    const auto place = [&](i32 round, u32 block, u32 row, u32 of, u32 piece) {
         const u32 at = (piece * 4 + of) ^ (row & 1) * 4;
         const u32 line = ((round & 1) * S::Along + block) * S::Rows + row;
-        return reinterpret_cast<uint4*>(rows_shared + line * S::RowBytes) + at;
+        return rows_at + line * S::RowBytes + at * 16;
     };
     const auto put_inputs = [&](i32 round) {
         if constexpr (T::Scaled) {
@@ -209,8 +210,8 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
                     for (int step = 0; step < 4; ++step) {
                         T::words(coming[i], step, w[2 * step], w[2 * step + 1]);
                     }
-                    *place(round, block, row, c / 2, c % 2 * 2) = make_uint4(w[0], w[1], w[2], w[3]);
-                    *place(round, block, row, c / 2, c % 2 * 2 + 1) = make_uint4(w[4], w[5], w[6], w[7]);
+                    store_shared(place(round, block, row, c / 2, c % 2 * 2), make_uint4(w[0], w[1], w[2], w[3]));
+                    store_shared(place(round, block, row, c / 2, c % 2 * 2 + 1), make_uint4(w[4], w[5], w[6], w[7]));
                 }
             }
 #pragma unroll
@@ -251,7 +252,8 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
                     uint4 other[S::Tiles];
 #pragma unroll
                     for (int n = 0; n < S::Tiles; ++n) {
-                        other[n] = *place(round, along, min(8 * n + static_cast<i32>(group), last_row), quad, pair);
+                        const u32 row = min(8 * n + static_cast<i32>(group), last_row);
+                        other[n] = load_shared(place(round, along, row, quad, pair));
                     }
 #pragma unroll
                     for (int i = 0; i < 2; ++i) {

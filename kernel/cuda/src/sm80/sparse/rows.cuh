@@ -1,4 +1,4 @@
-// Rows of the cache as sparse attention of the portable tier reads them: eight threads share a row, hold what they
+// Rows of the cache as sparse attention of the portable tier reads them: sixteen threads share a row, hold what they
 // read of it in registers while the block before is multiplied, and write it to a tile of 16-bit values [32
 // keys][columns].
 //
@@ -24,6 +24,9 @@ __device__ __forceinline__ u32 half_pair(float low, float high) {
 __device__ __forceinline__ uint4 halves_of_bf16(uint4 v) {
     return make_uint4(half_pair(bf16_low(v.x), bf16_high(v.x)), half_pair(bf16_low(v.y), bf16_high(v.y)),
                       half_pair(bf16_low(v.z), bf16_high(v.z)), half_pair(bf16_low(v.w), bf16_high(v.w)));
+}
+__device__ __forceinline__ void store_shared(u32 address, uint2 v) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");
 }
 __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
     u32 r;
@@ -65,25 +68,54 @@ struct Bf16Row {
     static constexpr int D = Columns, HalfSteps = 0;  // products of 16 columns whose operands are halves
     static constexpr bool kHalves = false, kTwoStreams = false;
     static constexpr i64 kRowBytes = 2 * Columns;
-    static constexpr int kPieces = Columns / 64;
-    uint4 held[kPieces];
+    static constexpr int kPieces = Columns / 8, kHeld = (kPieces + 15) / 16;
+    uint4 held[kHeld];
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
+        for (int i = 0; i < kHeld; ++i) {
             held[i] = make_uint4(0, 0, 0, 0);
         }
     }
     __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
 #pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-            held[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+        for (int i = 0; i < kHeld; ++i) {
+            if (16 * (i + 1) <= kPieces || e + 16 * i < kPieces) {
+                held[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 16 * i);
+            }
         }
     }
     __device__ __forceinline__ void store(u32 to, u32 e) const {
 #pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-            store_shared(to + 16 * (e + 8 * i), held[i]);
+        for (int i = 0; i < kHeld; ++i) {
+            if (16 * (i + 1) <= kPieces || e + 16 * i < kPieces) {
+                store_shared(to + 16 * (e + 16 * i), held[i]);
+            }
+        }
+    }
+};
+
+// Of 512 codes in a row with a scale for each 128: pieces e and e + 16 of 16 codes, and their scales.
+struct ScaledCodes {
+    uint4 codes[2];
+    float scales[2];
+
+    __device__ __forceinline__ void clear() {
+        codes[0] = codes[1] = make_uint4(0, 0, 0, 0);
+        scales[0] = scales[1] = 0.0f;
+    }
+    __device__ __forceinline__ void load(const u8* row, u32 e) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 16 * i);
+            scales[i] = __ldg(reinterpret_cast<const float*>(row + 512) + e / 8 + 2 * i);
+        }
+    }
+    __device__ __forceinline__ void store(u32 to, u32 e) const {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float up = scales[i] * 256.0f;
+            store_codes(to + 32 * (e + 16 * i), codes[i], half_pair(up, up));
         }
     }
 };
@@ -93,33 +125,20 @@ struct BlockRow {
     static constexpr int D = 576, HalfSteps = 32;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 656;
-    uint4 codes[4], rope;
-    float4 scales;
+    ScaledCodes codes;
+    uint2 rope;
 
     __device__ __forceinline__ void clear() {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            codes[i] = make_uint4(0, 0, 0, 0);
-        }
-        rope = make_uint4(0, 0, 0, 0);
-        scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        codes.clear();
+        rope = make_uint2(0, 0);
     }
     __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
-        }
-        scales = __ldg(reinterpret_cast<const float4*>(row + 512));
-        rope = __ldg(reinterpret_cast<const uint4*>(row + 528) + e);
+        codes.load(row, e);
+        rope = __ldg(reinterpret_cast<const uint2*>(row + 528) + e);
     }
     __device__ __forceinline__ void store(u32 to, u32 e) const {
-        const float of[4] = {scales.x, scales.y, scales.z, scales.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {  // pieces e + 8i hold 16 codes each of scale i
-            const float up = of[i] * 256.0f;
-            store_codes(to + 32 * (e + 8 * i), codes[i], half_pair(up, up));
-        }
-        store_shared(to + 1024 + 16 * e, rope);
+        codes.store(to, e);
+        store_shared(to + 1024 + 8 * e, rope);
     }
 };
 
@@ -128,27 +147,27 @@ struct RawRow {
     static constexpr int D = 576, HalfSteps = 36;
     static constexpr bool kHalves = true, kTwoStreams = false;
     static constexpr i64 kRowBytes = 576;
-    uint4 codes[5];
+    uint4 codes[3];
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < 3; ++i) {
             codes[i] = make_uint4(0, 0, 0, 0);
         }
     }
     __device__ __forceinline__ void load(const u8* row, const u8*, u32 e) {
 #pragma unroll
-        for (int i = 0; i < 5; ++i) {
-            if (i < 4 || e < 4) {
-                codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
+        for (int i = 0; i < 3; ++i) {
+            if (i < 2 || e < 4) {
+                codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 16 * i);
             }
         }
     }
     __device__ __forceinline__ void store(u32 to, u32 e) const {
 #pragma unroll
-        for (int i = 0; i < 5; ++i) {
-            if (i < 4 || e < 4) {
-                store_codes<true>(to + 32 * (e + 8 * i), codes[i], 0x5C005C00u);  // 2^8
+        for (int i = 0; i < 3; ++i) {
+            if (i < 2 || e < 4) {
+                store_codes<true>(to + 32 * (e + 16 * i), codes[i], 0x5C005C00u);  // 2^8
             }
         }
     }
@@ -160,39 +179,35 @@ struct EntryRow {
     static constexpr int D = 512, HalfSteps = 32;
     static constexpr bool kHalves = true, kTwoStreams = true;
     static constexpr i64 kRowBytes = 576;
-    uint4 codes[4], rope;
+    uint4 codes[2];
+    uint2 rope;
     uint2 scales;
 
     __device__ __forceinline__ void clear() {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            codes[i] = make_uint4(0, 0, 0, 0);
-        }
-        rope = make_uint4(0, 0, 0, 0);
-        scales = make_uint2(0, 0);
+        codes[0] = codes[1] = make_uint4(0, 0, 0, 0);
+        rope = scales = make_uint2(0, 0);
     }
     __device__ __forceinline__ void load(const u8* row, const u8* scale_row, u32 e) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (i < 3 || e < 4) {
-                codes[i] = __ldg(reinterpret_cast<const uint4*>(row) + e + 8 * i);
-            }
+        codes[0] = __ldg(reinterpret_cast<const uint4*>(row) + e);
+        if (e < 12) {
+            codes[1] = __ldg(reinterpret_cast<const uint4*>(row) + e + 16);
         }
-        rope = __ldg(reinterpret_cast<const uint4*>(row + 448) + e);
+        rope = __ldg(reinterpret_cast<const uint2*>(row + 448) + e);
         scales = __ldg(reinterpret_cast<const uint2*>(scale_row));
     }
     __device__ __forceinline__ void store(u32 to, u32 e) const {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (i < 3 || e < 4) {
-                const u32 g = (e + 8 * i) / 4;  // of 64 codes
-                const u32 byte = (g < 4 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
+        for (int i = 0; i < 2; ++i) {
+            if (i == 0 || e < 12) {
+                const u32 g = e / 4 + 4 * i;  // of 64 codes
+                const u32 byte = (i == 0 ? scales.x >> (8 * g) : scales.y >> (8 * (g - 4))) & 255;
                 const u32 bits = byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : byte << 23;
                 const float up = __uint_as_float(bits) * 256.0f;
-                store_codes(to + 32 * (e + 8 * i), codes[i], half_pair(up, up));
+                store_codes(to + 32 * (e + 16 * i), codes[i], half_pair(up, up));
             }
         }
-        store_shared(to + 896 + 16 * e, halves_of_bf16(rope));
+        store_shared(to + 896 + 8 * e, make_uint2(half_pair(bf16_low(rope.x), bf16_high(rope.x)),
+                                                  half_pair(bf16_low(rope.y), bf16_high(rope.y))));
     }
 };
 

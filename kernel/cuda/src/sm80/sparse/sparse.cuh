@@ -1,10 +1,10 @@
 // Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
 // (sm90/sparse/args.h), or of all keys of its sequence.
 //
-// Block    256 threads. 32 keys at a time lie in shared memory as 16-bit rows, in two tiles that take turns; rows of
-//          the next keys wait in registers. Scores: a warp has 16 keys, all heads and a quarter of the columns, whose
-//          queries stay in its registers; quarters are added by the softmax, of which a warp has 4 heads and a lane a
-//          key. Output: a warp has all heads and 64 columns.
+// Block    512 threads. 32 keys at a time lie in shared memory as 16-bit rows, in two tiles that take turns; rows of
+//          the next keys wait in registers. Scores: a warp has 16 keys, 16 heads and a quarter of the columns, whose
+//          queries stay in its registers; quarters are added by the softmax, of which a warp has 2 heads and a lane a
+//          key. Output: a warp has all heads and 32 columns.
 // Phases   the matrix unit computes the scores of a block of keys and the output of the block before; then softmax of
 //          the one, while keys of the next take the place of the other.
 // Bits     blocks of 32 keys in order, whatever else is in the launch; segments begin where args says, and are joined
@@ -16,7 +16,7 @@
 
 namespace portable {
 
-constexpr int kSparseThreads = 256;
+constexpr int kSparseThreads = 512;
 constexpr i32 kUnitHeads = 32, kUnitKeys = 32, kSegmentKeys = 64;  // keys of a block as segments count them
 constexpr i32 kPadHeads = 64;  // heads of a row of partial results come in such groups
 constexpr int kValues = 512;
@@ -110,8 +110,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         return;  // the combine does not look at segments without keys
     }
 
-    // Row threadIdx.x / 8 of a block of keys is this thread's and seven others'.
-    const u32 own = threadIdx.x / 8, e = threadIdx.x % 8;
+    // Row threadIdx.x / 16 of a block of keys is this thread's and 15 others'.
+    const u32 own = threadIdx.x / 16, e = threadIdx.x % 16;
     const i64 list = Every ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
     const auto slot_of = [&](i32 block) {
         if (block >= end) {
@@ -148,7 +148,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     i32 next_slot = slot_of(begin + 1);
 
     // Queries, in the type of the keys: of eight heads each, products 8 * quarter + i, and of the rotary part.
-    const u32 quarter = warp / 2, first_key = warp % 2 * 16;
+    const u32 quarter = warp / 4, first_key = warp % 2 * 16, first_head = warp / 2 % 2 * 16;
     for (u32 i = threadIdx.x; i < kUnitHeads * (Rows::D / 8); i += kSparseThreads) {
         const u32 h = i / (Rows::D / 8), c = i % (Rows::D / 8);
         uint4 v = make_uint4(0, 0, 0, 0);
@@ -159,10 +159,10 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         store_shared(tiles[1] + h * kPitch + c * 16, Rows::kHalves && c < 2 * Rows::HalfSteps ? halves_of_bf16(v) : v);
     }
     __syncthreads();
-    u32 q[4][kQuarterSteps][2], rotary[4][2];
+    u32 q[2][kQuarterSteps][2], rotary[2][2];
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-        const u32 from = tiles[1] + (8 * n + lane % 8) * kPitch + lane / 8 * 16;
+    for (int n = 0; n < 2; ++n) {
+        const u32 from = tiles[1] + (first_head + 8 * n + lane % 8) * kPitch + lane / 8 * 16;
 #pragma unroll
         for (int step = 0; step < kQuarterSteps; step += 2) {
             u32 b[4];
@@ -176,15 +176,15 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
     }
 
-    float m[4], sum[4], largest[4];  // of heads 4 * warp + i
+    float m[2], sum[2], largest[2];  // of heads 2 * warp + i
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2; ++i) {
         m[i] = largest[i] = kLowest;
         sum[i] = 0.0f;
     }
-    float o[2][8][4] = {};
+    float o[2][4][4] = {};
 
-    // Output of a block of keys: 64 columns of all heads.
+    // Output of a block of keys: 32 columns of all heads.
     const auto add_values = [&](u32 k) {
         float f[4];
 #pragma unroll
@@ -193,8 +193,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
         if (__any_sync(ptx::kFullMask, f[0] != 1.0f || f[1] != 1.0f || f[2] != 1.0f || f[3] != 1.0f)) {
 #pragma unroll
-            for (int i = 0; i < 64; ++i) {
-                o[i / 32][i / 4 % 8][i % 4] *= f[i / 32 * 2 + i % 4 / 2];
+            for (int i = 0; i < 32; ++i) {
+                o[i / 16][i / 4 % 4][i % 4] *= f[i / 16 * 2 + i % 4 / 2];
             }
         }
         u32 a[2][2][4];
@@ -204,11 +204,11 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
             load_matrices(a[i / 2][i % 2], from + lane / 16 * 16);
         }
 #pragma unroll
-        for (int n = 0; n < 8; n += 2) {
+        for (int n = 0; n < 4; n += 2) {
 #pragma unroll
             for (int step = 0; step < 2; ++step) {
                 u32 b[4];
-                load_turned(b, k + (16 * step + lane % 16) * kPitch + (64 * warp + 8 * n) * 2 + lane / 16 * 16);
+                load_turned(b, k + (16 * step + lane % 16) * kPitch + (32 * warp + 8 * n) * 2 + lane / 16 * 16);
                 const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
 #pragma unroll
                 for (int t = 0; t < 2; ++t) {
@@ -238,15 +238,15 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     __syncthreads();  // the queries are read, too
     for (i32 block = begin; block < end; ++block) {
         const u32 side = (block - begin) & 1;
-        {  // scores of 16 keys and 32 heads over a quarter of the columns
-            float s[4][4] = {};
+        {  // scores of 16 keys and 16 heads over a quarter of the columns
+            float s[2][4] = {};
             const u32 from = tiles[side] + (first_key + lane % 16) * kPitch + lane / 16 * 16;
 #pragma unroll
             for (int step = 0; step < kQuarterSteps; ++step) {
                 u32 a[4];
                 load_matrices(a, from + (kQuarterSteps * quarter + step) * 32);
 #pragma unroll
-                for (int n = 0; n < 4; ++n) {
+                for (int n = 0; n < 2; ++n) {
                     if constexpr (Rows::kHalves) {
                         multiply_f16(s[n], a, q[n][step]);
                     } else {
@@ -258,7 +258,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
                 u32 a[4];
                 load_matrices(a, from + (kQuarters * kQuarterSteps + quarter) * 32);
 #pragma unroll
-                for (int n = 0; n < 4; ++n) {
+                for (int n = 0; n < 2; ++n) {
                     if constexpr (Rows::HalfSteps > kQuarters * kQuarterSteps) {
                         multiply_f16(s[n], a, rotary[n]);
                     } else {
@@ -267,8 +267,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
                 }
             }
 #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const u32 of_head = i / 4 * 8 + 2 * quad + i % 2;
+            for (int i = 0; i < 8; ++i) {
+                const u32 of_head = first_head + i / 4 * 8 + 2 * quad + i % 2;
                 shared.scores[quarter][of_head][first_key + i % 4 / 2 * 8 + group] = s[i / 4][i % 4];
             }
         }
@@ -277,12 +277,12 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
         __syncthreads();
 
-        // Weights of four heads; a lane has a key.
+        // Weights of two heads; a lane has a key.
         const bool counts = shared.valid[side][lane] != 0;
-        float x[4], high[4], total[4];
+        float x[2], high[2], total[2];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const u32 h = 4 * warp + i;
+        for (int i = 0; i < 2; ++i) {
+            const u32 h = 2 * warp + i;
             const float dot = (shared.scores[0][h][lane] + shared.scores[1][h][lane]) +
                               (shared.scores[2][h][lane] + shared.scores[3][h][lane]);
             x[i] = counts ? dot * args.score_scale : __int_as_float(0xFF800000);
@@ -294,13 +294,13 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 high[i] = fmaxf(high[i], __shfl_xor_sync(ptx::kFullMask, high[i], d));
             }
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const u32 h = 4 * warp + i;
+        for (int i = 0; i < 2; ++i) {
+            const u32 h = 2 * warp + i;
             largest[i] = fmaxf(largest[i], high[i]);
             const float base = fmaxf(m[i], high[i]), f = exp2_fast(m[i] - base);
             m[i] = base;
@@ -316,12 +316,12 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 total[i] += __shfl_xor_sync(ptx::kFullMask, total[i], d);
             }
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 2; ++i) {
             sum[i] += total[i];
         }
         __syncthreads();
@@ -332,8 +332,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
 
     if (lane == 0) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const i32 h = 4 * warp + i;
+        for (int i = 0; i < 2; ++i) {
+            const i32 h = 2 * warp + i;
             float factor = 0.0f;
             if (head + h < args.heads) {
                 if (args.segments == 1) {
@@ -357,8 +357,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
         const float f = shared.final[h];
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
-            const i32 column = 64 * warp + 8 * n + 2 * quad;
+        for (int n = 0; n < 4; ++n) {
+            const i32 column = 32 * warp + 8 * n + 2 * quad;
             const float x = o[i / 2][n][i % 2 * 2] * f, y = o[i / 2][n][i % 2 * 2 + 1] * f;
             if (args.segments == 1) {
                 const i64 at = row * args.out_stride + static_cast<i64>(head + h) * kValues + column;

@@ -3,8 +3,12 @@
 #include "sm80/product/stream.cuh"
 
 PORTABLE_STREAM(portable_product_fp8_few8, 4, portable::Codes, 8, 1, 1)
-PORTABLE_STREAM(portable_product_fp8_few16, 3, portable::Codes, 4, 2, 1)
+PORTABLE_STREAM(portable_product_fp8_few16, 2, portable::Codes, 4, 2, 1)
 PORTABLE_STREAM(portable_product_fp8_short8, 4, portable::Codes, 2, 1, 1)
 PORTABLE_STREAM(portable_product_fp8_short16, 3, portable::Codes, 2, 2, 1)
-PORTABLE_PRODUCT(portable_product_fp8_some, portable::Codes, 64, 64, 2, 2, 4)
-PORTABLE_PRODUCT(portable_product_fp8_many, portable::Codes, 128, 128, 2, 4, 3)
+PORTABLE_PRODUCT(portable_product_fp8_some, 1, portable::Codes, 64, 64, 2, 2, 4)
+#if __CUDA_ARCH__ >= 890
+PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 4, 4, 3)
+#else  // widening takes more registers than 16 warps have
+PORTABLE_PRODUCT(portable_product_fp8_many, 1, portable::Codes, 128, 128, 2, 4, 3)
+#endif
