@@ -9,8 +9,7 @@ import (
 // BatchSyntax is the notation ParseBatch reads, for help texts.
 const BatchSyntax = `extend:LEN[+PREFIX],...  decode:LEN,...  verify:N:LEN,...  draft:N:LEN,...  idle
 mixed:extend:LEN+PREFIX,.../decode:LEN,.../verify:N:LEN,...
-COUNTxLEN repeats a request; LEN of extend counts new tokens, of decode and draft all tokens,
-	of verify those before the drafts
+COUNTxLEN repeats a request; LEN of extend counts new tokens, of decode and draft all tokens, of verify those before the drafts
 LEN 0 of decode and draft is a row that only pads the batch`
 
 // maxParsedRequests bounds a repeat count.

@@ -30,8 +30,7 @@ func simulateCommand() *cobra.Command {
 		Use:   "simulate",
 		Short: "Plan with simulated replicas: how many, which routing, what if one dies",
 		Long: `Simulate replays a trace of conversations against replicas on a virtual clock: scheduler and cache are the real ones, a pass takes the time of a formula. It answers with
-throughput, times to the first token and the share of prompts found in caches. The same trace,
-	costs and seed give the same answer on every machine.`,
+throughput, times to the first token and the share of prompts found in caches. The same trace, costs and seed give the same answer on every machine.`,
 		Example: `  simulate trace --sessions 500 --rate 4 > trace.jsonl
   simulate --trace trace.jsonl --replicas 8 --policy prefix
   simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,

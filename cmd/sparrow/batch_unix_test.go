@@ -90,8 +90,7 @@ func TestABatchSurvivesKills(t *testing.T) {
 		if i%50 == 7 { // refused, alone
 			heat, bad = 9, bad+1
 		}
-		lines = fmt.Appendf(lines, `{"custom_id": "line-%d", "method": "POST", "url": "/v1/completions",
-			"body": {"model": `+
+		lines = fmt.Appendf(lines, `{"custom_id": "line-%d", "method": "POST", "url": "/v1/completions", "body": {"model": `+
 			`"m", "prompt": [%d, 20, 30], "max_tokens": %d, "seed": %d, "temperature": %d}}`+"\n", i, 10+i%400, 1+i%3,
 			i, heat)
 	}

@@ -31,10 +31,8 @@ func benchKernelsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time the kernels of a device, one operation at a time",
-		Long: `Bench kernels runs every kernel at the shapes that matter, checks its result first, and prints its time,
-			rates and its share of what the device
-can do. On a CPU the ceilings are timed in the same rounds: plain reading of the same memory,
-	and multiplying in registers; the targets of
+		Long: `Bench kernels runs every kernel at the shapes that matter, checks its result first, and prints its time, rates and its share of what the device
+can do. On a CPU the ceilings are timed in the same rounds: plain reading of the same memory, and multiplying in registers; the targets of
 the project are printed with what was reached. On a GPU it also prints the share of another engine's speed where that is known.`,
 		Example: `  sparrow bench kernels
   sparrow bench kernels --only multiply,scores --threads 1

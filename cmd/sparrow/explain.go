@@ -33,8 +33,7 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Show what would run for a batch, and why, without running it",
-		Long: `Explain resolves a configuration and plans a batch,
-			and prints every choice with its reason and every candidate that was turned down.
+		Long: `Explain resolves a configuration and plans a batch, and prints every choice with its reason and every candidate that was turned down.
 The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines,
 	for hardware this build does not run on.
 

@@ -35,13 +35,9 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
-		Long: `Inspect describes a checkpoint without reading its matrices,
-			and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json,
-				or the name of
-a release such as deepseek-ai/DeepSeek-V4-Flash,
-	with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
-in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ,
-	...) are known by their config.json.
+		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
+a release such as deepseek-ai/DeepSeek-V4-Flash, with or without its owner: the last two need no weights. The name says the type: zai-org/GLM-5 is
+in BF16, GLM-5-FP8 in FP8, Kimi-K2-Thinking in int4. Other releases of these models (NVFP4, AWQ, ...) are known by their config.json.
 
 With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected,
 	with the arithmetic: an

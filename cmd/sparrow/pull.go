@@ -35,10 +35,8 @@ func pullCommand() *cobra.Command {
 		Use:   "pull NAME",
 		Short: "Download a model from Hugging Face, to be served by its name",
 		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
-.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name,
-	for a repository of GGUF files : and the one
-that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named,
-	they are listed with
+.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files : and the one
+that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named, they are listed with
 their sizes and whether this machine can hold them. A download that was interrupted continues where it was; every file is compared with its hash. HF_TOKEN is the access token for models
 that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is not whole, 130 that Ctrl-C ended it.`,
 		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2

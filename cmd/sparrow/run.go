@@ -39,8 +39,7 @@ func runCommand() *cobra.Command {
 		Use:   "run [PROMPT]",
 		Short: "Answer one prompt, or chat in the terminal",
 		Long: `Run answers a prompt and ends. The prompt is the arguments, or standard input for "-" or a pipe. On a terminal without a prompt it opens a
-chat: /help lists its commands, /exit leaves,
-	Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
+chat: /help lists its commands, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
 on a terminal. Without --model the small model inside the binary runs.`,
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow run --file report.txt "Tell me the locker number of Maya."

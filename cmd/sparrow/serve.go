@@ -56,10 +56,8 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses,
-			Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
---model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided,
-	and where it listens.
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
+--model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second one ends at once.`,
 		Example: `  sparrow serve
   sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000

@@ -34,10 +34,8 @@ func synthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth DIR",
 		Short: "Write a random checkpoint of any supported shape, for load tests",
-		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and,
-			where the vocabulary has room for it, the tokenizer of the
-built-in model. It knows nothing,
-	but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
+		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
+built-in model. It knows nothing, but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
 there is replaced, an interrupted run leaves nothing behind, and what the file system has no room for is not begun.
 
 Shapes with a name:

@@ -24,14 +24,10 @@ func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Compare a checkpoint's outputs with its golden ones",
-		Long: `Verify runs the prompts of a checkpoint's golden.safetensors,
-			prefill and then greedy decode with the cache, and compares
-logits, hidden states, selections and tokens. With --exact,
-	rows are cached and multiplied in float32 and everything must agree; with a quantised cache
-medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16,
-	is judged by the reference with the
-same rounding on the same checkpoint,
-	operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
+		Long: `Verify runs the prompts of a checkpoint's golden.safetensors, prefill and then greedy decode with the cache, and compares
+logits, hidden states, selections and tokens. With --exact, rows are cached and multiplied in float32 and everything must agree; with a quantised cache
+medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16, is judged by the reference with the
+same rounding on the same checkpoint, operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
 golden.json and golden.safetensors next to the weights can be verified: in the source tree those in testdata/oracle.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64

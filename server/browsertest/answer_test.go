@@ -138,8 +138,7 @@ func (w *world) reading(t *testing.T) {
 	p.look("reading")
 	p.press("Stop")
 	w.streamLeft(t)
-	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message " +
-		"progress").offsetParent`)
+	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message progress").offsetParent`)
 	// The first view shows it too, and can be stopped; that is not reported as an error.
 	p.eval(`location.hash = "start"`, nil)
 	p.wait(`document.querySelector(".ask-card input")`)
@@ -148,8 +147,7 @@ func (w *world) reading(t *testing.T) {
 	p.wait(`document.querySelector(".ask-card .reading").innerText.includes("of 10,000 tokens")`)
 	p.press("Stop")
 	w.streamLeft(t)
-	p.wait(`!document.querySelector(".ask-card .reading").offsetParent && document.querySelector(".ask-card " +
-		".fault").hidden`)
+	p.wait(`!document.querySelector(".ask-card .reading").offsetParent && document.querySelector(".ask-card .fault").hidden`)
 	p.wait(`[...document.querySelectorAll(".ask-card button")].some((b) => b.innerText === "Ask again")`)
 }
 
@@ -279,8 +277,7 @@ func (w *world) markdownOfFoes(t *testing.T) {
 			const r = new Rich(grown); const step = Math.max(1, Math.floor(text.length / 200));
 			for (let i = step; i < text.length; i += step) r.set(text.slice(0, i)); r.set(text, true);
 			await new Promise((done) => setTimeout(done, 20));
-			const allowed = new Set("P SPAN A EM STRONG DEL CODE PRE DIV BUTTON UL OL LI BLOCKQUOTE TABLE THEAD " +
-				"TBODY TR TH TD HR H3 H4 H5 H6"
+			const allowed = new Set("P SPAN A EM STRONG DEL CODE PRE DIV BUTTON UL OL LI BLOCKQUOTE TABLE THEAD TBODY TR TH TD HR H3 H4 H5 H6"
 				.split(" "));
 			const bad = [...whole.querySelectorAll("*"),
 				...grown.querySelectorAll("*")].filter((n) => n.namespaceURI.endsWith("MathML")

@@ -31,8 +31,7 @@ func (p *tab) say(text string) {
 // parameter sets one of the options of the chat by its label.
 func (p *tab) parameter(label, value string) {
 	p.t.Helper()
-	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options " +
-		"label")].find((l) => l.textContent === %q);
+	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options label")].find((l) => l.textContent === %q);
 		const c = document.getElementById(l.htmlFor); c.value = %q;
 		for (const e of ["input", "change"]) c.dispatchEvent(new Event(e, {bubbles: true})); })()`, label, value), nil)
 }
@@ -202,14 +201,12 @@ func (w *world) files(t *testing.T) {
 	p.wait(`document.getElementById("model").textContent`)
 	drop := func(content string) {
 		p.eval(fmt.Sprintf(`(() => { const d = new DataTransfer(); d.items.add(new File([%s], "notes.txt"));
-			document.querySelector(".composer").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true,
-				cancelable: true}));
+			document.querySelector(".composer").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true}));
 			})()`, content), nil)
 	}
 	drop(`new Uint8Array([0, 255, 1])`)
 	p.wait(`document.querySelector(".attached .fault")?.innerText.includes("not a text")`)
-	drop(`"[07:15:59] queue length is 45\n[16:51:56] The access code of Wanda is 2479.\n[08:01:00] retry 1 of task " +
-		"6958\n"`)
+	drop(`"[07:15:59] queue length is 45\n[16:51:56] The access code of Wanda is 2479.\n[08:01:00] retry 1 of task 6958\n"`)
 	p.wait(`document.querySelector(".chip")`)
 	p.ask("What is the access code of Wanda?")
 	var got string
@@ -307,8 +304,7 @@ func (w *world) hostileAnswer(t *testing.T) {
 		Visible  bool
 	}
 	p.eval(`({harmed: "harmed" in window, visible: getComputedStyle(document.body).display !== "none",
-		elements: document.querySelectorAll(".message script, .message img, .message style, .message iframe, " +
-			".message a").length})`, &harm)
+		elements: document.querySelectorAll(".message script, .message img, .message style, .message iframe, .message a").length})`, &harm)
 	if harm.Harmed || harm.Elements > 0 || !harm.Visible {
 		t.Errorf("the answer was more than text: %+v", harm)
 	}

@@ -255,8 +255,7 @@ func (w *world) keyAsked(t *testing.T) {
 	p.wait(`document.getElementById("key").open`)
 	p.enter("k-wrong")
 	p.key("Enter", 0)
-	p.wait(`document.getElementById("key").open && document.getElementById("key-why").textContent.includes("does not " +
-		"know")`)
+	p.wait(`document.getElementById("key").open && document.getElementById("key-why").textContent.includes("does not know")`)
 	p.enter("k-right")
 	p.key("Enter", 0)
 	p.wait(`!document.getElementById("key").open && document.getElementById("model").textContent === "sparrow-tiny"`)
@@ -293,8 +292,7 @@ func (w *world) oneOrigin(t *testing.T) {
 	// What the policy forbids does not happen.
 	var ran bool
 	p.eval(`new Promise((done) => { const s = document.createElement("style"); s.textContent = "body { color: red }";
-		document.head.append(s); const ok = getComputedStyle(document.body).color === "rgb(255, 0, " +
-			"0)"; s.remove(); done(ok); })`, &ran)
+		document.head.append(s); const ok = getComputedStyle(document.body).color === "rgb(255, 0, 0)"; s.remove(); done(ok); })`, &ran)
 	if ran {
 		t.Error("an inline style took effect")
 	}
