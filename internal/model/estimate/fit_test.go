@@ -411,8 +411,8 @@ func TestPublishedGPUs(t *testing.T) {
 	if fast := fit(t, "deepseek-v4-flash", "h200,200G").Speeds[0].Tokens; slow >= fast {
 		t.Errorf("an H100 with 80 GB makes %.1f tokens/s, an H200 %.1f", slow, fast)
 	}
-	if _, err := question(t, "glm-4.7-flash", "rtx4090,64G").Fit(); !errors.Is(err, plan.E01) {
-		t.Errorf("a model without an indexer: %v", err)
+	if f := fit(t, "glm-4.7-flash", "rtx4090,64G"); f.Speeds[0].Tokens < 1 {
+		t.Errorf("a model without an indexer makes %.1f tokens/s", f.Speeds[0].Tokens)
 	}
 	for name, want := range map[string]string{"nvidia-deepseek-v4-flash-nvfp4": "nvfp4",
 		"pastapaul-deepseek-v4-flash-w4a16-fp8": "int4", "deepseek-v4-flash": "", "deepseek-v4-flash-base": ""} {
