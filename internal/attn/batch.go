@@ -67,8 +67,8 @@ func (b *Batch) Rows(visit func(Row) error) error {
 	return nil
 }
 
-// CheckPages refuses page tables with pages outside a cache of that many pages: kernels would read memory of another
-// sequence, or outside the cache.
+// CheckPages refuses page tables with pages outside a cache of the given number of pages: kernels would read memory of
+// another sequence, or outside the cache.
 func (b *Batch) CheckPages(pages int) error {
 	for r := range min(len(b.Tables), len(b.Batch.Requests)) {
 		end := b.Batch.FirstPosition(b.Config, r) + b.Batch.Rows(b.Config, r)
@@ -106,8 +106,8 @@ func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
 }
 
-// Join ends the attention of a layer, x [T, n]: of ranks that share it by heads each has a part of the sum of all rows,
-// of those that share it by requests each has its own rows, between bounds. Afterwards all have all of them.
+// Join ends the attention of a layer, x [T, n]: ranks that share it by heads each have a part of the sum of all rows;
+// ranks that share it by requests each have their own rows, between bounds. Afterwards all have all of them.
 func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	if bounds == nil {
 		list.Add(kernel.AllReduceArgs{X: x})

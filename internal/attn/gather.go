@@ -24,7 +24,7 @@ func (g Gather) Fill(to []int32, first, last int, place func(request, i int) int
 	}
 }
 
-// RequestEnd is one more than the last row, before last, of the request of row r.
+// RequestEnd returns the end of the range of rows of row r's request, at most last.
 func RequestEnd(request []int32, r, last int) int {
 	end := r + 1
 	for end < last && request[end] == request[r] {

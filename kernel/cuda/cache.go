@@ -51,7 +51,7 @@ type mainKernels struct {
 	rowBytes                   int64
 }
 
-// kernelsOf are the kernels of a main layout.
+// kernelsOf returns the kernels of a main layout.
 func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	switch kind {
 	case layout.BF16Row1152:
@@ -93,7 +93,7 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
-// check finds what the writers cannot take.
+// check refuses arguments that the writers do not support.
 func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
 	c.memory("latent", a.Latent, 16)
@@ -112,7 +112,7 @@ func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.scale(kind, a.KScale)
 }
 
-// gathered checks what both kinds of gather share.
+// gathered checks the arguments that both kinds of gather share.
 func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, toBytes int64, count int32) {
 	c.pool(pool, fromBytes)
 	c.memory("rows", rows, 16)

@@ -23,7 +23,7 @@ func hostMain(kind layout.Kind, scale float32) layout.Main {
 	return layout.FP8Raw{Scale: scale}
 }
 
-// mainInput is what a main-cache write starts from.
+// mainInput holds the inputs of a write to the main cache.
 type mainInput struct {
 	latent, key      []uint16
 	positions, slots []int32
@@ -52,7 +52,7 @@ func (in *mainInput) row(t int) []float32 {
 	return expect.MainRow(in.latent[t*512:][:512], in.key[t*64:][:64], in.table[int(in.positions[t])*64:])
 }
 
-// written is the pool after the write, bytes that nothing wrote poisoned.
+// written returns the pool after the write; bytes that nothing wrote are poisoned.
 func (in *mainInput) written(m layout.Main, pageBytes, pages int) []byte {
 	pool := make([]byte, pages*pageBytes)
 	for i := range pool {

@@ -16,7 +16,7 @@ const (
 	ReduceStateBytes = 4 * reduceStateWords
 )
 
-// ReduceFault is the word of a rank's state that holds 1 + the number of a rank that did not come, 0 for none.
+// ReduceFault is the word of a rank's state that holds 1 + the number of a rank that did not arrive, 0 for none.
 const ReduceFault = 2
 
 // AllReduceArgs are the arguments of a sum over ranks that read each other's memory.
@@ -56,7 +56,7 @@ type ReduceScatterArgs struct {
 	RowBytes  int32 // of Out
 }
 
-// PartIdsArgs are the arguments of the kernel that numbers things, of which a rank has some, among the rank's own.
+// PartIdsArgs are the arguments of the kernel that turns global numbers into indices among the things of a rank.
 type PartIdsArgs struct {
 	IDs      Ptr   // i32 [Rows, Columns]; negative: none
 	Out      Ptr   // i32 [Rows, Columns] without gaps: the number among the rank's own, -1: another rank's, or none
@@ -70,8 +70,8 @@ type PartIdsArgs struct {
 	Fault    uint32 // raised by a number that no rank has
 }
 
-// oneShotBytes is the largest sum that one shot computes faster than two, by the number of ranks: every rank reads all
-// of every other, which two shots spare for one more wait.
+// oneShotBytes is the largest sum that one shot computes faster than two, by the number of ranks: in one shot every
+// rank reads all data of every other; two shots avoid that but wait once more.
 func oneShotBytes(ranks int32) int64 {
 	switch {
 	case ranks <= 2:
@@ -184,7 +184,7 @@ func (c *checks) summed(t ElementType) {
 	}
 }
 
-// PartIDs numbers things among a rank's own.
+// PartIDs turns global numbers into indices among a rank's own things.
 func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
 	c := checks{kernel: "part_ids"}
 	c.memory("ids", a.IDs, 4)

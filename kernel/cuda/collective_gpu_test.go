@@ -29,7 +29,7 @@ func (r rig) in(t testing.TB) *rig {
 	return &r
 }
 
-// newPeers makes ranks whose sums have up to that many bytes.
+// newPeers makes ranks whose sums have up to the given number of bytes.
 func newPeers(r *rig, ranks int, bytes int64, t ElementType) *peers {
 	r.t.Helper()
 	p := &peers{rig: r}

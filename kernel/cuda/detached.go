@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// H200 is the figures of a GPU that the kernels are written for, for detached devices.
+// H200 holds the properties of the GPU that the kernels are written for, for detached devices.
 var H200 = Properties{
 	Name: "detached H200", Major: 9, Minor: 0, SMs: 132, L2Bytes: 50 << 20, SharedOptinBytes: 232448,
 	SharedPerSMBytes: 233472, RegistersPerSM: 65536, MaxThreadsPerBlock: 1024, MemoryBytes: 141_000_000_000,

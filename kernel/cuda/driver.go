@@ -150,7 +150,7 @@ type driver struct {
 	address [symbolCount]uintptr
 	version int // 1000*major + 10*minor of the CUDA version the driver supports
 	devices int
-	// answer takes the place of the library in a detached device ([OpenDetached]); nil where there is a library.
+	// answer replaces the library in a detached device ([OpenDetached]); nil where there is a library.
 	answer func(s symbol, args []uintptr) int
 }
 
@@ -240,7 +240,7 @@ func openDriver() (*driver, error) {
 // minDriver is the oldest CUDA version of a driver that the kernels run on: 1000*major + 10*minor.
 const minDriver = 12090
 
-// oldDriver refuses a driver of that version.
+// oldDriver returns the error for a driver of that version, which is too old.
 func oldDriver(version int) *Unavailable {
 	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, the kernels need %s", text(version),

@@ -26,14 +26,14 @@ type Unavailable struct {
 	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
 }
 
-// orCPU is what can be done where no GPU can.
+// orCPU is the hint for machines where no GPU can be used.
 const orCPU = ", or run on the CPU (--kernels cpu)"
 
 func (e *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
 }
 
-// Unwrap is ErrUnavailable and, where there is no GPU, kernel.ErrAbsent.
+// Unwrap returns ErrUnavailable and, where there is no GPU, kernel.ErrAbsent.
 func (e *Unavailable) Unwrap() []error {
 	if e.Absent {
 		return []error{ErrUnavailable, kernel.ErrAbsent}
@@ -58,7 +58,7 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
 }
 
-// Unwrap gives kernel.ErrLost where the context cannot be used any more.
+// Unwrap returns kernel.ErrLost where the context cannot be used any more.
 func (e *DriverError) Unwrap() error {
 	if lost[e.Code] {
 		return kernel.ErrLost

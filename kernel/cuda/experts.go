@@ -104,15 +104,15 @@ type ExpertShape struct {
 // The limits of the expert kernels.
 const (
 	MaxExperts = 512
-	// MaxExpertPairs is how many pairs of a row and a choice one call takes: 16384 rows of 8.
+	// MaxExpertPairs is the maximum number of pairs of a row and a choice in one call: 16384 rows of 8.
 	MaxExpertPairs = 1 << 17
 
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
 	expertTileE2M1 = 256 * (64/2 + 64/32) // of e2m1 for bf16: 64 values a row, and their scales; twice that for e4m3
-	// expertFewRows are the most pairs of a group of the kernels for few rows, which run where an expert has at most
-	// expertFewMean pairs on average; of e2m1 widened to e4m3 expertFewFolded, because their kernels for many rows,
-	// expertWideRows in a group, widen as much for 64 pairs as for 256. Those have kernels for fewer rows still, two
-	// blocks of which share an SM.
+	// expertFewRows is the maximum number of pairs in a group of the kernels for few rows. These kernels run where an
+	// expert has at most expertFewMean pairs on average; for e2m1 widened to e4m3 the limit is expertFewFolded, because
+	// the kernels for many rows (expertWideRows in a group) widen as much for 64 pairs as for 256. That format also has
+	// kernels for even fewer rows, with two blocks per SM.
 	expertFewRows      = 64
 	expertFewMean      = 16
 	expertFewFolded    = 128
@@ -170,11 +170,11 @@ func (e ExpertShape) tileBytes() int64 {
 	return 2 * expertTileE2M1
 }
 
-// expertSide is what sizes of packed experts are multiples of.
+// expertSide must divide the sizes of packed experts.
 const expertSide = 16
 
-// CheckExperts refuses experts of a layer of a rank that no kernel takes: by their number, or by hidden and inner size.
-// What loads a model and what estimates one ask here.
+// CheckExperts refuses experts of a layer of a rank that no kernel supports: by their number, or by hidden and inner
+// size. Loading and estimating a model both call it.
 func CheckExperts(experts, hidden, inner int) error {
 	if experts > MaxExperts || hidden%expertSide != 0 || inner%expertSide != 0 {
 		return fmt.Errorf("%d experts of %d x %d in a layer of a GPU, supported are up to %d of multiples of %d; "+
@@ -184,7 +184,7 @@ func CheckExperts(experts, hidden, inner int) error {
 	return nil
 }
 
-// check finds sizes without a kernel.
+// check refuses sizes without a kernel.
 func (e ExpertShape) check(c *checks) {
 	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 ||
 		e.Inner%16 != 0 {
@@ -212,7 +212,7 @@ type PackedExperts struct {
 	DownScales   Ptr
 }
 
-// at is the memory of one expert.
+// at returns the memory of one expert.
 func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 	a, b, c, d := e.PackedBytes()
 	n := int64(expert)
@@ -301,7 +301,7 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	}
 }
 
-// Experts says over which memory a layer's experts run:
+// Experts describes the memory of a layer's experts:
 // Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
 // choice.
 //
@@ -399,7 +399,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
 		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	// A matter of time alone: the bits are the same.
+	// This affects only the time: the bits are the same.
 	mean := int64(expertFewMean)
 	if e.kind() == expertsFolded {
 		mean = expertFewFolded
@@ -407,7 +407,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	switch {
 	case e.Packed != "":
 		a.GroupRows = packedGroup(x.Rows, x.Top, e.Experts)
-	// Up to 32 pairs are sorted without a look at groups: no expert may have more than one.
+	// Up to 32 pairs are sorted without considering groups, so no expert may have more than one group.
 	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
 		(x.Rows <= expertSingleRows || pairs > 32):
 		a.GroupRows = expertSingleRows
@@ -490,7 +490,7 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 		Overlap: s.overlap}, a)
 }
 
-// grouped is the arguments with the groups of rows that the products of this device take.
+// grouped returns the arguments with the groups of rows that the products of this device take.
 func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
 	if k.device.portable {
 		a.GroupRows = expertFewRows
@@ -498,7 +498,7 @@ func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
 	return a
 }
 
-// quantiseBlocks is how many blocks quantise the rows.
+// quantiseBlocks is the number of blocks that quantise the rows.
 func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 	if e.BF16 {
 		return 0
@@ -522,14 +522,14 @@ func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	return k.multiplyExperts(s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
 }
 
-// expertKernel says which product kernel runs.
+// expertKernel returns the name of the product kernel.
 type expertKernel struct {
 	down      bool
 	kind      expertKind
 	groupRows int32
 }
 
-// expertKind is what the weights are.
+// expertKind returns the kind of the weights.
 type expertKind uint8
 
 const (

@@ -99,7 +99,7 @@ func newExperts(g *rig, shape ExpertShape) *expertRig {
 	return r
 }
 
-// batch is rows with their choices, on the host.
+// batch holds rows with their choices, on the host.
 type batch struct {
 	x, out  []uint16
 	ids     []int32
@@ -127,7 +127,7 @@ func (b batch) rows(from, to, hidden int) batch {
 		ids: b.ids[from*b.top : to*b.top], weights: b.weights[from*b.top : to*b.top], top: b.top}
 }
 
-// run gives the rows' new Out.
+// run returns the rows' new Out.
 func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, ExpertsArgs) {
 	r.t.Helper()
 	rows, h := len(b.ids)/b.top, int64(r.shape.Hidden)
@@ -147,12 +147,12 @@ func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, Exp
 	return out, a
 }
 
-// expected returns what one expert gives for a row.
+// expected returns the result of one expert for a row.
 func (r *expertRig) expected(x []float32, e int32, limit float32, mode num.ScaleMode) []float64 {
 	return expectedExpert(x, r.gate[e], r.up[e], r.down[e], !r.shape.BF16, limit, mode)
 }
 
-// want returns what one row must be.
+// want returns the expected value of one row.
 func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []float64 {
 	h := int(r.shape.Hidden)
 	out := make([]float64, h)
@@ -218,7 +218,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 				for _, row := range []int{0, rows / 2, rows - 1} {
 					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h], r.want(b, row, limit, mode))
 				}
-				// The same rows alone, and in another batches.
+				// The same rows alone, and in other batches.
 				for row := 0; row < rows; row += 1 + rows/7 {
 					alone, _ := r.run(b.rows(row, row+1, h), limit, mode)
 					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
@@ -335,7 +335,7 @@ func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	}
 }
 
-// The real width, few rows on the host: one row alone, and among 300 that share its experts.
+// The released width, with few rows computed on the host: one row alone, and among 300 that share its experts.
 func TestGPUExpertsOfRealWidth(t *testing.T) {
 	g := onGPU(t)
 	for _, shape := range expertKinds(ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048}) {

@@ -16,7 +16,7 @@ type GateArgs struct {
 	Limit      float32     // 0: no clamps
 }
 
-// gateColumns is how many columns of a row one block computes.
+// gateColumns is the number of columns of a row that one block computes.
 const gateColumns = 8 * portableThreads
 
 // GateRows computes silu(gate) * up.

@@ -49,7 +49,7 @@ func onGPU(t testing.TB) *rig {
 	return &rig{t, d, k, s}
 }
 
-// onHopper is onGPU for what the kernels for Hopper alone have.
+// onHopper is onGPU for features that only the kernels for Hopper have.
 func onHopper(t testing.TB) *rig {
 	t.Helper()
 	if *portableTier {
@@ -130,7 +130,7 @@ func sameBytes(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// sameBF16 compares bf16 values bit for bit, except that one NaN is as good as another.
+// sameBF16 compares bf16 values bit for bit, except that all NaNs are equal.
 func sameBF16(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	for i := 0; i+1 < len(want); i += 2 {

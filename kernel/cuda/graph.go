@@ -15,7 +15,7 @@ type Graph struct {
 	nodes  []uintptr // kernel nodes, in the order in which they were captured
 }
 
-// Capture records what body enqueues on the stream instead of running it, and makes a graph of it. body must not
+// Capture records the work that body enqueues on the stream, without running it, and makes a graph of it. body must not
 // allocate, load modules, change function attributes or wait. An error of body ends the capture and is returned.
 func (s *Stream) Capture(body func() error) (*Graph, error) {
 	const relaxed = 2

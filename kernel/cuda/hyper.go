@@ -52,14 +52,14 @@ type HeadNormArgs struct {
 	Reserved int32
 }
 
-// MaxStreams is the most residual streams the kernels take.
+// MaxStreams is the maximum number of residual streams that the kernels take.
 const MaxStreams = 16
 
-// mixColumns are the most columns of a stream that the narrower of two kernels keeps in registers.
+// mixColumns is the maximum number of columns of a stream that the narrower of two kernels keeps in registers.
 const mixColumns = 4096
 
-// HyperMix adds the streams of every row with weights of its own, and computes the weights that write back what a
-// sublayer makes of the sum. Without Post it computes the sum alone.
+// HyperMix computes the weighted sum of the streams of every row, and the weights with which a sublayer's output is
+// written back. Without Post it computes the sum only.
 func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
 	c := checks{kernel: "hyper_mix"}
 	if a.Hidden > mixColumns {
@@ -106,7 +106,7 @@ func (c *checks) streams(n, hidden int32) {
 	c.positive("hidden", hidden)
 }
 
-// postColumns is how many columns of a row a block writes.
+// postColumns is the number of columns of a row that a block writes.
 const postColumns = 8 * portableThreads
 
 // HyperPost writes a sublayer's output into the streams.

@@ -99,7 +99,7 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
-// check finds what the writer cannot take.
+// check refuses arguments that the writer does not support.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
 	c.perhapsRotary(a.Rotary)
@@ -131,7 +131,7 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 // blocks returns how many blocks a token takes.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
-// check finds what the preparation cannot take.
+// check refuses arguments that the preparation does not support.
 func (a *IndexQueryArgs) check(c *checks) {
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)
@@ -147,7 +147,7 @@ func (a *IndexQueryArgs) check(c *checks) {
 	c.multiple("weight stride", a.WeightStride, 1, int64(a.Heads))
 }
 
-// gatheredIndex checks what both kinds of index gather share.
+// gatheredIndex checks the arguments that both kinds of index gather share.
 func (c *checks) gatheredIndex(pool PoolView, keys, scales Ptr, count int32) {
 	c.indexPool(pool)
 	c.memory("keys", keys, 16)

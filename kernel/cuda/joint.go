@@ -1,18 +1,18 @@
 package cuda
 
-// Kernels that do what two or four others do, with the same bits.
+// Fused kernels: each does the work of two or four others, with the same bits.
 
-// PutFourArgs are the arguments of up to four PutRows; those without rows are none.
+// PutFourArgs are the arguments of up to four PutRows; an entry without rows is unused.
 type PutFourArgs struct {
 	First, Second, Third, Fourth PutArgs
 }
 
-// PickFourArgs are the arguments of up to four PickRows; those without rows are none.
+// PickFourArgs are the arguments of up to four PickRows; an entry without rows is unused.
 type PickFourArgs struct {
 	First, Second, Third, Fourth PickArgs
 }
 
-// AngleFourArgs are the arguments of up to four ComputeAngles; those without rows are none.
+// AngleFourArgs are the arguments of up to four ComputeAngles; an entry without rows is unused.
 type AngleFourArgs struct {
 	First, Second, Third, Fourth AnglesArgs
 }
@@ -42,7 +42,7 @@ func (k *Kernels) PutFour(s *Stream, a *PutFourArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(rows), Y: 4}, a)
 }
 
-// check returns the rows of the longest.
+// check returns the largest number of rows.
 func (a *PutFourArgs) check(c *checks) int32 {
 	rows := int32(0)
 	for _, p := range []*PutArgs{&a.First, &a.Second, &a.Third, &a.Fourth} {
@@ -62,7 +62,7 @@ func (a *RotateArgs) Joins(columns int32, stride int64) bool {
 		a.X%16 == 0
 }
 
-// HeadNormTurn does what HeadNorm and then Turn do.
+// HeadNormTurn is HeadNorm followed by Turn.
 func (k *Kernels) HeadNormTurn(s *Stream, a *HeadTurnArgs) error {
 	c := checks{kernel: "head_norm_turn"}
 	blocks := a.check(&c)
@@ -85,7 +85,7 @@ func (a *HeadTurnArgs) check(c *checks) int64 {
 	return blocks
 }
 
-// QuantiseTurned does what Turn and then QuantiseRows do.
+// QuantiseTurned is Turn followed by QuantiseRows.
 func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 	c := checks{kernel: "quantise_turned"}
 	q, t := &a.Quantise, &a.Rotate
@@ -98,10 +98,10 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// SumStreams is the most streams that HyperPostSum takes.
+// SumStreams is the maximum number of streams that HyperPostSum takes.
 const SumStreams = 4
 
-// HyperPostSum does what NormQuantise without a norm and then HyperPost do.
+// HyperPostSum is NormQuantise without a norm, followed by HyperPost.
 func (k *Kernels) HyperPostSum(s *Stream, a *HyperSumArgs) error {
 	c := checks{kernel: "hyper_post_sum"}
 	p, n := &a.Post, &a.Sum
@@ -127,17 +127,19 @@ type MixNormArgs struct {
 // mixThreads are eight warps that add up streams and one that computes how the sublayer's output is written back.
 const mixThreads = portableThreads + 32
 
-// manyMixed are the rows from which blocks fill the GPU several times: a kernel with fewer registers takes them.
+// manyMixed is the number of rows from which blocks fill the GPU several times: a kernel with fewer registers is then
+// used.
 const manyMixed = 512
 
-// Joins reports whether the norm of what HyperMix computes can be a part of it: four streams of whole pieces.
+// Joins reports whether the norm of HyperMix's output can be computed in the same kernel: four streams, columns in
+// whole pieces.
 func (a *HyperMixArgs) Joins(n *NormQuantiseArgs) bool {
 	return a.Streams == 4 && a.Post != 0 && a.Hidden%16 == 0 && a.Hidden <= 2*mixColumns && a.X%16 == 0 &&
 		a.XStride%8 == 0 && n.X == a.Out && n.XStride == a.OutStride && n.Rows == a.Rows && n.Columns == a.Hidden &&
 		n.Weight != 0 && n.Out != 0 && n.Delta == 0 && n.Results == 0 && n.Sum == 0
 }
 
-// MixNorm does what HyperMix and then NormQuantise do, but for the sum of the streams before the norm.
+// MixNorm is HyperMix followed by NormQuantise, without writing the sum of the streams before the norm.
 func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	c := checks{kernel: "mix_norm"}
 	switch {
@@ -163,7 +165,7 @@ func (k *Kernels) MixNorm(s *Stream, a *MixNormArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Mix.Rows)}, Block: Dim{X: mixThreads}, Overlap: s.overlap}, a)
 }
 
-// PartsArgs are parts of a layer that do not read what another of them writes; those without rows are none.
+// PartsArgs are independent parts of a layer: none reads what another writes. A part without rows is unused.
 type PartsArgs struct {
 	Norm    NormQuantiseArgs // at most PartColumns columns, without anything that is added
 	Entries WriteV4Args
@@ -191,14 +193,14 @@ type PartsArgs struct {
 	QueryParts  int32
 }
 
-// PartColumns is the widest norm that is a part: a piece of eight columns for each thread.
+// PartColumns is the maximum number of columns of a norm that runs as a part: eight columns for each thread.
 const PartColumns = 8 * portableThreads
 
-// mostParts are the blocks up to which parts run in one launch. More of them fill the GPU one by one, and a kernel of
-// its own has fewer registers.
+// mostParts is the maximum number of blocks for which parts run in one launch. Larger parts fill the GPU by themselves,
+// and a separate kernel uses fewer registers.
 const mostParts = 4096
 
-// Parts does what its parts do, in one launch where they are few.
+// Parts runs its parts, in one launch where they are few.
 func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	c := checks{kernel: "small_parts"}
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {

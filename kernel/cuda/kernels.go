@@ -72,7 +72,7 @@ func (d *Device) LoadKernels() (*Kernels, error) {
 	return k, nil
 }
 
-// compilers is how many images the driver is given at a time.
+// compilers is the number of images that the driver compiles at a time.
 const compilers = 8
 
 func (d *Device) tierName() string {
@@ -82,8 +82,8 @@ func (d *Device) tierName() string {
 	return "Hopper"
 }
 
-// Compiled says what the driver had to compile when the kernels were loaded, and how long that took; empty for machine
-// code.
+// Compiled describes what the driver had to compile when the kernels were loaded, and how long that took; empty for
+// machine code.
 func (k *Kernels) Compiled() string {
 	if !k.device.portable {
 		return ""
@@ -126,7 +126,7 @@ func (k *Kernels) find(im *image.Image, mod *Module) error {
 	return nil
 }
 
-// Function is a loaded kernel by its entry name.
+// Function returns a loaded kernel by its entry name.
 func (k *Kernels) Function(name string) (*Function, error) {
 	if fn := k.functions[name]; fn != nil {
 		return fn, nil

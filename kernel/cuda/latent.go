@@ -19,11 +19,12 @@ var latentKernels = map[layout.Kind]sparseRows{
 		"sparrow_latent_raw_duo", false},
 }
 
-// LatentWaves is how many units of work of a launch whose rows are cut each multiprocessor takes at most: their list
-// is in shared memory (UnitList in storage.cuh).
+// LatentWaves is the maximum number of units of work per multiprocessor in a launch whose rows are cut: their list is
+// in shared memory (UnitList in storage.cuh).
 const LatentWaves = 32
 
-// LatentSegments is how rows that see up to most keys are cut into segments of about so many keys, 0: not at all. A
+// LatentSegments returns how rows that see up to most keys are cut into segments of about the given number of keys; 0
+// means not at all. A
 // segment may be an eighth longer: a row of 8193 keys cut after 1024 has eight segments, not a ninth that is as much
 // work to begin and to add as the others. A row of n keys has as few as they allow, of about the same length, whatever
 // the others have. Rows that are cut at all count as two segments at least, so that short rows have the same bits

@@ -201,7 +201,7 @@ func TestExpertArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// with changes one argument of a launch.
+// with returns a copy of a launch with one argument changed.
 func with[T any](a T, change func(*T)) *T {
 	change(&a)
 	return &a
@@ -501,7 +501,7 @@ func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
 	}
 }
 
-// launchChecked reports whether a launch was refused with such words, or, with none, came as far as its kernel.
+// launchChecked reports whether a launch was refused with such words or, without words, reached its kernel.
 func launchChecked(err error, says string) bool {
 	if says == "" {
 		return errors.Is(err, image.ErrUnknown)

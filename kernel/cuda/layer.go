@@ -14,8 +14,8 @@ type StoreLatentArgs struct {
 	Reserved   int32
 }
 
-// StoreLatent does what WriteMain, WriteIndexKeys and PrepareIndexQueries do, in one launch. What has no tokens is left
-// out; the keys and queries must not be those that this launch writes.
+// StoreLatent is WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens are left out;
+// the keys and queries must not be those that this launch writes.
 func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -45,7 +45,7 @@ type TurnArgs struct {
 	Reserved   int32
 }
 
-// Turn applies RoPE to a part of every head and does what Locate does, in one launch.
+// Turn applies RoPE to a part of every head and runs Locate, in one launch.
 func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
 	c := checks{kernel: "turn_and_locate"}
 	a.Rotate.check(&c)

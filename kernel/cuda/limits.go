@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel"
 )
 
-// limited is what a device keeps of its limits.
+// limited holds the limits of a device.
 type limited struct {
 	text   string       // what holds, for people; empty without limits
 	chip   string       // the architecture that drivers compile for
@@ -23,7 +23,7 @@ type limited struct {
 	bus    bus
 }
 
-// NeedsPortable says why a device with these limits cannot have the kernels for Hopper; empty where it can.
+// NeedsPortable states why a device with these limits cannot use the kernels for Hopper; empty where it can.
 func NeedsPortable(l kernel.Limits) string {
 	switch need := hopperShared(); {
 	case l.Arch != "" && l.Arch != "sm90":
@@ -35,7 +35,7 @@ func NeedsPortable(l kernel.Limits) string {
 	return ""
 }
 
-// hopperShared is the most shared memory of a block of the kernels for Hopper.
+// hopperShared is the maximum shared memory of a block of the kernels for Hopper.
 func hopperShared() (most int) {
 	m, err := image.Load()
 	if err != nil {
@@ -51,7 +51,7 @@ func hopperShared() (most int) {
 	return most
 }
 
-// limit is the facts of a device that behaves like a smaller one, and what holds, for people.
+// limit returns the properties of a device that behaves like a smaller one, and a description of the limits in effect.
 func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	if !l.Any() {
 		return p, "", nil
@@ -108,7 +108,7 @@ func OpenLimited(ordinal int, portable bool, l kernel.Limits) (*Device, error) {
 	return d, nil
 }
 
-// limit makes limits hold, from an open device on which nothing was made yet.
+// limit applies limits to an open device on which nothing was allocated yet.
 func (d *Device) limit(l kernel.Limits) error {
 	p, text, err := d.props.limit(l)
 	if err != nil {
@@ -130,7 +130,7 @@ func (d *Device) limit(l kernel.Limits) error {
 	return nil
 }
 
-// Limits says what limits the device; empty where nothing does.
+// Limits describes the limits of the device; empty where there are none.
 func (d *Device) Limits() string { return d.limits.text }
 
 // BusRate is the limit of the bus in bytes a second, 0 without one.
@@ -145,8 +145,8 @@ const (
 	resourceCountOffset = 96  // of the number of multiprocessors in it
 )
 
-// divide gives the device a context with at most that many multiprocessors. A GPU is divided in groups, so that it may
-// be some less.
+// divide gives the device a context with at most the given number of multiprocessors. A GPU is divided in groups, so it
+// may be a few less.
 func (d *Device) divide(most int) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -229,7 +229,7 @@ func (b *bus) load(k *Kernels) (err error) {
 	return err
 }
 
-// lane is a stream's word of the state.
+// lane returns a stream's word of the state.
 func (b *bus) lane() (Ptr, error) {
 	if b.rate == 0 {
 		return 0, nil
@@ -241,8 +241,8 @@ func (b *bus) lane() (Ptr, error) {
 	return b.state.ptr.Add(8 * int64(1+n)), nil
 }
 
-// overBus runs a copy of some bytes as slowly as the bus is to be. Where slots names places, it copies that many bytes
-// for each slot that one of them needs.
+// overBus runs a copy of some bytes at the rate of the limited bus. Where slots is given, it counts the bytes of each
+// slot that is needed.
 func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() error) error {
 	b := &s.device.limits.bus
 	if b.rate == 0 || b.fn == nil || bytes < busLeast {
@@ -263,7 +263,7 @@ func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() e
 	return s.bus(a)
 }
 
-// bus reserves the time of a copy before it, or waits behind it.
+// bus launches the kernel that reserves the time of a copy before it, or that waits after it.
 func (s *Stream) bus(a FetchArgs) error {
 	return Run(s, s.device.limits.bus.fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: portableThreads}}, &a)
 }

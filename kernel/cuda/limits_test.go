@@ -10,7 +10,8 @@ import (
 
 var rtx4090 = kernel.Limits{Profile: "rtx4090", Arch: "sm89", Memory: 24e9, Shared: 101376, SMs: 128, Bus: 25e9}
 
-// A limited device has the smaller figure of each pair, and says which hold and which it cannot reach.
+// A limited device has the smaller figure of each pair, and reports which limits are in effect and which it cannot
+// reach.
 func TestLimitsOfADevice(t *testing.T) {
 	p, text, err := H200.limit(rtx4090)
 	if err != nil || p.Hardware() != "sm89" || p.MemoryBytes != 24e9 || p.SharedOptinBytes != 101376 || p.SMs != 128 ||

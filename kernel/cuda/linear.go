@@ -145,7 +145,7 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 const (
 	convChannels = 4 * portableThreads // of a block
 	convRun      = 16                  // entries of the list of rows of a block where there are many
-	// convFewRows is up to how many rows of a sequence, on average, a thread takes all of them.
+	// convFewRows is the mean number of rows of a sequence up to which one thread computes all of them.
 	convFewRows = 4
 )
 

@@ -14,10 +14,10 @@ type LowRankArgs struct {
 	Reserved     int32
 }
 
-// mostRank is the longest row of weights: a warp has those of 16 columns in its registers.
+// mostRank is the maximum length of a row of weights: a warp keeps those of 16 columns in its registers.
 const mostRank = 512
 
-// rankColumns is how many columns a block computes: 16 in each warp.
+// rankColumns is the number of columns that a block computes: 16 in each warp.
 const rankColumns = 16 * portableThreads / 32
 
 // LowRankFits reports whether MultiplyLowRank takes rows of some length.

@@ -11,7 +11,7 @@ import (
 // Ptr is an address in device memory. Zero means no memory.
 type Ptr uint64
 
-// Add is the address n bytes further.
+// Add returns the address plus n bytes.
 func (p Ptr) Add(n int64) Ptr { return p + Ptr(n) }
 
 // aligned reports whether the address is a multiple of n, a power of two.
@@ -49,7 +49,7 @@ func (b *Buffer) Ptr() Ptr { return b.ptr }
 // Len is the size in bytes.
 func (b *Buffer) Len() int64 { return b.bytes }
 
-// Free gives the memory back. It waits for work that uses it. A second call does nothing.
+// Free releases the memory. It waits for work that uses it. A second call does nothing.
 func (b *Buffer) Free() error {
 	if b == nil || b.ptr == 0 {
 		return nil
@@ -87,13 +87,13 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	return h, nil
 }
 
-// Ptr is the address that the device reads and writes it at.
+// Ptr is the address at which the device reads and writes it.
 func (h *HostBuffer) Ptr() Ptr { return Ptr(h.address) }
 
 // Bytes is the memory itself. It must not be used after Free.
 func (h *HostBuffer) Bytes() []byte { return h.bytes }
 
-// Free gives the memory back. A second call does nothing.
+// Free releases the memory. A second call does nothing.
 func (h *HostBuffer) Free() error {
 	if h == nil || h.address == 0 {
 		return nil

@@ -28,11 +28,11 @@ type ExchangeArgs struct {
 	Reserved    int32
 }
 
-// OnHost is what a table holds for experts that the host's workers compute.
+// OnHost is the table entry of experts that the host's workers compute.
 const OnHost = -1
 
-// ExchangeStateBytes is the size of what a device keeps of its exchanges: rounds, blocks that have come, and whether
-// the workers did not answer.
+// ExchangeStateBytes is the size of a device's exchange state: rounds, blocks that have arrived, and whether the
+// workers failed to answer.
 const ExchangeStateBytes = 16
 
 // PlacesArgs are the arguments of the kernel that looks up the places of choices.
@@ -60,10 +60,11 @@ type FetchArgs struct {
 	Reserved int32 // 1 behind a copy that is delayed (limits.go)
 }
 
-// MaxExchangeTop is how many choices a row of an exchange may have.
+// MaxExchangeTop is the maximum number of choices of a row of an exchange.
 const MaxExchangeTop = portableThreads
 
-// fetchBlocks copy an expert: with 256 threads of 4 loads of 16 bytes they have 1 MiB in flight.
+// fetchBlocks is the number of blocks that copy an expert: with 256 threads and 4 loads of 16 bytes each they have 1
+// MiB in flight.
 const fetchBlocks = 64
 
 func (a *ExchangeArgs) check(c *checks) {
@@ -110,7 +111,7 @@ func (k *Kernels) WaitForHost(s *Stream, a *ExchangeArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: 32}, Overlap: s.overlap}, a)
 }
 
-// TakeResults copies what the host's experts gave to the results of their choices.
+// TakeResults copies the results of the host's experts to the results of their choices.
 func (k *Kernels) TakeResults(s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_take"}
 	a.check(&c)

@@ -57,7 +57,8 @@ type PackPackedArgs struct {
 	Middle       int32 // zero point where there are none
 }
 
-// PackSources are how PackPackedArgs has codes: in the order of enum Source of pack.cuh. Types of scales beside those
+// PackSources are the storage formats of codes for PackPackedArgs, in the order of enum Source of pack.cuh. Types of
+// scales beside those
 // of ElementType: "e8m0".
 var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0": 3, "q8_0": 4, "mxfp4": 5, "blocks": 6,
 	"e8m0": 4}
@@ -65,7 +66,8 @@ var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0"
 // PackedFormat is a form of packed weights.
 type PackedFormat string
 
-// packedShape is a unit of a format: 64 rows of some columns, and the power of two that its sums lack.
+// packedShape describes a unit of a format: 64 rows of some columns, and the power of two by which its sums must be
+// multiplied.
 type packedShape struct {
 	columns  int32
 	bytes    int64
@@ -113,7 +115,8 @@ func (f PackedFormat) Bytes(rows, columns int32) int64 {
 	return int64(ceilDiv(rows, packedRows)) * int64(ceilDiv(columns, s.columns)) * 4 * s.bytes
 }
 
-// Factor is what a matrix's sums are multiplied by: its own factor, 0 for none, and what its values lack.
+// Factor returns the factor of a matrix's sums: its own factor (0 for none) times the power of two that the format
+// leaves out.
 func (f PackedFormat) Factor(own float32) float32 {
 	if own == 0 {
 		own = 1
@@ -121,7 +124,7 @@ func (f PackedFormat) Factor(own float32) float32 {
 	return float32(math.Ldexp(float64(own), packedFormats[f].exponent))
 }
 
-// check finds a format without kernels.
+// check refuses a format without kernels.
 func (f PackedFormat) check(c *checks) {
 	if _, ok := packedFormats[f]; !ok {
 		c.fail("packed weights of format %q, which has no kernels", string(f))
@@ -169,7 +172,7 @@ type PackedProduct struct {
 	Arrived   Ptr // u32 [PackedSlots]: zero before and after
 }
 
-// PackedSlots are the words of PackedProduct.Arrived.
+// PackedSlots is the number of words of PackedProduct.Arrived.
 const PackedSlots = 1 << 14
 
 // Tokens of the kernels of few rows, and the rows up to which the widest of them runs. A tile of up to 16 rows has as
@@ -181,7 +184,8 @@ const (
 	packedThird                                      = 288 // threads of a block that shares an SM with two others
 )
 
-// packedParts is into how many parts k is cut: as many as even out the work of an H200's SMs when there are few rows.
+// packedParts is the number of parts into which k is cut: as many as balance the work of an H200's SMs when there are
+// few rows.
 // It depends on the weight's shape alone, because it decides the order of summation.
 func packedParts(tiles, units int32) int32 {
 	const sms, leastUnits = 132, 4
@@ -199,13 +203,13 @@ func packedParts(tiles, units int32) int32 {
 	return parts
 }
 
-// size is the tiles and units of the weight, and the parts of k.
+// size returns the numbers of tiles and units of the weight and of parts of k.
 func (x *PackedProduct) size() (tiles, units, parts int32) {
 	tiles, units = ceilDiv(x.Columns, packedRows), ceilDiv(x.K, packedFormats[x.Format].columns)
 	return tiles, units, packedParts(tiles, units)
 }
 
-// tokens are those of a block.
+// tokens is the number of tokens of a block.
 func (x *PackedProduct) tokens() int32 {
 	switch {
 	case x.Rows <= packedFew8:
@@ -218,7 +222,7 @@ func (x *PackedProduct) tokens() int32 {
 	return packedMany
 }
 
-// SumBytes is the memory that sums of parts of k take.
+// SumBytes is the memory for the sums of parts of k.
 func (x *PackedProduct) SumBytes() int64 {
 	tiles, _, parts := x.size()
 	n := x.tokens()
@@ -271,14 +275,15 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
 }
 
-// kernel is the product kernel for groups of so many tokens.
+// kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
 		packedMany: "many"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
-// packedGroup is how many pairs of an expert a block takes: few rows, or few for each expert, make narrow groups.
+// packedGroup is the number of pairs of an expert that a block takes: with few rows, or few for each expert, groups are
+// narrow.
 func packedGroup(rows, top, experts int32) int32 {
 	switch mean := int64(rows) * int64(top) / int64(experts); {
 	case rows <= packedFew16 || mean <= packedFew16:

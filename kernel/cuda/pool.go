@@ -70,7 +70,7 @@ func (p *Pool) Get(n int64) (Ptr, error) {
 	return b.ptr, nil
 }
 
-// Put gives memory back for reuse.
+// Put returns memory to the pool for reuse.
 func (p *Pool) Put(ptr Ptr) error {
 	b, ok := p.used[ptr]
 	if !ok {
@@ -82,7 +82,7 @@ func (p *Pool) Put(ptr Ptr) error {
 	return nil
 }
 
-// Held is the number of bytes taken from the device, and how many of them are in use.
+// Held returns the number of bytes taken from the device and how many of them are in use.
 func (p *Pool) Held() (held, busy int64) { return p.held, p.busy }
 
 // Close frees everything, in use or not.

@@ -6,10 +6,10 @@ import "math"
 // kernel of an operation gives the same bits, so that a row's do not depend on its batch. What has no portable kernel
 // is refused by the kernel's name (Kernels.Function).
 
-// portableFewRows is up to how many rows products and experts run in their smallest tiles.
+// portableFewRows is the maximum number of rows for which products and experts use their smallest tiles.
 const portableFewRows = 16
 
-// portableShortBlocks is up to how many blocks of k two warps share a tile of a product of few rows.
+// portableShortBlocks is the maximum number of blocks of k for which two warps share a tile of a product of few rows.
 const portableShortBlocks = 12
 
 // encodePortable builds the call of a portable product.
@@ -20,8 +20,8 @@ func (x *Product) encodePortable(d *Device) (ProductCall, error) {
 	}
 	switch {
 	case x.Rows <= portableFewRows:
-		// Eight warps share a block: all along k, of 16 rows of fp8 four, or where k is short two; the others have
-		// columns beside those.
+		// Eight warps of a block divide k: all eight, or four for 16 rows of fp8, or two where k is short; the other
+		// warps compute further columns.
 		tileRows, tileColumns, name = 16, 16, "few16"
 		if x.Type == ProductFP8 && x.Rows > 8 {
 			tileColumns = 32
@@ -102,17 +102,18 @@ func portableScores[T any](k *Kernels, s *Stream, name string, heads int32, grid
 	return Run(s, fn, Launch{Grid: grid, Block: Dim{X: portableThreads}, Shared: fn.dynamic}, a)
 }
 
-// portableTopKWaves is how many blocks of the selection are launched for each multiprocessor; more rows take turns.
+// portableTopKWaves is the number of blocks of the selection launched for each multiprocessor; further rows are
+// processed by the same blocks in turn.
 const portableTopKWaves = 2
 
-// portableSparse are the portable kernels of sparse attention, and of attention over every key, by that for Hopper.
+// portableSparse maps kernels of sparse attention for Hopper, and of attention over every key, to the portable ones.
 var portableSparse = map[string]string{"sparrow_sparse_bf16": "portable_sparse_bf16",
 	"sparrow_sparse_block": "portable_sparse_block", "sparrow_sparse_raw": "portable_sparse_raw",
 	"sparrow_sparse_entry": "portable_sparse_entry", "sparrow_sparse_flat": "portable_sparse_flat",
 	"sparrow_sparse_nope": "portable_sparse_nope", "sparrow_latent_bf16": "portable_latent_bf16",
 	"sparrow_latent_block": "portable_latent_block", "sparrow_latent_raw": "portable_latent_raw"}
 
-// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and the joining of
+// portableAttend computes sparse attention: a block for each 32 heads of a row and segment, and a kernel that joins
 // segments.
 func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
 	const heads, threads, combineThreads = 32, 512, 128
@@ -143,6 +144,6 @@ func (k *Kernels) portableAttend(s *Stream, rows sparseRows, a *SparseAttendArgs
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows) * uint32(a.Heads)}, Block: Dim{X: combineThreads}}, a)
 }
 
-// portableDense are the portable kernels of dense attention, by that for Hopper.
+// portableDense maps kernels of dense attention for Hopper to the portable ones.
 var portableDense = map[string]string{"sparrow_dense_d128": "portable_dense_d128",
 	"sparrow_dense_d192": "portable_dense_d192", "sparrow_dense_d256": "portable_dense_d256"}

@@ -24,7 +24,7 @@ type ProductArgs struct {
 	_            [48]byte // up to the maps' alignment of 64
 }
 
-// ProductType is what the operands of a product are.
+// ProductType is the type of the operands of a product.
 type ProductType int
 
 // The types. FP8 operands carry scales: a weight one for each 128 x 128 block, an input one for each row and 128
@@ -41,7 +41,7 @@ func (t ProductType) String() string {
 	return "bf16"
 }
 
-// element is the size of an element in bytes, its type for the copy engine, and the columns of k in a block of 128
+// element returns the size of an element in bytes, its type for the copy engine, and the columns of k in a block of 128
 // bytes.
 func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	if t == ProductFP8 {
@@ -50,7 +50,7 @@ func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	return 2, MapBF16, 64
 }
 
-// Product says over which memory a matrix product is computed: for each of a batch Out [Rows, Columns] = Input [Rows,
+// Product describes the memory of a matrix product: for each of a batch Out [Rows, Columns] = Input [Rows,
 // K] * Weight [Columns, K] transposed. A row's bits depend on the row and the weight alone: they are the same in any
 // batch of rows.
 type Product struct {
@@ -67,8 +67,8 @@ type Product struct {
 
 	Rows, Columns, K int32 // Columns and K are multiples of 16
 	Batch            int32 // 1 for a plain product
-	// Whole is the columns of the matrix that the weight is a part of, where it is: a part is computed with the bits
-	// that it has in the product of the whole. 0: Columns.
+	// Whole is the number of columns of the matrix that the weight is a part of: a part has the same bits as in the
+	// product with the whole matrix. 0 means Columns.
 	Whole  int32
 	OutF32 bool
 	// Sums is memory for the sums of parts of k, SumBytes of it; multiple of 16. Without it the product runs in smaller
@@ -138,9 +138,9 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	return x.encode(d, x.choose(int32(d.props.SMs)))
 }
 
-// SumBytes is the memory with which Sums makes a product of many rows faster; 0: it makes no difference.
+// SumBytes is the size of Sums with which a product of many rows is faster; 0 means that it makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
-	// decodes ask each time: they choose nothing
+	// decodes call this every time, so it returns early for them
 	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 {
 		return 0
 	}

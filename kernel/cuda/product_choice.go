@@ -26,7 +26,7 @@ const (
 	scaleBox   = 8   // blocks of k whose input scales one copy fetches
 	mostStages = 32
 
-	// Shared memory of a block that has an SM alone, or shares it with one or two others.
+	// Shared memory of a block that is alone on an SM, or shares it with one or two others.
 	wholeShared = 232448
 	halfShared  = 115712
 	thirdShared = 75000
@@ -36,7 +36,8 @@ const (
 	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
 )
 
-// productParts is into how many parts k is cut: as many as keep the SMs of an H200 busy when there are few rows. It
+// productParts is the number of parts into which k is cut: as many as keep the SMs of an H200 busy when there are few
+// rows. It
 // depends on the weight's shape alone, not on the rows and not on the device, because it decides the order of
 // summation.
 func productParts(columns, blocks, batch int32) int32 {
@@ -69,7 +70,7 @@ func (x *Product) parts() int32 {
 
 // choose picks the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
-	// stores bound the product: the wide tiles of the kernel of many rows pay earlier
+	// stores bound the product: the wide tiles of the kernel of many rows are faster from fewer rows on
 	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
 	case x.residentFits() && (x.Rows > mostFew || x.Rows > 32 && 2*x.Batch >= sms):
@@ -155,7 +156,7 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
-// few is the kernel for some input rows with a ring of as many stages as fit into a number of bytes.
+// few returns the kernel for some input rows, with a ring of as many stages as fit into the given number of bytes.
 func (x *Product) few(inputs int32, bytes int) productChoice {
 	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
 		128: "few128"}[inputs]),
@@ -163,9 +164,9 @@ func (x *Product) few(inputs int32, bytes int) productChoice {
 	return x.filled(c, bytes)
 }
 
-// narrow is the kernel for small weights whose k has four parts.
+// narrow returns the kernel for small weights whose k is cut into four parts.
 func (x *Product) narrow() productChoice {
-	// Copies of rows beyond the input take time: no more are asked for than a swizzle atom of eight reaches beyond.
+	// Copies of rows beyond the input take time: rows are rounded up to a swizzle atom of eight and no further.
 	c := productChoice{kernel: x.name("narrow64"), few: true, narrow: true, inputs: (x.Rows + 7) / 8 * 8,
 		weights: narrowColumns, perSM: 1}
 	room := halfShared
@@ -177,19 +178,19 @@ func (x *Product) narrow() productChoice {
 	return c
 }
 
-// wide is the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
+// wide returns the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
 func (x *Product) wide() productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows,
 		perSM: 1}, wholeShared)
 }
 
-// turned is the kernel for 64 input rows that are the rows of its tiles, in e4m3 without parts of k.
+// turned returns the kernel for 64 input rows in which inputs are the rows of the tiles, in e4m3 without parts of k.
 func (x *Product) turned(bytes int) productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_turned"), few: true, turned: true, inputs: 64,
 		weights: stripeRows, perSM: 1}, bytes)
 }
 
-// filled gives a choice as many stages as fit into a number of bytes.
+// filled sets the number of stages of a choice to as many as fit into the given number of bytes.
 func (x *Product) filled(c productChoice, bytes int) productChoice {
 	for c.stages = 2; c.stages < mostStages && x.fewBytes(&c, c.stages+1) <= bytes; c.stages++ {
 	}
@@ -197,7 +198,7 @@ func (x *Product) filled(c productChoice, bytes int) productChoice {
 	return c
 }
 
-// fewBytes is the shared memory of a block of few rows with some stages, as in few.cuh.
+// fewBytes is the shared memory of a block of the kernel of few rows with some stages, as in few.cuh.
 func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	const align, barriers = 1024, 640
 	parts := x.parts()
@@ -221,7 +222,7 @@ func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	return int(align + stages*(c.weights+c.inputs)*128 + out + barriers + scales + sums)
 }
 
-// many is the kernel of many rows with tiles of some columns.
+// many returns the kernel of many rows with tiles of the given number of columns.
 func (x *Product) many(columns int32) productChoice {
 	name := map[int32]string{128: "many128", 176: "many176", 192: "many192", 256: "many256"}[columns]
 	if x.parts() > 1 {
@@ -234,7 +235,7 @@ func (x *Product) many(columns int32) productChoice {
 	return c
 }
 
-// tall is the kernel of many rows with tiles of 256 rows, in e4m3.
+// tall returns the kernel of many rows with tiles of 256 rows, in e4m3.
 func (x *Product) tall() productChoice {
 	c := productChoice{kernel: x.name("many256"), inputs: 2 * manyRows, weights: 128, across: true, perSM: 1, cost: 95}
 	if x.parts() > 1 {
@@ -256,7 +257,7 @@ func (x *Product) resident() productChoice {
 	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
 }
 
-// cheapest is the kernel of many rows that takes the least time when all tiles of a round take as long.
+// cheapest returns the kernel of many rows with the shortest estimated time, if all tiles of a round take equally long.
 func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	best := choices[0]
 	for _, c := range choices[1:] {
@@ -267,7 +268,7 @@ func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
 	return best
 }
 
-// time returns how long the tiles take that a cluster of two blocks computes one after the other, relative to others.
+// time returns the relative time of the tiles that a cluster of two blocks computes one after the other.
 func (x *Product) time(c *productChoice, sms int32) int64 {
 	rows, columns := 2*c.inputs, c.weights // of a cluster
 	if c.across {

@@ -16,10 +16,10 @@ type productCase struct {
 	input, weight []float32 // [batch, rows, k], [batch, columns, k]
 }
 
-// gap is how many elements are between rows that no product may touch or read.
+// gap is the number of elements between rows, which no product may read or write.
 const gap = 16
 
-// newProductCase draws operands. The rows of inputs and weights lie apart, with NaN between them.
+// newProductCase draws operands. There are gaps of NaN between the rows of inputs and weights.
 func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) *productCase {
 	c := &productCase{}
 	stride := k + gap

@@ -53,7 +53,7 @@ const (
 	longColumns = 2 * normColumns
 )
 
-// codes checks where quantised rows go.
+// codes checks the destination of quantised rows.
 func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, columns, exact int32) {
 	c.memory("codes", codes, 16)
 	c.memory("scales", scales, 4)
@@ -69,14 +69,14 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// unitsOfMany are how many units of 256 columns a warp has where there are so many blocks that the GPU is filled by
-// fewer: their loads are then on their way together.
+// unitsOfMany is the number of units of 256 columns of a warp where there are more blocks than fill the GPU: their
+// loads are then in flight together.
 const (
 	unitsOfMany = 4
 	manyBlocks  = 4096
 )
 
-// check returns how many blocks the rows take. Of many rows the kernel is another one, with the same bits.
+// check returns how many blocks the rows take. For many rows another kernel is used, with the same bits.
 func (a *QuantiseRowsArgs) check(c *checks) uint32 {
 	c.count("rows", a.Rows)
 	c.multiple("columns", int64(a.Columns), 16, 16)

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// quantised returns what the host makes of bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride],
+// quantised returns the host's result for bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride],
 // poison between them.
 func quantised(x []uint16, rows, columns, stride int, mode num.ScaleMode) (codes, scales []byte) {
 	blocks := (columns + 127) / 128

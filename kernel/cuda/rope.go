@@ -33,7 +33,7 @@ type RotateArgs struct {
 	CopyOffset  int32 // first of these columns in a head of Copy
 }
 
-// pairsPerBlock is how many pairs of a row one block rotates.
+// pairsPerBlock is the number of pairs of a row that one block rotates.
 const pairsPerBlock = 4 * portableThreads
 
 // ComputeAngles computes cosines and sines of position times frequency.
@@ -58,7 +58,7 @@ func (a *AnglesArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// check finds what a rotation cannot take.
+// check refuses arguments that a rotation does not support.
 func (a *RotateArgs) check(c *checks) {
 	c.positive("heads", a.Heads)
 	c.positive("head size", a.HeadDim)

@@ -41,7 +41,7 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// check finds what the kernels cannot take.
+// check refuses arguments that the kernels do not support.
 func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
 	if a.Table != 0 {

@@ -51,8 +51,8 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// warpNormColumns is the longest row that a warp normalises alone. It decides by columns alone which kernel runs, as a
-// row's bits depend on it.
+// warpNormColumns is the longest row that a warp normalises alone. The choice of the kernel depends on the columns
+// alone, because a row's bits depend on the kernel.
 const warpNormColumns = 1024
 
 // Locate turns positions into slots of a paged cache, or into rows of a gathered one.
@@ -62,7 +62,7 @@ func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
-// check finds what the kernels cannot take.
+// check refuses arguments that the kernels do not support.
 func (a *LocateArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("out", a.Out, 4)

@@ -16,7 +16,7 @@ import (
 	"sparrow/sample"
 )
 
-// draws is how many rows are drawn from by the kernel's source: make draws has more.
+// draws is the number of rows that the kernel's source samples in this test; make draws runs more.
 var draws = flag.Int("draws", 400, "rows that the kernel's source draws from")
 
 // drawCase is a row of logits, its best column, and how a token is drawn from it.

@@ -46,7 +46,7 @@ type IndexPagedArgs struct {
 	_           [48]byte // up to the maps' alignment of 64
 }
 
-// IndexRagged says over which memory ragged scores are computed: every query row against its own range of contiguous
+// IndexRagged describes the memory of ragged scores: every query row against its own range of contiguous
 // keys.
 type IndexRagged struct {
 	Queries  Ptr   // e4m3 [Rows, Heads, 128], multiple of 16
@@ -65,7 +65,7 @@ type IndexRagged struct {
 	Skip     int32 // rows of at most this many keys are left out
 }
 
-// IndexPaged says over which memory paged scores are computed: up to four query rows of each request against the keys
+// IndexPaged describes the memory of paged scores: up to four query rows of each request against the keys
 // of its pages.
 type IndexPaged struct {
 	Queries        Ptr   // e4m3 [Requests, NextN, Heads, 128], multiple of 16
@@ -181,7 +181,7 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	return a, err
 }
 
-// mapTarget is a tensor map to build and where it goes.
+// mapTarget is a tensor map to build and its destination.
 type mapTarget struct {
 	dst  *TensorMap
 	spec MapSpec

@@ -1,6 +1,6 @@
 package cuda
 
-// SelectedScoresArgs are the arguments of the kernel that gives the scores of selected positions.
+// SelectedScoresArgs are the arguments of the kernel that copies the scores of selected positions.
 type SelectedScoresArgs struct {
 	Scores         Ptr   // f32 [Rows, Stride]; zero: no row is scored
 	Positions      Ptr   // i32 [Rows, Columns]; -1: none
@@ -15,7 +15,7 @@ type SelectedScoresArgs struct {
 	Reserved       int32
 }
 
-// SelectedScores gives the scores of selected positions.
+// SelectedScores copies the scores of selected positions.
 func (k *Kernels) SelectedScores(s *Stream, a *SelectedScoresArgs) error {
 	c := checks{kernel: "selected_scores"}
 	if a.Scores != 0 {

@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// SelectionView is the rows of one paged pool that query rows attend to.
+// SelectionView describes the rows of one paged pool that query rows attend to.
 type SelectionView struct {
 	Base        Ptr   // first byte of page 0, multiple of 16
 	PageBytes   int64 // from one page to the next, multiple of 16
@@ -45,7 +45,7 @@ type SparseAttendArgs struct {
 	ValueScale    float32 // of the result: what stored values are multiplied by; 1 unless the layout leaves it out
 }
 
-// MappedAttendArgs are those of the kernels that move queries and outputs by the copy engine.
+// MappedAttendArgs are the arguments of the kernels that move queries and outputs by the copy engine.
 type MappedAttendArgs struct {
 	QueryMap  TensorMap // over Q
 	OutputMap TensorMap // over Out
@@ -58,8 +58,8 @@ const (
 	sparseHeads = 64  // heads of a unit of work
 	valueDim    = 512 // values of a head of the result
 
-	// mappedPoolBytes is how long a pool of the kernels that take MappedAttendArgs may be: they count 16 bytes at a
-	// time in 32 bits.
+	// mappedPoolBytes is the maximum size of a pool of the kernels that take MappedAttendArgs: they address it in units
+	// of 16 bytes with 32 bits.
 	mappedPoolBytes = 16 << 32
 )
 
@@ -176,7 +176,7 @@ var sparseKernels = map[layout.Kind]sparseRows{
 	0: {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "", true},
 }
 
-// launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two
+// launch returns the kernel for a number of units of work and its number of thread blocks: one for each unit, or two
 // while all fit at the same time.
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
 	if r.few != "" && segments > 1 && 2*units <= int64(multiprocessors) {
@@ -239,7 +239,8 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	return k.attendUnits(s, rows, a, &c, blocks)
 }
 
-// attendUnits checks what all forms have in common and launches rows of up to so many blocks of keys.
+// attendUnits checks the arguments that all forms have in common and launches rows of up to the given number of blocks
+// of keys.
 func (k *Kernels) attendUnits(s *Stream, rows sparseRows, a *SparseAttendArgs, c *checks, blocks int32) error {
 	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
 		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {

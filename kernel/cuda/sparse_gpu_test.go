@@ -73,7 +73,7 @@ func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens i
 	return p
 }
 
-// sparseStream is a pool and what each row selects of it.
+// sparseStream is a pool and the slots that each row selects.
 type sparseStream struct {
 	pool    *sparsePool
 	indices []int32
@@ -115,7 +115,7 @@ func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens
 	return s
 }
 
-// rows are the values a row attends to, in order.
+// rows returns the values that a row attends to, in order.
 func (s *sparseStream) rows(row int) [][]float32 {
 	var list [][]float32
 	for _, slot := range s.indices[row*s.width:][:min(max(int(s.lens[row]), 0), s.width)] {
@@ -164,7 +164,7 @@ func newSparseCase(r *rig, rng *rand.Rand, kind layout.Kind, heads int, sinks bo
 	return c
 }
 
-// sparseResult is what a launch wrote.
+// sparseResult holds the outputs of a launch.
 type sparseResult struct{ out, lse, max []byte }
 
 // run launches rows [from, to) in segments of a number of blocks, 0 for one segment, into poisoned memory.
@@ -173,7 +173,7 @@ func (c *sparseCase) run(r *rig, from, to int, blocks int32) sparseResult {
 	return c.prepare(r, from, to, blocks)()
 }
 
-// prepare gives a function that poisons one set of outputs, launches and reads back.
+// prepare returns a function that poisons one set of outputs, launches and reads back.
 func (c *sparseCase) prepare(r *rig, from, to int, blocks int32) func() sparseResult {
 	r.t.Helper()
 	a := c.args
@@ -317,7 +317,7 @@ func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Kernels may leave the search for the largest score out where nothing wants it.
+// Kernels may skip the search for the largest score where it is not needed.
 func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	r := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 200, 319, 320}
@@ -337,7 +337,7 @@ func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 	}
 }
 
-// Where a row begins does not fit 32 bits of bytes.
+// The byte offset of a row does not fit 32 bits.
 func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
 	r := onGPU(t)
 	const pages, apart = 6, 1 << 30

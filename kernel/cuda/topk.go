@@ -26,7 +26,7 @@ type TopKArgs struct {
 	Reserved       int32
 }
 
-// TopKTransform states what is written for a selected position.
+// TopKTransform is the kind of value that is written for a selected position.
 type TopKTransform int32
 
 // The transforms.
@@ -115,7 +115,7 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	}
 }
 
-// shortScores are the scores of a row that a block of the kernel for many short rows has room for.
+// shortScores is the maximum number of scores of a row in the kernel for many short rows.
 const shortScores = 8192
 
 // The longest rows that the kernels for many rows have a bitmap for, wherever a row starts.
@@ -137,8 +137,8 @@ func topKBlocks(columns int64, starts bool) int64 {
 	return max((padded(columns, starts)+spreadScores-1)/spreadScores, 1)
 }
 
-// padded returns how many scores are copied for a row. One that starts anywhere brings up to three with it that are not
-// its own, since copies are 16 bytes wide.
+// padded returns how many scores are copied for a row. A row that is not aligned includes up to three scores of its
+// neighbours, since copies are 16 bytes wide.
 func padded(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
@@ -166,8 +166,8 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
 }
 
-// topKParts is in how many parts rows are selected, 1 for none: as few as let a cluster have a part, since the parts'
-// winners are selected from once more.
+// topKParts is the number of parts in which rows are selected, 1 for whole rows: as few as let a cluster hold a part,
+// because the winners of the parts are selected from once more.
 func topKParts(rows, columns, k, sms int64) int64 {
 	// winners of a part begin at a multiple of 16 bytes
 	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 {

@@ -67,7 +67,7 @@ func mixed(rng *rand.Rand, _, _ int) float32 {
 	return float32(rng.NormFloat64())
 }
 
-// selection is one launch of top-k with what it must give.
+// selection is one launch of top-k with its expected result.
 type selection struct {
 	args   TopKArgs
 	want   []int32
@@ -150,7 +150,7 @@ func (s selection) run(r *rig, name string) {
 	sameBytes(r.t, name+" counts", r.download(s.args.Counts, int64(4*len(s.counts))), bytesOf(s.counts))
 }
 
-// without is the selection with rows in one piece: the kernels that stream long rows.
+// without returns the selection with whole rows, for the kernels that stream long rows.
 func (s selection) without() selection {
 	s.args.Kept, s.args.Via = 0, 0
 	return s

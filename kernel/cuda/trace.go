@@ -26,7 +26,8 @@ type TraceEntry struct {
 	Time   time.Duration // with the device's own time from launch to launch, about 1 us
 }
 
-// maxHeld is how many launches wait in a held stream: the driver's queue takes about a thousand entries, and a launch
+// maxHeld is the maximum number of launches that wait in a held stream: the driver's queue takes about a thousand
+// entries, and a launch
 // is two with its event.
 const maxHeld = 400
 
@@ -59,7 +60,7 @@ func (t *Trace) event() error {
 	return t.events[n].Record(t.stream)
 }
 
-// begin comes before a launch.
+// begin is called before a launch.
 func (t *Trace) begin() error {
 	if len(t.entries) > 0 {
 		return nil

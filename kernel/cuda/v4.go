@@ -5,7 +5,7 @@ const (
 	V4Dim        = 512
 	V4DataBytes  = 448 + 64*2
 	V4ScaleBytes = 8
-	// CombineWidth is what the width of combined row lists is a multiple of.
+	// CombineWidth must divide the width of combined row lists.
 	CombineWidth = 128
 )
 
@@ -90,7 +90,7 @@ func (k *Kernels) gatherV4Pages(s *Stream, a *GatherPagesArgs) error {
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// gatheredV4 checks what both kinds of V4 gather share.
+// gatheredV4 checks the arguments that both kinds of V4 gather share.
 func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32) {
 	c.pool(pool, V4DataBytes+V4ScaleBytes)
 	c.memory("rows", rows, 16)

@@ -6,12 +6,12 @@ type DrawArgs struct {
 	Stride  int64 // elements between rows, even
 	Rows    int64
 	Columns int64 // even
-	// First is the number of the first value and FromStride how many numbers are from row to row, both even: a part of
-	// a matrix has the values that it has there.
+	// First is the index of the first value and FromStride the distance of rows in values, both even: a part of a
+	// matrix gets the same values as within the whole matrix.
 	First, FromStride int64
 	Seed              uint64
 	Mean              float32
-	// Step is what one unit of the sum of four random bytes is worth; the sum has mean 510 and a standard deviation of
+	// Step is the value of one unit of the sum of four random bytes; the sum has mean 510 and a standard deviation of
 	// 147.8.
 	Step     float32
 	Type     ElementType // f32, bf16 or e4m3

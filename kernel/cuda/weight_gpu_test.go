@@ -48,7 +48,7 @@ func TestGPUDrawnValues(t *testing.T) {
 	}
 }
 
-// A widened weight is what the host computes from its values and scales, rounded once, as it is and transposed.
+// A widened weight equals what the host computes from its values and scales, rounded once, plain and transposed.
 func TestGPUWidenedWeights(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(1, 2))

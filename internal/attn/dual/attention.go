@@ -29,7 +29,7 @@ type Params struct {
 	MostHeavy             int // indices of the heavy stream of the longest sequence
 	Eps                   float32
 	PlainHeads            bool // heads of queries are not normalised
-	// V4.1: entries of a candidate block, and most of them; 0 where selections have one level.
+	// V4.1: number of entries of a candidate block, and maximum number of blocks; 0 where selections have one level.
 	BlockKeys, Blocks int
 	MainFreq, FarFreq []float32 // angles per position: of layers without a compressed stream, and of the others
 }

@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel"
 )
 
-// projection is what project reads.
+// projection holds the inputs of project.
 type projection struct {
 	window    kernel.Pool         // takes the pass's window entries
 	x, angles kernel.Tensor       // normalised rows, and their angles

@@ -17,7 +17,7 @@ func facts(topK int) plan.Model {
 		Context: 1 << 20, Window: 128, Ratios: []int{0, 4, 128}}
 }
 
-// attention returns that of a model without weights.
+// attention returns the attention of a model without weights.
 func attention(t *testing.T, topK int) *Attention {
 	t.Helper()
 	dev := &ref.Device{}
@@ -77,7 +77,7 @@ type arrays struct {
 
 func (a arrays) of(name plan.ArrayName) []int32 { return a.block.Array(name) }
 
-// row is one row of a rectangle.
+// row returns one row of a rectangular array.
 func (a arrays) row(name plan.ArrayName, r int) []int32 {
 	n := a.plan.Input(name).Cols
 	return a.of(name)[r*n:][:n]

@@ -14,7 +14,7 @@ import (
 // select; the others use the latest selection. One layer keeps the best blocks of entries, inside which later ones
 // select.
 
-// SharedLayer is what a layer reads of others.
+// SharedLayer describes the data that a layer reads from other layers.
 type SharedLayer struct {
 	*Weights             // Compress is given where the layer makes entries, Index where it selects
 	Entries  kernel.Pool // of the layer it shares with, or its own

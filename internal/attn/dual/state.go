@@ -14,7 +14,7 @@ import (
 // addressed by position, and rows of truncated tokens are overwritten before they are read.
 const ringGroups = 2
 
-// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the one before, and 256 for
+// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the previous one, and 256 for
 // ratio 128.
 func ringOf(ratio int) int {
 	if Overlapped(ratio) {
@@ -85,8 +85,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of that
-// many tokens: the last of their window pages holds the raw rows that the next group reads.
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of the
+// given number of tokens: the last of their window pages holds the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -131,7 +131,7 @@ func (s *States) Held() int { return s.slots - len(s.free) }
 // Slots is the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve allocates slots for that many sequences and keeps the rows of the present ones.
+// Reserve allocates slots for the given number of sequences and keeps the rows of the present ones.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil
@@ -282,7 +282,8 @@ func (s *State) Check(sequence, first int) error {
 	return nil
 }
 
-// RawBytes is one raw row of a compressor to entries of dim values: float32 values and gates, for each half.
+// RawBytes is the size of one raw row of a compressor to entries of dim values: float32 values and gates, for each
+// half.
 func RawBytes(ratio, dim int) int {
 	if Overlapped(ratio) {
 		dim *= 2

@@ -28,7 +28,7 @@ type DraftCache struct {
 // NewDraftCache makes an empty cache.
 func NewDraftCache(dev kernel.Device) *DraftCache { return &DraftCache{dev: dev} }
 
-// Use sets the layout of entries, nil without drafting, and allocates rings for that many states.
+// Use sets the layout of entries, nil without drafting, and allocates rings for the given number of states.
 func (c *DraftCache) Use(entry layout.V4, slots int) error {
 	c.entry = entry
 	return c.Grow(slots)
@@ -37,8 +37,8 @@ func (c *DraftCache) Use(entry layout.V4, slots int) error {
 // Given reports whether there is a cache.
 func (c *DraftCache) Given() bool { return c.entry != nil }
 
-// Grow allocates the rings of that many slots. Their entries are lost: drafts have a shorter window at first, output
-// is unchanged.
+// Grow allocates the rings of the given number of slots. Their entries are lost: drafts have a shorter window at first,
+// output is unchanged.
 func (c *DraftCache) Grow(slots int) error {
 	if c.pool.Mem.Given() {
 		c.dev.Free(c.pool.Mem.Buf)

@@ -79,8 +79,8 @@ func newStates(dev kernel.Device, linear []bool, width int) *States {
 	return &States{dev: dev, kind: linear, width: width}
 }
 
-// Hold takes the memory of that many rows of every sequence that are held back; 0 frees it. States made before become
-// invalid.
+// Hold takes the memory of the given number of rows of every sequence that are held back; 0 frees it. States made
+// before become invalid.
 func (s *States) Hold(rows int) error {
 	if s.held == rows {
 		return nil
@@ -95,7 +95,7 @@ func (s *States) Hold(rows int) error {
 	return err
 }
 
-// newHeld allocates memory of held-back rows in that many slots.
+// newHeld allocates memory of held-back rows in the given number of slots.
 func (s *States) newHeld(slots int) ([]LinearState, error) {
 	out := make([]LinearState, len(s.kind))
 	for i, linear := range s.kind {
@@ -142,8 +142,9 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of that
-// many tokens: the last of their window pages holds a snapshot. Pages are whole pools, so that no raw row is needed.
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of the
+// given number of tokens: the last of their window pages holds a snapshot. Pages are whole pools, so that no raw row is
+// needed.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -191,7 +192,7 @@ func (s *States) Held() int { return s.slots - len(s.free) }
 // Slots is the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve allocates slots for that many sequences and keeps the present ones.
+// Reserve allocates slots for the given number of sequences and keeps the present ones.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil

@@ -15,8 +15,7 @@ import (
 	"sparrow/plan"
 )
 
-// After warm-up a decode step allocates nothing: arrays, plans and scratch memory of the step before are
-// used again.
+// After warm-up a decode step allocates nothing: arrays, plans and scratch memory of the previous step are used again.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	src, err := family.Open("../../../testdata/oracle/glm_moe_dsa-1")
 	if err != nil {

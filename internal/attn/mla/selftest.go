@@ -135,7 +135,7 @@ func (t *selfTest) arrangeIndex(m *kernel.Arena, pages int) error {
 	return nil
 }
 
-// run computes and compares.
+// run computes both forms and compares them.
 func (t *selfTest) run() error {
 	if err := t.fill(); err != nil {
 		return fmt.Errorf("mla: self-test: %w", err)
@@ -379,7 +379,7 @@ func (t *selfTest) attendDense(r int, positions []int32, scale float32) error {
 	return t.list.Run()
 }
 
-// What sparse and dense attention may differ by, as a share of the root mean square of the outputs. bf16 rounds
+// The allowed difference of sparse and dense attention, as a share of the root mean square of the outputs. bf16 rounds
 // absorbed queries and expanded keys by 2^-9 of a value each, which scores of up to softest make 0.02 of a weight at
 // most; sums over keys average it.
 const (
@@ -387,7 +387,7 @@ const (
 	selfTestF32  = 0.001
 )
 
-// What the size of a head may differ by, over all rows: rounding falls both ways, so that it averages out.
+// The allowed difference of the size of a head, over all rows: rounding falls both ways, so that it averages out.
 const (
 	selfTestHeadBF16 = 0.005
 	selfTestHeadF32  = 0.001

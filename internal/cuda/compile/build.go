@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// Config is what to compile and where to write it.
+// Config states what to compile and where to write it.
 type Config struct {
 	Source string    // root of the CUDA sources
 	Out    string    // folder of the images
@@ -136,7 +136,7 @@ func forOldDrivers(text []byte) []byte {
 	return version.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte(".version "+image.PTXVersion))
 }
 
-// find is a source's image as it is, or nil.
+// find returns the existing image of a source, or nil.
 func (b *builder) find(src string, old image.Manifest) *image.Image {
 	name := image.NameOf(src)
 	for i := range old.Images {

@@ -50,7 +50,7 @@ type Field struct {
 	Size   int    `json:"size"`
 }
 
-// Image is the facts of a cubin.
+// Image holds the facts of a cubin.
 type Image struct {
 	Kernels []Kernel
 	Structs []Struct

@@ -6,7 +6,8 @@ import "math"
 // output: weights and results are rounded to bf16, each by at most 2^-9.
 const AttendError = 6e-3
 
-// Attend is attention of one head over rows, of which the first 512 values are summed: out = sum of p_i * row_i, p
+// Attend computes attention of one head over rows; the first 512 values of a row are summed: out = sum of p_i * row_i,
+// p
 // the softmax of scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum
 // without the sink and the largest scaled score: +inf and -inf when there is no row. A sink of -inf is none.
 func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, lse, largest float64) {

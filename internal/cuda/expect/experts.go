@@ -36,8 +36,8 @@ func Dot(a []float64, b []float32) (sum float64) {
 	return sum
 }
 
-// SortPairs is the pairs row*top+choice ordered by expert, those of one expert in their original order; ids outside [0,
-// experts) are left out.
+// SortPairs returns the pairs row*top+choice ordered by expert, those of one expert in their original order; ids
+// outside [0, experts) are left out.
 func SortPairs(ids []int32, experts int32) []int32 {
 	var order []int32
 	for p, id := range ids {
@@ -79,8 +79,8 @@ func GateUpRow(i int, up bool) int {
 	return i
 }
 
-// Candidates is the columns of the best n logits of a row, the lower column first among equals, NaN as minus infinity,
-// and the row's log-sum-exp: NaN where there is one, else the best logit where that is infinite.
+// Candidates returns the columns of the best n logits of a row, the lower column first among equals, NaN as minus
+// infinity, and the row's log-sum-exp: NaN where there is one, else the best logit where that is infinite.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
 	order, values := make([]int32, len(logits)), make([]float64, len(logits))
 	high, bad := math.Inf(-1), false

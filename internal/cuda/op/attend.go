@@ -13,13 +13,13 @@ import (
 // as several launches, which changes no bit.
 const launchWaves = cuda.LatentWaves
 
-// rowsPerLaunch returns how many rows of that many units of work one launch takes on a device.
+// rowsPerLaunch returns how many rows of the given number of units of work one launch takes on a device.
 func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows, cut into segments that different SMs take where the arguments
-// say so. Either way a row is computed the same alone and in any batch.
+// SparseAttend computes attention over selected rows, cut into segments that different SMs take where the arguments ask
+// for it. In both cases a row has the same bits alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 }
 
 // LatentAttend computes attention over every key of a sequence. Rows are cut into segments that different SMs take
-// where the arguments say so.
+// where the arguments ask for it.
 func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -104,10 +104,10 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	})
 }
 
-// roundUp is a number of keys in whole blocks.
+// roundUp rounds a number of keys up to whole blocks.
 func roundUp(keys int) int { return (keys + 63) / 64 * 64 }
 
-// attention returns what the forms of sparse attention have in common.
+// attention returns the arguments that the forms of sparse attention have in common.
 func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32) cuda.SparseAttendArgs {
 	r.dtype("q", q, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -126,7 +126,7 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 	return a
 }
 
-// selection is a stream as kernels see it.
+// selection returns a stream as the arguments of kernels.
 func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 	v, err := r.pool(s.Pool).Select(at(s.Indices), int64(s.Indices.Stride), r.count("indices", s.Indices.Cols),
 		at(s.Lens), int64(s.Lens.Stride))
@@ -166,7 +166,7 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 	})
 }
 
-// rowsOf is the same work for a range of its rows. Lists belong to rows, page tables to sequences.
+// rowsOf returns the same work for a range of its rows. Lists belong to rows, page tables to sequences.
 func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
 	n, tables := int64(from), a.Streams[1].Width == 0 && a.Streams[1].Lens != 0
 	for i := range a.Streams {

@@ -59,7 +59,7 @@ func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 	return nil
 }
 
-// follows reports whether t is as wide as first and lies some columns behind it in the same rows.
+// follows reports whether t is as wide as first and begins some columns after it in the same rows.
 func follows(t, first kernel.Tensor, columns int) bool {
 	first.Off += int64(columns) * int64(first.DType.Size())
 	return t.Buf == first.Buf && t.Off == first.Off && t.DType == first.DType && t.Rows == first.Rows &&

@@ -35,7 +35,7 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	return d.kernels.RMSNorm(d.stream, &args)
 }
 
-// normalised gives an operation the RMSNorm of some rows, packed, in scratch memory.
+// normalised writes the RMSNorm of some rows, without gaps, to scratch memory and passes it to an operation.
 func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
 	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
 		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16,

@@ -24,7 +24,7 @@ var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 		layout.FP8Row576: {"sparrow_latent_raw", "sparrow_latent_raw_duo"}},
 }
 
-// What the planner may choose for Hopper is there: `explain --hw sm90` names no kernel that nobody has written.
+// Every kernel that the planner may choose for Hopper exists: `explain --hw sm90` names no kernel that is not written.
 func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 	manifest, err := image.Load()
 	if err != nil {

@@ -74,7 +74,7 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	return d.kernels.SampleRows(d.stream, &args)
 }
 
-// Accept compares drafts with what the target chose. A place, a sequence or a token that is not there raises a fault.
+// Accept compares drafts with what the target chose. A place, a sequence or a token that does not exist raises a fault.
 func (d *Device) Accept(a kernel.AcceptArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

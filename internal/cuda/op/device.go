@@ -70,7 +70,7 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// inOwnWords is why no GPU can be used here.
+// inOwnWords is the error that states why no GPU can be used here.
 func inOwnWords(err error) error {
 	var known *cuda.Unavailable
 	if errors.As(err, &known) {
@@ -79,7 +79,7 @@ func inOwnWords(err error) error {
 	return err
 }
 
-// unavailable is an ErrUnavailable in its own words: who asks has named the implementation.
+// unavailable is an ErrUnavailable with its own text: the caller has already named the implementation.
 type unavailable struct{ cause *cuda.Unavailable }
 
 func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try }
@@ -95,7 +95,7 @@ func opened(gpu *cuda.Device, err error) (*Device, error) {
 	return On(gpu)
 }
 
-// On is the operations on an open GPU, which closes with them.
+// On returns the operations on an open GPU, which is closed with them.
 func On(gpu *cuda.Device) (*Device, error) {
 	k, err := gpu.LoadKernels()
 	if err != nil {
@@ -104,7 +104,8 @@ func On(gpu *cuda.Device) (*Device, error) {
 	return (&Device{gpu: gpu, kernels: k}).start()
 }
 
-// start makes what operations need beside the kernels. When it fails the device is closed.
+// start makes the streams and memory that operations need in addition to the kernels. When it fails the device is
+// closed.
 func (d *Device) start() (_ *Device, err error) {
 	defer func() {
 		if err != nil {
@@ -114,7 +115,7 @@ func (d *Device) start() (_ *Device, err error) {
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
-	// Weights, which kernels may read before the launch in front has ended, are written long before.
+	// Kernels may read weights before the previous launch has ended; weights are written long before that.
 	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (d *Device) Name() string {
 	return Name
 }
 
-// Compiled says what the driver compiled when the device was opened; empty where it had nothing to.
+// Compiled describes what the driver compiled when the device was opened; empty where nothing was compiled.
 func (d *Device) Compiled() string { return d.kernels.Compiled() }
 
 // Asynchronous: the host enqueues, the GPU computes.
@@ -164,7 +165,7 @@ func (d *Device) Describe() string {
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
 
-// Hardware is what the driver says of the device.
+// Hardware returns the properties that the driver reports.
 func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
@@ -176,7 +177,7 @@ func (d *Device) Hardware() kernel.Hardware {
 // MemoryFree is the device memory that can still be allocated, and all of it.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
-// MemoryUse is what weights and operations hold.
+// MemoryUse returns the memory of weights and operations.
 func (d *Device) MemoryUse() kernel.MemoryUse {
 	var u kernel.MemoryUse
 	for _, b := range d.weights {
@@ -192,11 +193,11 @@ func (d *Device) DryRun() (kernel.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is launched: the kernels are asked for their properties alone.
+	// Nothing is launched: only the properties of the kernels are read.
 	return (&Device{gpu: gpu, kernels: d.kernels, tried: true}).start()
 }
 
-// Close waits for what was enqueued and gives everything back.
+// Close waits for the enqueued work and releases everything.
 func (d *Device) Close() error {
 	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
 	if d.stream != nil {

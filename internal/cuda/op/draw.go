@@ -14,7 +14,7 @@ func (d *Device) Draw(t kernel.Tensor, x kernel.Drawn) error {
 	return d.draw(d.stream, at(t), stride(t), from, x)
 }
 
-// evenly reports whether the GPU draws the values of a tensor: it draws pairs.
+// evenly reports whether the GPU can draw the values of a tensor: it draws pairs, so their number must be even.
 func evenly(t kernel.Tensor) bool {
 	if first := t.Off / int64(t.DType.Size()); first%2 != 0 {
 		return false

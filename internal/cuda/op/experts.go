@@ -120,10 +120,10 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts
 	return nil
 }
 
-// packedGroup is how many values of a row of e2m1 share a scale.
+// packedGroup is the number of values of a row of e2m1 that share a scale.
 const packedGroup = 32
 
-// packed4 asks for e2m1 in such groups.
+// packed4 requires e2m1 in such groups.
 func (r *require) packed4(w kernel.Weight) {
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
 		r.fail("an expert of %v [%d, %d] in groups of %d beside others of e2m1x2; this backend takes all of a layer's "+
@@ -248,7 +248,7 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 }
 
 // multiplyExperts computes the results of the experts of rows that fit one call, after the held choice of experts where
-// routed says so. What is left is their weighted sum.
+// routed says so. The caller computes their weighted sum.
 func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
 	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),

@@ -30,8 +30,8 @@ const (
 	mostNodeBytes  = 64 << 10
 )
 
-// Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
-// is fails, and runs without a graph first.
+// Capture records the operations that a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs
+// more memory than there is fails, and must run without a graph first.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err := d.settle(); err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ const (
 	holdMixNorm
 )
 
-// heldSum is what is still to be added to rows: a product, then the results of experts.
+// heldSum describes terms that are still to be added to rows: a product, then the results of experts.
 type heldSum struct {
 	rows    kernel.Tensor
 	delta   cuda.Ptr // bf16 [rows, stride], or zero
@@ -76,7 +76,7 @@ type heldStaged struct {
 	stride int64
 }
 
-// rowCodes is where quantised rows go.
+// rowCodes is the destination of quantised rows.
 type rowCodes struct {
 	codes, scales cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), stride]
 	stride        int64
@@ -207,7 +207,7 @@ func flag(on bool) int32 {
 	return 0
 }
 
-// makes reports whether what is held computes exactly these rows.
+// makes reports whether the held operation computes exactly these rows.
 func (h *held) makes(x kernel.Tensor) bool {
 	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
@@ -284,7 +284,7 @@ func overlap(a, b kernel.Tensor) bool {
 	return first < second.Add(b.Extent()) && second < first.Add(a.Extent())
 }
 
-// apart settles where an operation writes what a held store reads.
+// apart launches held operations first where an operation writes memory that a held store reads.
 func (d *Device) apart(writes ...kernel.Tensor) error {
 	for _, w := range writes {
 		for _, t := range d.held.stored {

@@ -31,7 +31,7 @@ func TestGPUHeldOperationsKeepBits(t *testing.T) {
 	}
 }
 
-// heldLayer is the weights and inputs of a small layer.
+// heldLayer holds the weights and inputs of a small layer.
 type heldLayer struct {
 	*bench
 	rows                   int

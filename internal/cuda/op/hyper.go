@@ -42,7 +42,7 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 	return d.mix(&args, a.Out, a.Mix)
 }
 
-// beginMix launches what is held, but no mixture that stays where it is, and checks the arguments of its reader.
+// beginMix launches held operations, except a mixture that is read in place, and checks the arguments of its reader.
 func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error {
 	if d.held.kind == holdStaged && d.held.staged.out == mix && !d.held.routes && !d.held.parts.held() {
 		return a.Check()
@@ -60,7 +60,7 @@ func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	return nil
 }
 
-// streams returns what both readers of residual streams share.
+// streams returns the arguments that both readers of residual streams share.
 func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
@@ -97,8 +97,8 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	return errors.Join(d.kernels.HyperPostSum(d.stream, &sum), d.release(nil))
 }
 
-// addsUp reports whether the output of a sublayer is what experts gave, still to be added up: that is then a part of
-// writing it into the streams.
+// addsUp reports whether the output of a sublayer is the results of experts that are not yet summed: the sum is then
+// computed when it is written into the streams.
 func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
 	h := &d.held
 	return h.kind == holdSum && !h.routes && h.sum.experts.Results != 0 && h.sum.rows == a.Sub &&

@@ -56,7 +56,7 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
 
-// keyWriter returns what both writers of indexer keys share.
+// keyWriter returns the arguments that both writers of indexer keys share.
 func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
 	r.indexPool(pool)
 	r.dtype("keys", keys, kernel.BF16)
@@ -66,7 +66,7 @@ func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool k
 		Faults: d.faults.Ptr(), KeyStride: int64(keys.Stride), Tokens: r.count("keys", keys.Rows)}
 }
 
-// indexPool asks for quantised keys in pages of a multiple of four.
+// indexPool requires quantised keys in pages of a multiple of four tokens.
 func (r *require) indexPool(p kernel.Pool) {
 	r.layout(p, layout.IndexPage132)
 	if p.PageTokens%4 != 0 {

@@ -10,7 +10,7 @@ import (
 
 var _ kernel.Joiner = (*Device)(nil)
 
-// joined are matrices that lie one after the other in memory, so that one product computes all of them.
+// joined are matrices that follow each other in memory, so that one product computes all of them.
 type joined struct {
 	whole   matrix
 	members []*matrix
@@ -124,7 +124,7 @@ func together(to []kernel.Projection) int {
 	return len(g.members)
 }
 
-// out is the output of all members, beginning with that of the first.
+// out returns the output of all members, beginning with that of the first.
 func (g *joined) out(first kernel.Tensor) kernel.Tensor {
 	first.Cols = g.whole.out
 	return first

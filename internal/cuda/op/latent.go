@@ -58,7 +58,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	return d.perHead(&r, &x)
 }
 
-// heads is a product for each head of some rows.
+// heads computes a product for each head of some rows.
 func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product {
 	for _, t := range []struct {
 		name string

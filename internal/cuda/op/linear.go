@@ -8,8 +8,8 @@ import (
 // Linear attention with a gate for each channel, and what pools of index keys need. Rows of a sequence are computed one
 // after the other, so that their bits depend neither on how it is cut into passes nor on other sequences.
 
-// sequences are the rows of sequences as kernels see them: slots and snapshots have that many rows of the tensors, and
-// of held back rows each slot has an equal part.
+// sequences returns the rows of sequences as arguments of kernels: slots and snapshots are numbers of rows of the
+// tensors, and held-back rows are divided equally among the slots.
 func (d *Device) sequences(r *require, s kernel.Sequences, state, kept, held kernel.Tensor,
 	rows int) cuda.SequencesView {
 	for _, t := range []struct {

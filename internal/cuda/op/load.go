@@ -15,7 +15,7 @@ import (
 const (
 	// pieceBytes is the size of a buffer: copies of 4 MiB run at 53 of 54 GB/s, and locking memory takes 0.5 ms a MiB.
 	pieceBytes = 4 << 20
-	// mostReaders is how many goroutines read files: each copies 6 to 7 GB/s of what is in memory.
+	// mostReaders is the number of goroutines that read files: each copies 6 to 7 GB/s of cached pages.
 	mostReaders = 12
 	// sparePieces are in flight to the device while readers fill others.
 	sparePieces = 4
@@ -45,7 +45,7 @@ type upload struct {
 	err error // the first of the enqueuing goroutine
 }
 
-// piece is a buffer of page-locked memory with what it carries.
+// piece is a buffer of page-locked memory with its contents.
 type piece struct {
 	memory *cuda.HostBuffer
 	used   *cuda.Event // recorded after the last copy out of it
@@ -54,7 +54,7 @@ type piece struct {
 	filled chan struct{} // a value for each time that it was filled
 }
 
-// task is one thing to enqueue: the copy of a filled piece, or anything else.
+// task is one item to enqueue: the copy of a filled piece, or another operation.
 type task struct {
 	piece *piece
 	to    cuda.Ptr
@@ -82,7 +82,7 @@ func (d *Device) BeginLoad() error {
 	return nil
 }
 
-// EndLoad waits until all weights are in device memory and frees what carried them.
+// EndLoad waits until all weights are in device memory and frees the buffers.
 func (d *Device) EndLoad() error {
 	u := d.upload
 	if u == nil {
@@ -109,7 +109,7 @@ func (d *Device) EndLoad() error {
 	return nil
 }
 
-// loaded runs body as part of a load: the one in progress, or one of its own.
+// loaded runs body as part of a load: the one in progress, or a new one.
 func (d *Device) loaded(body func(*upload) error) error {
 	if d.upload != nil {
 		return body(d.upload)
@@ -173,7 +173,7 @@ func (u *upload) failed() error {
 	return u.err
 }
 
-// do enqueues anything that the stream takes.
+// do enqueues an operation on the stream.
 func (u *upload) do(run func() error) { u.order <- task{run: run} }
 
 // copy brings host memory, which must not change before EndLoad, to device memory.
@@ -252,7 +252,7 @@ func (u *upload) copySmall(to cuda.Ptr, from []byte) error {
 	return u.stream.CopyToDevice(to, at)
 }
 
-// temporary takes device memory for the tasks that use enqueues.
+// temporary takes device memory for the tasks that the function use enqueues.
 func (u *upload) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	p, err := u.pool.Get(max(bytes, 16))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // lowRank reports whether a product that is added to Out has short rows of bf16, such as what a DSpark head adds to
-// logits for the token before: they are multiplied and added in one launch.
+// logits for the previous token: they are multiplied and added in one launch.
 func lowRank(out kernel.Tensor, w *matrix) bool {
 	return out.DType == kernel.F32 && w.kind == cuda.ProductBF16 && w.packed == "" && cuda.LowRankFits(int32(w.in))
 }

@@ -10,7 +10,7 @@ import (
 
 var _ kernel.Marker = (*Device)(nil)
 
-// marks are notes of how far the device is, in page-locked host memory that the device writes.
+// marks record the progress of the device, in page-locked host memory that the device writes.
 type marks struct {
 	memory *cuda.HostBuffer // one u32
 	last   kernel.Mark      // enqueued
@@ -22,7 +22,8 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 	return err
 }
 
-// Mark enqueues a write of the stage where it is another than before. A write takes 1.5 us and keeps the next kernel
+// Mark enqueues a write of the stage where it differs from the previous one. A write takes 1.5 us and keeps the next
+// kernel
 // from starting early, so operations are not marked, and captured passes have one mark for all of them.
 func (d *Device) Mark(m kernel.Mark) error {
 	if m == d.marks.last || d.marks.off {
@@ -32,13 +33,13 @@ func (d *Device) Mark(m kernel.Mark) error {
 	return d.stream.WriteWord(d.marks.memory, 0, uint32(m))
 }
 
-// markReplay notes that a captured pass begins.
+// markReplay records that a captured pass begins.
 func (d *Device) markReplay() error {
 	d.marks.last = kernel.MarkReplay
 	return d.stream.WriteWord(d.marks.memory, 0, uint32(kernel.MarkReplay))
 }
 
-// Reached is the latest mark that the device has written.
+// Reached returns the latest mark that the device has written.
 func (d *Device) Reached() kernel.Mark {
 	// The memory is the driver's: four bytes at a multiple of four that live as long as the device.
 	return kernel.Mark(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(d.marks.memory.Bytes())))))

@@ -33,7 +33,7 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 	return &Buffer{m.Ptr(), bytes, m}, d.stream.Fill(m.Ptr(), 0, bytes)
 }
 
-// Free gives memory back. An error of the driver shows at the next Sync.
+// Free releases memory. The next Sync reports an error of the driver.
 func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
 		_ = d.settle() // what fails here fails again in Sync
@@ -95,7 +95,7 @@ func (d *Device) copyFaults(to []byte) error {
 	return d.stream.CopyToHost(to[:4], d.faults.Ptr())
 }
 
-// faulted is the error that such bytes mean.
+// faulted returns the error for such bytes.
 func (d *Device) faulted(words []byte) error {
 	if d.peer != nil {
 		if err := d.peer.missing(binary.LittleEndian.Uint32(words[4:])); err != nil {
@@ -152,7 +152,7 @@ func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	return err
 }
 
-// mostCounted is how many rows the tables that hold a row for each token may have: more than any pass.
+// mostCounted is the maximum number of rows of tables with a row for each token: more than any pass has.
 const mostCounted = 1 << 16
 
 // countUp writes 0, 1, 2, ... to device memory.
@@ -167,7 +167,7 @@ func (d *Device) countUp() (err error) {
 	return d.stream.CopyToDevice(d.count.Ptr(), list)
 }
 
-// counting is device memory that holds 0, 1, 2, ... up to at least n-1.
+// counting returns device memory that holds 0, 1, 2, ... up to at least n-1.
 func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if n > mostCounted {
 		return 0, fmt.Errorf("%w: cuda: %d rows of a pass, at most %d", kernel.ErrUnsupported, n, mostCounted)

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Where there is no Hopper GPU the backend states why, by both of its names.
+// Where there is no Hopper GPU the backend states the reason, under both of its names.
 func TestBackendSaysWhyItCannotRun(t *testing.T) {
 	var why *cuda.Unavailable
 	if err := cuda.Available(); !errors.As(err, &why) {
@@ -80,7 +80,8 @@ func TestTracedLaunches(t *testing.T) {
 	}
 }
 
-// A dry run takes no memory of the device it represents and knows what weights would take, more than there is too.
+// A dry run takes no memory of the device it represents and computes the memory that weights would take, also if it is
+// more than the device has.
 func TestDryRun(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()

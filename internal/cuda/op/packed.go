@@ -15,11 +15,11 @@ import (
 // Weights that stay packed in device memory: a product widens them to bf16 in registers (cuda/src/sm90/packed). Values
 // that have more bits than bf16 are rounded to it, once.
 
-// takenFormats is what a refusal lists.
+// takenFormats is the list of supported formats in error messages.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
 	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
 
-// described names a weight's format.
+// described returns the name of a weight's format.
 func described(w kernel.Weight) string {
 	if !w.Scale.Given() {
 		return fmt.Sprintf("a weight of type %v", w.Data.DType)
@@ -75,7 +75,7 @@ var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", 
 	block.Q6_K: "q6_k", block.IQ2_XXS: "iq2_xxs", block.IQ2_XS: "iq2_xs", block.IQ2_S: "iq2_s",
 	block.IQ3_XXS: "iq3_xxs", block.IQ3_S: "iq3_s", block.IQ4_NL: "iq4", block.IQ4_XS: "iq4"}
 
-// Slow reports how products with a block format are computed where that is slow, else nothing.
+// Slow describes how products with a block format are computed where that is slow; else it is empty.
 func Slow(f block.Format) string {
 	if _, ok := packedBlocks[f]; !ok {
 		return "stored as BF16"
@@ -83,7 +83,7 @@ func Slow(f block.Format) string {
 	return ""
 }
 
-// powersOfTwo reports whether all scales of a matrix are, as far as the host can read them.
+// powersOfTwo reports whether all scales of a matrix are powers of two, as far as the host can read them.
 func powersOfTwo(t kernel.Tensor) bool {
 	if _, ok := t.Buf.(kernel.HostBuffer); !ok || t.DType != kernel.F32 {
 		return false
@@ -159,7 +159,7 @@ func (d *Device) preparePacked(w kernel.Weight, f cuda.PackedFormat) (kernel.Mat
 	})
 }
 
-// factors brings what sums are multiplied by to device memory: of rows of the first weight and of the second.
+// factors copies the factors of sums to device memory: for rows of the first weight and of the second.
 func (u *upload) factors(to cuda.Ptr, f cuda.PackedFormat, first, second kernel.Weight) error {
 	b := binary.LittleEndian.AppendUint32(nil, math.Float32bits(f.Factor(first.Factor)))
 	return u.copy(to, binary.LittleEndian.AppendUint32(b, math.Float32bits(f.Factor(second.Factor))))
@@ -219,7 +219,7 @@ func tensorBytes(t kernel.Tensor) int64 {
 	return int64(t.Rows) * int64(t.Cols) * int64(t.DType.Size())
 }
 
-// codeSource is how codes of a type are stored.
+// codeSource returns the storage format of codes of a type.
 func codeSource(d kernel.DType) int32 {
 	name := "bytes"
 	switch d {
@@ -254,13 +254,13 @@ func scaleType(d kernel.DType) int32 {
 	return int32(cuda.ElementF32)
 }
 
-// packedOf is the product with a packed weight.
+// packedOf returns the product with a packed weight.
 func (p *rowProducts) packedOf(w *matrix) cuda.PackedProduct {
 	return cuda.PackedProduct{Format: w.packed, Weight: w.data, Factors: w.factors, Rows: p.rows,
 		Columns: int32(w.out), K: p.k, Arrived: p.arrived.Ptr()}
 }
 
-// packedSums is the memory for its sums of parts of k.
+// packedSums returns the memory for its sums of parts of k.
 func (p *rowProducts) packedSums(w *matrix) int64 {
 	x := p.packedOf(w)
 	return x.SumBytes()

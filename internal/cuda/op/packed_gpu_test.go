@@ -56,7 +56,8 @@ var packings = []packing{
 	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)},
 }
 
-// within is how far products may be from the reference's, of their norm: blocks of random scales weigh few values most.
+// within is the allowed error of products relative to their norm: with random scales of blocks, a few values dominate a
+// sum.
 func (p packing) within() float64 {
 	if _, ok := p.data.Block(); ok {
 		return 0.01
@@ -173,7 +174,7 @@ func TestGPUPackedProducts(t *testing.T) {
 	}
 }
 
-// unitProduct is the values of a packed weight as the device widens them: its product with the unit matrix.
+// unitProduct returns the values of a packed weight as the device widens them: its product with the unit matrix.
 func (b *bench) unitProduct(w kernel.Weight) []float64 {
 	b.Helper()
 	m, err := b.gpu.Prepare(w, kernel.Projected)
@@ -225,7 +226,7 @@ func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 	}
 }
 
-// Values are those of plain code.
+// Values equal those of plain Go code.
 func TestGPUPackedValues(t *testing.T) {
 	b := onGPU(t)
 	for _, p := range packings {
@@ -243,7 +244,7 @@ func TestGPUPackedValues(t *testing.T) {
 	}
 }
 
-// Experts in packed formats, of few rows and many, with a row's bits as alone.
+// Experts in packed formats, with few rows and many; a row has the same bits as alone.
 func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	b := onGPU(t)
 	for i, p := range packings {
@@ -258,7 +259,7 @@ func TestGPUExpertsOfPackedFormats(t *testing.T) {
 	}
 }
 
-// As many experts have rows as there can be: Kimi-K2 has 384.
+// The maximum number of experts have rows: Kimi-K2 has 384.
 func TestGPUManyPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	at := slices.IndexFunc(packings, func(p packing) bool { return p.data == kernel.U4x2 })

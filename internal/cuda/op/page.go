@@ -21,7 +21,7 @@ func (d *Device) HostAlloc(bytes int64) ([]byte, error) {
 	return b, nil
 }
 
-// HostFree gives memory of HostAlloc back.
+// HostFree releases memory of HostAlloc.
 func (d *Device) HostFree(b []byte) error {
 	if len(b) == 0 || d.hosted[&b[0]] == nil {
 		return fmt.Errorf("%w: host memory of %d bytes that the device did not give out", kernel.ErrArgument, len(b))
@@ -67,7 +67,7 @@ func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) 
 // collected is an event that is waited for once.
 type collected struct{ done *cuda.Event }
 
-// Wait waits for the copies. Faults of kernels before them show where results are fetched.
+// Wait waits for the copies. Faults of earlier kernels are reported where results are fetched.
 func (c collected) Wait() error {
 	err := c.done.Sync()
 	if e := c.done.Close(); err == nil {

@@ -15,7 +15,7 @@ type heldParts struct {
 	writes []kernel.Tensor
 }
 
-// mostAlike are the copies, or the rotations, of one launch.
+// mostAlike is the maximum number of copies, or of rotations, in one launch.
 const mostAlike = 4
 
 // held reports whether there are any.
@@ -42,8 +42,8 @@ func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	return true
 }
 
-// part makes room for one more part, which reads and writes these tensors: what is held otherwise, or has its place, or
-// is not apart from it, is launched first.
+// part makes room for one more part, which reads and writes these tensors: other held operations, a part of the same
+// kind, and parts that share memory with it are launched first.
 func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 	h := &d.held
 	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {
@@ -73,7 +73,7 @@ func (d *Device) joinsParts(a *kernel.NormArgs) bool {
 		h.parts.apart([]kernel.Tensor{a.X}, []kernel.Tensor{a.Out})
 }
 
-// meet reports whether two tensors share bytes. Different columns of the same rows do not.
+// meet reports whether two tensors share bytes. Tensors over different columns of the same rows do not.
 func meet(a, b kernel.Tensor) bool {
 	if !overlap(a, b) {
 		return false

@@ -12,11 +12,12 @@ import (
 
 var _ kernel.Peer = (*Device)(nil)
 
-// halfBytes is the most that ranks exchange at once; each has two such pieces of memory. More goes in several launches.
+// halfBytes is the maximum size of one exchange between ranks; each rank has two buffers of this size. Larger exchanges
+// take several launches.
 const halfBytes = 16 << 20
 
-// sharedBlocks is the most blocks of a rank that shares its GPU with others: those that wait leave most multiprocessors
-// to those that are waited for.
+// sharedBlocks is the maximum number of blocks of a rank that shares its GPU with others: ranks that wait leave most
+// multiprocessors to the ranks that still compute.
 const sharedBlocks = 8
 
 // peer is a rank's kernel.Collective: kernels on the rank's own stream that read the memory of the others.
@@ -103,7 +104,7 @@ func (p *peer) close() error {
 	return err
 }
 
-// missing is an error where a rank did not come, from the word of the rank's state that says so.
+// missing returns an error if a rank did not arrive, according to the rank's state word.
 func (p *peer) missing(word uint32) error {
 	if word == 0 {
 		return nil
@@ -169,13 +170,14 @@ func (p *peer) Broadcast(a kernel.BroadcastArgs) error {
 	return p.gather("broadcast", a.X, a.X, &of)
 }
 
-// gathered is what a rank gives in a gather: a number of rows, and where they go, in bytes after the first of all.
+// gathered describes the rows that a rank contributes to a gather: their number, and their offset in bytes in the
+// result.
 type gathered struct {
 	rows  int
 	first int64
 }
 
-// gather brings the rows x of each rank to their places in out of all ranks, some rows at a time.
+// gather copies the rows x of each rank to their places in out on all ranks, some rows at a time.
 func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gathered) error {
 	r := require{op: op}
 	size := x.DType.Size()
@@ -240,7 +242,8 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return r.err
 }
 
-// local numbers things among those of a rank, in scratch memory that the caller gives back. Nothing is held.
+// local computes the indices of things among those of a rank, in scratch memory that the caller releases. Nothing is
+// held.
 func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {
 	bytes := max(4*int64(ids.Rows)*int64(ids.Cols), 16)

@@ -40,7 +40,7 @@ func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	}
 }
 
-// exchange is ranks on a GPU, and as many in host memory.
+// exchange holds ranks on a GPU and as many in host memory.
 type exchange struct {
 	*testing.T
 	rng  *rand.Rand

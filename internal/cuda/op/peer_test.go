@@ -11,7 +11,7 @@ import (
 )
 
 // Invariants of this file: ranks on GPUs launch their exchanges on their own streams, large ones in pieces that fit the
-// memory between them; what no kernel takes is refused by name.
+// exchange buffers; unsupported arguments are refused by name.
 
 // peers makes ranks that are detached devices of one GPU.
 func peers(t *testing.T, n int) ([]*Device, []kernel.Collective) {
@@ -138,7 +138,8 @@ func TestPeersAreGPUsThatAreOpenedOnce(t *testing.T) {
 	}
 }
 
-// Of a rank's experts and tokens the numbers are found in one more launch; what no rank has raises a fault, on the GPU.
+// The local indices of a rank's experts and tokens are found in one more launch; an index that no rank has raises a
+// fault on the GPU.
 func TestPartsOfTablesAndExperts(t *testing.T) {
 	d := detached(t)
 	host := func(kind kernel.DType, rows, cols int) kernel.Tensor {

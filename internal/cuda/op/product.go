@@ -7,7 +7,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Multiply multiplies rows by a weight. Rows that meet e4m3 blocks are quantised per 128 columns first. A product that
+// Multiply multiplies rows by a weight. Rows that are multiplied by e4m3 blocks are quantised per 128 columns first. A
+// product that
 // is added to Out is rounded to the type of Out before the sum.
 func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
@@ -131,7 +132,7 @@ func (p *rowProducts) scaleBytes() int64 {
 	return aligned256(4 * p.scaleStride() * int64((p.k+blockSide-1)/blockSide))
 }
 
-// quantise makes the codes, unless they are there with scales of the same kind.
+// quantise makes the codes, unless codes with scales of the same kind exist already.
 func (p *rowProducts) quantise(exact bool) error {
 	if p.quantised && p.exact == exact {
 		return nil
@@ -148,7 +149,7 @@ func (p *rowProducts) codesOf(exact bool) cuda.QuantiseRowsArgs {
 		Rows: p.rows, Columns: p.k, Exact: flag(exact)}
 }
 
-// of is the product with a weight: its sizes, and where the weight is.
+// of returns the product with a weight: its sizes and the address of the weight.
 func (p *rowProducts) of(w *matrix) cuda.Product {
 	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(w.in), Rows: p.rows,
 		Columns: int32(w.stored), K: p.k, Batch: 1}
@@ -245,10 +246,11 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 	return nil
 }
 
-// mostCalls bounds the products that are kept ready to be launched, of about a kilobyte each.
+// mostCalls bounds the number of stored product launches, of about a kilobyte each.
 const mostCalls = 8192
 
-// product launches a product. What its launch needs is kept: equal passes multiply at equal addresses, and making three
+// product launches a product. Its arguments are stored for the next pass: equal passes multiply at equal addresses, and
+// making three
 // tensor maps takes the host longer than a launch.
 func (d *Device) product(x *cuda.Product) error {
 	call := d.calls[*x]

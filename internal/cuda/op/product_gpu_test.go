@@ -81,7 +81,7 @@ func TestGPUMultiply(t *testing.T) {
 		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005},
 		{kernel.E4M3, 2112, 7168, 128, 0.005},
 		{kernel.E4M3, 72, 160, 64, 0.005}, // blocks without a kernel become bf16
-		// short rows, which one launch multiplies and adds to f32
+		// short rows, which are multiplied and added to f32 in one launch
 		{kernel.BF16, 1297, 48, 0, 0.005}, {kernel.BF16, 643, 256, 0, 0.005}, {kernel.F32, 333, 512, 0, 0.005},
 	} {
 		if *portableTier && c.block == 64 {
@@ -122,7 +122,7 @@ func TestGPUMultiply(t *testing.T) {
 	}
 }
 
-// Products of the same rows have the bits of products of their own, whatever the types beside them.
+// Products of the same rows have the bits of separate products, whatever the types of the others.
 func TestGPUProject(t *testing.T) {
 	b := onGPU(t)
 	for _, rows := range []int{1, 40, 200} {
@@ -207,7 +207,7 @@ func TestGPULatent(t *testing.T) {
 	}
 }
 
-// Copies keep every bit, with and without gaps, and leave what is between rows.
+// Copies keep every bit, with and without gaps, and do not change the gaps between rows.
 func TestGPUCopy(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I32, kernel.U8} {

@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// require collects the first thing that an operation was asked for and no kernel does.
+// require records the first argument of an operation that no kernel supports.
 type require struct {
 	op  string
 	err error
@@ -21,28 +21,28 @@ func (r *require) fail(format string, a ...any) {
 	}
 }
 
-// dtype asks for an element type.
+// dtype requires an element type.
 func (r *require) dtype(name string, t kernel.Tensor, want kernel.DType) {
 	if t.DType != want {
 		r.fail("%s of type %v, this backend takes %v", name, t.DType, want)
 	}
 }
 
-// packed asks for rows without gaps.
+// packed requires rows without gaps.
 func (r *require) packed(name string, t kernel.Tensor) {
 	if t.Rows > 1 && t.Stride != t.Cols {
 		r.fail("%s with %d columns and stride %d, rows must follow each other", name, t.Cols, t.Stride)
 	}
 }
 
-// aligned asks for an address and a distance of rows that are multiples of some bytes.
+// aligned requires an address and a row stride that are multiples of some bytes.
 func (r *require) aligned(name string, t kernel.Tensor, bytes int64) {
 	if stride := int64(t.Stride) * int64(t.DType.Size()); t.Off%bytes != 0 || (t.Rows > 1 && stride%bytes != 0) {
 		r.fail("%s at byte %d with %d bytes from row to row, both must be multiples of %d", name, t.Off, stride, bytes)
 	}
 }
 
-// count asks for a number that fits the kernels' integers.
+// count requires a number that fits the kernels' integers.
 func (r *require) count(name string, n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		r.fail("%d %s, at most %d", n, name, math.MaxInt32)
@@ -50,7 +50,7 @@ func (r *require) count(name string, n int) int32 {
 	return int32(n)
 }
 
-// layout asks for one of some cache layouts.
+// layout requires one of some cache layouts.
 func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 	for _, k := range kinds {
 		if p.Layout == k {
@@ -60,21 +60,21 @@ func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 	r.fail("layout %v, this backend has kernels for %v", p.Layout, kinds)
 }
 
-// pool is a pool as kernels see it.
+// pool returns a pool as an argument of kernels.
 func (r *require) pool(p kernel.Pool) cuda.PoolView {
 	r.aligned("pool", p.Mem, 16)
 	return cuda.PoolView{Base: at(p.Mem), PageBytes: int64(p.Mem.Stride),
 		PageTokens: r.count("tokens of a page", p.PageTokens), Slots: r.count("slots", p.Slots())}
 }
 
-// angles is a table of rotations with a row for each token.
+// angles returns a table of rotations with a row for each token.
 func (r *require) angles(t kernel.Tensor) cuda.RotaryView {
 	r.packed("angles", t)
 	r.aligned("angles", t, 16)
 	return cuda.RotaryView{Table: at(t), Rows: r.count("angles", t.Rows)}
 }
 
-// perhapsAngles is a table of rotations, or none where nothing is rotated.
+// perhapsAngles returns a table of rotations, or none where nothing is rotated.
 func (r *require) perhapsAngles(t kernel.Tensor) cuda.RotaryView {
 	if !t.Given() {
 		return cuda.RotaryView{}

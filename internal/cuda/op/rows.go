@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// element is the kernels' name of a float type.
+// element returns the kernels' name of a float type.
 func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	switch t.DType {
 	case kernel.F32:

@@ -34,7 +34,7 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 // mostNextN is how many rows of a request the paged kernels score at once.
 const mostNextN = 4
 
-// pagedScores treats neighbours of one request as its query rows where the caller promises that they are.
+// pagedScores treats adjacent rows as query rows of one request where the caller guarantees that they are.
 func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
 		r.fail("pages of %d keys, this backend takes %d", a.Keys.PageTokens, layout.PageTokens)
@@ -60,7 +60,7 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	return d.kernels.ScorePaged(d.stream, x.Heads, &args)
 }
 
-// gatheredScores scores keys that lie one after the other in a page.
+// gatheredScores scores keys that are contiguous in a page.
 func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	r.packed("start", a.Start)
 	if a.Keys.PageTokens%4 != 0 {

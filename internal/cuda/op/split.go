@@ -12,28 +12,28 @@ import (
 )
 
 // Experts in two memories. The device packs the resident experts of a layer one after the other; a table in its memory
-// says for each expert where it is. Rows that chose experts of the host's workers go to page-locked memory, and results
-// return to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts
-// lie packed in page-locked memory and are multiplied group by group where they are brought: for prompts by the copy
-// engine into two halves of a buffer in turn, ahead of the stream, else by a kernel that copies only what was chosen.
-// Nothing here depends on the number of rows but where a batch is cut, which changes no bit.
+// holds the place of each expert. Rows that chose experts of the host's workers go to page-locked memory, and results
+// return to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts lie
+// packed in page-locked memory and are multiplied group by group where they are brought: for prompts by the copy engine
+// into two halves of a buffer in turn, ahead of the stream, else by a kernel that copies only what was chosen. Nothing
+// here depends on the number of rows but where a batch is cut, which changes no bit.
 
 const (
 	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
 	// groupSlots and ringSlots are how many fetched experts are brought and multiplied together, of prompts and of
-	// decodes: 107 and 214 MB of DeepSeek-V4-Flash. A group takes a decode five launches, used or not.
+	// decodes: 107 and 214 MB of DeepSeek-V4-Flash. A group takes five launches in a decode, whether it is used or not.
 	groupSlots = 8
 	ringSlots  = 16
-	// drainTime is how long closing waits for workers that compute.
+	// drainTime is the time that Close waits for workers that compute.
 	drainTime = 2 * time.Second
 )
 
-// notHere is what tables hold for experts that are neither here nor computed by the host's workers.
+// notHere is the table entry of experts that are neither on this device nor computed by the host's workers.
 const notHere = cuda.OnHost - 1
 
-// split is where the experts of a layer are.
+// split describes where the experts of a layer are.
 type split struct {
 	methods  kernel.ExpertMethods
 	resident []int            // packed on the device, in this order
@@ -48,7 +48,7 @@ type split struct {
 	weights  *kernel.ExpertWeights // of all experts, where they may move; else nil
 }
 
-// group is some neighbouring experts of the store.
+// group is a range of experts of the store.
 type group struct {
 	first, count int
 	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
@@ -77,7 +77,7 @@ func storedOf(m kernel.ExpertMethods) []int {
 	return list
 }
 
-// places is the table of a phase.
+// places returns the table of a phase.
 func (s *split) places(phase int) []int32 {
 	method := s.methods.Of(phase == 1)
 	table := make([]int32, len(method))
@@ -109,7 +109,7 @@ func (s *split) slots(phase, first, count int) (table []int32, any bool) {
 	return table, any
 }
 
-// offloaded is what a device has for experts in host memory.
+// offloaded holds a device's data for experts in host memory.
 type offloaded struct {
 	box      *kernel.Mailbox // nil where no workers compute
 	memory   *cuda.HostBuffer
@@ -143,20 +143,20 @@ type posted struct {
 	scratch cuda.Ptr
 }
 
-// packedAt is the places of n packed experts in one piece of memory.
+// packedAt returns the addresses of n packed experts in one block of memory.
 func packedAt(base cuda.Ptr, n int64, s cuda.ExpertShape) cuda.PackedExperts {
 	gateUp, gateUpScales, down, _ := s.PackedBytes()
 	return cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
 		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
 }
 
-// packedSize is the memory of n packed experts.
+// packedSize returns the size of n packed experts.
 func packedSize(n int64, s cuda.ExpertShape) int64 {
 	gateUp, gateUpScales, down, downScales := s.PackedBytes()
 	return n*(gateUp+down+gateUpScales+downScales) + 16
 }
 
-// prepareSplit gives the experts of a layer their places. x has their shape.
+// prepareSplit assigns places to the experts of a layer. x has their shape.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
 	m := w.Methods.Clone() // those of movable experts change
 	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
@@ -202,7 +202,7 @@ func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) er
 	return nil
 }
 
-// table brings a table to device memory.
+// table copies a table to device memory.
 func (u *upload) table(list []int32) (cuda.Ptr, error) {
 	bytes := make([]byte, 0, 4*len(list))
 	for _, v := range list {
@@ -299,7 +299,7 @@ func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
 	return out
 }
 
-// openRing makes the buffers that fetched experts come to.
+// openRing allocates the buffers into which experts are fetched.
 func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 	o := &d.offload
 	if o.ring != 0 {
@@ -350,7 +350,7 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	return to.Serve(o.box)
 }
 
-// expect tells the workers of n exchanges that are enqueued.
+// expect announces n enqueued exchanges to the workers.
 func (o *offloaded) expect(n int) {
 	switch {
 	case o.dry || o.box == nil || n == 0:
@@ -373,7 +373,7 @@ func (o *offloaded) failed() error {
 	return o.box.Late(o.timeout)
 }
 
-// close gives everything back. The stream is idle.
+// close releases everything. The stream is idle.
 func (o *offloaded) close() error {
 	var errs []error
 	if o.box != nil && !o.box.Drain(drainTime) {

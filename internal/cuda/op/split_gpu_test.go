@@ -91,7 +91,7 @@ func (b *splitBench) expert(kind kernel.DType, out, in int) kernel.Weight {
 	return w
 }
 
-// prepare gives experts methods by turns, of the letters r, c and f.
+// prepare assigns methods to experts in turn, given by the letters r, c and f.
 func (b *splitBench) prepare(decode, prefill string) kernel.Experts {
 	b.Helper()
 	var m kernel.ExpertMethods

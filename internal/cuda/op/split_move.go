@@ -12,7 +12,7 @@ import (
 
 var _ kernel.ExpertSwapper = (*Device)(nil)
 
-// openStage makes the place that an expert comes to before it takes that of another.
+// openStage allocates the memory into which an expert is copied before it replaces another.
 func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
 	if d.offload.stage == 0 {
 		d.offload.stage, err = u.room(packedSize(1, s), 0)
@@ -20,7 +20,7 @@ func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// SwapExperts exchanges the homes of two experts. The one that comes is brought to memory of its own first: until the
+// SwapExperts exchanges the homes of two experts. The one that comes is brought to its own memory first: until the
 // workers have taken the other one nothing has changed. What fails after that is the driver.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	p, ok := x.(*experts)
@@ -66,7 +66,7 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return nil
 }
 
-// stageExpert brings a packed expert to a place of its own: from page-locked memory where it is kept there, else from
+// stageExpert copies a packed expert to separate memory: from page-locked memory where it is kept there, else from
 // the checkpoint.
 func (d *Device) stageExpert(p *experts, e, kept int, to cuda.PackedExperts) error {
 	if kept < 0 {
@@ -82,7 +82,7 @@ func (d *Device) stageExpert(p *experts, e, kept int, to cuda.PackedExperts) err
 	return d.stream.Sync()
 }
 
-// rewriteTables brings the tables of a layer to where graphs read them.
+// rewriteTables copies the tables of a layer to the memory that graphs read.
 func (d *Device) rewriteTables(s *split) error {
 	write := func(to cuda.Ptr, table []int32) error {
 		var bytes []byte
@@ -105,7 +105,7 @@ func (d *Device) rewriteTables(s *split) error {
 	return nil
 }
 
-// halfMoved is the error of a move that ended in its middle: what an expert computes is no longer known.
+// halfMoved is the error of a move that failed in the middle: the weights of an expert are no longer known.
 func halfMoved(err error) error {
 	return fmt.Errorf("%w: cuda: an expert was half moved: %w", kernel.ErrLost, err)
 }

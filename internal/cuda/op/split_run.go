@@ -31,7 +31,7 @@ func (d *Device) mostSplit(p *experts, top, phase int) int {
 	return cuda.MaxExpertPairs / top
 }
 
-// splitScratch is the memory of a run beside that of the products: places of choices, twice.
+// splitScratch is the memory of a run in addition to that of the products: places of choices, twice.
 func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) {
 	return s.ScratchBytes(rows, top), (4*int64(rows)*int64(top) + 255) / 256 * 256
 }
@@ -194,8 +194,8 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 			return err
 		}
 	}
-	// The first groups of a prompt were brought while the layer before ran. The others come while the experts that are
-	// here are multiplied.
+	// The first groups of a prompt were brought while the previous layer ran. The others come while the experts that
+	// are here are multiplied.
 	early := min(len(x.groups[s.phase]), s.phase*len(d.offload.halves))
 	for i, g := range x.groups[s.phase] {
 		if i == early {
@@ -232,7 +232,7 @@ func (d *Device) multiplyHere(s *splitPart) error {
 	return d.multiplySorted(s.p.shape, &s.args)
 }
 
-// lookUp finds the places of choices in a table.
+// lookUp launches the lookup of choices in a table.
 func (d *Device) lookUp(s *splitPart, table, places cuda.Ptr) error {
 	return d.kernels.LookUpPlaces(d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
 		Faults: d.faults.Ptr(), IDStride: stride(s.a.IDs), Rows: s.args.Rows, Top: s.args.Top,
@@ -259,7 +259,7 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	return errors.Join(d.multiplySorted(s.p.shape, &args), done())
 }
 
-// bring enqueues the copy of a group to device memory, for rows of prompts on a stream of its own, ahead of this one.
+// bring enqueues the copy of a group to device memory, for rows of prompts on a separate stream, ahead of this one.
 // done is called after the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }

@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// silentHost represents workers of which no answer is expected.
+// silentHost represents workers that never answer.
 type silentHost struct {
 	box     *kernel.Mailbox
 	swaps   [][2]int

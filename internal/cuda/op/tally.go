@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Tally counts choices of experts. An expert that there is none of raises a fault.
+// Tally counts choices of experts. An expert that does not exist raises a fault.
 func (d *Device) Tally(a kernel.TallyArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -21,7 +21,7 @@ func (d *Device) Trace(on bool) (err error) {
 	return err
 }
 
-// TraceLabel goes with the launches from now on.
+// TraceLabel sets the label of the following launches.
 func (d *Device) TraceLabel(label int) {
 	if d.trace != nil {
 		d.trace.Label = label
@@ -41,7 +41,7 @@ func (d *Device) Traced() ([]kernel.TracedLaunch, error) {
 	return out, err
 }
 
-// span is two places in the stream.
+// span is a pair of events in the stream.
 type span struct{ from, to *cuda.Event }
 
 func (s *span) close() error {

@@ -220,7 +220,8 @@ func (b *bench) packedExperts(folds bool) {
 	}
 }
 
-// Choices are counted as on the host: rows that see no token are not, and an expert that is none raises a fault.
+// Choices are counted as on the host: rows that see no token are not counted, and an expert that does not exist raises
+// a fault.
 func TestGPUTally(t *testing.T) {
 	b := onGPU(t)
 	const experts, top = 256, 6

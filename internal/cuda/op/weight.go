@@ -14,7 +14,7 @@ import (
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128
 
-// productSide is what both sides of a matrix must be multiples of. Missing rows are stored as zeros.
+// productSide must divide both sides of a matrix. Missing rows are stored as zeros.
 const productSide = 16
 
 // matrix is a weight in device memory.
@@ -36,7 +36,7 @@ func (m *matrix) Out() int          { return m.out }
 func (m *matrix) In() int           { return m.in }
 func (m *matrix) Role() kernel.Role { return m.role }
 
-// own is the device's own matrix after a handle.
+// own returns the device's matrix of a handle.
 func own(op string, m kernel.Matrix) (*matrix, error) {
 	if w, ok := m.(*matrix); ok {
 		return w, nil
@@ -92,7 +92,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	})
 }
 
-// weight asks for an element type that this backend reads.
+// weight requires an element type that this backend reads.
 func (r *require) weight(w kernel.Weight) {
 	switch w.Data.DType {
 	case kernel.F32, kernel.F16, kernel.BF16, kernel.E4M3:
@@ -101,7 +101,7 @@ func (r *require) weight(w kernel.Weight) {
 	}
 }
 
-// room takes memory that stays until the device is closed; what is after the first bytes, up to size, is zero.
+// room allocates memory that stays until the device is closed; the bytes after the first ones, up to size, are zero.
 func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	b, err := u.d.gpu.Alloc(max(size, 1))
 	if err != nil {
@@ -112,7 +112,7 @@ func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 	return b.Ptr(), nil
 }
 
-// place brings a tensor to memory of its own; what is after it, up to size, is zero.
+// place copies a tensor to new memory; the bytes after it, up to size, are zero.
 func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 	p, err := u.room(size, int64(t.Rows)*int64(t.Cols)*int64(t.DType.Size()))
 	if err != nil {
@@ -121,7 +121,7 @@ func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 	return p, u.put(p, t)
 }
 
-// put brings the rows of a tensor to device memory, one after the other.
+// put copies the rows of a tensor to device memory without gaps.
 func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	if x, ok := t.Buf.(kernel.Drawn); ok && !evenly(t) {
 		var err error
@@ -147,8 +147,8 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	return u.copy(to, rowBytes(t))
 }
 
-// widen brings a weight to device memory as bf16 [out, in], scales applied, and where turned is given transposed too:
-// [in, stride].
+// widen copies a weight to device memory as bf16 [out, in] with its scales applied, and where turned is given also
+// transposed: [in, stride].
 func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
 	if w.SkipRows != 0 {
 		return u.widenParts(w, to, turned, stride)
@@ -202,7 +202,7 @@ func (u *upload) widenParts(w kernel.Weight, to, turned cuda.Ptr, stride int64) 
 	return u.widen(rest, to.Add(2*int64(n)*int64(w.In())), turned, stride)
 }
 
-// rowBytes are the rows of a host tensor, one after the other.
+// rowBytes returns the rows of a host tensor without gaps.
 func rowBytes(t kernel.Tensor) []byte {
 	from, size := []byte(t.Buf.(kernel.HostBuffer))[t.Off:], t.DType.Size()
 	if t.Rows <= 1 || t.Stride == t.Cols {

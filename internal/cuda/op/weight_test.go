@@ -217,7 +217,7 @@ func loadTogether(t *testing.T, d *Device) (list []kernel.Weight, made []*matrix
 	return list, made
 }
 
-// A load ends with every weight in memory of its own, and gives back what carried them.
+// A load ends with every weight in its own memory and releases the buffers.
 func TestLoadedTogether(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()
