@@ -304,6 +304,9 @@ struct ConvertedRows {
         Blocks ahead(args);
         Block now = ahead.next(args, t);
         now.settle(args);
+        if constexpr (kEvery) {  // tables are older than the kernel before, the last row of a sequence may not be
+            ptx::wait_for_previous_kernel();
+        }
         rows.template ask<true>(args, now, t);
         if constexpr (!kApart) {
             rows.template ask<false>(args, now, t);

@@ -29,10 +29,10 @@ __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
         init_barriers(shared);
     }
     __syncthreads();
-    ptx::wait_for_previous_kernel();
     if constexpr (kEvery) {
-        list_units(args);
+        list_units(args);  // lengths are older than the kernel before
     }
+    ptx::wait_for_previous_kernel();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == 0) {
         ptx::registers_grow<kHeldMathRegisters>();

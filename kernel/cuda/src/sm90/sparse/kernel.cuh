@@ -23,11 +23,13 @@ __device__ void attend(const SparseAttendArgs& args) {
         init_barriers(shared);
     }
     __syncthreads();
-    ptx::wait_for_previous_kernel();
     if constexpr (kEvery) {
-        list_units(args);
+        list_units(args);  // lengths are older than the kernel before
     }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (!kEvery || group < 2) {
+        ptx::wait_for_previous_kernel();
+    }
     if (group < 2) {
         Queries<Rows>::take_first(args, shared, threadIdx.x);
     }
