@@ -64,7 +64,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	return s, nil
 }
 
-// submit gives a request to the core.
+// submit passes a request to the core.
 func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
 	c, err := e.core()
 	if err != nil {

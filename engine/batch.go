@@ -92,8 +92,7 @@ func (b *batch) fail(err error) {
 	b.err = err
 }
 
-// mayRun reports whether the next batch may be formed before the results of this one, which is enqueued, are known
-// here.
+// mayRun reports whether the next batch may be formed before the host has the results of this one, which is enqueued.
 func (b *batch) mayRun() bool {
 	p := b.pending.Plan()
 	if p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled nothing

@@ -41,7 +41,7 @@ type choice struct {
 	right    []step.Range    // memory for what is right of them
 	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
-	// What a trace needs: when it was part of the latest batch, and how often it was suspended before.
+	// Fields for the trace: when it was part of the latest batch, and how often it was suspended before.
 	latest    time.Time
 	suspended int
 	ended     bool

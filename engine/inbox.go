@@ -23,7 +23,7 @@ type inbox struct {
 	halt    bool            // stop now, failing what runs
 	gone    bool            // the loop has ended
 
-	// What is counted until a job runs, or ends.
+	// Counters of a job until it runs or ends.
 	queued       backlog
 	waits        waits
 	records      int64 // bytes that jobs in flight may record

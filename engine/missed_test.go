@@ -340,7 +340,7 @@ type frozen struct{ machine }
 
 func (frozen) Now() time.Time { return time.Unix(1000, 0) }
 
-// What rows chose since counts were read last is counted when the engine ends.
+// Choices since the last reading of the counters are counted when the engine ends.
 func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	total := func(requests int) float64 {

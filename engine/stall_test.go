@@ -61,8 +61,8 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 	}
 }
 
-// What streams have waited for a newcomer's batch is not given to prompts again: the next batch takes fewer tokens of
-// one than if they had not waited.
+// The time that streams have waited for the batch of a new request is not given to prompts again: the next batch takes
+// fewer prompt tokens than if the streams had not waited.
 func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 	alone(t, "one clock is driven by one device")
 	promptRows := func(waited bool) int {

@@ -77,7 +77,7 @@ func ask(t testing.TB, text string) Request {
 	return Request{Prompt: ids, Sampling: greedy(), Decoder: decoder, Guide: Guide{ReasoningEnd: -1}}
 }
 
-// schema is the guide of a document.
+// schema returns the guide for a document with a schema.
 func schema(t testing.TB, text string) Guide {
 	t.Helper()
 	w := vocabulary(t)

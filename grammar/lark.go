@@ -79,8 +79,8 @@ func (l *lark) read(source string) error {
 	return nil
 }
 
-// stripLarkComment cuts a comment off. Two slashes inside a string, or after one that begins a regular expression, are
-// none.
+// stripLarkComment cuts a comment off. Two slashes inside a string, or inside a regular expression, do not begin a
+// comment.
 func stripLarkComment(line string) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "//") {
 		return ""

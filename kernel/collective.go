@@ -162,7 +162,7 @@ func (a BroadcastArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// ShareArgs gives every rank the rows of all: rows Bounds[r] to Bounds[r+1] of X are rank r's.
+// ShareArgs copies the rows of all ranks to every rank: rows Bounds[r] to Bounds[r+1] of X belong to rank r.
 type ShareArgs struct {
 	X      Tensor // any type [T, n]
 	Bounds []int  // [ranks+1], from 0 to T

@@ -106,7 +106,7 @@ func (w *Builder) total() {
 	}
 }
 
-// Plan is the finished plan, with its key; nil of a builder that is none.
+// Plan returns the finished plan, with its key; nil for a nil builder.
 func (w *Builder) Plan() *Plan {
 	if w == nil {
 		return nil

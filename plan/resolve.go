@@ -248,7 +248,7 @@ func (r *resolver) chooser() *Chooser {
 	return c
 }
 
-// determinism checks that one arithmetic serves every row (dispatch 5, 18).
+// determinism checks that every row is computed with the same arithmetic (dispatch 5, 18).
 func (r *resolver) determinism() error {
 	if !r.policy.Deterministic {
 		return nil

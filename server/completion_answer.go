@@ -139,7 +139,7 @@ func (s openaiAPI) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparro
 	return s.respond(w, http.StatusOK, out)
 }
 
-// endAll ends every choice at its limit, which is none.
+// endAll ends every choice at its limit of 0 tokens.
 func endAll(to sink, shape completionShape, res *result) error {
 	for p := range shape.prompts {
 		for c := range shape.n {

@@ -26,7 +26,7 @@ const (
 // filesAPI answers OpenAI's endpoints of files.
 type filesAPI struct{ *service }
 
-// store returns where files and batches are, or why there is none.
+// store returns the store of files and batches, or why there is none.
 func (s *service) store() (*batch.Store, error) {
 	if s.options.Batches == nil {
 		return nil, wire.NewError(wire.CodeNoBatches, "", "this server keeps no files and runs no batches; its "+

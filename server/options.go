@@ -62,7 +62,8 @@ type Options struct {
 	// Empty means none.
 	AllowOrigins []string
 	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
-	// localhost. Others are refused, because web pages reach a server that their visitor can reach by their own names.
+	// localhost. Others are refused, because a web page could otherwise reach the server under the page's own name (DNS
+	// rebinding).
 	// nil accepts every name.
 	AllowHosts []string
 	// Aliases are further names of the model in requests; * represents any text without a slash, as in gpt-*.

@@ -96,7 +96,7 @@ func (t *classTable) run(s string, i int, any class) int {
 	return i
 }
 
-// runNot is run for characters in none of the classes.
+// runNot does the same as run, for characters that are in none of the classes.
 func (t *classTable) runNot(s string, i int, none class) int {
 	for i < len(s) {
 		c, size := t.at(s, i)

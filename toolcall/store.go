@@ -53,7 +53,7 @@ func (s *Store) Bytes() int {
 	return s.bytes
 }
 
-// use gives the entry of a schema, which is compiled where there is none. The caller gives it back.
+// use returns the entry of a schema and compiles the schema where there is none. The caller releases it.
 func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar, bool, error)) (*entry, error) {
 	mode := byte(0)
 	if strict {

@@ -221,7 +221,7 @@ func scoresOf(logits []float32, score func(logit float64) float64) []float32 {
 	return out
 }
 
-// expertWeights are the weights of chosen experts.
+// expertWeights computes the weights of chosen experts.
 func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 	sum := 1.0
 	if a.Normalize {

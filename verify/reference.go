@@ -247,7 +247,7 @@ func sameBits(a, b *outcome) bool {
 	})
 }
 
-// What is asked of a device that is judged by the reference.
+// The limits for a device that is compared with the reference.
 const (
 	// within is the largest share of a scale that results may differ by. bf16 rounds by at most half of 2^-7 of the
 	// largest value, so one flipped rounding is below it.

@@ -31,7 +31,7 @@ type Matrix struct {
 
 	Parts []string // names of all tensors that belong to it, also those that are not needed
 
-	// arrange is the work of Arrange; nil where there is none, or it is done.
+	// arrange is the function that Arrange runs; nil where there is nothing to do, or it is done.
 	arrange func(m *Matrix) error
 }
 

@@ -197,7 +197,7 @@ func TestInspectUsage(t *testing.T) {
 	}
 }
 
-// What the model needs and its files lack is named, in both kinds of files, and the status is that of a failure.
+// Missing tensors are named, for both kinds of files, and the exit status is 1.
 func TestInspectNamesMissingTensors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "part")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Rows of prompts and what the cache had count; rows of answers do not.
+// Prompt rows and cached tokens are counted; rows of answers are not.
 func TestPrefillCountsPromptRows(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Now()

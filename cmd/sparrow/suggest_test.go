@@ -21,7 +21,7 @@ func TestMisspeltWordsAreRecognised(t *testing.T) {
 	}
 }
 
-// What is typed wrongly is answered with what was probably meant.
+// A misspelt command or flag is answered with the one that was probably meant.
 func TestWrongArgumentsGetASentence(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "model.safetensors")

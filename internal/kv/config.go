@@ -23,7 +23,7 @@ type Config struct {
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
-	// Window is the memory of rows that fall out of sight; the zero value is none.
+	// Window is the memory of rows that only later tokens within a window see; the zero value means no such memory.
 	Window Window
 	// Reuse keeps full pages for later prompts with the same beginning.
 	Reuse bool

@@ -109,7 +109,7 @@ func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	}
 }
 
-// Multiply is the product of Logits alone.
+// Multiply adds only the product of Logits.
 func (h *Head) Multiply(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
 		list.Add(kernel.MultiplyArgs{Out: h.own, X: x, W: w})

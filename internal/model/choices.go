@@ -12,7 +12,7 @@ import (
 // Choices records and replaces the choices of a pass. It does nothing in a pass that neither records nor replays.
 type Choices struct {
 	out *Outputs
-	// What is given, in the input block.
+	// The given choices, in the input block.
 	rows, mixed kernel.Tensor // i32 [P, 1]: rows whose selections, and whose experts, are given; -1: none
 	selections  kernel.Tensor // i32 [P, selecting layers * K]
 	experts     kernel.Tensor // i32 [P, layers with experts * k]

@@ -2,5 +2,5 @@
 
 package pool
 
-// pause is the processor's hint for a polling loop: the other thread of the core runs faster in the meantime.
+// pause is the processor's hint for a polling loop: the other hardware thread of the core runs faster meanwhile.
 func pause()

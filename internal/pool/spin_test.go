@@ -34,7 +34,7 @@ func TestSpinLimit(t *testing.T) {
 	if two.ran(0, 100*us, 3000*us); two.limit(3000*us) != shortSpin {
 		t.Error("with one other worker, one delay is contention")
 	}
-	// As many delays at longer intervals are none.
+	// The same number of delays at longer intervals does not count.
 	for i := int64(2); i < 9; i++ {
 		p.ran(0, 100*us, i*contentionTime)
 		want(i*contentionTime, longSpin)

@@ -19,7 +19,7 @@ func (s Span) len() int { return s.To - s.From }
 // room is how many more rows of a batch may be recorded, and replayed.
 type room struct{ record, replay int }
 
-// most returns for how many of the n positions of a sequence from at on there is room.
+// most returns how many of the n positions of a sequence, from at on, fit.
 func (r *room) most(q *Sequence, at, n int) int {
 	for _, x := range [...]struct {
 		span Span

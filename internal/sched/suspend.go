@@ -19,7 +19,8 @@ func (o *roster) suspend(q *Sequence) {
 	o.preemptions++
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
-	// What is in flight, or comes from elsewhere, is committed to sequences that run. With several ranks a sequence
+	// Tokens in flight, and pages that are being fetched, are committed to running sequences only. With several ranks a
+	// sequence
 	// continues where there is room.
 	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
 		len(o.pools) > 1 {

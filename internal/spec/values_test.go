@@ -104,7 +104,7 @@ func TestBlocksOfLargeBatchesAreShorter(t *testing.T) {
 	}
 }
 
-// What was learned of confidences fades like everything else that is measured.
+// The statistics of confidences decay like all other measurements.
 func TestTrustFades(t *testing.T) {
 	var x trust
 	x.learn(1, 1, 0.5, 1) // the mean of its place is known then

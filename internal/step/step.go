@@ -171,7 +171,7 @@ func (r *Runner) reserve() error {
 
 // Close frees the memory.
 func (r *Runner) Close() {
-	// What the driver does not give back shows as an error of the device at its next use.
+	// Memory that the driver does not release is reported as an error of the device at its next use.
 	_ = r.graphs.close()
 	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.picks.words} {
 		for i := range list {

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// ErrNotText is wrapped where a path is not a regular file, or one larger than any file of its kind.
+// ErrNotText is wrapped where a path is not a regular file, or is larger than any file of its kind may be.
 var ErrNotText = errors.New("not a text file")
 
 // Limits of the files. Released ones are far smaller: a tokenizer.json has 8 MB.

@@ -33,7 +33,7 @@ func TestTiledUnits(t *testing.T) {
 						want[i] += float32(i)
 					}
 				}
-				// What is prefetched changes nothing.
+				// Prefetching does not change results.
 				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add, Next: a.fp8[:m]}, a.fp8, a.ldw,
 					a.scale, a.ldScale, row0)
 				wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v", m, cols, k, add), part[:m*cols], want)

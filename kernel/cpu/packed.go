@@ -51,7 +51,7 @@ func (d *Device) packRows(to *vec.Columns, x kernel.Tensor, o vec.Order) error {
 	return d.packChunks(packWork{to: to, x: x})
 }
 
-// packGathered packs the rows of x that index names in groups; below zero there is none.
+// packGathered packs the rows of x that index names in groups; a negative index means no row.
 func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, index []int32, group int) error {
 	to.ResetGroups(len(index), x.Cols, o, group)
 	return d.packChunks(packWork{to: to, x: x, index: index})

@@ -152,8 +152,8 @@ func TestAllReduce(t *testing.T) {
 	}
 }
 
-// Sums of different sizes and kernels follow each other in graphs that run many times: staging memory is used again,
-// and rounds count on.
+// Sums of different sizes and kernels follow each other in graphs that run many times: staging memory is reused, and
+// the counter of rounds continues.
 func TestAllReduceInGraphs(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {

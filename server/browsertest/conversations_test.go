@@ -97,7 +97,7 @@ func (w *world) conversations(t *testing.T) {
 	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelectorAll(".conversations li").length === 2`)
 	p.catch()
-	// What was written is read back the same.
+	// Exported conversations are imported unchanged.
 	for name, text := range map[string]string{"a.json": asJSON, "b.md": asMarkdown} {
 		var n int
 		p.eval(`document.querySelectorAll(".conversations li").length`, &n)

@@ -105,7 +105,7 @@ func (w *world) drafts(t *testing.T) {
 	if p.eval(`document.querySelector("textarea[aria-label=Message]").clientHeight`, &high); high < 100 {
 		t.Errorf("six lines are shown in %.0f pixels", high)
 	}
-	// What is deleted takes its draft along, and brings it back.
+	// Deleting a conversation removes its unsent text, and undoing it restores the text.
 	p.eval(`document.querySelector(".conversations .delete").click()`, nil)
 	p.press("Undo")
 	p.wait(`document.querySelectorAll(".message").length === 2`)
@@ -192,7 +192,7 @@ func (p *tab) top(selector string) (y float64) {
 	return y
 }
 
-// listByKeys goes through conversations by arrow keys; Tab stops once.
+// listByKeys tests that arrow keys move through the conversations, and that the list is a single tab stop.
 func (w *world) listByKeys(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

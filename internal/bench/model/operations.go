@@ -20,7 +20,7 @@ type operation struct{ name, shape string }
 // product describes the weight of the running operation.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
-// next ends the operation that runs and begins another; "" is none.
+// next ends the current operation and begins another; "" begins none.
 func (o *operations) next(name string) {
 	at := time.Now()
 	if o.now != "" {

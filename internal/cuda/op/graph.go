@@ -23,7 +23,8 @@ type graph struct {
 	posts    int // exchanges with the host's workers
 }
 
-// What a launch of a graph is counted as, at least and at most. The driver takes memory for graphs in large pieces, so
+// The minimum and maximum memory that a launch of a graph is counted as. The driver takes memory for graphs in large
+// pieces, so
 // that a single capture may seem to take none; and what other programs on the GPU take meanwhile is not the graph's.
 const (
 	leastNodeBytes = 1 << 10

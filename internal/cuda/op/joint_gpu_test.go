@@ -156,7 +156,7 @@ func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 	}
 }
 
-// What the layer has: streams and their mixture, weights of norms, products of latents, raw rows of compressors.
+// The inputs of the layer: streams and their mixture, weights of norms, products of latents, raw rows of compressors.
 type partsLayer struct {
 	*bench
 	hidden, rows                                 int

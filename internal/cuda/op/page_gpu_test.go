@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Pages are copied out and in in the order of the stream: after a graph that was launched before writes them, and
-// before one that was launched after overwrites them, whatever the host waits for.
+// Pages are copied in the order of the stream, whatever the host waits for: after an earlier graph has written them,
+// and before a later graph overwrites them.
 func TestGPUPagesMoveInOrder(t *testing.T) {
 	b := onGPU(t)
 	sizes := []int{64 * 656, 64 * 132, 37, 8 << 20} // pages of two streams, an odd one, one that takes long

@@ -43,8 +43,8 @@ func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) (
 	return pages, m
 }
 
-// newest returns the newest child of node up where it is the page of these tokens, else none. Along a prompt stored
-// once it is the only child, and no hash is computed.
+// newest returns the newest child of node up where it is the page of these tokens, else none. For a prompt that is
+// stored once it is the only child, so no hash is computed.
 func (ix *Index) newest(up int32, tokens []int32) int32 {
 	if up != none {
 		if c := ix.nodes[up].child; c != none && ix.same(c, up, tokens) {

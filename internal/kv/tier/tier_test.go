@@ -99,7 +99,7 @@ func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	}
 }
 
-// bring fetches pages to the end and compares them; it returns how many came and why not more.
+// bring fetches pages to the end and compares them; it returns how many arrived and why it stopped.
 func bring(t *testing.T, s *Stack, keys []prefix.Hash, want func(i int) []byte) (n int, why string) {
 	t.Helper()
 	woken := make(chan struct{}, 1)

@@ -13,7 +13,7 @@ import (
 // ErrFile is wrapped when a file is not a usage file.
 var ErrFile = errors.New("not a usage file")
 
-// What a file begins with, and its version.
+// The first field of a file, and its version.
 const (
 	formatName    = "sparrow expert usage"
 	formatVersion = 1

@@ -150,7 +150,7 @@ func unpack(to string) error {
 	return nil
 }
 
-// copyTokenizer gives a folder with the tokenizer of the model inside the binary and nothing else.
+// copyTokenizer makes a folder with only the tokenizer of the model inside the binary.
 func copyTokenizer(from, work string) (string, error) {
 	to := filepath.Join(work, "tokenizer")
 	if err := os.Mkdir(to, 0o755); err != nil {
