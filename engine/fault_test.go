@@ -20,7 +20,8 @@ import (
 )
 
 // Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; all others get
-// the tokens of a run without faults; pages return; the engine continues, or, when its own state is broken, stops and
+// the tokens of a run without faults; pages are released; the engine continues, or, when its own state is broken, stops
+// and
 // says so.
 
 // marked is the first token of prompts that faults are aimed at.

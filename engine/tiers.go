@@ -59,8 +59,8 @@ type TierStats struct {
 	Missed        int64 // sequences whose next page no tier held
 	Slow          int64 // sequences that computed the rest because pages came too slowly
 	NoRoom        int64 // pages that were not copied for want of host memory
-	// Saved is the time that computing the restored tokens would have taken beyond bringing them back, Lost the time
-	// that sequences waited for pages beyond that.
+	// Saved is the time that was saved by restoring tokens instead of computing them, Lost the time that sequences
+	// waited for pages longer than computing would have taken.
 	Saved, Lost time.Duration
 }
 

@@ -57,7 +57,7 @@ func (c *compiler) absent(o *origin, name string) *schema {
 	})
 }
 
-// conditional is if with then, or not if with else.
+// conditional returns the alternatives of a conditional: "if" with "then", or the negation of "if" with "else".
 func (c *compiler) conditional(s *schema) choice {
 	o := s.from("if")
 	first, second := []*schema{s.condition.test}, []*schema{c.negate(s.condition.test, o)}

@@ -178,7 +178,7 @@ type ExpertSwapper interface {
 	SwapExperts(x Experts, in, out int) error
 }
 
-// SwapExperts exchanges the homes of experts on a device that may not be able to.
+// SwapExperts exchanges the memories of two experts; a device that cannot do this returns an error.
 func SwapExperts(d Device, x Experts, in, out int) error {
 	s, ok := d.(ExpertSwapper)
 	if !ok {

@@ -61,7 +61,7 @@ func (w *Scratch) load(logits []float32) (best int32, err error) {
 	return int32(at), nil
 }
 
-// change makes x a copy that may be written to.
+// change replaces x by a copy that may be written to.
 func (w *Scratch) change() {
 	copy(w.buffer, w.x)
 	w.x = w.buffer

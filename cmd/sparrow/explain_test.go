@@ -221,7 +221,7 @@ func plansOf(a *answer) []segment {
 	return a.Plan.Segments
 }
 
-// refusedHuman checks the refusal for people and that the command it names works.
+// refusedHuman checks the text of a refusal and that the suggested command works.
 func refusedHuman(t *testing.T, d decision, a *answer) {
 	t.Helper()
 	e := a.Error

@@ -235,7 +235,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
-// milliseconds names the unit of durations, which JSON has no form for.
+// milliseconds adds the unit to the names of durations, because JSON has no type for them.
 func milliseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a

@@ -72,8 +72,7 @@ type leftCount struct {
 	_ [128 - unsafe.Sizeof(atomic.Int64{})]byte
 }
 
-// New starts a pool of the given number of workers, at least one, of which
-// one is the caller of Run.
+// New starts a pool of the given number of workers, at least one. The caller of Run is one of them.
 func New(workers int) *Pool { return NewIdle(workers, nil) }
 
 // NewIdle is New for workers that call idle while they wait for the next run or for the end of one: again and again,

@@ -108,7 +108,7 @@ func (o *roster) excessInside(q *Sequence) *Sequence {
 	return o.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
 }
 
-// excessOf is excess at some levels of accounts.
+// excessOf computes excess for some levels of accounts.
 func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
 	rank := -1 // whose sequences may go: any

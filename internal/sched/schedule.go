@@ -221,7 +221,7 @@ type space struct {
 }
 
 // fitOn returns how a sequence's tokens and one more fit on a rank, in addition to what running prompts will still
-// need, once gone, unless nil, no longer runs. An empty rank takes any.
+// need, after gone, if not nil, has stopped. An empty rank takes any sequence.
 func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := o.pools[rank]
 	need, available, err := o.fit(pool, q)

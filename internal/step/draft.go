@@ -24,7 +24,8 @@ type Draft struct {
 	// or sampled, of wanted rows from Sampled-1 on of the target's pass before, whose rows are not returned whole. The
 	// host need not have seen them.
 	Sampled int
-	// Right has, for each draft among these tokens, which token means that it was right. The row with logits is then
+	// Right holds, for each draft among these tokens, the range of target tokens that make it right. The row with
+	// logits is then
 	// not the last one but the one after the right drafts, which the device finds. It goes with Sampled.
 	Right []Range
 	// Cached is the number of tokens before the first row.

@@ -38,7 +38,7 @@ const (
 	codeLines    = 120
 )
 
-// scripted answers some prompts by a script, and gives the others to the server.
+// scripted answers some prompts by a script, and passes the others to the server.
 type scripted struct {
 	next http.Handler
 	left chan struct{} // gets a value whenever a client left an endless answer

@@ -83,7 +83,7 @@ type rowCodes struct {
 	exact         bool
 }
 
-// begin launches what is held and checks the arguments of the next operation.
+// begin launches held operations and checks the arguments of the next operation.
 func (d *Device) begin(a interface{ Check() error }) error {
 	if err := d.settle(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (d *Device) begin(a interface{ Check() error }) error {
 	return a.Check()
 }
 
-// settle launches what is held.
+// settle launches held operations.
 func (d *Device) settle() error {
 	if d.held.kind == holdNothing && !d.held.routes && !d.held.parts.held() {
 		return nil
@@ -261,7 +261,7 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	return nil
 }
 
-// holdDelta holds the sum of rows and a product in scratch memory, which is given back with it.
+// holdDelta holds the sum of rows and a product in scratch memory, which is released with it.
 func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h := &d.held
 	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}

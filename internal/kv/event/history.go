@@ -6,7 +6,8 @@ type frame struct {
 	payload []byte
 }
 
-// size is the memory of its payload: allocations below 32 KiB are rounded up by as much as an eighth, others to 8 KiB.
+// size is the memory of its payload: allocations below 32 KiB are rounded up by up to an eighth, larger ones to a
+// multiple of 8 KiB.
 func (f *frame) size() int {
 	n := cap(f.payload)
 	if n < 32<<10 {

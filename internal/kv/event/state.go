@@ -102,7 +102,7 @@ func (s *state) clear(m Medium, out *encoder) {
 	s.tiers[m] = pages{byID: map[uint64]*change{}}
 }
 
-// whole appends the events that make any reader's state this one.
+// whole appends the events that bring any reader to this state.
 func (s *state) whole(out *encoder) {
 	out.cleared()
 	for m := range s.tiers {

@@ -17,7 +17,7 @@ type ModuleType struct {
 	Float bool   // e2m1 or e4m3, else integers
 	Group int    // values of a row with a scale of their own; 0 where Block has one
 	Block [2]int // rows and columns with a scale; 0 is all of them
-	// Columns is the tensors of AWQ and GPTQ, which have zero points, and Method which of both.
+	// Columns reports that matrices are stored as by AWQ or GPTQ, with zero points, and Method names which of the two.
 	Columns bool
 	Method  string
 }

@@ -25,7 +25,7 @@ type Release struct {
 // QuantFile is the file next to config.json in which modelopt names the format of the weights.
 const QuantFile = "hf_quant_config.json"
 
-// OlderFile is the same of older releases by GPTQ.
+// OlderFile is the name of that file in older GPTQ releases.
 const OlderFile = "quantize_config.json"
 
 // ReadRelease reads the small files of a checkpoint folder, without the names of its tensors.

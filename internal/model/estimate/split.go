@@ -93,8 +93,8 @@ type uses struct {
 	beside                        float64
 }
 
-// mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come
-// one after the other after the device's own; none of either starts nothing.
+// mean returns by how much they take longer than the device, as the mean over the numbers of chosen experts. Fetched
+// experts follow one after the other after the device's own experts; without either nothing is launched.
 func (u uses) mean() float64 {
 	mean := 0.0
 	for c := 0.0; c <= u.computed; c++ {

@@ -36,7 +36,7 @@ type Host struct {
 // ErrNoRoom is wrapped where a model does not fit the memory of a machine.
 var ErrNoRoom = errors.New("the model does not fit the memory")
 
-// hostBytes is left to the system and to the process.
+// hostBytes is the memory that is reserved for the system and the process.
 const hostBytes = 4 << 30
 
 // OnHost fits a model on a machine without a GPU, or fails with what is missing. asked is the machine as it was

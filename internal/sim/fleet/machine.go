@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/sim/clock"
 )
 
-// machine is one that replicas share: it does the work of a limited number of them at a time, and all that have work
-// get equal parts. It implements formula.Time.
+// machine is a machine that replicas share: it does the work of a limited number of replicas at a time, and all
+// replicas with work get equal shares. It implements formula.Time.
 type machine struct {
 	clock    *clock.Virtual
 	capacity float64 // in replicas

@@ -301,7 +301,7 @@ func (x *indexed) compare() error {
 		if err = x.agree(100); err == nil {
 			return nil
 		}
-		// An index that has missed the end of the stream learns of it with the next batch.
+		// An index that has missed the end of the stream detects that with the next batch.
 		x.step()
 	}
 	return err
