@@ -40,7 +40,7 @@ func (c *Controller) Cut(list []Proposal, together bool) {
 	}
 }
 
-// Seen takes blocks whose drafts are being verified already, as many as seemed to pay before they were seen.
+// Seen records blocks that are verified before the host has their confidences: as many drafts as were expected to pay.
 func (c *Controller) Seen(list []Proposal) { c.seen(list) }
 
 // Blind reports whether the number of drafts of the next blocks is better decided by their counted acceptance alone

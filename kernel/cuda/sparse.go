@@ -154,8 +154,8 @@ type sparseRows struct {
 	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
 	partBytes int64
 	combine   string
-	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream
-	// that are cut into segments.
+	// few is the kernel that shares each unit of work between two thread blocks, with the same bits; empty where there
+	// is none. It is used for rows of one stream that are cut into segments.
 	few    string
 	mapped bool // the kernel takes MappedAttendArgs
 }

@@ -46,7 +46,7 @@ func findChromium(ctx context.Context) (string, error) {
 	return exec.LookPath(names[0])
 }
 
-// findAxe gives the source of axe-core, which npm installs once.
+// findAxe returns the source of axe-core, which npm installs once.
 func findAxe(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()

@@ -14,7 +14,7 @@ var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses",
 	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize",
 	"/v1/chat/completions/render", "/v1/completions/render", "/debug/explain"}
 
-// otherPaths are paths without a JSON body, paths that do not exist, and those of paths.
+// otherPaths are paths without a JSON body, paths that do not exist, and the list above.
 var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version", "/v1/models", "/v1/models/x",
 	"/debug/plans", "/api/tags", "/api/ps", "/api/version", "/v1/responses/resp_x", "/v1/responses/", "/..//etc/passwd",
 	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",

@@ -28,8 +28,8 @@ func latentCases() []Case {
 	return list
 }
 
-// latentCase is a decode of a batch of sequences of some keys each, in pages that are in no order, cut after split
-// keys.
+// latentCase is a decode of a batch of sequences with the same number of keys each, in pages in random order, cut after
+// split keys.
 func latentCase(kind layout.Kind, rows, heads, keys, split int) Case {
 	const tokens = 64
 	pages := keys / tokens
