@@ -64,7 +64,7 @@ func TestTransferParametersAreNotFollowedElsewhere(t *testing.T) {
 	}
 	_, decode := start(t, e, Options{Transfer: Transfer{Role: RoleDecode, From: PrivateNetworks()}})
 	for host, status := range map[string]int{"8.8.8.8": 400, "example.org": 400, "192.168.1.1": 200, "::1": 200,
-		"": 200} {
+		"::ffff:10.0.0.1": 200, "::ffff:8.8.8.8": 400, "": 200} {
 		params, err := json.Marshal(openai.KVTransfer{RemotePrefill: true, Host: host, Port: 5600})
 		if err != nil {
 			t.Fatal(err)

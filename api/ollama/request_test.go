@@ -19,6 +19,7 @@ func TestLimitsAndFormats(t *testing.T) {
 	}{
 		{`"options":{"num_predict":5}`,
 			func(r *openai.ChatRequest) bool { return *r.MaxTokens == 5 && r.Model == "m" }},
+		{`"options":{"num_predict":0}`, func(r *openai.ChatRequest) bool { return r.MaxTokens == nil }},
 		{`"options":{"num_predict":-1}`, func(r *openai.ChatRequest) bool { return r.MaxTokens == nil }},
 		{`"options":{"num_predict":-2}`, func(r *openai.ChatRequest) bool { return r.MaxTokens == nil }},
 		{`"options":{"stop":"a"}`, func(r *openai.ChatRequest) bool { return len(r.Stop) == 1 }},

@@ -1,0 +1,50 @@
+package anthropic
+
+import (
+	"slices"
+	"testing"
+
+	"sparrow/api/openai"
+)
+
+// Every field of a request reaches the chat.
+func TestRequestsAsChats(t *testing.T) {
+	limit, temperature, topP, topK := 9, 0.5, 0.75, 7
+	r := &Request{Model: "m", MaxTokens: &limit, Temperature: &temperature, TopP: &topP, TopK: &topK,
+		Stop: []string{"x"}, Stream: true, Effort: "low", System: []string{"be brief"},
+		Messages: []Message{{Role: RoleUser, Content: []Block{{Type: BlockText, Text: "hi"}}}}}
+	c := r.AsChat()
+	if c.Model != "m" || *c.MaxTokens != 9 || *c.Temperature != 0.5 || *c.TopP != 0.75 || *c.TopK != 7 ||
+		!slices.Equal(c.Stop, []string{"x"}) || !c.Stream || c.ReasoningEffort != "low" || len(c.Messages) != 2 ||
+		c.Messages[0].Role != openai.RoleSystem || c.ToolChoice != nil || c.ParallelToolCalls != nil ||
+		c.ContinueFinalMessage {
+		t.Errorf("%+v", c)
+	}
+	for single, parallel := range map[bool]bool{false: true, true: false} {
+		r.ToolChoice = &ToolChoice{Type: ChoiceTool, Name: "f", Single: single}
+		if c := r.AsChat(); *c.ParallelToolCalls != parallel || c.ToolChoice.Mode != openai.ChoiceFunction ||
+			c.ToolChoice.Name != "f" {
+			t.Errorf("%+v, in parallel: %v", c.ToolChoice, *c.ParallelToolCalls)
+		}
+	}
+}
+
+// A reference to a tool that was not sent is shown as its name.
+func TestReferencesToUnknownTools(t *testing.T) {
+	r := &Request{Tools: []Tool{{Name: "known", Description: "d"}}}
+	got := r.shown(&Block{Result: []string{"text"}, References: []string{"known", "other"}})
+	if want := []string{"text", r.Tools[0].declared().Declaration(), "other"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Errors have Anthropic's types.
+func TestTypesOfErrors(t *testing.T) {
+	for status, want := range map[int]string{400: "invalid_request_error", 401: "authentication_error",
+		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error",
+		503: "overloaded_error", 504: "timeout_error"} {
+		if got := errorType(status); got != want {
+			t.Errorf("%d is %s, want %s", status, got, want)
+		}
+	}
+}
