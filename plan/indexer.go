@@ -89,9 +89,9 @@ func (w *Builder) verifyTogether(s *Segment, together int) Reason {
 }
 
 // kernelN returns how many rows of a request the kernel that scores n of them at
-// once takes: the GPU kernels are built for 1, 2 and 4.
+// once takes: those for Hopper are built for 1, 2 and 4, all others take n.
 func kernelN(arch Arch, n int) int {
-	if arch.CUDA() && n == 3 {
+	if arch == SM90 && n == 3 {
 		return 4
 	}
 	return n

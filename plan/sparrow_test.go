@@ -20,6 +20,21 @@ func line(s *Segment) string {
 		s.Row, s.Rows, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, indexer, s.KernelHeads, launchRows(s))
 }
 
+// Three verified rows run as four on Hopper, whose kernels are built for 1, 2 and 4, and as three elsewhere.
+func TestRowsOfTheIndexerKernel(t *testing.T) {
+	for arch := CPU; arch <= GFX95; arch++ {
+		for n := 1; n <= 8; n++ {
+			want := n
+			if arch == SM90 && n == 3 {
+				want = 4
+			}
+			if got := kernelN(arch, n); got != want {
+				t.Errorf("%v: %d rows run as %d, want %d", arch, n, got, want)
+			}
+		}
+	}
+}
+
 // TestSparrowPlans: what each batch gets from our own catalogue.
 func TestSparrowPlans(t *testing.T) {
 	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
