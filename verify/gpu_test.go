@@ -39,13 +39,14 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
-// GLM-5.3-Flash in both layouts: whole prompts, and chunks around the boundaries of pools and of 64 positions.
+// GLM-5.3-Flash in both layouts, prompts as by default and deterministic: whole prompts, and chunks around the
+// boundaries of pools and of 64 positions.
 func TestGPUOracleNext(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, glmNext)
-	for _, kv := range []string{"bf16", "fp8"} {
+	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8", Deterministic: true}} {
 		for _, chunk := range []int{0, 127} {
-			onGPUFrom(t, dir, glmNext, plan.Policy{KV: kv}, chunk, nil)
+			onGPUFrom(t, dir, glmNext, p, chunk, nil)
 		}
 	}
 	onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8"}, 3, []string{"short"})
@@ -121,7 +122,11 @@ func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 // onGPUFrom does so with a checkpoint in a folder.
 func onGPUFrom(t *testing.T, dir, name string, p plan.Policy, chunk int, cases []string) {
 	gpu.Need(t)
-	t.Run(strings.TrimPrefix(fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk), "/"), func(t *testing.T) {
+	what := fmt.Sprintf("%s/%s/chunks of %d", name, p.KV, chunk)
+	if p.Deterministic {
+		what += ", deterministic"
+	}
+	t.Run(strings.TrimPrefix(what, "/"), func(t *testing.T) {
 		t.Parallel()
 		dev := gpu.Open(t)
 		t.Cleanup(func() { dev.Close() })

@@ -118,6 +118,9 @@ type SpreadPoolsArgs struct {
 	Tables       int32
 }
 
+// deltaFewRows is up to how many rows of a sequence, on average, a block prepares by the warps that compute.
+const deltaFewRows = 16
+
 // deltaDim is the size of keys and values of a head of linear attention.
 const deltaDim = 128
 
@@ -183,7 +186,7 @@ func (k *Kernels) Convolve(s *Stream, a *ConvolveArgs) error {
 	return runGrid(k, s, &c, each, a)
 }
 
-// Delta computes the gated delta rule in its recurrent form.
+// Delta computes the gated delta rule in its recurrent form. A row has the same bits whichever kernel runs.
 func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 	c := checks{kernel: "delta_rule"}
 	c.sequences(a.Of, a.State, a.Kept, a.Held)
@@ -210,11 +213,27 @@ func (k *Kernels) Delta(s *Stream, a *DeltaArgs) error {
 		return c.err
 	}
 	sequences := uint32(a.Of.Sequences)
-	if err := runGrid(k, s, &c, Dim{X: 2 * uint32(a.Heads), Y: sequences}, a); err != nil || a.Of.Held == 0 {
+	if int64(a.Of.Count) > deltaFewRows*int64(a.Of.Sequences) {
+		c.kernel = "delta_rule_many"
+	}
+	if c.err != nil {
+		return c.err
+	}
+	if err := k.delta(s, c.kernel, 2*uint32(a.Heads), a); err != nil || a.Of.Held == 0 {
 		return err
 	}
 	c.kernel = "delta_hold"
 	return runGrid(k, s, &c, Dim{X: rowBlocks(a.Heads, longRows), Y: sequences}, a)
+}
+
+// delta launches a kernel of the delta rule, with its own number of threads, for blocks of every sequence.
+func (k *Kernels) delta(s *Stream, kernel string, blocks uint32, a *DeltaArgs) error {
+	fn, err := k.Function(kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: blocks, Y: uint32(a.Of.Sequences)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }
 
 // GatedNorm normalises every head and multiplies it by the sigmoid of its gate.

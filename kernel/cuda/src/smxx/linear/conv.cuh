@@ -36,7 +36,7 @@ DEVICE f32 silu_of_taps(f32 a, f32 b, f32 c, f32 d, float4 w) {
     sum = __fmaf_rn(w.y, b, sum);
     sum = __fmaf_rn(w.z, c, sum);
     sum = __fmaf_rn(w.w, d, sum);
-    return __fdiv_rn(sum, __fadd_rn(1.0f, expf(-sum)));
+    return __fdividef(sum, __fadd_rn(1.0f, __expf(-sum)));
 }
 
 struct Taps {

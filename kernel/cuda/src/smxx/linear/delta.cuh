@@ -130,21 +130,35 @@ struct DeltaState {
         out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
     }
 
-    // Changes the state by row `at`. The lanes that have an output (own) return it.
-    DEVICE f32 row(const DeltaTile& t, i32 at, i32 group, i32 column) {
+    // What a lane reads of a prepared row.
+    struct Row {
+        f32 key[8], query[8], decay[8], v, beta, kq;
+        i32 row, snapshot;
+
+        DEVICE void load(const DeltaTile& t, i32 at, i32 group, i32 column) {
+            eight(key, t.k[at], group);
+            eight(query, t.q[at], group);
+            eight(decay, t.decay[at], group);
+            v = t.v[at][column], beta = t.beta[at], kq = t.kq[at];
+            row = t.row[at], snapshot = t.snapshot[at];
+        }
+    };
+
+    // Changes the state by a row. The lanes that have an output (own) return it. meanwhile is done while sums are on
+    // their way from lane to lane.
+    template <class Meanwhile>
+    DEVICE f32 row(const Row& x, i32 group, const Meanwhile& meanwhile) {
         float4 p = make_float4(0, 0, 0, 0), o = p;
-        f32 key[8], query[8], decay[8];
-        eight(key, t.k[at], group);
-        eight(query, t.q[at], group);
-        eight(decay, t.decay[at], group);
+        const f32 *key = x.key, *query = x.query;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            s[i] = times_4(s[i], decay[i]);
+            s[i] = times_4(s[i], x.decay[i]);
             p.x = __fmaf_rn(s[i].x, key[i], p.x), p.y = __fmaf_rn(s[i].y, key[i], p.y);
             p.z = __fmaf_rn(s[i].z, key[i], p.z), p.w = __fmaf_rn(s[i].w, key[i], p.w);
             o.x = __fmaf_rn(s[i].x, query[i], o.x), o.y = __fmaf_rn(s[i].y, query[i], o.y);
             o.z = __fmaf_rn(s[i].z, query[i], o.z), o.w = __fmaf_rn(s[i].w, query[i], o.w);
         }
+        meanwhile();
         // Sums over the 16 groups: the low bit of a group decides between p and o, the next two choose a column.
         const bool outs = group & 1, upper = group & 2, odd = group & 4;
         float4 keep = outs ? o : p, give = outs ? p : o;
@@ -158,7 +172,7 @@ struct DeltaState {
         f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
         sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
         // Of column `column`, and the same in every copy: what the row writes, then what it reads.
-        const f32 u = __fmul_rn(t.beta[at], __fsub_rn(t.v[at][column], sum));
+        const f32 u = __fmul_rn(x.beta, __fsub_rn(x.v, sum));
         const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
         const i32 from = lane_id() & 1; // the lane of group 0 with these columns
         float4 n;
@@ -171,18 +185,24 @@ struct DeltaState {
             s[i].x = __fmaf_rn(key[i], n.x, s[i].x), s[i].y = __fmaf_rn(key[i], n.y, s[i].y);
             s[i].z = __fmaf_rn(key[i], n.z, s[i].z), s[i].w = __fmaf_rn(key[i], n.w, s[i].w);
         }
-        return __fmaf_rn(t.kq[at], written, sum);
+        return __fmaf_rn(x.kq, written, sum);
     }
 };
 
+// Block    of many rows of a sequence: four more warps, which prepare rows; the others read the next row while they add
+//          the sums of one. Few blocks run then, and a block alone hides no latency. The bits are the same.
+constexpr i32 kDeltaPreparers = 4;
+
+template <bool Many>
 DEVICE void delta_body(const DeltaArgs& a) {
     __shared__ __align__(16) DeltaTile tiles[2];
     begin_after_previous();
+    constexpr i32 kWarps = Many ? kWarpsPerBlock + kDeltaPreparers : kWarpsPerBlock;
     const i32 warp = threadIdx.x / 32, lane = lane_id();
     const i32 head = blockIdx.x >> 1, first = (blockIdx.x & 1) * kDeltaColumns;
     const Span s = span_at(a.of, blockIdx.y);
     if (s.slot < 0) {
-        for (i32 i = warp; i < s.rows; i += kWarpsPerBlock) {
+        for (i32 i = warp; i < s.rows; i += kWarps) {
             const i32 row = row_at(a.of, s, i);
             if (row < 0) continue;
             reinterpret_cast<u32*>(a.out + row * a.out_stride + static_cast<i64>(head) * kDelta + first)[lane] = 0;
@@ -192,6 +212,24 @@ DEVICE void delta_body(const DeltaArgs& a) {
     if (s.held + s.rows == 0 && !s.begins) return;
     const DeltaHead h{a, s, head, first, reinterpret_cast<const float4*>(a.bias)[head * (kDelta / 4) + lane],
                       expf(a.a_log[head])};
+    const i32 rows = s.held + s.rows;
+    if (Many && warp >= kWarpsPerBlock) {
+        constexpr i32 kEach = kDeltaTile / kDeltaPreparers;
+        const i32 mine = (warp - kWarpsPerBlock) * kEach;
+        RawDelta raw[kEach];
+#pragma unroll
+        for (i32 j = 0; j < kEach; j++) raw[j] = h.load(mine + j);
+        for (i32 from = 0, b = 0; from < rows; from += kDeltaTile, b ^= 1) {
+#pragma unroll
+            for (i32 j = 0; j < kEach; j++) h.prepare(tiles[b], mine + j, raw[j]);
+            if (from + kDeltaTile < rows) {
+#pragma unroll
+                for (i32 j = 0; j < kEach; j++) raw[j] = h.load(from + kDeltaTile + mine + j);
+            }
+            __syncthreads(); // this tile is ready, and the one before has been read
+        }
+        return;
+    }
     const i32 group = lane >> 1;
     // The column whose sums a lane ends up with: bits 1 and 2 of its group, in the order that row() exchanges them.
     const i32 own = 8 * warp + 4 * (lane & 1) + (group & 2 ? 2 : 0) + (group & 4 ? 1 : 0);
@@ -201,28 +239,42 @@ DEVICE void delta_body(const DeltaArgs& a) {
     DeltaState state;
     if (s.begins) state.clear();
     else state.load(mine);
-    RawDelta raw = h.load(warp);
-    h.prepare(tiles[0], warp, raw);
-    __syncthreads();
-    const i32 rows = s.held + s.rows;
+    RawDelta raw;
+    if constexpr (!Many) {
+        raw = h.load(warp);
+        h.prepare(tiles[0], warp, raw);
+    }
+    if (rows > 0) __syncthreads();
     for (i32 from = 0, b = 0; from < rows; from += kDeltaTile, b ^= 1) {
         const bool more = from + kDeltaTile < rows;
-        if (more) raw = h.load(from + kDeltaTile + warp);
+        if (!Many && more) raw = h.load(from + kDeltaTile + warp);
         const DeltaTile& t = tiles[b];
         const i32 count = min(kDeltaTile, rows - from);
-        for (i32 i = 0; i < count; i++) {
+        DeltaState::Row one, other;
+        const auto take = [&](i32 i, DeltaState::Row& now, DeltaState::Row& next) {
+            if (i >= count) return;
             // Rows that are held back change no state: it is stored before the first of them.
             if (s.holds && from + i == s.held) state.store(mine);
-            const f32 out = state.row(t, i, group, own);
-            const i32 row = t.row[i];
-            if (row >= 0 && (group & 9) == 1)
-                a.out[row * a.out_stride + static_cast<i64>(head) * kDelta + first + own] =
+            f32 out;
+            if constexpr (Many) {
+                out = state.row(now, group, [&] { next.load(t, min(i + 1, kDeltaTile - 1), group, own); });
+            } else {
+                now.load(t, i, group, own);
+                out = state.row(now, group, [] {});
+            }
+            if (now.row >= 0 && (group & 9) == 1)
+                a.out[now.row * a.out_stride + static_cast<i64>(head) * kDelta + first + own] =
                     static_cast<u16>(pack_bf16_fast(out, 0.0f));
-            const i32 snapshot = t.snapshot[i];
-            if (snapshot >= 0) state.store(a.kept + (static_cast<i64>(snapshot) * a.heads + head) * size + at);
+            if (now.snapshot >= 0)
+                state.store(a.kept + (static_cast<i64>(now.snapshot) * a.heads + head) * size + at);
+        };
+        if constexpr (Many) one.load(t, 0, group, own);
+        for (i32 i = 0; i < count; i += 2) {
+            take(i, one, other);
+            take(i + 1, other, one);
         }
-        if (more) h.prepare(tiles[b ^ 1], warp, raw);
-        __syncthreads();
+        if (!Many && more) h.prepare(tiles[b ^ 1], warp, raw);
+        if (!Many || more) __syncthreads();
     }
     if (!s.holds || s.rows == 0) state.store(mine);
 }
