@@ -22,13 +22,15 @@ constexpr int kPrepareWarps = kPrepareThreads / 32;
 constexpr int kSortedExperts = kPrepareThreads;  // a thread for each
 constexpr int kBlockTiles = kPrepareThreads / 16;
 
-__device__ __forceinline__ i32 pair_expert(const ExpertsArgs& args, i32 pair, i32 pairs) {
-    if (pair >= pairs) {
-        return -1;
-    }
+// What row and choice of a pair name, unchecked; -1 behind the last.
+__device__ __forceinline__ i32 pair_id(const ExpertsArgs& args, i32 pair, i32 pairs) {
     const i32 row = pair / args.top;
     // From L2: other blocks of this launch may have written it.
-    const i32 id = __ldcg(args.ids + row * args.id_stride + (pair - row * args.top));
+    return pair < pairs ? __ldcg(args.ids + row * args.id_stride + (pair - row * args.top)) : -1;
+}
+
+// An expert that is there, or -1.
+__device__ __forceinline__ i32 checked_id(const ExpertsArgs& args, i32 id) {
     if (id >= args.experts) {
         raise_fault(args.faults, kFaultExpert);
         return -1;
@@ -57,7 +59,7 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
 
 // Up to 32 pairs, sorted by one warp: a lane finds its place by looking at every other lane's expert.
 __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
-    const i32 lane = threadIdx.x, e = pair_expert(args, lane, pairs);
+    const i32 lane = threadIdx.x, e = checked_id(args, pair_id(args, lane, pairs));
     const u32 same = __match_any_sync(ptx::kFullMask, e);
     const bool first = e >= 0 && (same & ((1u << lane) - 1)) == 0;
     const u32 listed = __ballot_sync(ptx::kFullMask, first), valid = __ballot_sync(ptx::kFullMask, e >= 0);
@@ -77,6 +79,20 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     if (lane == 0) {
         args.totals[0] = args.totals[1] = __popc(listed);
         args.totals[2] = __popc(valid);
+    }
+}
+
+// A lane's experts of several pairs, 32 apart, whose loads are on their way together: one block sorts them all.
+constexpr int kPairsAhead = 4;
+
+__device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 end, i32 (&ids)[kPairsAhead]) {
+#pragma unroll
+    for (int i = 0; i < kPairsAhead; ++i) {
+        ids[i] = pair_id(args, pair + 32 * i, end);
+    }
+#pragma unroll
+    for (int i = 0; i < kPairsAhead; ++i) {
+        ids[i] = checked_id(args, ids[i]);
     }
 }
 
@@ -102,10 +118,14 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
         places[0][e] = 0;
     }
     __syncthreads();
-    for (i32 at = begin; at < end; at += 32) {
-        const i32 e = pair_expert(args, at + lane, end);
-        if (e >= 0) {
-            atomicAdd(&places[warp][e], 1u);
+    for (i32 at = begin; at < end; at += 32 * kPairsAhead) {
+        i32 ids[kPairsAhead];
+        load_ids(args, at + lane, end, ids);
+#pragma unroll
+        for (int i = 0; i < kPairsAhead; ++i) {
+            if (ids[i] >= 0) {
+                atomicAdd(&places[warp][ids[i]], 1u);
+            }
         }
     }
     __syncthreads();
@@ -140,19 +160,24 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
         args.totals[2] = total;
     }
     __syncthreads();
-    for (i32 at = begin; at < end; at += 32) {
-        const i32 e = pair_expert(args, at + lane, end);
-        const u32 same = __match_any_sync(ptx::kFullMask, e);
-        u32 place = 0;
-        if (e >= 0) {
-            place = places[warp][e];
-            args.order[place + __popc(same & ((1u << lane) - 1))] = at + lane;
+    for (i32 at = begin; at < end; at += 32 * kPairsAhead) {
+        i32 ids[kPairsAhead];
+        load_ids(args, at + lane, end, ids);
+#pragma unroll
+        for (int i = 0; i < kPairsAhead; ++i) {
+            const i32 e = ids[i];
+            const u32 same = __match_any_sync(ptx::kFullMask, e);
+            u32 place = 0;
+            if (e >= 0) {
+                place = places[warp][e];
+                args.order[place + __popc(same & ((1u << lane) - 1))] = at + 32 * i + lane;
+            }
+            __syncwarp();
+            if (e >= 0 && (same >> lane) == 1) {  // the last lane of those with this expert
+                places[warp][e] = place + __popc(same);
+            }
+            __syncwarp();
         }
-        __syncwarp();
-        if (e >= 0 && (same >> lane) == 1) {  // the last lane of those with this expert
-            places[warp][e] = place + __popc(same);
-        }
-        __syncwarp();
     }
 }
 
@@ -179,10 +204,14 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
     }
     const f32 scale = index_scale(__uint_as_float(most), !args.pow2);
     if (column < args.hidden) {
-        uint2 codes;
-        codes.x = pack_e4m3(over(v[0], scale), over(v[1], scale), over(v[2], scale), over(v[3], scale));
-        codes.y = pack_e4m3(over(v[4], scale), over(v[5], scale), over(v[6], scale), over(v[7], scale));
-        *reinterpret_cast<uint2*>(args.codes + row * args.hidden_pitch + column) = codes;
+        // Of a power of two, between 2^-23 and 2^120, by its exponent: divisions are most of the work here.
+        const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            v[i] = args.pow2 ? times(v[i], inverse) : over(v[i], scale);
+        }
+        *reinterpret_cast<uint2*>(args.codes + row * args.hidden_pitch + column) =
+            make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
     }
     if (threadIdx.x % 16 == 0) {
         args.code_scales[row * args.hidden_blocks + block] = scale;
