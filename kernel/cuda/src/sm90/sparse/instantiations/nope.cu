@@ -3,7 +3,7 @@
 #include "sm90/sparse/nope.cuh"
 
 namespace {
-using Registers = sparrow_sparse::Registers<200, 160, 144>;
+using Registers = sparrow_sparse::Registers<208, 160, 136>;
 using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::NopeFormat>;
 }  // namespace
 
