@@ -76,6 +76,7 @@ type packedShape struct {
 
 const (
 	packedRows = 256 // of a tile
+	packedSMs  = 132 // of an H200
 
 	long, short    = 256, 128 // columns of a unit
 	codes4, codes8 = 64 * long / 2, 64 * short
@@ -97,7 +98,7 @@ var packedFormats = map[PackedFormat]packedShape{
 	"e4m3_g128_any": {short, codes8 + 64*5, 20},
 	"e4m3_g32_any":  {short, codes8 + 64*4*5, 20},
 	"q4_k":          {long, 64 * 144, 30},
-	"q2_k":          {long, 64 * 84, 28},
+	"q2_k":          {long, 64 * 88, 28},  // with d and dmin as two numbers each
 	"q3_k":          {long, 64 * 128, 30}, // scales of 16 values as bf16, as of Q6_K
 	"q5_k":          {long, 64 * 176, 30},
 	"q6_k":          {long, 64 * 224, 30},
@@ -181,14 +182,16 @@ const (
 	packedFew8, packedFew16, packedFew64, packedMany = 8, 16, 64, 128
 	packedMostFew                                    = 128
 	packedWarps                                      = 16
-	packedThird                                      = 288 // threads of a block that shares an SM with two others
+	packedThird                                      = 288 // most threads of a block that shares an SM with two others
+	packedFine                                       = 1   // in place of tokens: the kernel of few experts, at most
+	packedFineListed                                 = 64
 )
 
 // packedParts is the number of parts into which k is cut: as many as balance the work of an H200's SMs when there are
 // few rows.
 // It depends on the weight's shape alone, because it decides the order of summation.
 func packedParts(tiles, units int32) int32 {
-	const sms, leastUnits = 132, 4
+	const leastUnits = 4
 	best, parts := 0.0, int32(1)
 	for p := int32(1); p <= 8; p *= 2 {
 		each := ceilDiv(units, p)
@@ -196,7 +199,7 @@ func packedParts(tiles, units int32) int32 {
 			break
 		}
 		items := tiles * p
-		if use := float64(items)/float64(ceilDiv(items, sms)*sms) - 0.02*math.Log2(float64(p)); use > best {
+		if use := float64(items)/float64(ceilDiv(items, packedSMs)*packedSMs) - 0.02*math.Log2(float64(p)); use > best {
 			best, parts = use, p
 		}
 	}
@@ -275,9 +278,14 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
 }
 
+// packedFormatsFine are those with kernels for few experts: types of large models in GGUF files whose tables let three
+// blocks share an SM.
+var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, "iq3_s": true, "q2_k": true,
+	"q3_k": true, "q4_k": true}
+
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
-	suffix := map[int32]string{packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
+	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
 		packedMany: "many"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
@@ -308,14 +316,17 @@ func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down 
 			Tiles: a.HiddenTiles, Units: ceilDiv(a.InnerColumns, packedFormats[f].columns), Parts: 1,
 			Columns: a.Hidden, FromPairs: 1}
 	}
-	items := int64(a.Rows) * int64(a.Top) * int64(p.Tiles) * 2 // at most: every pair a group of its own
-	return k.runPacked(s, f.kernel(a.GroupRows), items, &p)
+	items, tokens := int64(a.Rows)*int64(a.Top)*int64(p.Tiles), a.GroupRows // at most: every pair a group of its own
+	if packedFormatsFine[f] && tokens == packedFew16 && a.Rows*a.Top <= packedFineListed && items <= 2*packedSMs {
+		return k.runPacked(s, f.kernel(packedFine), 4*items, &p)
+	}
+	return k.runPacked(s, f.kernel(tokens), 2*items, &p)
 }
 
-// runPacked launches a product. A tile is one item, or two.
+// runPacked launches a product. A tile is one item, two or four.
 func (k *Kernels) runPacked(s *Stream, kernel string, items int64, a *PackedArgs) error {
 	perSM := int32(1)
-	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads == packedThird {
+	if fn, err := k.Function(kernel); err == nil && fn.attrs.MaxThreads <= packedThird {
 		perSM = 3
 	}
 	return runPersistent(k, s, kernel, int32(min(items, math.MaxInt32)), perSM, a)

@@ -17,7 +17,7 @@ import (
 
 // takenFormats is the list of supported formats in error messages.
 const takenFormats = "f32, f16, bf16, e4m3, NVFP4, MXFP4, int4 and int8 in groups of multiples of 32, and of GGUF's " +
-	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
+	"types Q8_0, Q4_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS and MXFP4"
 
 // described returns the name of a weight's format.
 func described(w kernel.Weight) string {
@@ -71,7 +71,7 @@ func isBlocks(w kernel.Weight) bool {
 
 // packedBlocks are the types of GGUF files that stay packed.
 var packedBlocks = map[block.Format]cuda.PackedFormat{block.Q4_0: "u4_g32_any", block.Q8_0: "i8_g32_any",
-	block.MXFP4: "mxfp4", block.Q2_K: "q2_k", block.Q3_K: "q3_k", block.Q4_K: "q4_k",
+	block.MXFP4: "mxfp4", block.Q2_K: "q2_k", block.Q3_K: "q3_k", block.Q4_K: "q4_k", block.Q5_K: "q5_k",
 	block.Q6_K: "q6_k", block.IQ2_XXS: "iq2_xxs", block.IQ2_XS: "iq2_xs", block.IQ2_S: "iq2_s",
 	block.IQ3_XXS: "iq3_xxs", block.IQ3_S: "iq3_s", block.IQ4_NL: "iq4", block.IQ4_XS: "iq4"}
 

@@ -53,7 +53,7 @@ var packings = []packing{
 	{data: kernel.Blocks(block.Q4_K)}, {data: kernel.Blocks(block.Q2_K)}, {data: kernel.Blocks(block.IQ2_XXS)},
 	{data: kernel.Blocks(block.IQ3_XXS)}, {data: kernel.Blocks(block.IQ2_XS)}, {data: kernel.Blocks(block.IQ2_S)},
 	{data: kernel.Blocks(block.IQ3_S)}, {data: kernel.Blocks(block.IQ4_NL)}, {data: kernel.Blocks(block.IQ4_XS)},
-	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)},
+	{data: kernel.Blocks(block.Q3_K)}, {data: kernel.Blocks(block.Q6_K)}, {data: kernel.Blocks(block.Q5_K)},
 }
 
 // within is the allowed error of products relative to their norm: with random scales of blocks, a few values dominate a
@@ -138,6 +138,17 @@ func (b *bench) blocksBy(f block.Format, out, in int) kernel.Weight {
 	}
 	d := kernel.Blocks(f)
 	return kernel.Weight{Data: b.place(b.ref, d, out, in/f.Values(), raw)}
+}
+
+// modelBlocks is a random matrix in blocks of a GGUF type whose values have the size of a model's: activations multiply
+// errors of their inputs by the inputs, so that a few blocks with large scales would decide.
+func (b *bench) modelBlocks(f block.Format, out, in int) kernel.Weight {
+	b.Helper()
+	raw := make([]byte, out*in/f.Values()*f.Bytes())
+	for at := 0; at < len(raw); at += f.Bytes() {
+		b.must(f.Draw(raw[at:][:f.Bytes()], b.rng, (0.5+b.rng.Float32())/float32(math.Sqrt(float64(in)))))
+	}
+	return kernel.Weight{Data: b.place(b.ref, kernel.Blocks(f), out, in/f.Values(), raw)}
 }
 
 // Products with every packed format: sides that are no multiples of tiles, few and many rows, with parts of k and
@@ -273,12 +284,18 @@ type expertsSize struct{ hidden, inner, count, top int }
 func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int) {
 	b.Helper()
 	var ws kernel.ExpertWeights
+	matrix := func(p packing, out, in int) kernel.Weight {
+		if f, ok := p.data.Block(); ok && f.Drawable() {
+			return b.modelBlocks(f, out, in)
+		}
+		return b.packedBy(p, out, in)
+	}
 	for e := range n.count {
 		q := p
 		q.factor *= float32(1 + e%5)
-		ws.Gate = append(ws.Gate, b.packedBy(p, n.inner, n.hidden))
-		ws.Up = append(ws.Up, b.packedBy(q, n.inner, n.hidden))
-		ws.Down = append(ws.Down, b.packedBy(down, n.hidden, n.inner))
+		ws.Gate = append(ws.Gate, matrix(p, n.inner, n.hidden))
+		ws.Up = append(ws.Up, matrix(q, n.inner, n.hidden))
+		ws.Down = append(ws.Down, matrix(down, n.hidden, n.inner))
 	}
 	onRef, err := b.ref.PrepareExperts(ws)
 	b.must(err)

@@ -17,12 +17,10 @@ namespace sparrow_packed {
 
 using sparrow_tile::Cursor;
 
-// What a format asks of a kernel: a table in shared memory, and whether its lanes have octets of columns, in which
-// order tokens' columns come then too (decode_lattice.cuh).
+// The table in shared memory that a format asks for (decode_lattice.cuh).
 template <class F>
-struct Order {
+struct Table {
     static constexpr int TableBytes = 0;
-    static constexpr bool Octets = false;
 
     static __device__ __forceinline__ void fill(u8*, u32, u32) {}
     static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
@@ -32,7 +30,7 @@ struct Order {
 template <class F>
 __device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
     F format;
-    if constexpr (Order<F>::TableBytes > 0) {
+    if constexpr (Table<F>::TableBytes > 0) {
         format.table = table;
     }
     format.begin(unit, warp, lane);
@@ -53,7 +51,7 @@ struct Shape {
     static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
     // Stages of inputs and of weights: each has a ring of its own.
     static constexpr int Inputs = N <= 16 ? 8 : N <= 64 ? 5 : 4;
-    static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Order<F>::TableBytes;
+    static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Table<F>::TableBytes;
     static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
     static constexpr int Weights = Fit < 12 ? Fit : 12;
     static constexpr int MathRegisters = Groups == 4 ? 104 : 208, CopyRegisters = Groups == 4 ? 64 : 88;
@@ -65,7 +63,7 @@ template <class S>
 struct Storage {
     u8 inputs[S::Inputs][S::InputBytes];  // first: the swizzle wants multiples of 1024
     u8 weights[S::Weights][S::WeightBytes];
-    alignas(128) u8 table[Order<typename S::F>::TableBytes + 16];
+    alignas(128) u8 table[Table<typename S::F>::TableBytes + 16];
     ListedView list[kMaxListed];
     u64 inputs_full[S::Inputs], inputs_empty[S::Inputs], weights_full[S::Weights], weights_empty[S::Weights];
     i32 listed;
@@ -95,6 +93,10 @@ struct Item {
     i32 slot;  // of sums
 };
 
+// Many tokens are taken by bands of so many groups: the 132 SMs of an H200 have 11 tiles by 12 groups at a time, which
+// reads least from memory.
+constexpr i32 kBand = 12;
+
 // Walks the items of a block: every gridDim-th of all. Groups of tokens are innermost, so that blocks that share
 // weights run side by side.
 template <class S>
@@ -111,8 +113,13 @@ struct Walk {
             const i32 groups = (e.count + S::Tokens - 1) / S::Tokens;
             const i32 local = item - e.before * tiles * parts;
             if (local < groups * tiles * parts) {
-                const i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
-                const i32 part = rest / groups, group = rest - part * groups;
+                i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
+                i32 part = rest / groups, group = rest - part * groups;
+                if constexpr (S::Whole) {  // by bands of tokens
+                    const i32 band = local / (kBand * tiles), inside = local - band * kBand * tiles;
+                    const i32 width = min(kBand, groups - band * kBand);
+                    tile = inside / width, group = band * kBand + inside - tile * width, part = 0;
+                }
                 out = Item{e.expert, tile, e.first + group * S::Tokens, min(S::Tokens, e.count - group * S::Tokens),
                            part, tile * groups + group};
                 item += gridDim.x;

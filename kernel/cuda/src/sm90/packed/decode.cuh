@@ -5,6 +5,10 @@
 // lane l of step s (16 columns) the eight values of rows 16w + l/4 and 8 below it, columns 16s + 2(l%4), the one behind
 // it, and 8 further: a[0] upper row, a[1] lower row, a[2] and a[3] the same 8 columns further. Four steps are a batch.
 //
+// Turned formats have another order of columns: lane l has columns 16(l%4) to 16(l%4)+15 of a batch, four in each step:
+// a[0] and a[1] take two, a[2] and a[3] the others. So it needs one scale of a row for a batch. The columns of the
+// tokens then have this order too.
+//
 //   4 bits  [warp][batch][lane][step of the batch] words; a[j] from bits 4j (low half) and 16+4j (high half), but e2m1
 //           in an order of its own (pack.cuh)
 //   8 bits  [warp][batch][half of the batch][lane][step][2] words; a[2h] from bytes 0 and 2 of word h, a[2h+1] from
@@ -135,6 +139,7 @@ using Codes4 = Nibbles<256>;
 
 // NVFP4: e2m1 times an e4m3 scale of 16 values, exact in bf16. Sums are 2^-Exponent of what they stand for.
 struct Nvfp4 {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 10;
     static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;  // scales: [row][16], positive
 
@@ -169,6 +174,7 @@ struct Nvfp4 {
 // MXFP4: e2m1 times a power of two for 32 values. A stored scale is the exponent's field of bf16 of the scale times
 // 2^(126 - Exponent).
 struct Mxfp4 {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 40;
     static constexpr int Bytes = Codes4::CodeBytes + 64 * 8;  // scales: [row][8]
 
@@ -231,6 +237,7 @@ struct GroupScales {
 // 2^(133 - Exponent), those of a warp's lower eight rows times 2^(129 - Exponent).
 template <int Groups, bool General>
 struct U4 {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;
     using Scales = GroupScales<Groups, General, K>;
     static constexpr int Bytes = Codes4::CodeBytes + Scales::Bytes;
@@ -292,6 +299,7 @@ __device__ __forceinline__ u32 u8_pair(u32 codes) {
 // times 2^(133 - Exponent).
 template <int Groups, bool General>
 struct I8 {
+    static constexpr bool Turned = false;
     static constexpr int K = 128, Exponent = 30;
     using Scales = GroupScales<Groups, General, K>;
     static constexpr int Bytes = Codes8::CodeBytes + Scales::Bytes;
@@ -338,6 +346,7 @@ __device__ __forceinline__ u32 e4m3_pair(u32 codes) {
 // e4m3 times the scale of a group. Stored scales are times 2^(120 - Exponent).
 template <int Groups, bool General>
 struct E4m3 {
+    static constexpr bool Turned = false;
     static constexpr int K = 128, Exponent = 20;
     using Scales = GroupScales<Groups, General, K>;
     static constexpr int Bytes = Codes8::CodeBytes + Scales::Bytes;
@@ -390,13 +399,14 @@ __device__ __forceinline__ float half_float(u32 bits) {
 // above of its second.
 template <bool Five>
 struct Q45K {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;
     using Codes = Nibbles<256>;
     static constexpr int FifthAt = Codes::CodeBytes + 64 * 16, Bytes = FifthAt + (Five ? 64 * 32 : 0);
 
     Codes codes;
     u32 fifth;
-    u32 scale[4], least[4];  // as U4 has scales, and less than zero times 2^-Exponent
+    u32 pair[4];  // of groups: scale for its row's codes, and least, less than zero, times 2^-Exponent
     u32 from;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
@@ -411,23 +421,17 @@ struct Q45K {
         for (int i = 0; i < 4; ++i) {
             const u32 s = (low >> (4 * i) & 15u) | (high >> (2 * i) & 3u) << 4;
             const u32 m = (low >> (16 + 4 * i) & 15u) | (high >> (8 + 2 * i) & 3u) << 4;
-            const float fs = d * static_cast<float>(s), fm = dmin * static_cast<float>(m);
-            const u32 top = pack_pair(fs, fm), rest = pack_pair(fs - low_float(top), fm - high_float(top));
-            scale[i] = __byte_perm(top, rest, 0x5410);
-            least[i] = __byte_perm(top, rest, 0x7632);
+            pair[i] = pack_pair(d * static_cast<float>(s), dmin * static_cast<float>(m));
         }
     }
     template <int j>
-    static __device__ __forceinline__ u32 value(u32 codes, u32 bits, int s, u32 sh, u32 sl, u32 mh, u32 ml) {
-        u32 q;
+    static __device__ __forceinline__ u32 value(u32 codes, u32 bits, int s, u32 scale, u32 least) {
         if constexpr (Five) {
-            q = (codes >> (4 * j) & 0x000F000Fu) | (moved(bits, 4 * s + j, 4) & 0x00100010u);
+            return times_plus((codes >> (4 * j) & 0x000F000Fu) | (moved(bits, 4 * s + j, 4) & 0x00100010u), scale,
+                              least);
         } else {
-            q = u4_pair<j>(codes);
+            return times_plus(u4_pair<j>(codes), scale, least);
         }
-        u32 r;
-        asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(times_plus(q, sh, mh)), "r"(times_plus(q, sl, ml)));
-        return r;
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
         u32 c[4], bits = 0;
@@ -439,18 +443,15 @@ struct Q45K {
         for (int g = 0; g < 2; ++g) {
             const int group = 2 * b + g;
             const u32 source = from + group / 4;
-            const u32 us = __shfl_sync(ptx::kFullMask, scale[group % 4], source),
-                      um = __shfl_sync(ptx::kFullMask, least[group % 4], source),
-                      ls = __shfl_sync(ptx::kFullMask, scale[group % 4], source + 16),
-                      lm = __shfl_sync(ptx::kFullMask, least[group % 4], source + 16);
-            const u32 ush = low_twice(us), usl = high_twice(us), umh = low_twice(um), uml = high_twice(um),
-                      lsh = low_twice(ls), lsl = high_twice(ls), lmh = low_twice(lm), lml = high_twice(lm);
+            const u32 u = __shfl_sync(ptx::kFullMask, pair[group % 4], source),
+                      l = __shfl_sync(ptx::kFullMask, pair[group % 4], source + 16);
+            const u32 us = low_twice(u), um = high_twice(u), ls = low_twice(l), lm = high_twice(l);
 #pragma unroll
             for (int s = 2 * g; s < 2 * g + 2; ++s) {
-                a[s][0] = value<0>(c[s], bits, s, ush, usl, umh, uml);
-                a[s][1] = value<1>(c[s], bits, s, lsh, lsl, lmh, lml);
-                a[s][2] = value<2>(c[s], bits, s, ush, usl, umh, uml);
-                a[s][3] = value<3>(c[s], bits, s, lsh, lsl, lmh, lml);
+                a[s][0] = value<0>(c[s], bits, s, us, um);
+                a[s][1] = value<1>(c[s], bits, s, ls, lm);
+                a[s][2] = value<2>(c[s], bits, s, us, um);
+                a[s][3] = value<3>(c[s], bits, s, ls, lm);
             }
         }
     }
@@ -458,56 +459,54 @@ struct Q45K {
 using Q4K = Q45K<false>;
 using Q5K = Q45K<true>;
 
-// Q2_K: d * scale * code - dmin * least for groups of 16, which are steps; scale and least have 4 bits. Codes of 2
-// bits: [warp][half of the unit][lane][batch][2] words, a word has two steps, a[j] of the first at bits 2j and 16+2j,
-// of the second 8 bits above; a[0] and a[2] are taken times 2^-133, the others times 2^-131. Then 16 bytes of scales a
-// row, then d and dmin.
+// Q2_K: d * scale * code - dmin * least for groups of 16; scale and least have 4 bits. Turned: a lane has one group of
+// a row in each batch. Codes of 2 bits: [warp][half of the unit][lane][batch][2] words, a word has two steps, a[j] of
+// the first at bits 2j and 16+2j, of the second 8 bits above; so they are taken times 2^(2j-133). Then [row][4] words
+// of lanes l%4 with the scales of their four groups, 16 bits above their leasts, then [row] d and -dmin as the sum of
+// two pairs of bf16, times 2^(133 - Exponent) for the codes, of which the lower row's are times four, and 2^6.
 struct Q2K {
+    static constexpr bool Turned = true;
     static constexpr int K = 256, Exponent = 28;
     static constexpr int CodeBytes = 64 * 64;
-    static constexpr int Bytes = CodeBytes + 64 * 20;
+    static constexpr int Bytes = CodeBytes + 64 * 24;
 
-    u32 at, from;
-    u32 pair[8];  // of groups: scale for its row's codes, and least, less than zero, times 2^-Exponent
+    u32 at;
+    u32 scales[2], high[2], low[2];  // of the upper and the lower row
     uint4 codes;
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
         at = unit + warp * 1024 + lane * 16;
-        from = lane / 4 * 2;
-        const u32 row = 16 * warp + lane / 2;
-        const uint2 v = load_8(unit + CodeBytes + row * 16 + lane % 2 * 8);
-        const u32 dd = load_4(unit + CodeBytes + 1024 + row * 4);
-        const float d = half_float(dd & 0xFFFFu) * (lane < 16 ? 0x1p105f : 0x1p103f),
-                    dmin = half_float(dd >> 16) * -0x1p-28f;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const u32 x = (i < 4 ? v.x : v.y) >> (8 * (i % 4));
-            pair[i] = pack_pair(d * static_cast<float>(x & 15u), dmin * static_cast<float>(x >> 4 & 15u));
+        for (int r = 0; r < 2; ++r) {
+            const u32 row = 16 * warp + lane / 4 + 8 * r;
+            scales[r] = load_4(unit + CodeBytes + row * 16 + lane % 4 * 4);
+            const uint2 both = load_8(unit + CodeBytes + 1024 + row * 8);
+            high[r] = both.x, low[r] = both.y;
         }
     }
-    template <int p>
-    static __device__ __forceinline__ u32 value(u32 codes, u32 s, u32 m) {
-        return times_plus(codes >> (p / 2 * 4) & (p % 2 == 0 ? 0x00030003u : 0x000C000Cu), s, m);
+    // Scale and least of a row's group, as a pair.
+    __device__ __forceinline__ u32 pair(int r, int b) const {
+        const u32 n = times(scales[r] >> (4 * b) & 0x000F000Fu, power(127));  // times 2^-6
+        return times_plus(n, high[r], times(n, low[r]));
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) {
         if (b % 2 == 0) {
             codes = load_16(at + b / 2 * 512);
         }
+        u32 first[2], second[2], least[2];  // scales of a[0] and a[1], and of a[2] and a[3], whose codes are times 16
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const u32 p = pair(r, b);
+            first[r] = low_twice(p), least[r] = high_twice(p), second[r] = low_twice(times(p, power(-4)));
+        }
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
-            const int step = 4 * b + s;
-            const u32 source = from + step / 8;
-            const u32 u = __shfl_sync(ptx::kFullMask, pair[step % 8], source),
-                      l = __shfl_sync(ptx::kFullMask, pair[step % 8], source + 16);
-            const u32 us = low_twice(u), um = high_twice(u), ls = low_twice(l), lm = high_twice(l);
-            const u32 c = b % 2 == 0 ? (s < 2 ? codes.x : codes.y) : (s < 2 ? codes.z : codes.w);
-            if (s % 2 == 0) {
-                a[s][0] = value<0>(c, us, um), a[s][1] = value<1>(c, ls, lm);
-                a[s][2] = value<2>(c, us, um), a[s][3] = value<3>(c, ls, lm);
-            } else {
-                a[s][0] = value<4>(c, us, um), a[s][1] = value<5>(c, ls, lm);
-                a[s][2] = value<6>(c, us, um), a[s][3] = value<7>(c, ls, lm);
-            }
+            const u32 word = b % 2 == 0 ? (s < 2 ? codes.x : codes.y) : (s < 2 ? codes.z : codes.w);
+            const u32 c = s % 2 == 0 ? word : word >> 8;
+            a[s][0] = times_plus(c & 0x00030003u, first[0], least[0]);
+            a[s][1] = times_plus(c & 0x000C000Cu, first[1], least[1]);
+            a[s][2] = times_plus(c & 0x00300030u, second[0], least[0]);
+            a[s][3] = times_plus(c & 0x00C000C0u, second[1], least[1]);
         }
     }
 };
@@ -531,6 +530,7 @@ struct Scales16 {
 // are as those of 4 bits, the upper two in words as Q2_K has them, but [warp][batch][half of the batch][lane]. Scales
 // are stored times 2^(133 - Exponent).
 struct Q6K {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;
     static constexpr int UpperAt = Codes4::CodeBytes, ScalesAt = UpperAt + 64 * 64, Bytes = ScalesAt + Scales16::Bytes;
 
@@ -566,6 +566,7 @@ struct Q6K {
 // are as the upper ones of Q6_K; the third: [warp][batch][lane] words, bit 4 * step + j of a[j]'s first value, 16 bits
 // above of its second.
 struct Q3K {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;
     static constexpr int ThirdAt = 64 * 64, ScalesAt = ThirdAt + 64 * 32, Bytes = ScalesAt + Scales16::Bytes;
 

@@ -2,14 +2,13 @@
 // up in shared memory, where each of them is repeated over 128 bytes so that no two lanes meet in a bank (of large
 // grids over 64).
 //
-// A lane has whole octets: of a group of 32 columns lane l has columns 8(l%4) to 8(l%4)+7, the first four in the
-// group's first step of 16 and the others in its second: of four, a[0] and a[1] take two, a[2] and a[3] the others. The
-// tokens' columns have the same order (Order).
+// Turned (decode.cuh): of a batch lane l has columns 16(l%4) to 16(l%4)+15, which are two octets.
 //
-// A unit. Octet p = 2 * group of the batch + row (0 upper, 1 lower):
-//   indices  [warp][batch][lane] of four octets: their lower eight bits, a byte for each point
-//   upper    [warp][batch][lane] bytes, where there are more than 256 points: two bits of each octet
-//   signs    [warp][batch][lane] words: those of an octet's first, third, fifth and seventh value at bits 4p to 4p+3,
+// A unit. Octet p = 2 * octet of the lane in a batch + row (0 upper, 1 lower):
+//   indices  [warp][lane][batch] of four octets, of two points [warp][half of the unit][lane][batch of the half]: their
+//            lower eight bits, a byte for each point
+//   upper    [warp][lane][batch] bytes, where there are more than 256 points: two bits of each octet
+//   signs    [warp][lane][batch] words: those of an octet's first, third, fifth and seventh value at bits 4p to 4p+3,
 //            of the others 16 bits above
 //   scales   [row][8 or 16 of 4 bits]: of groups of 32, or of 16
 //   d        [row] f16
@@ -24,6 +23,7 @@ namespace sparrow_packed {
 // of 16 values. Apart: bytes between points of the table.
 template <int kPoints, int kEighths, bool kUpper, bool kFine, int kApart>
 struct Lattice {
+    static constexpr bool Turned = true;
     static constexpr int K = 256, Exponent = 0;
     static constexpr int Points = kPoints, Apart = kApart;
     static constexpr bool Upper = kUpper, Fine = kFine;
@@ -31,74 +31,75 @@ struct Lattice {
     static constexpr int ScaleBytes = Fine ? 8 : 4;  // of a row
     static constexpr int HalfAt = ScalesAt + 64 * ScaleBytes, Bytes = HalfAt + 128;
 
-    u32 at, signs_at, upper_at, table;
+    u32 table, upper;
+    u32 words[4 * Points], signs[4];  // of batches
     u32 scales[2][Fine ? 2 : 1];  // of the upper and the lower row
     float wide[2], less[2];
 
     __device__ __forceinline__ void begin(u32 unit, u32 warp, u32 lane) {
         const u32 row = 16 * warp + lane / 4;
-        at = unit + (warp * 128 + lane) * (4 * Points);
-        signs_at = unit + SignsAt + (warp * 128 + lane) * 4;
-        upper_at = unit + UpperAt + warp * 128 + lane;
+#pragma unroll
+        for (int h = 0; h < Points; ++h) {
+            take(words + 4 * h, unit + (warp * Points + h) * 512 + lane * 16);
+        }
+        take(signs, unit + SignsAt + warp * 512 + lane * 16);
+        upper = Upper ? load_4(unit + UpperAt + warp * 128 + lane * 4) : 0;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const u32 of_row = row + 8 * r;
-            if constexpr (Fine) {  // the lane's half of each group
+            if constexpr (Fine) {
                 const uint2 v = load_8(unit + ScalesAt + of_row * 8);
-                scales[r][0] = v.x >> (lane % 4 / 2 * 4), scales[r][1] = v.y >> (lane % 4 / 2 * 4);
+                scales[r][0] = v.x >> (lane % 4 * 4), scales[r][1] = v.y >> (lane % 4 * 4);
             } else {
-                scales[r][0] = load_4(unit + ScalesAt + of_row * 4);
+                scales[r][0] = load_4(unit + ScalesAt + of_row * 4) >> (lane % 4 / 2 * 4);
             }
             const float d = half_float(load_2(unit + HalfAt + of_row * 2)) * (0.125f * kEighths);
             wide[r] = 32 * d, less[r] = -31 * d;
         }
     }
+    static __device__ __forceinline__ void take(u32* to, u32 from) {
+        const uint4 v = load_16(from);
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    }
     // s as the four highest bits of a float's fraction makes 1 + s / 16: nothing is rounded before bf16.
-    __device__ __forceinline__ u32 scale(int group, int r) const {
-        const u32 word = scales[r][Fine ? group / 4 : 0];
-        const int bit = Fine ? group % 4 * 8 : group * 4;
+    __device__ __forceinline__ u32 scale(int batch, int r) const {
+        const u32 word = scales[r][Fine ? batch / 2 : 0];
+        const int bit = Fine ? batch % 2 * 16 : batch * 8;
         const u32 up = bit < 19 ? word << (19 - bit) : word >> (bit - 19);
         const float f = __uint_as_float((up & 0x00780000u) | 0x3F800000u);
         const float s = __fmaf_rn(f, wide[r], less[r]);
         return pack_pair(s, s);
     }
     // Two values of an octet with their signs, times a scale. n = 4 * octet + pair.
+    // Rotations are the work of other units than shifts, which become products: both are busy.
     static __device__ __forceinline__ u32 value(u32 magnitudes, u32 signs, int n, u32 scale) {
-        return times(magnitudes ^ (signs << (15 - n) & 0x80008000u), scale);
+        const u32 turned = n % 3 == 0 ? __funnelshift_l(signs, signs, 15 - n) : signs << (15 - n);
+        return times(magnitudes ^ (turned & 0x80008000u), scale);
     }
     // Where a point lies whose lower bits are a byte of a word, and whose upper bits are at bits 8 and 9.
     __device__ __forceinline__ u32 point(u32 word, int byte, u32 upper) const {
         return (__byte_perm(word, 0, 0x4440 + byte) | upper) * Apart + table;
     }
     __device__ __forceinline__ void batch(u32 (&a)[4][4], int b) const {
-        const u32 signs = load_4(signs_at + b * 128);
-        u32 words[2], upper = 0;
-        if constexpr (Points == 2) {
-            const uint2 v = load_8(at + b * 256);
-            words[0] = v.x, words[1] = v.y;
-        } else {
-            words[0] = words[1] = load_4(at + b * 128);
-        }
-        if constexpr (Upper) {
-            upper = load_1(upper_at + b * 32);
-        }
+        const u32 by[2] = {scale(b, 0), scale(b, 1)};
 #pragma unroll
         for (int p = 0; p < 4; ++p) {
             const int g = p / 2, r = p % 2;
-            const u32 two = upper << (8 - 2 * p);
+            const int bit = 8 * b + 2 * p;  // of the octet's upper bits, which come to bits 8 and 9
+            const u32 two = bit < 8 ? upper << (8 - bit) : upper >> (bit - 8);
             uint4 v;
             if constexpr (Points == 2) {
-                const uint2 first = load_8(point(words[g], 2 * r, two & 0x100u)),
-                            second = load_8(point(words[g], 2 * r + 1, two >> 1 & 0x100u));
+                const uint2 first = load_8(point(words[2 * b + g], 2 * r, two & 0x100u)),
+                            second = load_8(point(words[2 * b + g], 2 * r + 1, two >> 1 & 0x100u));
                 v = make_uint4(first.x, first.y, second.x, second.y);
             } else {
-                v = load_16(point(words[0], p, two & 0x300u));
+                v = load_16(point(words[b], p, two & 0x300u));
             }
-            const u32 s = scale(2 * b + g, r);
-            a[2 * g][r] = value(v.x, signs, 4 * p, s);
-            a[2 * g][2 + r] = value(v.y, signs, 4 * p + 1, s);
-            a[2 * g + 1][r] = value(v.z, signs, 4 * p + 2, s);
-            a[2 * g + 1][2 + r] = value(v.w, signs, 4 * p + 3, s);
+            const u32 s = by[r];
+            a[2 * g][r] = value(v.x, signs[b], 4 * p, s);
+            a[2 * g][2 + r] = value(v.y, signs[b], 4 * p + 1, s);
+            a[2 * g + 1][r] = value(v.z, signs[b], 4 * p + 2, s);
+            a[2 * g + 1][2 + r] = value(v.w, signs[b], 4 * p + 3, s);
         }
     }
 };
@@ -112,7 +113,6 @@ struct IQ3S : Lattice<2, 8, true, false, 64> {};
 template <class F, int Count, const u16* Grid>
 struct PointTable {
     static constexpr int TableBytes = Count * F::Apart;
-    static constexpr bool Octets = true;
     static constexpr int kWords = 4 / F::Points;  // of a point
 
     // Two values of a point.
@@ -143,19 +143,20 @@ struct PointTable {
     }
 };
 template <>
-struct Order<IQ2XXS> : PointTable<IQ2XXS, 256, kIQ2XXS> {};
+struct Table<IQ2XXS> : PointTable<IQ2XXS, 256, kIQ2XXS> {};
 template <>
-struct Order<IQ2XS> : PointTable<IQ2XS, 512, kIQ2XS> {};
+struct Table<IQ2XS> : PointTable<IQ2XS, 512, kIQ2XS> {};
 template <>
-struct Order<IQ2S> : PointTable<IQ2S, 1024, kIQ2S> {};
+struct Table<IQ2S> : PointTable<IQ2S, 1024, kIQ2S> {};
 template <>
-struct Order<IQ3XXS> : PointTable<IQ3XXS, 256, kIQ3XXS> {};
+struct Table<IQ3XXS> : PointTable<IQ3XXS, 256, kIQ3XXS> {};
 template <>
-struct Order<IQ3S> : PointTable<IQ3S, 512, kIQ3S> {};
+struct Table<IQ3S> : PointTable<IQ3S, 512, kIQ3S> {};
 
 // IQ4_NL and IQ4_XS: one of sixteen numbers times the scale of 32 values. Codes are as those of 4 bits (decode.cuh),
 // but a byte has the two of a pair: the table has both. Scales: [row][8] bf16.
 struct IQ4 {
+    static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 0;
     static constexpr int Bytes = Codes4::CodeBytes + 64 * 16;
 
@@ -184,9 +185,8 @@ struct IQ4 {
 __device__ const float kIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 template <>
-struct Order<IQ4> {
+struct Table<IQ4> {
     static constexpr int TableBytes = 256 * 128;
-    static constexpr bool Octets = false;
 
     static __device__ __forceinline__ void fill(u8* table, u32 thread, u32 threads) {
         for (u32 i = thread; i < 256; i += threads) {

@@ -15,14 +15,14 @@ namespace sparrow_packed {
 
 // How blocks share an SM. The bytes of a stage: the weights of some stripes, and N tokens' rows of the unit, with more
 // behind each, so that eight pieces of 16 bytes that are read at once lie in different banks: one of eight rows, or of
-// octets four of two rows. Listed: experts that have rows, at most.
+// turned formats four of two rows. Listed: experts that have rows, at most.
 template <class F, int N, int Listed>
 struct FewRoom {
-    static constexpr int Pitch = F::K * 2 + (Order<F>::Octets ? 64 : 16);
+    static constexpr int Pitch = F::K * 2 + 16;
     static constexpr int limit(int blocks) { return (sparrow_tile::kSharedLimit + 1024) / blocks - 1024; }
     static constexpr int stage(int stripes) { return stripes * F::Bytes + N * Pitch; }
     static constexpr int stages(int stripes, int blocks) {
-        return (limit(blocks) - Listed * 16 - 512 - Order<F>::TableBytes) / stage(stripes);
+        return (limit(blocks) - Listed * 16 - 512 - Table<F>::TableBytes) / stage(stripes);
     }
     // Widening waits for itself: three blocks of eight warps run more of it side by side than one of sixteen. Experts
     // are faster by one block: it leaves room for the next kernel's first units.
@@ -30,11 +30,11 @@ struct FewRoom {
 };
 
 // Products of up to N tokens: a block has some stripes of 64 weight rows, a warp 16 rows.
-template <class Format, int N, int MostListed, bool Three>
+template <class Format, int N, int MostListed, int BlockStripes>
 struct FewOf {
     using F = Format;
     using Room = FewRoom<F, N, MostListed>;
-    static constexpr int Tokens = N, Stripes = Three ? 2 : 4, Blocks = Three ? 3 : 1, Listed = MostListed;
+    static constexpr int Tokens = N, Stripes = BlockStripes, Blocks = Stripes < 4 ? 3 : 1, Listed = MostListed;
     static constexpr int Groups = Stripes, Warps = 4 * Groups, Threads = 32 * Warps + 32;
     static constexpr bool Whole = false;
     static constexpr int Pitch = Room::Pitch, WeightBytes = Stripes * F::Bytes, StageBytes = Room::stage(Stripes);
@@ -44,12 +44,12 @@ struct FewOf {
     static_assert(F::Bytes % 16 == 0, "alignment");
 };
 template <class F, int N, int Listed>
-using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three>;
+using Few = FewOf<F, N, Listed, FewRoom<F, N, Listed>::Three ? 2 : 4>;
 
 template <class S>
 struct FewStorage {
     u8 stages[S::Stages][S::StageBytes];  // weights, then [tokens][Pitch]
-    alignas(128) u8 table[Order<typename S::F>::TableBytes + 16];
+    alignas(128) u8 table[Table<typename S::F>::TableBytes + 16];
     ListedView list[S::Listed];
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;
@@ -148,10 +148,10 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     }
 }
 
-// The tokens of two steps of 16 columns, from the first of 32.
+// The tokens of two steps of 16 columns.
 template <class S>
 __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
-    if constexpr (Order<typename S::F>::Octets) {
+    if constexpr (S::F::Turned) {
         const uint4 v = load_16(at);
         b[0] = v.x, b[1] = v.y, b[2] = v.z, b[3] = v.w;
     } else {
@@ -162,11 +162,16 @@ __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
 // Adds the units of a span, from zero: of 16 weight rows by 8 * Eights tokens.
 template <class S, int Eights>
 __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
-                                          Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
+                                          i32 count, Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
     using F = typename S::F;
     constexpr int kBatches = F::K / 64;
-    const u32 x = S::WeightBytes + (Order<F>::Octets ? lane / 4 * S::Pitch + lane % 4 * 16
-                                                     : lane % 8 * S::Pitch + lane / 8 * 16);
+    u32 x[Eights];  // turned formats: lanes without a token read the last one's, which takes no time of its own
+#pragma unroll
+    for (int e = 0; e < Eights; ++e) {
+        const u32 token = 8 * e + (F::Turned ? lane / 4 : lane % 8);
+        x[e] = S::WeightBytes + (F::Turned ? min(token, static_cast<u32>(count) - 1) * S::Pitch + lane % 4 * 32
+                                           : token * S::Pitch + lane / 8 * 16);
+    }
 #pragma unroll
     for (int i = 0; i < S::Tokens / 2; ++i) {
         sum[i] = 0;
@@ -184,7 +189,7 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
             for (int e = 0; e < Eights; ++e) {
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    load_tokens<S>(tokens[e][h], stage + x + e * (8 * S::Pitch) + b * 128 + h * 64);
+                    load_tokens<S>(tokens[e][h], stage + x[e] + b * 128 + h * (F::Turned ? 16 : 64));
                 }
             }
             if (b == kBatches - 1) {  // all is in registers
@@ -253,7 +258,7 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
         }
         ptx::barrier_init_fence();
     }
-    Order<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
+    Table<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
     read_list<S>(args, shared);
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
     if (group == S::Groups) {
@@ -261,7 +266,7 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
         return;
     }
     const u32 warp = threadIdx.x % 128 / 32;
-    const u32 table = Order<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
+    const u32 table = Table<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
     Walk<S> walk;
     Cursor at;
     Item item;
@@ -269,9 +274,9 @@ __device__ __forceinline__ void multiply_few(const PackedArgs& args) {
         float sum[S::Tokens / 2];
         const Span span = span_of(args, item.part);
         if (S::Tokens > 8 && item.count > 8) {
-            add_units<S, S::Tokens / 8>(shared, sum, span, at, table, group, warp, lane);
+            add_units<S, S::Tokens / 8>(shared, sum, span, item.count, at, table, group, warp, lane);
         } else {
-            add_units<S, 1>(shared, sum, span, at, table, group, warp, lane);
+            add_units<S, 1>(shared, sum, span, item.count, at, table, group, warp, lane);
         }
         if (args.parts == 1 || add_parts_of_warp<S>(args, sum, item, threadIdx.x / 32, lane)) {
             write<S>(args, sum, item, item.tile * S::Stripes + static_cast<i32>(group), warp, lane);

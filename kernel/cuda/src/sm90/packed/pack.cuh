@@ -94,8 +94,10 @@ struct Row {
 
 // Value j of a lane's pairs: row and column in the stripe.
 __device__ __forceinline__ i32 row_of(u32 warp, u32 lane, int j) { return 16 * warp + lane / 4 + 8 * (j & 1); }
+template <bool Turned>
 __device__ __forceinline__ i32 column_of(u32 step, u32 lane, int j, int half) {
-    return 16 * step + 2 * (lane % 4) + half + 8 * (j >> 1);
+    return Turned ? step / 4 * 64 + lane % 4 * 16 + step % 4 * 4 + (j >> 1) * 2 + half
+                  : 16 * step + 2 * (lane % 4) + half + 8 * (j >> 1);
 }
 
 // Where the bits of a code of e2m1 lie in a word (e2m1_pair).
@@ -130,7 +132,7 @@ __device__ __forceinline__ void pack_4(const PackPackedArgs& args, u8* to, i32 t
             const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const u32 c = Packer::code(args, row, first, column_of(step, lane, j, half));
+                const u32 c = Packer::code(args, row, first, column_of<false>(step, lane, j, half));
                 word |= E2m1 ? e2m1_bits(c, j, half) : c << (4 * j + 16 * half);
             }
         }
@@ -147,7 +149,7 @@ __device__ __forceinline__ void pack_8(const PackPackedArgs& args, u8* to, i32 t
             const int j = 2 * h + low;
             const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
             for (int half = 0; half < 2; ++half) {
-                word |= row.code(args, first + column_of(step, lane, j, half)) << (8 * low + 16 * half);
+                word |= row.code(args, first + column_of<false>(step, lane, j, half)) << (8 * low + 16 * half);
             }
         }
         reinterpret_cast<u32*>(to)[i] = word;
@@ -256,7 +258,7 @@ __device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 t
             const u32 step = i / 32 % 8 * 2 + p / 4;
             const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
             for (int half = 0; half < 2; ++half) {
-                word |= Packer::two(args, row, first, column_of(step, lane, p % 4, half)) << (2 * p + 16 * half);
+                word |= Packer::two(args, row, first, column_of<false>(step, lane, p % 4, half)) << (2 * p + 16 * half);
             }
         }
         reinterpret_cast<u32*>(to)[i] = word;
@@ -275,7 +277,7 @@ __device__ __forceinline__ void pack_1(const PackPackedArgs& args, u8* to, i32 t
             const u32 step = i / 32 % 4 * 4 + p / 4;
             const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
             for (int half = 0; half < 2; ++half) {
-                word |= Packer::bit(args, row, first, column_of(step, lane, p % 4, half)) << (p + 16 * half);
+                word |= Packer::bit(args, row, first, column_of<false>(step, lane, p % 4, half)) << (p + 16 * half);
             }
         }
         reinterpret_cast<u32*>(to)[i] = word;
@@ -391,17 +393,30 @@ struct Packer<Q2K> {
                 const Row row(args, tile, stripe * 64 + row_of(warp, lane, p % 4));
                 const u8* block = block_of(args, row, first, kBytes);
                 for (int half = 0; block != nullptr && half < 2; ++half) {
-                    const i32 c = column_of(step, lane, p % 4, half);
+                    const i32 c = column_of<true>(step, lane, p % 4, half);
                     word |= (block[16 + c / 128 * 32 + c % 32] >> (c / 32 % 4 * 2) & 3u) << (2 * p + 16 * half);
                 }
             }
             reinterpret_cast<u32*>(to)[i] = word;
         }
-#pragma unroll 1
-        for (i32 i = threadIdx.x; i < 64 * 20; i += kPackThreads) {
-            const i32 r = i < 1024 ? i / 16 : (i - 1024) / 4, at = i < 1024 ? i % 16 : 80 + i % 4;
-            const u8* block = block_of(args, Row(args, tile, stripe * 64 + r), first, kBytes);
-            to[Q2K::CodeBytes + i] = block == nullptr ? 0 : block[at];
+        if (threadIdx.x < 64) {
+            const u8* block = block_of(args, Row(args, tile, stripe * 64 + threadIdx.x), first, kBytes);
+            u32 words[6] = {};
+            for (int g = 0; block != nullptr && g < 16; ++g) {
+                words[g % 4] |= (block[g] & 15u) << (g / 4 * 4) | static_cast<u32>(block[g] >> 4) << (16 + g / 4 * 4);
+            }
+            if (block != nullptr) {
+                const f32 d = __fmul_rn(read_float(block + 80, 0, kF16), threadIdx.x % 16 < 8 ? 0x1p111f : 0x1p109f),
+                          least = __fmul_rn(read_float(block + 82, 0, kF16), -0x1p-22f);
+                const f32 rest[2] = {__fsub_rn(d, round_bf16(d)), __fsub_rn(least, round_bf16(least))};
+                words[4] = bf16_bits(d) | bf16_bits(least) << 16;
+                words[5] = bf16_bits(rest[0]) | bf16_bits(rest[1]) << 16;
+            }
+            u32* scales = reinterpret_cast<u32*>(to + Q2K::CodeBytes);
+            for (int q = 0; q < 4; ++q) {
+                scales[threadIdx.x * 4 + q] = words[q];
+            }
+            scales[256 + threadIdx.x * 2] = words[4], scales[257 + threadIdx.x * 2] = words[5];
         }
     }
 };

@@ -84,7 +84,7 @@ struct LatticePacker {
                 if (block == nullptr) {
                     continue;
                 }
-                const i32 octet = (2 * batch + p / 2) * 4 + lane % 4;
+                const i32 octet = 8 * batch + 2 * (lane % 4) + p / 2;
                 for (int j = 0; j < F::Points; ++j) {
                     const int n = p * F::Points + j;
                     const u32 index = B::index(block, octet, j);
@@ -96,13 +96,15 @@ struct LatticePacker {
                     word |= (s >> j & 1u) << (4 * p + j / 2 + 16 * (j % 2));
                 }
             }
+            const u32 at = (warp * 32 + lane) * 4 + batch;
             for (int j = 0; j < F::Points; ++j) {
-                reinterpret_cast<u32*>(to)[i * F::Points + j] = points[j];
+                const u32 half = warp * 256 + batch / 2 * 128 + lane * 4 + batch % 2 * 2 + j;
+                reinterpret_cast<u32*>(to)[F::Points == 1 ? at : half] = points[j];
             }
             if (F::Upper) {
-                to[F::UpperAt + i] = static_cast<u8>(upper);
+                to[F::UpperAt + at] = static_cast<u8>(upper);
             }
-            reinterpret_cast<u32*>(to + F::SignsAt)[i] = word;
+            reinterpret_cast<u32*>(to + F::SignsAt)[at] = word;
         }
         if (threadIdx.x < 64) {
             const Row row(args, tile, stripe * 64 + threadIdx.x);
@@ -159,7 +161,7 @@ struct Packer<IQ4> {
             for (int j = 0; j < 4; ++j) {
                 const Row row(args, tile, stripe * 64 + row_of(warp, lane, j));
                 for (int half = 0; half < 2; ++half) {
-                    word |= code(args, row, first + column_of(step, lane, j, half)) << (8 * j + 4 * half);
+                    word |= code(args, row, first + column_of<false>(step, lane, j, half)) << (8 * j + 4 * half);
                 }
             }
             reinterpret_cast<u32*>(to)[i] = word;

@@ -3,9 +3,9 @@
 // In:    packed weights (pack.cuh); rows of bf16, gathered by pair for experts.
 // Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: a row for each pair (args.h).
 // Block: one per SM, persistent. One warpgroup copies: a unit of weights in one piece by the copy engine, the tokens'
-//        rows 16 bytes at a time to where the swizzle wants them. The others widen 64 weight rows each in registers, as
-//        the first operand of the tensor cores, and multiply; widening of four steps runs beside the products of the
-//        four before.
+//        rows 16 bytes at a time to where the swizzle wants them; of turned formats it then brings their columns into
+//        order. The others widen 64 weight rows each in registers, as the first operand of the tensor cores, and
+//        multiply; widening of four steps runs beside the products of the four before.
 // Bytes: weights once from memory for each group of tokens: few tokens make it a stream of packed weights.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace sparrow_packed {
 
-// Four bytes from global to shared memory, or zeros when valid is false.
-__device__ __forceinline__ void copy_4(u32 dst, const void* src, bool valid) {
-    const u32 bytes = valid ? 4 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+// Where the row of an item's token is; the first row for those that it lacks.
+__device__ __forceinline__ u32 row_of(const PackedArgs& args, const Item& item, i32 token) {
+    const i32 place = item.first + token;
+    return token >= item.count ? 0 : args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
 }
 
 // The tokens of an item that a copying thread has: a piece of 16 bytes of some rows.
@@ -32,45 +32,66 @@ struct Tokens {
         : count(item.count), t(thread) {
 #pragma unroll
         for (int j = 0; j < kSlots; ++j) {
-            const i32 token = t / kChunks + kApart * j, place = item.first + token;
-            row[j] = token >= count                                 ? 0
-                     : args.order == nullptr || args.from_pairs ? place
-                                                                : args.order[place] / args.top;
-        }
-    }
-    // Octets: the four pairs of eight columns go to four pieces of 16 bytes, a word of each (decode_lattice.cuh).
-    __device__ __forceinline__ void copy_octets(const PackedArgs& args, u32 inputs, i32 column) const {
-        const u32 word = t % kChunks, piece = word % 4, octet = word / 4;
-#pragma unroll 1
-        for (u32 group = 0; group < S::Columns / 32; ++group) {
-            const u32 byte = (column + group * 32) * 2 + word * 4;
-            const bool inside = static_cast<i32>(byte) < args.x_bytes;
-            const u32 to = inputs + group / 2 * (S::Tokens * 128) + octet * 4;
-#pragma unroll
-            for (int j = 0; j < kSlots; ++j) {
-                const u32 token = t / kChunks + kApart * j;
-                copy_4(to + token * 128 + ((group % 2 * 4 + piece ^ (token & 7)) << 4),
-                            args.x + static_cast<i64>(row[j]) * args.x_pitch + (inside ? byte : 0),
-                            inside && static_cast<i32>(token) < count);
-            }
+            row[j] = row_of(args, item, t / kChunks + kApart * j);
         }
     }
     __device__ __forceinline__ void copy(const PackedArgs& args, u32 inputs, i32 column) const {
-        if constexpr (Order<typename S::F>::Octets) {
-            return copy_octets(args, inputs, column);
-        }
         const u32 chunk = t % kChunks, byte = column * 2 + chunk * 16;
         const bool inside = static_cast<i32>(byte) < args.x_bytes;
-        const u32 to = inputs + chunk / 8 * (S::Tokens * 128);
+        static_assert(kApart % 8 == 0, "a thread's tokens have one swizzle");
+        const u32 first = t / kChunks;
+        const u32 to = inputs + chunk / 8 * (S::Tokens * 128) + first * 128 + ((chunk % 8 ^ first) << 4);
 #pragma unroll
         for (int j = 0; j < kSlots; ++j) {
-            const u32 token = t / kChunks + kApart * j;
-            ptx::copy_16(to + token * 128 + ((chunk % 8 ^ (token & 7)) << 4),
+            const u32 token = first + kApart * j;
+            ptx::copy_16(to + j * (kApart * 128),
                          args.x + static_cast<i64>(row[j]) * args.x_pitch + (inside ? byte : 0),
                          inside && static_cast<i32>(token) < count);
         }
     }
 };
+
+// Four pieces of 16 bytes of the pairs of four.
+__device__ __forceinline__ void put_turned(u32 at, const uint4& a, const uint4& b, const uint4& c, const uint4& d) {
+    const u32 words[4][4] = {
+        {a.x, b.x, c.x, d.x}, {a.y, b.y, c.y, d.y}, {a.z, b.z, c.z, d.z}, {a.w, b.w, c.w, d.w}};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at ^ i << 4), "r"(words[i][0]),
+                     "r"(words[i][1]), "r"(words[i][2]), "r"(words[i][3])
+                     : "memory");
+    }
+}
+
+// Turned formats (decode.cuh): brings the columns of a stage into their order, after they have landed. Of 64 columns,
+// four times eight pairs, piece i of 16 bytes has pair i of each. A thread has such a row of a token, in its place;
+// eight threads that read or write at once have eight tokens, whose pieces lie in different banks.
+template <class S>
+__device__ __forceinline__ void turn(u32 inputs, u32 t) {
+    static_assert(S::Columns == 128 && S::Tokens % 64 == 0, "twice 64 columns of tokens");
+    const u32 token = t / 16 * 8 + t % 8;
+    const u32 at = inputs + t / 8 % 2 * (S::Tokens * 128) + token * 128 + ((token & 7) << 4);
+#pragma unroll 1
+    for (u32 row = at; row < at + S::Tokens * 128; row += 64 * 128) {
+        uint4 v[8];  // every second gives four pieces, which take the places of two others
+        v[0] = load_16(row), v[2] = load_16(row ^ 2 << 4), v[4] = load_16(row ^ 4 << 4), v[6] = load_16(row ^ 6 << 4);
+        v[1] = load_16(row ^ 1 << 4), v[3] = load_16(row ^ 3 << 4);
+        put_turned(row, v[0], v[2], v[4], v[6]);
+        v[5] = load_16(row ^ 5 << 4), v[7] = load_16(row ^ 7 << 4);
+        put_turned(row ^ 4 << 4, v[1], v[3], v[5], v[7]);
+    }
+}
+
+// A stage has landed.
+template <class S>
+__device__ __forceinline__ void pass_on(Storage<S>& shared, i32 stage, u32 t) {
+    if constexpr (S::F::Turned) {
+        asm volatile("bar.sync 2, 128;" ::: "memory");  // each has copied parts of all rows
+        turn<S>(ptx::shared_address(shared.inputs[stage]), t);
+    }
+    ptx::fence_async_proxy();
+    ptx::barrier_arrive(ptx::shared_address(&shared.inputs_full[stage]));
+}
 
 template <class S>
 __device__ __forceinline__ void load_unit(Storage<S>& shared, u32 stage, const u8* weights, i32 unit, u64 policy) {
@@ -86,7 +107,7 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     Walk<S> walk;
     Cursor inputs, units;
     Item item;
-    i32 last = -1;  // the stage whose tokens are on their way
+    i32 last = -1, older = -1;  // the stages whose tokens are on their way
     // Weights, and the list of experts where it is not of the kernel before, are older than that kernel: the first
     // units are asked for before waiting for it.
     i32 primed = 0;
@@ -119,20 +140,21 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
                 tokens.copy(args, ptx::shared_address(shared.inputs[inputs.stage]),
                             unit * S::F::K + half * S::Columns);
                 ptx::copies_commit();
-                if (last >= 0) {
-                    ptx::copies_wait<1>();
-                    ptx::fence_async_proxy();
-                    ptx::barrier_arrive(ptx::shared_address(&shared.inputs_full[last]));
+                if (older >= 0) {
+                    ptx::copies_wait<2>();
+                    pass_on<S>(shared, older, t);
                 }
-                last = static_cast<i32>(inputs.stage);
+                older = last, last = static_cast<i32>(inputs.stage);
                 inputs.advance(S::Inputs);
             }
         }
     }
     if (last >= 0) {
         ptx::copies_wait<0>();
-        ptx::fence_async_proxy();
-        ptx::barrier_arrive(ptx::shared_address(&shared.inputs_full[last]));
+        if (older >= 0) {
+            pass_on<S>(shared, older, t);
+        }
+        pass_on<S>(shared, last, t);
     }
 }
 
@@ -204,7 +226,7 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
         }
         ptx::barrier_init_fence();
     }
-    Order<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
+    Table<typename S::F>::fill(shared.table, threadIdx.x, S::Threads);
     read_list<S>(args, shared);
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == S::Groups) {
@@ -214,7 +236,7 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     }
     ptx::registers_grow<S::MathRegisters>();
     const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    const u32 table = Order<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
+    const u32 table = Table<typename S::F>::of_lane(ptx::shared_address(shared.table), lane);
     Walk<S> walk;
     Rings ring;
     Item item;
@@ -258,7 +280,11 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
-    PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, false>)
+    PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, 4>)
+// Also a kernel for few experts of few rows: blocks of 64 weight rows, so that all SMs have their share.
+#define PACKED_KERNELS_FINE(Name, ...)                      \
+    PACKED_KERNELS(Name, __VA_ARGS__)                       \
+    PACKED_FEW(Name##_fine, FewOf<__VA_ARGS__, 16, 64, 1>)
 #define PACKED_KERNELS_8_BITS(Name, ...)                    \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
     PACKED_KERNEL(Name##_few16, __VA_ARGS__, 16, 4, false)

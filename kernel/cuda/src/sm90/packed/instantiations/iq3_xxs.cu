@@ -2,4 +2,4 @@
 #include "sm90/packed/decode_lattice.cuh"
 #include "sm90/packed/product.cuh"
 
-PACKED_KERNELS(iq3_xxs, sparrow_packed::IQ3XXS)
+PACKED_KERNELS_FINE(iq3_xxs, sparrow_packed::IQ3XXS)

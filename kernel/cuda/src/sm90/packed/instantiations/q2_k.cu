@@ -1,4 +1,4 @@
 // Products with Q2_K.
 #include "sm90/packed/product.cuh"
 
-PACKED_KERNELS(q2_k, sparrow_packed::Q2K)
+PACKED_KERNELS_FINE(q2_k, sparrow_packed::Q2K)

@@ -1,4 +1,4 @@
 // Products with Q3_K.
 #include "sm90/packed/product.cuh"
 
-PACKED_KERNELS(q3_k, sparrow_packed::Q3K)
+PACKED_KERNELS_FINE(q3_k, sparrow_packed::Q3K)

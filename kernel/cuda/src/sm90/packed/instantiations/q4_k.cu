@@ -1,4 +1,4 @@
 // Products with Q4_K.
 #include "sm90/packed/product.cuh"
 
-PACKED_KERNELS(q4_k, sparrow_packed::Q4K)
+PACKED_KERNELS_FINE(q4_k, sparrow_packed::Q4K)
