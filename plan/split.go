@@ -130,8 +130,8 @@ func (r *resolver) splitPortable() {
 		c.SplitKeys = Split512
 	}
 	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once (--max-running); on an "+
-		"H200, portable attention of 1 row of 128 heads takes 32 us cut after 256 keys and 51 after 512, of 8 rows 64 "+
-		"and 56", c.SplitKeys.Says(), rows, r.model.Heads)
+		"H200, portable attention of 1 row of 128 heads takes 28 us cut after 256 keys and 44 after 512, of 8 rows 54 "+
+		"and 47", c.SplitKeys.Says(), rows, r.model.Heads)
 }
 
 // portableHeads is from how many heads of all rows on parts of 512 keys occupy a GPU, too.

@@ -113,39 +113,41 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     // Row threadIdx.x / 16 of a block of keys is this thread's and 15 others'.
     const u32 own = threadIdx.x / 16, e = threadIdx.x % 16;
     const i64 list = Every ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
-    const auto slot_of = [&](i32 block) {
-        if (block >= end) {
+    const auto second = [&](i32 block) { return Rows::kTwoStreams && block >= 2 * first_blocks; };
+    // What a list says of this thread's key of a block: below zero where there is none. It is asked for a block before
+    // it is looked at, so that nobody waits.
+    const auto entry_of = [&](i32 block) {
+        const SelectionView& s = args.streams[second(block) ? 1 : 0];
+        const i32 position = (second(block) ? block - 2 * first_blocks : block) * kUnitKeys + static_cast<i32>(own);
+        if (block >= end || position >= (second(block) ? second_len : first_len)) {
             return -1;
         }
-        const bool second = Rows::kTwoStreams && block >= 2 * first_blocks;
-        const SelectionView& s = args.streams[second ? 1 : 0];
-        const i32 position = (second ? block - 2 * first_blocks : block) * kUnitKeys + static_cast<i32>(own);
-        if (position >= (second ? second_len : first_len)) {
-            return -1;
+        return s.indices[list * s.index_stride + (Every ? position / kSegmentKeys : position)];
+    };
+    const auto slot_of = [&](i32 block, i32 entry) {
+        if (Every && entry >= 0) {  // a page; its keys are in order
+            const i32 key = block % 2 * kUnitKeys + static_cast<i32>(own);
+            entry = entry > 0x1FFFFFF ? 0x7FFFFFFF : entry * kSegmentKeys + key;
         }
-        i32 slot = s.indices[list * s.index_stride + (Every ? position / kSegmentKeys : position)];
-        if (Every && slot >= 0) {
-            slot = slot > 0x1FFFFFF ? 0x7FFFFFFF : slot * kSegmentKeys + position % kSegmentKeys;
-        }
-        if (slot >= s.slots) {
+        if (entry >= args.streams[second(block) ? 1 : 0].slots) {
             raise_fault(args.faults, kFaultSlot);
             return -1;
         }
-        return slot;
+        return entry;
     };
     const auto load = [&](Rows& rows, i32 block, i32 slot) {
         rows.clear();
         if (slot >= 0) {
-            const SelectionView& s = args.streams[Rows::kTwoStreams && block >= 2 * first_blocks ? 1 : 0];
+            const SelectionView& s = args.streams[second(block) ? 1 : 0];
             const u8* page = s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
             const i64 at = slot & s.page_mask;
             rows.load(page + at * Rows::kRowBytes, page + s.scales + at * 8, e);
         }
     };
     Rows held;
-    i32 slot = slot_of(begin);
+    i32 slot = slot_of(begin, entry_of(begin));
     load(held, begin, slot);
-    i32 next_slot = slot_of(begin + 1);
+    i32 entry = entry_of(begin + 1);
 
     // Queries, in the type of the keys: of eight heads each, products 8 * quarter + i, and of the rotary part.
     const u32 quarter = warp / 4, first_key = warp % 2 * 16, first_head = warp / 2 % 2 * 16;
@@ -229,9 +231,9 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         if (e == 0) {
             shared.valid[side][own] = slot >= 0;
         }
-        slot = next_slot;
+        slot = slot_of(block + 1, entry);
         load(held, block + 1, slot);
-        next_slot = slot_of(block + 2);
+        entry = entry_of(block + 2);
     };
 
     store(begin);
