@@ -73,7 +73,7 @@ func TestChoicesThatWereNotMade(t *testing.T) {
 func TestDraftsWithoutAHead(t *testing.T) {
 	for _, name := range []string{"deepseek_v4-1", "deepseek_v32-1"} {
 		if _, err := readMarkov("../testdata/oracle/" + name); err == nil ||
-			!strings.Contains(err.Error(), "which config.json does not describe") {
+			!strings.Contains(err.Error(), "but config.json does not describe one") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
