@@ -201,6 +201,20 @@ func (w *world) listByKeys(t *testing.T) {
 		p.ask(q)
 		p.wait(fmt.Sprintf(`document.querySelectorAll(".conversations li").length === %d`, i+1))
 	}
+	// No row moves when another is shown: a second click must not meet a button that came below the pointer.
+	tops := func() (list string) {
+		p.eval(`JSON.stringify([...document.querySelectorAll(".conversations .open")].map((x) => x.offsetTop))`, &list)
+		return list
+	}
+	before := tops()
+	for _, row := range []int{1, 0} {
+		at := fmt.Sprintf(`document.querySelectorAll(".conversations .open")[%d]`, row)
+		p.eval(at+`.click()`, nil)
+		p.wait(at + `.ariaCurrent === "true"`)
+		if got := tops(); got != before {
+			t.Errorf("conversation %d is shown, and rows are at %s; they were at %s", row, got, before)
+		}
+	}
 	want := func(key, name string) {
 		t.Helper()
 		p.key(key, 0)
