@@ -59,7 +59,7 @@ func TestRanksThatAreRefused(t *testing.T) {
 		t.Errorf("65 ranks: %v", err)
 	}
 	if _, err := Open(context.Background(), Config{Ranks: 2, GPUs: []int{0, -1}}); err == nil ||
-		!strings.Contains(err.Error(), "give CPUs or GPUs") || !strings.Contains(err.Error(), "from 0 on") {
+		!strings.Contains(err.Error(), "give one of them") || !strings.Contains(err.Error(), "each 0 or more") {
 		t.Errorf("ranks and GPUs: %v", err)
 	}
 }

@@ -386,7 +386,7 @@ func TestRecordRefusals(t *testing.T) {
 			"the selection of layer 0 is missing"},
 		{"cut", Request{Replay: change(func(r []record.Row) { r[1].Layers[0].Selected = []byte{0x80} })}, "LEB128"},
 		{"an expert", Request{Replay: change(func(r []record.Row) { r[0].Experts[0].IDs = []byte{255, 255} })},
-			"bytes of ids"},
+			"ids have 2 bytes and weights 8"},
 		{"weights", Request{Replay: change(func(r []record.Row) {
 			r[0].Experts[0].Weights = record.AppendFloats(nil, slices.Repeat([]float32{float32(math.NaN())},
 				len(r[0].Experts[0].Weights)/4))

@@ -158,7 +158,7 @@ func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 		t.Errorf("inspect: status %d, %s%s", status, stdout, stderr)
 	}
 	if status, _, stderr := invoke("bench", "model", "--dummy", file); status != 1 ||
-		!strings.Contains(stderr, "--dummy: "+file+" is a file of weights; a shape has none") {
+		!strings.Contains(stderr, "--dummy: "+file+" is a file of weights, but a shape is wanted") {
 		t.Errorf("bench model --dummy: status %d, %s", status, stderr)
 	}
 	if dir, err := modelFolder(modelFlag, file); err != nil || dir != file {
