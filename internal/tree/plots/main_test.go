@@ -35,7 +35,7 @@ func TestPicturesAreDrawnFromTheTables(t *testing.T) {
 func TestTablesAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"<!-- plot a.svg: b -->":                                    "want <!-- plot FILE",
-		"<!-- plot a.svg: b: c: d -->\n| x | y |":                   "a table of 1 lines",
+		"<!-- plot a.svg: b: c: d -->\n| x | y |":                   "the table has 1 lines",
 		"<!-- plot a.svg: b: c: d -->\n| x | y |\n|-|-|\n| a | 1 |": `" a " is not a number`,
 		"<!-- plot a.svg: b: c: d -->\n| x | y |\n|-|-|\n| 1 | a |": "no column of numbers",
 	} {
