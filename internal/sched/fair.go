@@ -62,6 +62,11 @@ func (o *roster) swap(blocked bool) bool {
 		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(o.promised, q) {
 			continue
 		}
+		// More run than its bound allows, since others of the tenant have a higher one, or none: one suspension would
+		// give it no place, and the suspended sequence would be admitted again at once, batch after batch.
+		if q.Places > 0 && q.tenant().running > q.Places {
+			continue
+		}
 		i := slices.IndexFunc(o.heads, func(h *Sequence) bool { return h.tenant() == q.tenant() })
 		switch {
 		case i < 0:

@@ -187,6 +187,46 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 	}
 }
 
+// A sequence is suspended for another of its tenant only where that one then has a place: the tenant may have more
+// running than the waiting one's bound, by sequences with another bound. Otherwise the suspended one returns in the
+// same batch, begins again, takes the only row that may be replayed from the other prompt, and none ends.
+func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
+	f := newTestFake(t, 10, 5, Limits{BatchTokens: 18, MaxRunning: 7, RecordRows: 1})
+	older := mustAdd(t, f, &Sequence{Tokens: prompt(100, 20), Request: 1, Replay: Span{From: 0, To: 7}}, 22)
+	younger := mustAdd(t, f, &Sequence{Tokens: prompt(200, 2), Request: 2, Priority: -1, Replay: Span{To: 3}}, 8)
+	step(t, f)
+	bounded := mustAdd(t, f, &Sequence{Tokens: prompt(300, 16), Request: 3, Priority: 1, Places: 1}, 18)
+	for len(f.goals) > 0 {
+		if step(t, f); f.steps > 200 {
+			t.Fatalf("%d sequences are left after %d steps; they were suspended %d, %d and %d times", len(f.goals),
+				f.steps, older.Preempted, younger.Preempted, bounded.Preempted)
+		}
+	}
+}
+
+// A sequence that no single suspension gives a place does not hide another of its tenant that one helps.
+func TestAnExceededBoundHidesNobody(t *testing.T) {
+	f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
+	add := func(tenant string, request, priority, places int) *Sequence {
+		return mustAdd(t, f, &Sequence{Tokens: prompt(int32(100*request), 3), Tenant: tenant, Request: request,
+			Priority: priority, Places: places}, 40)
+	}
+	add("a", 1, -1, 0)
+	add("a", 2, -1, 0)
+	add("b", 3, 0, 0)
+	step(t, f)
+	add("b", 4, 0, 0) // comes first, and has nobody to take a place from
+	add("a", 5, 1, 1)
+	if middle := add("a", 6, 0, 0); find(step(t, f), middle) == nil {
+		t.Error("a higher priority without a bound is not in the next batch")
+	}
+	for len(f.goals) > 0 {
+		if step(t, f); f.steps > 500 {
+			t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
+		}
+	}
+}
+
 // A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
 // share.
 func TestPriorityActsInsideATenant(t *testing.T) {
