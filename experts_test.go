@@ -179,10 +179,11 @@ func TestHostTooSmallForExperts(t *testing.T) {
 
 func TestHomesThatAreRefused(t *testing.T) {
 	for c, want := range map[*Config]string{
-		{Experts: "cellar"}:                                              "are auto, device, split, host and move",
-		{Experts: ExpertsSplit, Ranks: 2}:                                "experts in two memories need a single GPU",
-		{Experts: ExpertsSplit, DeviceMemory: -1}:                        "DeviceMemory is -1",
-		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed with other rounding",
+		{Experts: "cellar"}:                       "are auto, device, split, host and move",
+		{Experts: ExpertsSplit, Ranks: 2}:         "experts in two memories need a single GPU",
+		{Experts: ExpertsSplit, DeviceMemory: -1}: "DeviceMemory is -1",
+		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed " +
+			"with other rounding",
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c.Experts, err, want)
