@@ -206,9 +206,8 @@ func (c *Config) Validate() error {
 			group.MaxRanks))
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
-		errs = append(errs, fmt.Errorf("Tiers has negative values: %d bytes of host memory, %d of files, a wait of "+
-			"%v; want 0 "+
-			"or more", t.HostBytes, t.DiskBytes, t.Wait))
+		errs = append(errs, fmt.Errorf("negative values in Tiers: %d bytes of host memory, %d of files, a wait of %v; "+
+			"want 0 or more", t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
 		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",

@@ -73,7 +73,13 @@ func TestThePauseOfAStore(t *testing.T) {
 	if !s.Has(k) || s.Has(k) {
 		t.Error("after a pause one caller tries it, and no second one")
 	}
-	if s.answered(); !s.Has(k) || !s.Has(k) || !s.Wants(k, Stored) || s.Wants(k, Leaving) {
+	s.answered()
+	for range 2 { // every caller, not only the first
+		if !s.Has(k) {
+			t.Error("it answers and is not asked")
+		}
+	}
+	if !s.Wants(k, Stored) || s.Wants(k, Leaving) {
 		t.Error("it answers and is not used")
 	}
 	if s.hit(k); s.Wants(k, Stored) || s.count.Hits != 1 || s.count.HitBytes != int64(paged.Bytes) {
