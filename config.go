@@ -187,8 +187,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Experts == ExpertsMove && c.Policy.Deterministic {
 		errs = append(errs, errors.New("experts move (--experts move) cannot be combined with Deterministic "+
-			"(--deterministic): an expert that moves is "+
-			"computed with other rounding; ask for split"))
+			"(--deterministic): an expert that moves is computed with other rounding; ask for split"))
 	}
 	if c.Experts.Split() && max(c.Ranks, len(c.GPUs)) > 1 {
 		errs = append(errs, fmt.Errorf("experts %s cannot run on %d ranks; experts in two memories need a single GPU",

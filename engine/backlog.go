@@ -30,8 +30,7 @@ func (b *backlog) add(tenant string, n int) error {
 	share := own.sequences+n <= b.most/owners || own.requests == 0 || large
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
 		return fmt.Errorf("%w: %d sequences wait, %d of them of this tenant; the limit is %d, and %d for a tenant "+
-			"while others "+
-			"wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
+			"while others wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
 	}
 	if b.tenants == nil {
 		b.tenants = map[string]queued{}

@@ -120,8 +120,7 @@ const recordFactor = 4
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
 		return fmt.Errorf("%w: open requests may record up to %s, and the limit for all requests is %s; send it "+
-			"again later, or "+
-			"record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
+			"again later, or record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
 	}
 	b.records += j.records
 	return nil

@@ -66,8 +66,7 @@ func (l *loop) restartIfStateLost(it *sched.Item) bool {
 	case err == nil:
 		return false
 	case c.restarts == maxRestarts:
-		l.fail(c, fmt.Errorf("the sequence was the sequence was computed again %d times after failed batches: %w",
-			c.restarts, err))
+		l.fail(c, fmt.Errorf("the sequence was computed again %d times after failed batches: %w", c.restarts, err))
 	default:
 		c.restarts++
 		l.sched.Restart(it.Seq)

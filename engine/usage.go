@@ -62,7 +62,7 @@ func (x *experts) read(since time.Duration) error {
 	u := x.cfg.Usage
 	fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 	if err := x.model.(model.ExpertCounter).ReadExperts(fresh); err != nil {
-		x.cfg.Log.Warn("the the counts of experts could not be read", "error", err)
+		x.cfg.Log.Warn("the counts of experts could not be read", "error", err)
 		return nil
 	}
 	x.add(fresh)

@@ -46,8 +46,7 @@ func (m *module) columns(q *Tensor) (Matrix, error) {
 		}
 	default:
 		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d rows need qweight of shape [columns %d] as AWQ, or "+
-			"[columns/8 "+
-			"%d] as GPTQ", out.Rows, out.Rows/8, out.Rows))
+			"[columns/8 %d] as GPTQ", out.Rows, out.Rows/8, out.Rows))
 	}
 	if out.Cols == 0 || out.Cols%groups != 0 || out.Cols%(32/by.bits) != 0 {
 		return Matrix{}, scaleError(q, scales, fmt.Sprintf("%d columns cannot be divided into %d equal groups of "+

@@ -71,8 +71,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false,
-		"on a GPU, form the next step when the previous one has ended instead "+
-			"of while it runs: slower, for comparing")
+		"on a GPU, form the next step when the previous one has ended instead of while it runs: slower, for comparing")
 	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
 		"other models are, so that they share captured steps")
 	f.expertFlags.add(s)

@@ -99,8 +99,7 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.repeat < 1 || f.repeat > 1 && (f.compare != "" || f.perplexity != "") {
 		return fmt.Errorf("eval: --repeat is %d; want 1 or more; --compare and --perplexity cannot be combined with "+
-			"more "+
-			"than 1", f.repeat)
+			"more than 1", f.repeat)
 	}
 	if f.perplexity != "" {
 		return f.measurePerplexity(cmd, args)

@@ -85,8 +85,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	switch {
 	case counts != nil && f.hw == "" && len(args) > 0:
 		return errors.New("inspect: --usage with a model places its experts on a machine; add --hw, or leave the " +
-			"model out to print " +
-			"the file")
+			"model out to print the file")
 	case counts != nil && f.hw == "" && f.asJSON:
 		return counts.Write(w)
 	case counts != nil && f.hw == "":
@@ -150,8 +149,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 	}
 	if family.IsGGUF(name) {
 		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known only for the types that "+
-			"models "+
-			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
+			"models are released in: give a config.json or a name such as deepseek-v4-flash", name)
 	}
 	most, err := parseBytes(f.gpuMemory)
 	if err != nil {

@@ -151,8 +151,7 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 			port, host)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("%s is not an address of this machine; give --host 127.0.0.1, 0.0.0.0 or one of the "+
-			"machine's "+
-			"addresses", host)
+			"machine's addresses", host)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
 	}

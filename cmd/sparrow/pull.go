@@ -259,8 +259,7 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	var errs []error
 	if len(r.Elsewhere) > 0 && !f.force {
 		errs = append(errs, fmt.Errorf("pull: %s already has files of the same sizes: --model %s runs them; --force "+
-			"downloads "+
-			"them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
+			"downloads them anyway", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
 	}
 	if r.Against != "" && !f.force {
 		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it anyway", r.Model,

@@ -54,8 +54,7 @@ func removedCommands() []*cobra.Command {
 	return []*cobra.Command{{Use: "simulate", Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return fmt.Errorf("%s is now a separate program: use go run ./cmd/simulate, with the same flags and "+
-				"commands, "+
-				"in a checkout of the sources", c.CommandPath())
+				"commands, in a checkout of the sources", c.CommandPath())
 		}}}
 }
 

@@ -123,8 +123,7 @@ func (q *Request) limitedKernels(r *kernel.Registry) (string, error) {
 	if why == nil {
 		return "",
 			fmt.Errorf("sparrow: %w: --kernels %s cannot be combined with limits (--pretend, --limit-...), which "+
-				"apply to GPUs; "+
-				"leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
+				"apply to GPUs; leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
 	}
 	return "", fmt.Errorf("sparrow: %w: limits (--pretend, --limit-...) need a GPU that is at least as large: %w; "+
 		"'sparrow explain --hw' and 'sparrow inspect --hw' plan without one", kernel.ErrUnavailable,
@@ -136,7 +135,7 @@ func Registry() *kernel.Registry {
 	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
 }
 
-// maxDrawn is the maximum number of bytes of random weights in host memory: more take many minutes to make and to run.
+// maxDrawn is the maximum number of bytes of random weights in host memory where the free memory is not known.
 const maxDrawn = 8 << 30
 
 // checkDrawn refuses random weights in host memory that are too large for it. Others are read from mapped files, or
@@ -146,15 +145,14 @@ func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 		return nil
 	}
 	need := src.Weights.Bytes()
-	if need > maxDrawn {
-		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s are "+
-			"drawn: choose a smaller shape ('sparrow synth --help' lists them)", src.Name, unit.Bytes(need),
-			unit.Bytes(maxDrawn))
+	const instead = "choose a smaller shape ('sparrow synth --help' lists them) or a GPU (--kernels cuda)"
+	if free == 0 && need > maxDrawn {
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; where free memory is not known, at most %s "+
+			"are generated: %s", src.Name, unit.Bytes(need), unit.Bytes(maxDrawn), instead)
 	}
 	if free > 0 && need > free-free/8 {
-		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s, and of the %s of memory that are free at most "+
-			"7/8 are used: choose a smaller shape or a GPU (--kernels cuda)", src.Name, unit.Bytes(need),
-			unit.Bytes(free))
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; %s of memory are free, and at most 7/8 of it "+
+			"are used: %s", src.Name, unit.Bytes(need), unit.Bytes(free), instead)
 	}
 	return nil
 }

@@ -102,8 +102,7 @@ func (f *itemFields) choice() (*Item, error) {
 	switch {
 	case f.Messages != nil || f.Tools != nil || f.Schema != nil || f.Answer != nil || f.Final != "":
 		return nil, fmt.Errorf("the item has both a conversation and choices; want messages and answer, or prompt, "+
-			"choices and "+
-			"label, such as %s", exampleChoice)
+			"choices and label, such as %s", exampleChoice)
 	case f.Prompt == "":
 		return nil, errors.New("prompt is missing or empty; want the text that the choices follow")
 	case len(f.Choices) < 2:

@@ -30,10 +30,9 @@ var planWords = []struct {
 	{"sparse", "the model's own attention", "each token attends to the index_topk keys its indexer selects",
 		func(*Plan, string) error { return nil }},
 	{"dense", "every key for every token",
-		"every token, prompt or generated, attends to all keys before it; the indexer chooses nothing; " +
-			"each generated token is a request of its own that computes the rows after the last full cache " +
-			"page again, " +
-			"so there are more rows",
+		"every token, prompt or generated, attends to all keys before it; the indexer chooses nothing; each " +
+			"generated token is a request of its own that computes the rows after the last full cache page again, so " +
+			"there are more rows",
 		func(p *Plan, _ string) error { p.Dense, p.Policy.DenseThreshold = true, denseKeys; return nil }},
 	{"dense-prompt", "every key for prompt tokens",
 		"prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",

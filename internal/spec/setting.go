@@ -36,8 +36,7 @@ func Off() Setting { return Setting{kind: off} }
 func Fixed(n int) (Setting, error) {
 	if n < 1 || n > MaxDrafts {
 		return Setting{}, fmt.Errorf("%w: %d drafts were asked for; want 1 to %d (with a DSpark head at most its "+
-			"block, which is 5 "+
-			"in the released models), auto or off", ErrSetting, n, MaxDrafts)
+			"block, which is 5 in the released models), auto or off", ErrSetting, n, MaxDrafts)
 	}
 	return Setting{kind: fixed, n: n}, nil
 }

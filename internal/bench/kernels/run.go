@@ -110,8 +110,7 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 	}
 	if len(out) == 0 || len(o.Kernels) > len(out) {
 		return nil, fmt.Errorf("bench: kernels %s are unknown; supported are %s; cpu, the best of them on this "+
-			"machine; "+
-			"and cuda, those of a GPU", strings.Join(o.Kernels, ", "),
+			"machine; and cuda, those of a GPU", strings.Join(o.Kernels, ", "),
 			strings.Join(names, ", "))
 	}
 	return out, nil

@@ -86,8 +86,7 @@ func (p *Placement) Check(layers, experts int) error {
 	}
 	if len(p.Decode) != layers || len(p.Prefill) != layers {
 		return fmt.Errorf("placement: there are methods for %d layers of decode and %d of prefill, but the model has "+
-			"%d layers with its "+
-			"drafting layers", len(p.Decode), len(p.Prefill), layers)
+			"%d layers with its drafting layers", len(p.Decode), len(p.Prefill), layers)
 	}
 	for l := range layers {
 		if len(p.Decode[l]) != len(p.Prefill[l]) || len(p.Decode[l]) != experts && len(p.Decode[l]) != 0 {

@@ -44,8 +44,7 @@ func connect(ctx context.Context, urls []string, key string, streams int) (*serv
 		}
 		if info.PageTokens < 1 || info.CacheTokens < info.PageTokens || info.ContextTokens < 1 {
 			return nil, fmt.Errorf("%s/server_info reports a cache of %d tokens in pages of %d and contexts of %d; "+
-				"want sizes "+
-				"of at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
+				"want sizes of at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
 		}
 		if i > 0 && info != s.info {
 			return nil, fmt.Errorf("%s differs from %s: %+v and %+v; want servers of one model with the same flags",

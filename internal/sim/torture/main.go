@@ -76,9 +76,8 @@ func (c *campaign) work() {
 		c.all.Add(report)
 		if err != nil {
 			c.failed = true
-			fmt.Printf("seed %d broke a rule: %v\nrepeat it with:\n\tgo run ./internal/sim/torture "+
-				"-count 1 -requests %d "+
-				"-seed %d\n", seed, err, c.requests, seed)
+			fmt.Printf("seed %d broke a rule: %v\nrepeat it with:\n\tgo run ./internal/sim/torture -count 1 "+
+				"-requests %d -seed %d\n", seed, err, c.requests, seed)
 		}
 		tell := time.Since(c.printed) > 30*time.Second
 		c.mu.Unlock()
