@@ -28,7 +28,7 @@ func start(t *testing.T, kernels, dir string, stepTokens int) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, gpu.Options())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,9 @@ func open(t *testing.T, checkpoint, kernels string) model.Model {
 		t.Fatal(err)
 	}
 	backends := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
-	dev, err := backends.Open(kernels, kernel.Options{Workers: 1})
+	o := gpu.Options()
+	o.Workers = 1
+	dev, err := backends.Open(kernels, o)
 	if err != nil {
 		t.Fatal(err)
 	}

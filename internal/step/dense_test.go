@@ -17,7 +17,7 @@ import (
 func openDense(t *testing.T, kernels string) model.Model {
 	t.Helper()
 	const name = "deepseek_v3-1"
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, gpu.Options())
 	if err != nil {
 		t.Fatal(err)
 	}

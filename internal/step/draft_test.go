@@ -46,7 +46,7 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends()).Open(kernels, gpu.Options())
 	if err != nil {
 		t.Fatal(err)
 	}

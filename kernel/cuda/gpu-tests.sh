@@ -12,7 +12,7 @@ set -u
 packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4
     engine engine/gputest engine/losttest builtin verify"
 suites="version run kernels operations steps records engine v4 linear offload builtin lost verify ranks eval soak
-    memcheck racecheck attention flash"
+    memcheck racecheck attention flash portable small"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -87,13 +87,15 @@ suite() {
             tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
-    portable)
+    portable | small) # all suites with the portable kernels; small: with the limits of a card of 24 GB
+        [ "$1" = small ] && set -- small -small
+        shift
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
-        tests kernel/cuda GPU -test.skip "$hopper" -portable &&
-            tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable &&
-            tests verify 'GPUO(racle|ffloaded)' -portable && tests builtin Golden/portable &&
-            tests internal/step GPU -portable && tests internal/model/v4 GPU -portable &&
-            tests engine 'GPU(Engine|Stateful|Linear)' -portable && tests engine/gputest GPU -portable
+        tests kernel/cuda GPU -test.skip "$hopper" -portable "$@" &&
+            tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable "$@" &&
+            tests verify 'GPUO(racle|ffloaded)' -portable "$@" && tests builtin Golden/portable &&
+            tests internal/step GPU -portable "$@" && tests internal/model/v4 GPU -portable "$@" &&
+            tests engine 'GPU(Engine|Stateful|Linear)' -portable "$@" && tests engine/gputest GPU -portable "$@"
         ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"sparrow/internal/num"
+	"sparrow/kernel"
 )
 
 // rig is a device with its kernels and a stream; what it allocates is freed when the test ends.
@@ -18,20 +19,28 @@ type rig struct {
 	s *Stream
 }
 
-// portableTier runs the tests with the portable kernels, on any GPU that they run on.
-var portableTier = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
+// portableTier runs the tests with the portable kernels, on any GPU that they run on; smallCard also gives the GPU the
+// limits of a card of 24 GB.
+var (
+	portableTier = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
+	smallCard    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
+)
 
 // onGPU opens the first device, or skips the test with one line.
 func onGPU(t testing.TB) *rig {
 	t.Helper()
-	ready, open := Available, Open
+	ready := Available
 	if *portableTier {
-		ready, open = PortableAvailable, OpenPortable
+		ready = PortableAvailable
+	}
+	var limits kernel.Limits
+	if *smallCard {
+		limits = kernel.Limits{Memory: 22 << 30, Shared: 99 << 10}
 	}
 	if err := ready(); err != nil {
 		t.Skipf("needs a GPU: %v", err)
 	}
-	d, err := open(0)
+	d, err := OpenLimited(0, *portableTier, limits)
 	if err != nil {
 		t.Fatal(err)
 	}

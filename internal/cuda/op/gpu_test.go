@@ -28,20 +28,28 @@ type bench struct {
 	gpu *Device
 }
 
-// portableTier runs the tests with the portable kernels, on any GPU that they run on.
-var portableTier = flags.Bool("portable", false, "run tests on a GPU with the portable kernels")
+// portableTier runs the tests with the portable kernels, on any GPU that they run on; smallCard also gives the GPU the
+// limits of a card of 24 GB.
+var (
+	portableTier = flags.Bool("portable", false, "run tests on a GPU with the portable kernels")
+	smallCard    = flags.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
+)
 
 // onGPU opens the first device, or skips the test with one line.
 func onGPU(t *testing.T) *bench {
 	t.Helper()
-	ready, open := cuda.Available, cuda.Open
+	ready := cuda.Available
 	if *portableTier {
-		ready, open = cuda.PortableAvailable, cuda.OpenPortable
+		ready = cuda.PortableAvailable
+	}
+	var limits kernel.Limits
+	if *smallCard {
+		limits = kernel.Limits{Memory: 22 << 30, Shared: 99 << 10}
 	}
 	if err := ready(); err != nil {
 		t.Skipf("needs a GPU: %v", err)
 	}
-	d, err := opened(open(0))
+	d, err := opened(cuda.OpenLimited(0, *portableTier, limits))
 	if err != nil {
 		t.Fatal(err)
 	}

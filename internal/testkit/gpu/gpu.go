@@ -1,5 +1,5 @@
-// Package gpu opens the first GPU for tests: with kernels of its own, or with the portable ones after the flag
-// -portable.
+// Package gpu opens the first GPU for tests: with the kernels of its architecture, or with the portable kernels after
+// the flag -portable. After the flag -small the GPU has the limits of a consumer card.
 package gpu
 
 import (
@@ -7,10 +7,22 @@ import (
 	"testing"
 
 	"sparrow/internal/cuda/op"
+	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
 
-var portable = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
+var (
+	portable = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
+	small    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
+)
+
+// Options are the options of the device: none, or the limits of a card of 24 GB.
+func Options() kernel.Options {
+	if *small {
+		return kernel.Options{Limits: kernel.Limits{Memory: 22 << 30, Shared: 99 << 10}}
+	}
+	return kernel.Options{}
+}
 
 // Name is the name of the kernels.
 func Name() string {
@@ -36,11 +48,7 @@ func Need(t testing.TB) {
 func Open(t testing.TB) *op.Device {
 	t.Helper()
 	Need(t)
-	open := cuda.Open
-	if *portable {
-		open = cuda.OpenPortable
-	}
-	d, err := open(0)
+	d, err := cuda.OpenLimited(0, *portable, Options().Limits)
 	if err != nil {
 		t.Fatal(err)
 	}
