@@ -1,9 +1,9 @@
-// mbarrier and fence instructions, one wrapper each. Barriers live in shared memory as 8-byte words and are named by
-// their shared-window address (shared_address), never by a generic pointer.
+// Wrappers for the mbarrier and fence instructions. A barrier is an 8-byte word in shared memory. Functions take its
+// shared-window address (shared_address), never a generic pointer.
 //
-// A barrier completes a phase when its pending arrivals and its pending bytes are both zero. Waiting names the parity
-// of the phase: a consumer's first wait is for parity 0; a producer's first wait for a free slot is for parity 1,
-// which a fresh barrier counts as done.
+// A barrier completes a phase when its pending arrivals and its pending bytes are both zero. A wait takes the parity
+// of the phase. The first wait of a consumer uses parity 0. The first wait of a producer for a free slot uses parity
+// 1, which a new barrier reports as complete.
 #pragma once
 
 #include "ptx/types.h"
@@ -32,12 +32,13 @@ __device__ __forceinline__ void barrier_arrive(u32 bar, u32 count) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
 
-// One arrival that also announces how many bytes the copy engine will deliver in this phase.
+// Arrives once and adds `bytes` to the bytes that the copy engine must deliver in this phase.
 __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 
-// Sleeps in hardware until the phase is complete or about a millisecond has passed; true when it is complete.
+// Suspends the thread in hardware until the phase is complete or about one millisecond has passed. Returns true if
+// the phase is complete.
 __device__ __forceinline__ bool barrier_try_wait(u32 bar, u32 parity) {
     constexpr u32 kNanoseconds = 1000000;
     u32 done;
@@ -58,13 +59,14 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
-// A word of shared memory that one thread raises and others watch: what was done before it was raised is done for
-// whoever reads its value. Both sides are atomic operations, since the word is read while it is written.
+// A flag in shared memory: one thread sets it and other threads poll it. A thread that reads the set flag also sees
+// all writes made before the flag was set. Both sides use atomic operations because the word is read while it is
+// written.
 __device__ __forceinline__ void raise_release(u32 address) {
     asm volatile("red.release.cta.shared::cta.add.u32 [%0], 1;" ::"r"(address) : "memory");
 }
 
-// One lane reads for all lanes that are here with it: atomic operations on one word go one after the other.
+// One lane reads the word for all active lanes of the warp, because atomic operations on one word are serialised.
 __device__ __forceinline__ u32 read_acquire(u32 address) {
     const u32 here = __activemask();
     const i32 reader = __ffs(here) - 1;
@@ -75,7 +77,7 @@ __device__ __forceinline__ u32 read_acquire(u32 address) {
     return __shfl_sync(here, value, reader);
 }
 
-// A block barrier of the first N threads alone, for blocks in which other warps have other work.
+// A barrier for only the first N threads of the block. Other warps can do other work meanwhile.
 template <int N>
 __device__ __forceinline__ void threads_sync() {
     asm volatile("bar.sync 1, %0;" ::"n"(N) : "memory");

@@ -1,12 +1,13 @@
-// Blocks of a cluster: who they are, their barrier, and each other's shared memory. A peer's memory is named by an
-// address in the shared::cluster window (peer_address); a block must not end while a peer may still use its memory.
+// Thread block clusters: block ranks, the cluster barrier, and access to the shared memory of peer blocks. Peer
+// memory is addressed in the shared::cluster window (peer_address). A block must not exit while a peer can still
+// access its shared memory.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// A launch without clusters is a cluster of one.
+// A launch without clusters has clusters of one block.
 __device__ __forceinline__ u32 cluster_blocks() {
     u32 n;
     asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
@@ -19,8 +20,9 @@ __device__ __forceinline__ u32 cluster_rank() {
     return r;
 }
 
-// All threads of all blocks, with whole warps: what was written before, in whichever block, is seen after. It waits
-// for every write of the block, so it is slow: some 400 clocks more than the two halves below.
+// Waits for all threads of all blocks of the cluster; whole warps must call it. Writes before the call, in any block,
+// are visible after it. It waits for every outstanding write of the block, so it takes about 400 clocks more than
+// cluster_arrive and cluster_wait.
 __device__ __forceinline__ void cluster_sync() {
     asm volatile(
         "barrier.cluster.arrive.release.aligned;\n"
@@ -28,7 +30,8 @@ __device__ __forceinline__ void cluster_sync() {
             : "memory");
 }
 
-// The same in two halves, which order mbarriers that were initialised and fenced before, and nothing else.
+// The same barrier in two halves. They order only mbarriers that were initialised and fenced before; they order no
+// other memory.
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -37,7 +40,7 @@ __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The address of the same place in the shared memory of block `rank`.
+// Returns the address of the same offset in the shared memory of block `rank`.
 __device__ __forceinline__ u32 peer_address(u32 address, u32 rank) {
     u32 r;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
@@ -48,7 +51,8 @@ __device__ __forceinline__ void peer_store(u32 address, u32 v) {
     asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
 }
 
-// Stores whose bytes count on an mbarrier of the same peer: who has waited for it sees them.
+// Stores whose bytes are counted by an mbarrier in the same peer. A thread that has waited on that mbarrier sees the
+// stored data.
 __device__ __forceinline__ void peer_send(u32 address, u32 v, u32 bar) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
         ::"r"(address), "r"(v), "r"(bar) : "memory");

@@ -1,13 +1,13 @@
-// Bulk copies by the copy engine, global to shared memory, completing on an mbarrier. The issuing thread announces
-// the bytes with barrier_expect. Elements outside a tensor map read as zero and still count as bytes, so a tile at
-// the edge needs no special case.
+// Bulk copies from global to shared memory by the copy engine (TMA). They complete on an mbarrier, and the issuing
+// thread announces the bytes with barrier_expect. Elements outside a tensor map are filled with zeros and still count
+// as bytes, so tiles at the edge of a tensor need no special case.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// L2 hint for data that is read once: do not displace what others will read again.
+// L2 hint for data that is read once: evict it before data that is read again.
 constexpr u64 kEvictFirst = 0x12F0000000000000ull;
 // L2 hint for data that many blocks read.
 constexpr u64 kEvictLast = 0x14F0000000000000ull;
@@ -40,7 +40,7 @@ __device__ __forceinline__ void load_3d(u32 dst, const TensorMap* map, u32 bar, 
         : "memory");
 }
 
-// Contiguous bytes: source, destination and size are multiples of 16.
+// Copies contiguous bytes. Source, destination and size are multiples of 16.
 __device__ __forceinline__ void load_bytes(u32 dst, const void* src, u32 bytes, u32 bar, u64 policy) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_bytes(u32 dst, const void* src, u32 bytes, 
         : "memory");
 }
 
-// Sixteen bytes that are used once: they take no room in the first-level cache and leave L2 early.
+// Loads 16 bytes that are used once. They are not kept in L1 and are evicted first from L2.
 __device__ __forceinline__ float4 load_once(const float* src) {
     float4 v;
     asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
@@ -58,13 +58,13 @@ __device__ __forceinline__ float4 load_once(const float* src) {
     return v;
 }
 
-// Asks for bytes to be brought into L2. Source and size are multiples of 16.
+// Prefetches bytes into L2. Source and size are multiples of 16.
 __device__ __forceinline__ void prefetch_bytes(const void* src, u32 bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(src), "r"(bytes) : "memory");
 }
 
-// Asks for the line of an address to be brought into L2. Lanes ask side by side; a bulk prefetch takes one lane after
-// the other.
+// Prefetches the cache line of an address into L2. All lanes of a warp issue this prefetch in parallel; a bulk
+// prefetch is issued one lane at a time.
 __device__ __forceinline__ void prefetch_line(const void* address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

@@ -1,12 +1,12 @@
-// Fragments of matrices from shared memory to registers.
+// Loads matrix fragments from shared memory into registers.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// Four matrices [8 rows][16 bytes]: lane l names row l % 8 of matrix l / 8, and gets of matrix i in r[i] the word l %
-// 4 of row l / 4.
+// Loads four matrices [8 rows][16 bytes]. Lane l passes the address of row l % 8 of matrix l / 8. It receives in r[i]
+// word l % 4 of row l / 4 of matrix i.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");

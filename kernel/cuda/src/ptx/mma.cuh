@@ -1,13 +1,14 @@
-// Matrix products of one warp, operands in registers.
+// Matrix products of one warp with operands in registers.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// d [16, 8] += a [16, 16] * b [16, 8], bf16: a lane has of a the pairs (row l / 4, column 2 (l % 4)), 8 rows below, 8
-// columns further, and both; of b [k, n] the pairs (2 (l % 4), l / 4) and 8 further in k; of d two columns of rows l /
-// 4 and 8 below. The bits are those of the warpgroup's product (tests compare them).
+// Computes d [16, 8] += a [16, 16] * b [16, 8] in bf16. Lane l holds these pairs of a: row l / 4 and column 2 (l %
+// 4); the same 8 rows below; the same 8 columns to the right; and both. Of b [k, n] it holds the pairs at (2 (l % 4),
+// l / 4) and at k + 8. Of d it holds two columns of rows l / 4 and l / 4 + 8. The result has the same bits as the
+// warpgroup instruction; tests compare them.
 __device__ __forceinline__ void multiply_16x8(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -1,21 +1,22 @@
-// What two blocks of a cluster tell each other beside stores (cluster.cuh): arrivals at a peer's barrier, and whole
-// pieces of shared memory by the copy engine.
+// Synchronisation between two blocks of a cluster, in addition to the stores of cluster.cuh: arrivals at the barrier
+// of a peer, and bulk copies from shared memory to the shared memory of a peer.
 #pragma once
 
 #include "ptx/cluster.cuh"
 
 namespace ptx {
 
-// One arrival at a barrier in a peer's memory (peer_address), after what this thread has read: it hands over a place,
-// not data. Data goes with peer_send and peer_copy, whose bytes a barrier counts. Orders of cluster scope are not
-// asked for: a release would wait for all stores of the thread, an acquire for all its loads, and empty the
-// first-level cache.
+// Arrives once at a barrier in the memory of a peer (peer_address), after the reads of this thread. It releases a
+// buffer slot and transfers no data. Data is transferred by peer_send and peer_copy, whose bytes a barrier counts.
+// Cluster-scope ordering is not requested: a release would wait for all stores of the thread, and an acquire would
+// wait for all its loads and invalidate L1.
 __device__ __forceinline__ void peer_arrive(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-// Bytes of this block's shared memory to a peer's, counted on a barrier there. Addresses and size are multiples of
-// 16. Threads that wrote them have fenced (fence_async_proxy), and nobody overwrites them before the peer has them.
+// Copies bytes from the shared memory of this block to that of a peer and counts them on a barrier of the peer.
+// Addresses and size are multiples of 16. Threads that wrote the bytes must have called fence_async_proxy, and the
+// bytes must not be overwritten before the peer has received them.
 __device__ __forceinline__ void peer_copy(u32 to, u32 from, u32 bytes, u32 bar) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
         ::"r"(to), "r"(from), "r"(bytes), "r"(bar)

@@ -1,12 +1,12 @@
-// Words that devices of one machine tell each other, and the clock that all of them read.
+// System-scope flags between the devices of one machine, and a clock that all of them share.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// What this thread, and threads that met it at a block's barrier before, have written is seen by whoever reads the word
-// with load_acquire_system.
+// Stores a word with release semantics at system scope. A thread that reads it with load_acquire_system sees the
+// writes of this thread, and those of threads that synchronised with it at an earlier block barrier.
 __device__ __forceinline__ void store_release_system(u32* at, u32 v) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
 }
@@ -17,7 +17,7 @@ __device__ __forceinline__ u32 load_acquire_system(const u32* at) {
     return v;
 }
 
-// Nanoseconds of a clock that goes on while threads wait.
+// Returns nanoseconds of a clock that also advances while threads wait.
 __device__ __forceinline__ u64 clock_nanoseconds() {
     u64 t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");

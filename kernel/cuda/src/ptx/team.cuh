@@ -1,11 +1,11 @@
-// Instructions for blocks whose warps work in teams, and for counting in shared memory.
+// Named barriers for blocks whose warps work in separate groups, and counters in shared memory.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// A barrier of N threads by its number, 1 to 15.
+// Waits at named barrier `number` (1 to 15) for N threads.
 template <int N>
 __device__ __forceinline__ void team_sync(u32 number) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(N) : "memory");

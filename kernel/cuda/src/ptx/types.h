@@ -1,5 +1,5 @@
-// Fixed-width names for device code. The run-time compiler offers no <cstdint>, so every kernel takes its integers
-// from here.
+// Names of fixed-width integer types for device code. The run-time compiler has no <cstdint>, so every kernel uses
+// these.
 #pragma once
 
 using u8 = unsigned char;
@@ -11,8 +11,8 @@ using i64 = long long;
 
 static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(void*) == 8, "kernels assume a 64-bit device ABI");
 
-// TensorMap holds the 128 bytes that cuTensorMapEncodeTiled writes. It travels inside a __grid_constant__ argument
-// struct, where the copy engine asks for 64-byte alignment.
+// TensorMap holds the 128 bytes that cuTensorMapEncodeTiled writes. It is a field of a __grid_constant__ argument
+// struct, where the copy engine requires an alignment of 64 bytes.
 struct alignas(64) TensorMap {
     u64 words[16];
 };

@@ -32,7 +32,7 @@ __device__ __forceinline__ i32 warp_min_signed(i32 v) {
     return r;
 }
 
-// Inclusive prefix sum over the lanes of a warp.
+// Returns the inclusive prefix sum over the lanes of a warp.
 __device__ __forceinline__ u32 warp_prefix(u32 v, u32 lane) {
 #pragma unroll
     for (u32 d = 1; d < 32; d *= 2) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ u32 warp_prefix(u32 v, u32 lane) {
     return v;
 }
 
-// Register budgets of a warpgroup: all four warps execute it, n is a multiple of 8.
+// Changes the register budget of a warpgroup. All four warps must execute it; N is a multiple of 8.
 template <int N>
 __device__ __forceinline__ void registers_grow() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -53,15 +53,16 @@ __device__ __forceinline__ void registers_shrink() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-// Programmatic dependent launch: returns when the kernel before this one has finished and its writes are visible. A
-// plain launch returns at once. Before Hopper, and in PTX that runs there, every launch is a plain one.
+// Programmatic dependent launch: waits until the previous kernel has finished and its writes are visible. If the
+// launch does not use this feature, returns at once. Devices before Hopper, and PTX that targets them, do not have
+// the feature.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the next kernel's blocks start their prologue as soon as every block of this one has said so or ended.
+// Allows the blocks of the next kernel to start once every block of this kernel has called it or exited.
 __device__ __forceinline__ void release_next_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

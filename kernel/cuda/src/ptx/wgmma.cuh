@@ -1,26 +1,27 @@
-// Warpgroup matrix products in e4m3 with fp32 accumulators, both operands in shared memory, K-major, 128-byte swizzle.
+// Warpgroup matrix products in e4m3 with fp32 accumulators. Both operands are in shared memory, K-major, with the
+// 128-byte swizzle.
 //
 // One instruction multiplies A [64, 32] by B [N, 32] transposed and adds to D [64, N]; it takes N/2 tensor clocks.
 // Lane l of warp w of the warpgroup holds in d[i] the element
 //     row    16w + l/4 + 8*((i/2) % 2)
 //     column 8*(i/4) + 2*(l%4) + i%2
-// D must not be touched between the first product of a batch and the wait that covers it.
+// D must not be accessed between the first product of a batch and the wait that covers it.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// Descriptor of a K-major operand whose rows are 128 bytes in 1024-byte swizzle atoms of eight rows; address is a
-// multiple of 1024. Adding 2 to it moves 32 bytes along K: the swizzle is a function of the address, so steps inside
-// an atom are legal.
+// Returns the descriptor of a K-major operand with rows of 128 bytes in 1024-byte swizzle atoms of eight rows. The
+// address is a multiple of 1024. Adding 2 to the descriptor moves it 32 bytes along K. This is valid inside an atom
+// because the swizzle is a function of the address.
 __device__ __forceinline__ u64 operand_128b(u32 address) {
     constexpr u64 kSwizzle128 = 1ull << 62;
     constexpr u64 kEightRows = 1024ull >> 4;
     return kSwizzle128 | (kEightRows << 32) | (1ull << 16) | static_cast<u64>((address & 0x3FFFF) >> 4);
 }
 
-// Before the first product of a batch: earlier register accesses are done.
+// Orders earlier register accesses before the first product of a batch.
 __device__ __forceinline__ void mma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -29,13 +30,13 @@ __device__ __forceinline__ void mma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most Pending committed batches of this warpgroup are unfinished.
+// Waits until at most Pending committed batches of this warpgroup are incomplete.
 template <int Pending>
 __device__ __forceinline__ void mma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// Keeps the compiler from moving accesses to the accumulators across the point where it stands.
+// Prevents the compiler from moving accesses to the accumulators across this point.
 template <int R>
 __device__ __forceinline__ void mma_pin(float (&d)[R]) {
 #pragma unroll
@@ -44,7 +45,7 @@ __device__ __forceinline__ void mma_pin(float (&d)[R]) {
     }
 }
 
-// Mma<N>::run: d (+)= keys * columns over 32 bytes of K; accumulate 0 overwrites d.
+// Mma<N>::run computes d (+)= keys * columns over 32 bytes of K. If accumulate is 0, it overwrites d.
 template <int N>
 struct Mma;
 

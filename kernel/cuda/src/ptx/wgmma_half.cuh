@@ -1,19 +1,20 @@
-// Warpgroup matrix products of 16-bit floats with fp32 accumulators, tiles of 128-byte rows with 128-byte swizzle in
-// shared memory.
+// Warpgroup matrix products of 16-bit floats with fp32 accumulators. Tiles in shared memory have rows of 128 bytes
+// with the 128-byte swizzle.
 //
-// One instruction multiplies A [64, 16] by B [16, N] and adds to D [64, N]; it takes N/2 tensor clocks. D is spread
-// over the lanes as in wgmma.cuh. A [64, 16] in registers: lane l of warp w holds of rows 16w + l/4 (a[0], a[2]) and
-// 16w + l/4 + 8 (a[1], a[3]) the columns 2*(l%4) + {0, 1} (a[0], a[1]) and those plus 8 (a[2], a[3]): pairs of
-// neighbouring elements of D become A as they are.
+// One instruction multiplies A [64, 16] by B [16, N] and adds the product to D [64, N]. It takes N/2 tensor clocks. D
+// is distributed over the lanes as in wgmma.cuh. If A [64, 16] is in registers, lane l of warp w holds rows 16w + l/4
+// (a[0], a[2]) and 16w + l/4 + 8 (a[1], a[3]). Of these rows it holds columns 2*(l%4) + {0, 1} (a[0], a[1]) and the
+// columns 8 to the right (a[2], a[3]). Pairs of adjacent elements of D therefore become A without moving between
+// lanes.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// Descriptor of an operand whose rows run along N and whose columns, 64 of them in 128 bytes, run along K reversed: a
-// tile [K][64] read as B [K, N]. Tiles of 64 columns are tile_bytes apart; eight rows of K are 1024 bytes. Adding 128
-// moves 16 rows along K.
+// Returns the descriptor of a tile [K][64] that is read as B [K, N]: the N dimension is contiguous, 64 elements in a
+// row of 128 bytes. Tiles of 64 columns are tile_bytes apart; eight rows of K are 1024 bytes. Adding 128 to the
+// descriptor moves it 16 rows along K.
 __device__ __forceinline__ u64 operand_128b_across(u32 address, u32 tile_bytes) {
     constexpr u64 kSwizzle128 = 1ull << 62;
     constexpr u64 kEightRows = 1024ull >> 4;
@@ -21,16 +22,16 @@ __device__ __forceinline__ u64 operand_128b_across(u32 address, u32 tile_bytes) 
         (address & 0x3FFFF) >> 4);
 }
 
-// Stores what a warp holds of [16, 16] elements in the order of an operand in registers (a above). Lane l names the
-// address of 8 elements of row l % 16 and columns 8 * (l / 16) and following.
+// Stores a fragment [16, 16] of a warp, held in the order of a register operand (a above). Lane l passes the address
+// of 8 elements: row l % 16, from column 8 * (l / 16).
 __device__ __forceinline__ void store_fragments(u32 address, const u32 (&a)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
         ::"r"(address), "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
 }
 
-// Products of bf16. accumulate 0 overwrites d.
+// Matrix products of bf16. If accumulate is 0, the product overwrites d.
 struct Bf16 {
-    // d [64, 64] (+)= a * b over 16 columns of K, both K-major in shared memory.
+    // Computes d [64, 64] (+)= a * b over 16 columns of K, both K-major in shared memory.
     static __device__ __forceinline__ void multiply_64(float (&d)[32], u64 a, u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -48,7 +49,7 @@ struct Bf16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // The same with a in registers.
+    // The same product with a in registers.
     static __device__ __forceinline__ void multiply_64(float (&d)[32], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -66,7 +67,7 @@ struct Bf16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // d [64, 256] (+)= a * b over 16 rows of K: a in registers, b across K (operand_128b_across).
+    // Computes d [64, 256] (+)= a * b over 16 rows of K, with a in registers and b as operand_128b_across describes.
     static __device__ __forceinline__ void multiply_256(float (&d)[128], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -106,8 +107,9 @@ struct Bf16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // d[From..From + 63], [64, 128] (+)= a * b as above with a K-major in shared memory: half of a product of 256
-    // columns, for kernels that launch with too few registers for the whole, of which the compiler wants 158 a thread.
+    // Computes d[From..From + 63], [64, 128] (+)= a * b as above, with a K-major in shared memory. This is half of a
+    // product of 256 columns. It is for kernels that launch with too few registers for the whole product, for which
+    // the compiler needs 158 registers per thread.
     template <int From>
     static __device__ __forceinline__ void multiply_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(
@@ -137,7 +139,7 @@ struct Bf16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // Two values, low in the lower half.
+    // Packs two values, with low in the lower half of the word.
     static __device__ __forceinline__ u32 pack(float low, float high) {
         u32 r;
         asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -145,9 +147,9 @@ struct Bf16 {
     }
 };
 
-// Products of IEEE half precision. accumulate 0 overwrites d.
+// Matrix products of IEEE half precision. If accumulate is 0, the product overwrites d.
 struct F16 {
-    // d [64, 64] (+)= a * b over 16 columns of K, both K-major in shared memory.
+    // Computes d [64, 64] (+)= a * b over 16 columns of K, both K-major in shared memory.
     static __device__ __forceinline__ void multiply_64(float (&d)[32], u64 a, u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -165,7 +167,7 @@ struct F16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // d [64, 256] (+)= a * b over 16 rows of K: a in registers, b across K (operand_128b_across).
+    // Computes d [64, 256] (+)= a * b over 16 rows of K, with a in registers and b as operand_128b_across describes.
     static __device__ __forceinline__ void multiply_256(float (&d)[128], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -205,7 +207,7 @@ struct F16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // The same with a K-major in shared memory.
+    // The same product with a K-major in shared memory.
     static __device__ __forceinline__ void multiply_256(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(
             "{\n"
@@ -245,7 +247,7 @@ struct F16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // d[From..From + 63], [64, 128] (+)= a * b as above with a K-major in shared memory.
+    // Computes d[From..From + 63], [64, 128] (+)= a * b as above, with a K-major in shared memory.
     template <int From>
     static __device__ __forceinline__ void multiply_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {
         asm volatile(
@@ -275,7 +277,7 @@ struct F16 {
             : "l"(a), "l"(b), "r"(accumulate));
     }
 
-    // Two values, low in the lower half; beyond the range: the largest finite value.
+    // Packs two values, with low in the lower half of the word. Values out of range become the largest finite value.
     static __device__ __forceinline__ u32 pack(float low, float high) {
         u32 r;
         asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));

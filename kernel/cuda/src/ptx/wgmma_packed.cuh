@@ -1,13 +1,13 @@
-// Warpgroup matrix products of bf16 whose first operand is in registers: a [64, 16] spread over the lanes as in
-// wgmma_half.cuh, b [N, 16] K-major in shared memory with the 128-byte swizzle. Registers of a must not change before
-// the wait that covers the product.
+// Warpgroup matrix products of bf16 with the first operand in registers. Operand a [64, 16] is distributed over the
+// lanes as in wgmma_half.cuh; b [N, 16] is K-major in shared memory with the 128-byte swizzle. The registers of a
+// must not change before the wait that covers the product.
 #pragma once
 
 #include "ptx/wgmma.cuh"
 
 namespace ptx {
 
-// Held<N>::run: d [64, N] (+)= a * b transposed; accumulate 0 overwrites d.
+// Held<N>::run computes d [64, N] (+)= a * b transposed. If accumulate is 0, it overwrites d.
 template <int N>
 struct Held;
 

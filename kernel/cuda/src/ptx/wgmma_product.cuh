@@ -1,6 +1,6 @@
-// Warpgroup matrix products of dense layers: both operands K-major in shared memory with the 128-byte swizzle
-// (operand_128b), float32 accumulators spread over the lanes as in wgmma.cuh. One instruction takes 32 bytes of K: 32
-// columns of e4m3 or 16 of bf16.
+// Warpgroup matrix products for dense layers. Both operands are K-major in shared memory with the 128-byte swizzle
+// (operand_128b). The float32 accumulators are distributed over the lanes as in wgmma.cuh. One instruction takes 32
+// bytes of K, which are 32 columns of e4m3 or 16 columns of bf16.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -10,11 +10,12 @@ namespace ptx {
 struct E4m3Pair {};  // both operands e4m3
 struct Bf16Pair {};  // both operands bf16
 
-// Product<Pair, N>::run: d [64, N] (+)= a [64, 32 bytes] * b [N, 32 bytes]; accumulate 0 overwrites d.
+// Product<Pair, N>::run computes d [64, N] (+)= a [64, 32 bytes] * b [N, 32 bytes]. If accumulate is 0, it overwrites
+// d.
 template <class Pair, int N>
 struct Product;
 
-// Names of accumulators in the instruction, four at a time, and the accumulators themselves.
+// The operand names of the accumulators in the instruction, four at a time, and the accumulators themselves.
 #define PTX_R0 "%0, %1, %2, %3"
 #define PTX_R4 ", %4, %5, %6, %7"
 #define PTX_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -33,8 +34,8 @@ struct Product;
 #define PTX_D32(i) PTX_D16(i), PTX_D16(i + 16)
 #define PTX_D64(i) PTX_D32(i), PTX_D32(i + 32)
 
-// One specialisation. A, B and P are the names of the operands behind the accumulators; Tail closes the instruction:
-// signs, and for bf16 no transposition.
+// Defines one specialisation. A, B and P are the names of the operands after the accumulators. Tail ends the
+// instruction: it holds the signs and, for bf16, the flags that select no transposition.
 #define PTX_PRODUCT(Pair, N, Shape, Names, A, B, P, Tail, ...)                                                        \
     template <>                                                                                                       \
     struct Product<Pair, N> {                                                                                         \
@@ -65,8 +66,9 @@ PTX_PRODUCT(E4m3Pair, 176, "m64n176k32.f32.e4m3.e4m3",
             PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80_8, "%88", "%89", "%90", "1, 1", PTX_D64(0),
             PTX_D16(64), PTX_D8(80))
 
-// HeldProduct<N>::run: the same with a in registers, e4m3: of rows 16w + l/4 (a[0], a[2]) and eight below (a[1], a[3])
-// lane l of warp w has the four columns from 4 (l%4), and (a[2], a[3]) from 16 + 4 (l%4).
+// HeldProduct<N>::run computes the same in e4m3 with a in registers. Lane l of warp w holds rows 16w + l/4 (a[0],
+// a[2]) and 16w + l/4 + 8 (a[1], a[3]). Of these rows it holds the four columns from 4 (l%4) in a[0] and a[1], and
+// the four columns from 16 + 4 (l%4) in a[2] and a[3].
 template <int N>
 struct HeldProduct;
 

@@ -1,20 +1,20 @@
-// Warpgroup products of bf16 with fp32 accumulators in the widths that dense attention uses; operands and
-// accumulators as in wgmma_half.cuh.
+// Warpgroup matrix products of bf16 with fp32 accumulators, in the widths that dense attention uses. Operands and
+// accumulators have the layout of wgmma_half.cuh.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
 
 namespace ptx {
 
-// Wide<N>: one product of N columns. scores: d [64, N] (+)= a * b over 16 columns of K, b K-major in shared memory, a
-// as well or in registers. values: over 16 rows of K, a in registers, b across K (operand_128b_across). accumulate 0
-// overwrites d.
+// Wide<N> is a matrix product of N columns. scores computes d [64, N] (+)= a * b over 16 columns of K; b is K-major
+// in shared memory, and a is in shared memory or in registers. values sums over 16 rows of K, with a in registers and
+// b as operand_128b_across describes. If accumulate is 0, they overwrite d.
 template <int N>
 struct Wide;
 
 template <>
 struct Wide<64> {
-    // A: a descriptor, or four registers.
+    // A is a descriptor or four registers.
     template <class A>
     static __device__ __forceinline__ void scores(float (&d)[32], const A& a, u64 b,
         i32 accumulate) { Bf16::multiply_64(d, a, b, accumulate); }
