@@ -1,5 +1,5 @@
-// Codes of e4m3 on the left of the matrix unit, where products are bound by the bytes of weights and few instructions
-// count: NaNs are looked for once for many codes.
+// Conversion of e4m3 codes that are the left operand of the matrix unit. These kernels are limited by weight
+// bandwidth, so they have few spare instructions: they check many codes for NaN with one test.
 #pragma once
 
 #include "sm80/mma.cuh"
@@ -14,8 +14,8 @@ __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second
 }
 __device__ __forceinline__ u32 nans_of(const uint4&) { return 0; }  // they are NaN by themselves
 #else
-// Codes to pairs of halves as widen_codes gives them, where none is a NaN. Shifts to the left are products, which
-// another unit computes.
+// Converts codes to pairs of halves as widen_codes does; no code may be a NaN. Left shifts are written as
+// multiplications, which run on another execution unit.
 __device__ __forceinline__ u32 widen_pair(u32 codes) {  // a code in the low byte of each half
     const u32 up = codes * 128u;
     return up + (up & 0x40004000u);  // the sign goes one further
@@ -24,15 +24,15 @@ __device__ __forceinline__ void widen_numbers(u32 codes, u32& first, u32& second
     first = widen_pair(__byte_perm(codes, 0, 0x4140));
     second = widen_pair(__byte_perm(codes, 0, 0x4342));
 }
-// Not 0 in a bit of kNaNs where a code is a NaN.
+// Returns a word with a bit of kNaNs set if any code is a NaN.
 __device__ __forceinline__ u32 nans_of(const uint4& v) {
     return ((v.x & 0x7F7F7F7Fu) + 0x01010101u) | ((v.y & 0x7F7F7F7Fu) + 0x01010101u) |
            ((v.z & 0x7F7F7F7Fu) + 0x01010101u) | ((v.w & 0x7F7F7F7Fu) + 0x01010101u);
 }
 #endif
 
-// Sums of 16 rows on the left by eight on the right where some code on the left is a NaN: rows of such codes are NaN.
-// upper and lower are nans_of of what this lane has of row l / 4, and of + 8.
+// Sets to NaN the sums [16, 8] of rows whose left operand contains a NaN code. upper and lower are the results of
+// nans_of for this lane's part of rows l / 4 and l / 4 + 8.
 template <int N>
 __device__ __forceinline__ void spoil(u32 upper, u32 lower, float (&sum)[N][4]) {
 #pragma unroll

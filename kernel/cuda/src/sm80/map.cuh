@@ -1,5 +1,5 @@
-// What stands in a TensorMap field when a launch goes to the portable tier: the tensor in plain numbers, because
-// devices before Hopper have no copy engine that reads the driver's descriptors. Package cuda writes it
+// The contents of a TensorMap field in a launch of the portable tier: address, dimensions and strides of the tensor.
+// Devices before Hopper have no copy engine that reads the driver's descriptors. Package cuda writes this struct
 // (tensormap.go).
 #pragma once
 

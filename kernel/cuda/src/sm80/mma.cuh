@@ -1,13 +1,14 @@
-// The matrix unit of Ampere and later as the portable kernels use it, copies to shared memory, and how operands lie
-// there.
+// Matrix unit instructions of Ampere and later as the portable kernels use them, copies to shared memory, and the
+// layout of operands there.
 //
-// A block of an operand is some rows of 128 bytes of k, 16-byte piece c of row r at piece c ^ (r % 8). Of a block's
-// row lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1. Products have 16 columns of k, of which a lane holds
-// four; which four is free as long as both operands agree. A piece is two products of 8 bytes of each lane where
-// operands are 16 bits wide, four of 4 bytes where they are e4m3. So no value moves between lanes, every read of
-// shared memory is 16 bytes wide, and lanes of a quarter of a warp meet no bank twice.
+// A block of an operand is a number of rows of 128 bytes of k. Its 16-byte piece c of row r is stored at piece c ^ (r
+// % 8). Lane l of a warp reads pieces 2 (l % 4) and 2 (l % 4) + 1 of a row. A matrix instruction takes 16 columns of
+// k, and a lane holds four of them. It does not matter which four, as long as both operands use the same. One piece
+// serves two instructions with 8 bytes per lane for 16-bit operands, and four instructions with 4 bytes per lane for
+// e4m3. Therefore no value moves between lanes, every read of shared memory is 16 bytes wide, and the lanes of a
+// quarter warp have no bank conflicts.
 //
-// Bits: an element's sum over k takes blocks in order and steps in order, whatever tile, kernel or batch it is in.
+// Bits: the sum of an element over k adds blocks in order, and steps in order, in every tile, kernel and batch.
 #pragma once
 
 #include "ptx/types.h"
@@ -19,8 +20,9 @@ constexpr u32 kBlockBytes = 128;  // of k in a row of an operand
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-// d [16, 8] += a [16, 16] * b [8, 16] transposed. a: rows l / 4 and + 8 in turn; b: row l / 4; d: rows l / 4 (0, 1) and
-// + 8 (2, 3), columns 2 (l % 4) and the next.
+// Computes d [16, 8] += a [16, 16] * b [8, 16] transposed. The registers of a alternate between rows l / 4 and l / 4
+// + 8; b holds row l / 4; d holds rows l / 4 (elements 0, 1) and l / 4 + 8 (elements 2, 3), columns 2 (l % 4) and 2
+// (l % 4) + 1.
 __device__ __forceinline__ void multiply_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
@@ -34,7 +36,7 @@ __device__ __forceinline__ void multiply_bf16(float (&d)[4], const u32 (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Sixteen bytes from global to shared memory, or zeros where valid is false: then src is not read.
+// Copies 16 bytes from global to shared memory. If valid is false, writes zeros and does not read src.
 __device__ __forceinline__ void copy_16(u32 dst, const void* src, bool valid) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(valid ? 16 : 0)
                  : "memory");
@@ -58,14 +60,14 @@ __device__ __forceinline__ void store_shared(u32 address, uint4 v) {
                  : "memory");
 }
 
-// Four matrices [8 rows][16 bytes] of shared memory; lane l names row l % 8 of matrix l / 8.
+// Loads four matrices [8 rows][16 bytes] from shared memory. Lane l passes the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
                  : "memory");
 }
-// The same, each matrix transposed.
+// The same, with each matrix transposed.
 __device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -75,7 +77,7 @@ __device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
 
 __device__ __forceinline__ u32 swizzled(u32 row, u32 piece) { return row * kBlockBytes + ((piece ^ (row & 7)) << 4); }
 
-// Half `half` of the 32 bytes of a row of a block that a lane multiplies; quad is l % 4.
+// Loads half `half` of the 32 bytes that a lane multiplies of a row of a block; quad is l % 4.
 __device__ __forceinline__ uint4 piece_at(u32 block, u32 row, u32 quad, u32 half) {
     return load_shared(block + swizzled(row, 2 * quad + half));
 }
@@ -83,13 +85,13 @@ __device__ __forceinline__ u32 word_of(const uint4& v, int i) {  // i is a const
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// Codes of e4m3 in half precision, times kCodeFactor, exactly. Compute capability 8.9 has an instruction for two codes.
-// Before it they are shifted: exponents are 8 apart, and codes without an exponent become halves without one. kCodeUp
-// takes the factors of both operands out again.
+// Conversion of e4m3 codes to half precision, times kCodeFactor; it is exact. Compute capability 8.9 has an
+// instruction that converts two codes. Older devices shift the bits: the exponent biases differ by 8, and subnormal
+// codes become subnormal halves. kCodeUp removes the factors of both operands from a product.
 #if __CUDA_ARCH__ >= 890
 constexpr float kCodeFactor = 1.0f, kCodeUp = 1.0f;
 
-// Four codes to two pairs of halves, in order. A NaN stays one.
+// Converts four codes to two pairs of halves, in order. A NaN stays a NaN.
 __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) {
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; }"
         : "=r"(first), "=r"(second) : "r"(codes));
@@ -109,7 +111,7 @@ __device__ __forceinline__ void widen_codes(u32 codes, u32& first, u32& second) 
 }
 #endif
 
-// Types of operands. Step s of a piece gives two words of each row: pairs of columns of k.
+// Operand types. Step s of a piece gives two words of each row, which are pairs of columns of k.
 struct Codes {  // e4m3, widened to halves
     static constexpr bool Scaled = true;
     static constexpr int Bytes = 1, Steps = 4;  // products of a piece

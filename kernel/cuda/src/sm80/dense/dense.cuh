@@ -1,10 +1,11 @@
-// Dense attention of the portable tier: one head of up to 64 query rows that see the same keys from the same start
-// (sm90/dense/args.h; maps are plain ones). The tiles of rows are those that sm90/dense/plan.cuh finds, halves of 64.
+// Dense attention of the portable tier: one head of up to 64 query rows that see the same keys from the same first
+// key (sm90/dense/args.h with plain maps). The row tiles come from sm90/dense/plan.cuh, in halves of 64 rows.
 //
-// Block    128 threads, units in turns. A warp has 16 query rows: scores, softmax and output stay in its registers.
-//          Queries, a tile of keys and a tile of values lie in shared memory; the next tile of keys comes while weights
-//          are computed and values multiplied.
-// Bits     tiles of keys are counted from the row's first key, in order; keys that a row does not see have weight zero.
+// Block    128 threads process units in a loop. A warp has 16 query rows, and keeps their scores, softmax and output
+//          in registers. The queries, a tile of keys and a tile of values are in shared memory. The next tile of keys
+//          is loaded while the softmax weights and their product with the values are computed.
+// Bits     Tiles of keys are counted from the row's first key, in order. Keys that are masked for a row have weight
+//          zero.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -46,7 +47,8 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
     const u32 q = shared_address(shared.queries), k = shared_address(shared.keys), v = shared_address(shared.values);
     const i32 start = args.start[row * args.start_stride];
 
-    // Keys that rows `group` and `group` + 8 of the warp see, and the most that a row of the unit does.
+    // The number of keys that rows `group` and `group` + 8 of the warp see, and the maximum over the rows of the
+    // unit.
     i32 seen[2], most = 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -198,7 +200,7 @@ __device__ __forceinline__ void attend_unit(const DenseAttendArgs& args, DenseSt
         }
         u16* out = args.out + (row + r) * args.out_stride + static_cast<i64>(head) * S::Values + 2 * quad;
 #pragma unroll
-        // Adding zero turns -0, which depends on keys that a row does not see, into +0.
+        // Adding zero turns -0 into +0. The sign of a zero can depend on keys that are masked for the row.
         for (int n = 0; n < S::Values / 8; ++n) {
             *reinterpret_cast<u32*>(out + 8 * n) =
                 pack_bf16_fast(fmaf(o[n][2 * half], inverse, 0.0f), fmaf(o[n][2 * half + 1], inverse, 0.0f));

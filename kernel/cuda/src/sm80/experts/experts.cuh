@@ -1,11 +1,11 @@
-// Products of experts of the portable tier (sm90/experts/args.h): gate and up with the activation, or down.
+// Expert matrix products of the portable tier (sm90/experts/args.h): gate and up with the activation, or down.
 //
-// Item     256 weight rows of an expert, two halves of 128 (gate and up of the same inner columns, or rows of down),
-//          by a group of up to 64 of its tokens.
-// Block    256 threads, items in turns. Tokens come in blocks of 128 bytes of k through a ring in shared memory;
-//          weights go from global memory to the registers of the one warp that multiplies them, 16 rows of each half,
-//          a block ahead of their use.
-// Bits     k is never split (mma.cuh): a token's result depends on the token and the weights alone.
+// Item     256 weight rows of an expert by up to 64 of its tokens. The weight rows are two halves of 128: gate and up
+//          of the same inner columns, or rows of down.
+// Block    256 threads process items in a loop. Tokens are loaded in blocks of 128 bytes of k into a ring buffer in
+//          shared memory. Each warp loads 16 weight rows of each half from global memory directly to its registers,
+//          one block before their use.
+// Bits     k is never split (mma.cuh), so the result for a token depends only on the token and the weights.
 #pragma once
 
 #include "sm80/experts/weights.cuh"
@@ -19,7 +19,7 @@ constexpr int kExpertThreads = 256, kExpertWarps = kExpertThreads / 32, kExpertS
 constexpr i32 kGroupTokens = 64;
 constexpr i32 kMaxExperts = 512;  // as the launchers allow
 
-// Tiles of 16 tokens that are multiplied at a time.
+// MostTiles is the number of tiles of 16 tokens that are multiplied at a time.
 template <class W, bool Down, int MostTiles>
 struct ExpertShape {
     using Weights = W;
@@ -36,7 +36,7 @@ struct ExpertStorage {
     float largest[kExpertWarps][16 * S::Tiles];
 };
 
-// Where tokens and weights are read.
+// The addresses from which tokens and weights are read.
 struct ExpertSource {
     const u8* rows;
     i64 pitch;  // bytes between rows
@@ -61,16 +61,16 @@ __device__ __forceinline__ ExpertSource expert_source(const ExpertsArgs& args) {
     }
 }
 
-// The row that the token at a place of the sorted order is read from.
+// Returns the row from which the token at a position of the sorted order is read.
 template <class S>
 __device__ __forceinline__ i64 token_row(const ExpertsArgs& args, i32 place) {
     return S::kDown ? place : args.order[place] / args.top;
 }
 
-// The weight row, of the 256 of a tile, of column tile j of a warp.
+// Returns the weight row, of the 256 rows of a tile, for column tile j of a warp.
 __device__ __forceinline__ u32 weight_row(u32 warp, int j) { return (j < 2 ? 0 : 128) + 16 * warp + j % 2 * 8; }
 
-// Multiplies up to 16 * M tokens from place `first` on by a tile of an expert's weights.
+// Multiplies up to 16 * M tokens, starting at position `first`, by a tile of an expert's weights.
 template <class S, int M>
 __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorage<S>& shared, const ExpertSource& from,
                                            i32 expert, i32 tile, i32 first, i32 count) {
@@ -80,7 +80,8 @@ __device__ __forceinline__ void run_tokens(const ExpertsArgs& args, ExpertStorag
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / 4, quad = lane % 4;
     const u8* weights = from.weights + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks * W::TileBytes;
     const float2* halves = from.weight_scales + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks;
-    // The pieces that this thread copies: tokens threadIdx.x / 8 and, of more than 32, 32 further.
+    // The 16-byte pieces that this thread copies belong to token threadIdx.x / 8 and, with more than 32 tokens, to
+    // the token 32 further.
     constexpr int kCopies = (16 * M * 8 + kExpertThreads - 1) / kExpertThreads;
     const u8* own[kCopies];
 #pragma unroll
@@ -282,7 +283,8 @@ __device__ __forceinline__ void multiply_experts(const ExpertsArgs& args) {
     __syncthreads();
     i32 at = 0;
     for (i32 item = blockIdx.x;; item += gridDim.x) {
-        // Items of an expert are ordered by tile, then by group, so that blocks that share weights run side by side.
+        // The items of an expert are ordered by tile, then by group, so that blocks that share weights run at the
+        // same time.
         i32 groups = 0, local = 0;
         for (; at < listed; ++at) {
             groups = (shared.list[at].count + kGroupTokens - 1) / kGroupTokens;

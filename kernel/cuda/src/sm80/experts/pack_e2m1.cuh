@@ -1,8 +1,9 @@
-// Packing of an expert's e2m1 weights, once, when they are loaded: into the tiles that weights.cuh describes. Rows of
-// gate and up, and of down, are those of sm90/experts/pack.cuh. Rows and columns beyond the matrix are zeros with
-// scale 1.
+// Packs the e2m1 weights of an expert into the tiles that weights.cuh describes. This runs once, when the weights are
+// loaded. The order of the rows of gate and up, and of down, is defined in sm90/experts/pack.cuh. Rows and columns
+// beyond the matrix are zeros with scale 1.
 //
-// Block    256 threads, one tile and block of k, a row each. Bytes: the matrix read and written.
+// Block    256 threads, one tile and one block of k, one row per thread.
+// Bytes    the matrix is read once and written once.
 #pragma once
 
 #include "sm80/experts/weights.cuh"
@@ -11,7 +12,7 @@
 
 namespace portable {
 
-// Eight codes in order to the places where they are widened.
+// Moves eight consecutive codes to the bit positions from which they are widened.
 __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     u32 out = 0;
 #pragma unroll
@@ -21,7 +22,7 @@ __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     return out;
 }
 
-// Where thread r of a block reads.
+// The addresses from which thread r of a block reads.
 struct PackedRow {
     const u8 *codes, *scales;
     i32 groups;  // of 32 values from `first` on that are there
@@ -54,8 +55,8 @@ __device__ __forceinline__ void pack_e2m1(const PackE2M1Args& args) {
     }
 }
 
-// A block of 128 rows by 128 columns has one scale, 2^6 below the largest of its values' own; those lie within 14
-// binades of it, as was seen to before.
+// A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
+// inside the block lie within 14 binades of each other; this was checked earlier.
 __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     constexpr i32 kLargest = 6, kLeast = -8;  // of a scale's exponent relative to the block's
     __shared__ u32 largest[2];

@@ -1,12 +1,13 @@
-// Products of experts of the portable tier with few rows: the same items, operands, sums and bits as experts.cuh, bound
-// by the bytes of the weights.
+// Expert matrix products of the portable tier with few rows. Items, operands, sums and bits are the same as in
+// experts.cuh. These kernels are limited by weight bandwidth.
 //
-// Block    512 threads, items in turns. A warp has 8 rows of each half of a tile (gate and up of the same columns, or
-//          rows of down), which are the left operand of the matrix unit; tokens are the right one, eight at a time.
-//          Weights go from global memory to registers, asked for Ahead blocks of k before they are multiplied.
-// Tokens   a chunk of kChunk blocks of k of all tokens is widened once for all warps and lies in shared memory as the
-//          matrix unit takes it, while the next one is asked for.
-// Bits     as in experts.cuh: k is never split, blocks and steps of k in order.
+// Block    512 threads process items in a loop. A warp has 8 rows of each half of a tile (gate and up of the same
+//          columns, or rows of down), which are the left operand of the matrix unit. Tokens are the right operand,
+//          eight at a time. Weights are loaded from global memory to registers, Ahead blocks of k before they are
+//          multiplied.
+// Tokens   A chunk of kChunk blocks of k of all tokens is widened once for all warps. It is stored in shared memory
+//          in the order of the matrix unit while the next chunk is loaded.
+// Bits     As in experts.cuh: k is never split, and blocks and steps of k are summed in order.
 #pragma once
 
 #include "sm80/experts/experts.cuh"
@@ -33,7 +34,7 @@ struct StreamStorage {
     float largest[kStreamWarps][S::Tokens];
 };
 
-// Multiplies up to 8 * Tiles tokens from place `first` on by a tile of an expert's weights.
+// Multiplies up to 8 * Tiles tokens, starting at position `first`, by a tile of an expert's weights.
 template <class S>
 __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamStorage<S>& shared,
                                               const ExpertSource& from, i32 expert, i32 tile, i32 first, i32 count) {
@@ -44,7 +45,7 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
     const u8* weights = from.weights + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks * W::TileBytes;
     const float2* halves = from.weight_scales + (static_cast<i64>(expert) * from.tiles + tile) * from.blocks;
 
-    // Pieces of 16 bytes of a chunk as tokens store them, kChunk * 8 of a token: this thread's.
+    // The 16-byte pieces of a chunk that this thread stores. A token has kChunk * 8 pieces.
     constexpr int kStored = S::Tokens * kChunk * 8, kOwn = (kStored + kStreamThreads - 1) / kStreamThreads;
     uint4 coming[kOwn];
     float coming_scale = 0.0f;
@@ -66,8 +67,8 @@ __device__ __forceinline__ void stream_tokens(const ExpertsArgs& args, StreamSto
                                : 0.0f;
         }
     };
-    // Piece c of a block is multiplied by the lanes of quad c / 2, its half c % 2. Pieces that the four quads read
-    // together lie side by side, turned by token so that no bank is met twice.
+    // The lanes of quad c / 2 multiply piece c of a block, as half c % 2. Pieces that the four quads read together
+    // are adjacent, and are rotated by the token number so that reads have no bank conflicts.
     const u32 tokens_at = shared_address(shared.tokens);
     const auto place = [&](i32 chunk, int block, u32 token, u32 of_quad, u32 piece) {
         const u32 at = (piece * 4 + of_quad) ^ (token & 1) * 4;

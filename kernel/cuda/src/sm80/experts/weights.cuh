@@ -1,20 +1,20 @@
-// Weights of experts as a lane of the portable kernels holds them: what it multiplies of one weight row and one block
-// of k, straight from global memory. Tiles are 256 weight rows by one block of k (sm90/experts/pack.cuh); those of
-// e2m1 have an order of their own, below, which pack_e2m1.cuh writes.
+// Expert weights as a lane of the portable kernels holds them: its part of one weight row and one block of k, loaded
+// directly from global memory. Tiles are 256 weight rows by one block of k (sm90/experts/pack.cuh). Tiles of e2m1
+// have the order below, which pack_e2m1.cuh writes.
 //
-//     e2m1     [256 rows, 32 bytes] of 64 values, then [256, 2] bytes: scales 2^(byte - 127) of 32 values each, 255
-//              is NaN. Multiplied as bf16, which holds every value times its scale.
-//     folded   [256 rows, 64 bytes] of 128 values, then [256, 4] bytes: the exponents of halves that scale 32 values
-//              each, relative to the scale of the block. Multiplied as halves, like codes of e4m3.
+//     e2m1     [256 rows, 32 bytes] of 64 values, then [256, 2] bytes: scales 2^(byte - 127) for 32 values each; byte
+//              255 is NaN. They are multiplied as bf16, which represents every value times its scale exactly.
+//     folded   [256 rows, 64 bytes] of 128 values, then [256, 4] bytes: exponents of the halves that scale 32 values
+//              each, relative to the scale of the block. They are multiplied as halves, like e4m3 codes.
 //
-// Of eight values of a word, value 2i lies in bits 4i to 4i+3 and value 2i+1 16 bits above it.
+// A word holds eight values: value 2i is in bits 4i to 4i+3, and value 2i+1 is 16 bits above it.
 #pragma once
 
 #include "sm80/codes.cuh"
 
 namespace portable {
 
-// As stored, of an operand type.
+// Weights in the stored format of an operand type.
 template <class T>
 struct PlainWeights {
     using Type = T;
@@ -28,7 +28,7 @@ struct PlainWeights {
     __device__ __forceinline__ void words(int step, u32 (&b)[2]) const {
         T::words(piece[step / T::Steps], step % T::Steps, b[0], b[1]);
     }
-    // The same where nans() says that there is none.
+    // The same for weights for which nans() has found no NaN.
     static constexpr bool MayBeNaN = T::Scaled;
     __device__ __forceinline__ void numbers(int step, u32 (&b)[2]) const {
         if constexpr (T::Scaled) {
@@ -52,13 +52,14 @@ struct E2m1Weights {
         const u32 bits = byte == 0 ? 0x0040u : byte == 255 ? 0x7FC0u : byte << 7;
         scale = bits | bits << 16;
     }
-    // a * b; adding -0 changes nothing.
+    // Returns a * b. Adding -0 does not change the product.
     static __device__ __forceinline__ u32 times(u32 a, u32 b) {
         u32 r;
         asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
         return r;
     }
-    // The sign goes to bit 15, the other bits to where exponent and fraction of bf16 meet: the value times 2^-126.
+    // Moves the sign to bit 15 and the other bits to the lowest exponent bits and the highest fraction bits of bf16.
+    // The result is the value times 2^-126.
     __device__ __forceinline__ u32 pair(u32 word, int i) const {
         constexpr u32 kUp = 0x7E807E80u;  // 2^126, twice
         const u32 at = word >> (4 * i);
@@ -84,7 +85,7 @@ struct FoldedWeights {
         const u32 exponent = __ldg(tile + CodeBytes + row * 4 + quad);
         scale = exponent << 10 | exponent << 26;
     }
-    // As a half the value is 2^-14 of itself.
+    // As a half, the result is the value times 2^-14.
     __device__ __forceinline__ u32 pair(u32 word, int i) const {
         const u32 at = word >> (4 * i);
         u32 r;
@@ -99,7 +100,7 @@ struct FoldedWeights {
         b[1] = pair(word, 2 * (step % 2) + 1);
     }
 };
-// The exponent byte of a scale of 2^e: halves are 2^-14 of their values, codes 2^-8 (mma.cuh).
+// The exponent byte of a scale of 2^e: halves are 2^-14 times their values, e4m3 codes 2^-8 times (mma.cuh).
 constexpr i32 kFoldedExponent = 15 + 14 - 8;
 
 }  // namespace portable

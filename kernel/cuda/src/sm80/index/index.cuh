@@ -1,13 +1,12 @@
 // Index scores of the portable tier: score[row, key] = scale[key] * sum over heads of weight[row, h] * relu(q[row, h]
-// . key), for contiguous ranges of keys (ragged) and for the pages of requests (paged); sm90/index says what
-// arguments mean.
+// . key). Keys are contiguous ranges (ragged) or the pages of requests (paged). sm90/index documents the arguments.
 //
 // Item     up to four query rows and the keys that any of them sees.
-// Block    256 threads. The rows' queries lie in shared memory in half precision; keys go from global memory to the
-//          registers of the warp that has them, in tiles of 16, as the left operand, heads are the right one. Of
-//          prompts a warp has two tiles at a time, which read queries once. Blocks of an item (gridDim.y) take turns
-//          at the keys of eight warps.
-// Bits     a score depends on its query row and its key alone: heads are summed in tiles of eight, then over four
+// Block    256 threads. The queries are in shared memory in half precision. Each warp loads its keys from global
+//          memory to registers, in tiles of 16; they are the left operand, and heads are the right operand. In
+//          prompts a warp processes two tiles at a time and reads the queries once for both. The blocks of an item
+//          (gridDim.y) share its keys in a round-robin, eight warps of keys at a time.
+// Bits     A score depends only on its query row and its key: heads are summed in tiles of eight, then over four
 //          lanes.
 #pragma once
 
@@ -28,7 +27,7 @@ struct IndexStorage {
     float weights[kIndexRows * Heads];
 };
 
-// Where 16-byte piece p of a query of 256 bytes lies: lanes that read together meet no bank twice.
+// Returns the address of 16-byte piece p of a query of 256 bytes. Lanes that read together have no bank conflicts.
 __device__ __forceinline__ u32 query_piece(u32 row, u32 p) {
     return row * 256 + ((p ^ (p >> 3 << 1) ^ (row & 1)) << 4);
 }
@@ -39,7 +38,7 @@ struct IndexRow {
     i32 origin;     // the key of column 0
 };
 
-// What a kernel computes: rows, their keys and where those lie.
+// The query rows of a launch, their keys, and the memory of the keys.
 struct RaggedKeys {
     const IndexRaggedArgs& args;
     i32 item;
@@ -53,7 +52,7 @@ struct RaggedKeys {
         hi = hi - lo > args.skip ? hi : lo;
         return {lo, hi, args.relative ? lo : 0};
     }
-    // The bytes of a key, or null, and its scale.
+    // Returns the address of a key, or null, and sets the address of its scale.
     __device__ __forceinline__ const u8* key(i32 k, const float*& scale) const {
         if (k < 0 || k >= args.keys) {
             return nullptr;

@@ -1,11 +1,11 @@
 // Matrix products of the portable tier: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for
-// each of a batch (sm90/product/args.h; maps are plain ones).
+// each element of a batch (sm90/product/args.h with plain maps).
 //
-// Block    a tile of Rows input rows by Columns weight rows. Both operands come in blocks of 128 bytes of k through a
-//          ring of Stages in shared memory, by copies that the threads ask for Stages - 1 blocks ahead.
-// Bits     an element's sum is the same in every tile shape (mma.cuh) and in stream.cuh: the products of a block of
-//          128 bytes of k are summed by the matrix unit from zero, and the result, of e4m3 times the product of the two
-//          scales, is added in float32 in the order of k.
+// Block    A tile of Rows input rows by Columns weight rows. Both operands are loaded in blocks of 128 bytes of k
+//          into a ring buffer of Stages in shared memory. The threads issue the copies Stages - 1 blocks ahead.
+// Bits     The sum of an element is the same in every tile shape (mma.cuh) and in stream.cuh. The matrix unit sums a
+//          block of 128 bytes of k from zero. The result is added in float32 in the order of k; for e4m3 it is first
+//          multiplied by the product of the two scales.
 #pragma once
 
 #include "sm80/map.cuh"
@@ -27,12 +27,12 @@ struct ProductShape {
     static_assert(128 % Columns == 0, "a tile has one row of scales");
 };
 
-// The row of weight scales of a column.
+// Returns the row of weight scales that a column uses.
 __device__ __forceinline__ i64 scale_row(const ProductArgs& args, i32 batch, i32 column) {
     return static_cast<i64>(batch) * ((args.columns + 127) / 128) + column / 128;
 }
 
-// Asks for block `block` of both operands.
+// Issues the copies of block `block` of both operands.
 template <class S>
 __device__ __forceinline__ void fetch_block(const PlainMap& input, const PlainMap& weight, const u8* inputs,
                                             const u8* weights, i32 rows, i32 columns, i32 block, u32 stage) {
@@ -176,7 +176,7 @@ __device__ __forceinline__ void multiply_rows(const ProductArgs& args) {
 
 }  // namespace portable
 
-// A kernel, how many of its blocks a multiprocessor shall hold, and the dynamic shared memory to launch it with.
+// Defines a kernel, the number of its blocks per multiprocessor, and the dynamic shared memory of its launch.
 #define PORTABLE_PRODUCT(name, blocks_of_sm, ...)                                                          \
     extern "C" __device__ const u32 name##_shared = portable::ProductShape<__VA_ARGS__>::SharedBytes;      \
     extern "C" __global__ void __launch_bounds__(portable::ProductShape<__VA_ARGS__>::Threads, blocks_of_sm) \

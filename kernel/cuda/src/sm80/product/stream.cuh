@@ -1,14 +1,14 @@
-// Products of up to 16 rows of the portable tier: the same operands, sums and bits as product.cuh, bound by the bytes
-// of the weight.
+// Matrix products of up to 16 rows in the portable tier. Operands, sums and bits are the same as in product.cuh.
+// These kernels are limited by weight bandwidth.
 //
-// Block    eight warps, tiles of 16 columns each: Along warps share the k of a tile, a block of 128 bytes of it in
-//          turn, and 8 / Along tiles stand side by side. Weights go from memory to registers, asked for Depth blocks
-//          ahead: no other warp needs them. They are the left operand of the matrix unit, rows the right one, eight at
-//          a time.
-// e4m3     rows are widened once for all warps and lie in shared memory as the matrix unit takes them, a round of Along
-//          blocks ahead. Whether a weight is a NaN is looked at once for a row and block.
-// Bits     a warp sums a block of k from zero. Sums of Along blocks meet in shared memory, where a thread for each
-//          element adds them in the order of k, times their scales: as every tile shape does.
+// Block    Eight warps with tiles of 16 columns. Along warps share the k of a tile: they take blocks of 128 bytes in
+//          turn. A block therefore has 8 / Along tiles. Weights are loaded from memory to registers, Depth blocks
+//          ahead, because no other warp needs them. Weights are the left operand of the matrix unit; rows are the
+//          right operand, eight at a time.
+// e4m3     Rows are widened once for all warps, one round of Along blocks ahead. They are stored in shared memory in
+//          the order of the matrix unit. The weights are checked for NaN once per row and block.
+// Bits     A warp sums a block of k from zero. The sums of Along blocks are written to shared memory. One thread per
+//          element multiplies them by their scales and adds them in the order of k, as every tile shape does.
 #pragma once
 
 #include "sm80/codes.cuh"
@@ -26,14 +26,14 @@ struct StreamShape {
     static constexpr int Stride = 20;                       // floats of a row of 16 columns: no bank is met twice
     static constexpr int SumFloats = Rows * Stride;  // of a warp: [rows, 16]
     static constexpr int RowBytes = 256;             // of a row and block of e4m3, widened
-    // Sums of two rounds; of e4m3 also rows and products of scales.
+    // Sums of two rounds. For e4m3, also the widened rows and the products of scales.
     static constexpr u32 SumBytes = 2 * 8 * SumFloats * 4, InputBytes = T::Scaled ? 2 * Along * Rows * RowBytes : 0,
                          SharedBytes = SumBytes + InputBytes + (T::Scaled ? 4 * Along * Rows * 4 : 0);
     static_assert(SharedBytes <= 101376, "more shared memory than a block of a consumer card can have");
     static constexpr int Elements = (Columns * Rows + Threads - 1) / Threads;  // of a thread
 };
 
-// Sixteen bytes that are read once.
+// Loads 16 bytes that are read once.
 __device__ __forceinline__ uint4 load_once(const u8* at, bool valid) {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (valid) {
@@ -44,8 +44,8 @@ __device__ __forceinline__ uint4 load_once(const u8* at, bool valid) {
     return v;
 }
 
-// Where eight warps write the sums of their blocks of a round, and a thread adds those of its elements in the order
-// of k.
+// Shared memory to which eight warps write the sums of their blocks in a round. Each thread then adds the sums of its
+// elements in the order of k.
 template <class S>
 struct StreamSums {
     using T = typename S::Type;
@@ -64,7 +64,7 @@ struct StreamSums {
             }
         }
     }
-    // The element of place e of this thread: its tile, row and column.
+    // Computes the tile, row and column of element e of this thread. Returns false if there is no such element.
     static __device__ __forceinline__ bool element(int e, u32& tile, u32& row, u32& column) {
         const u32 at = e * S::Threads + threadIdx.x;
         tile = at / (16 * S::Rows), row = at / 16 % S::Rows, column = at % 16;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
     const i32 tile_column = blockIdx.y * S::Columns, first_column = tile_column + warp / S::Along * 16;
     const PlainMap &input = plain(args.input_map), &weight = plain(args.weight_map);
     const i32 k_bytes = static_cast<i32>(input.dims[0]) * T::Bytes;
-    // Columns and rows that are not there repeat the last ones, and their sums are dropped.
+    // Columns and rows beyond the matrix repeat the last ones, and their sums are discarded.
     const u8* weights[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -146,12 +146,12 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
         }
     };
 
-    // e4m3: pieces of 16 codes of a round, Along * 8 of each row, that this thread widens.
+    // For e4m3: the pieces of 16 codes that this thread widens in a round. A row has Along * 8 pieces.
     constexpr int kPieces = T::Scaled ? S::Rows * S::Along * 8 : 0, kOwn = (kPieces + S::Threads - 1) / S::Threads;
     constexpr int kScales = T::Scaled ? (S::Rows * S::Along + S::Threads - 1) / S::Threads : 0;
     uint4 coming[T::Scaled ? kOwn : 1];
     float2 coming_scale[T::Scaled ? kScales : 1];  // of weights, of a row
-    // bf16: the rows of the next block.
+    // For bf16: the rows of the next block.
     uint4 right[S::Tiles][2];
     const auto ask_inputs = [&](i32 round) {
         if constexpr (T::Scaled) {
@@ -190,8 +190,8 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
             }
         }
     };
-    // Piece `piece` of the four that quad `of` multiplies of a row and block: those that the quads read together lie
-    // side by side, turned by row so that no bank is met twice.
+    // The position of piece `piece` of the four pieces that quad `of` multiplies in a row and block. Pieces that the
+    // quads read together are adjacent, and are rotated by the row number so that reads have no bank conflicts.
     const u32 rows_at = shared_address(rows_shared);
     const auto place = [&](i32 round, u32 block, u32 row, u32 of, u32 piece) {
         const u32 at = (piece * 4 + of) ^ (row & 1) * 4;
@@ -304,7 +304,7 @@ __device__ __forceinline__ void stream_rows(const ProductArgs& args) {
 
 }  // namespace portable
 
-// A kernel and the dynamic shared memory to launch it with.
+// Defines a kernel and the dynamic shared memory of its launch.
 #define PORTABLE_STREAM(name, blocks_of_sm, ...)                                                           \
     extern "C" __device__ const u32 name##_shared = portable::StreamShape<__VA_ARGS__>::SharedBytes;       \
     extern "C" __global__ void __launch_bounds__(256, blocks_of_sm)                                        \

@@ -1,9 +1,9 @@
-// Rows of the cache as sparse attention of the portable tier reads them: sixteen threads share a row, hold what they
-// read of it in registers while the block before is multiplied, and write it to a tile of 16-bit values [32
+// Cache rows as sparse attention of the portable tier reads them. Sixteen threads share a row. They load it into
+// registers while the previous block of keys is multiplied, and then write it to a tile of 16-bit values [32
 // keys][columns].
 //
-// Rows of e4m3 codes become halves, which hold every code times a power of two from 2^-15 to 2^7; bf16 rows stay
-// bf16.
+// Rows of e4m3 codes are converted to half precision, which represents every code times a power of two from 2^-15 to
+// 2^7. Rows of bf16 stay bf16.
 #pragma once
 
 #include "sm80/codes.cuh"
@@ -12,7 +12,7 @@
 
 namespace portable {
 
-// Beyond half precision: its largest. A NaN stays one.
+// Clamps x to the range of half precision. A NaN stays a NaN.
 __device__ __forceinline__ float within_half(float x) { return fabsf(x) > 65504.0f ? copysignf(65504.0f, x) : x; }
 __device__ __forceinline__ u32 half_pair(float low, float high) {
     u32 r;
@@ -34,8 +34,8 @@ __device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
     return r;
 }
 
-// Sixteen codes times 2^-8 and a scale, whose half holds 2^8 too and so has more bits where it is small, to 32 bytes of
-// a tile. Unit: the scale is 1.
+// Stores sixteen codes times a scale as 32 bytes of a tile. The codes are widened with a factor of 2^-8; the
+// half-precision scale contains 2^8, so that small scales keep more bits. Unit means that the scale is 1.
 template <bool Unit = false>
 __device__ __forceinline__ void store_codes(u32 to, uint4 codes, u32 scale) {
     u32 v[8];
@@ -95,7 +95,8 @@ struct Bf16Row {
     }
 };
 
-// Of 512 codes in a row with a scale for each 128: pieces e and e + 16 of 16 codes, and their scales.
+// This thread's part of a row of 512 codes with a scale per 128 codes: pieces e and e + 16, of 16 codes each, and
+// their scales.
 struct ScaledCodes {
     uint4 codes[2];
     float scales[2];
@@ -120,7 +121,8 @@ struct ScaledCodes {
     }
 };
 
-// 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
+// A row of 656 bytes: 512 codes, 4 float32 scales of 128 codes each, and 64 bf16 values of the rotary part, which
+// stay bf16.
 struct BlockRow {
     static constexpr int D = 576, HalfSteps = 32;
     static constexpr bool kHalves = true, kTwoStreams = false;
@@ -142,7 +144,7 @@ struct BlockRow {
     }
 };
 
-// 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the launch.
+// A row of 576 bytes: 512 codes and 64 codes of the rotary part. The launch applies the scale of the pool.
 struct RawRow {
     static constexpr int D = 576, HalfSteps = 36;
     static constexpr bool kHalves = true, kTwoStreams = false;
@@ -173,8 +175,9 @@ struct RawRow {
     }
 };
 
-// 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576, and 7 power-of-two scales of 64 codes each in a
-// scale row at the end of the page. The rotary part is part of the values, too: it becomes half precision.
+// A row of 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576 bytes, and 7 power-of-two scales of 64
+// codes each in a scale row at the end of the page. The rotary part is also part of the values, so it is converted to
+// half precision.
 struct EntryRow {
     static constexpr int D = 512, HalfSteps = 32;
     static constexpr bool kHalves = true, kTwoStreams = true;

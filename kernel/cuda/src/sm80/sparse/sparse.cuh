@@ -1,15 +1,16 @@
 // Sparse attention of the portable tier: 32 heads of a query row over one segment of its selected keys
-// (sm90/sparse/args.h), or of all keys of its sequence.
+// (sm90/sparse/args.h), or over all keys of its sequence.
 //
-// Block    512 threads. 32 keys at a time lie in shared memory as 16-bit rows, in two tiles that take turns; rows of
-//          the next keys wait in registers. Scores: a warp has 16 keys, 16 heads and a quarter of the columns, whose
-//          queries stay in its registers; quarters are added by the softmax, of which a warp has 2 heads and a lane a
-//          key. Output: a warp has all heads and 32 columns.
-// Phases   the matrix unit computes the scores of a block of keys and the output of the block before; then softmax of
-//          the one, while keys of the next take the place of the other.
-// Bits     blocks of 32 keys in order, whatever else is in the launch; segments begin where args says, and are joined
-//          in order by the second kernel.
-// Bytes    a row of keys is read once for 32 heads.
+// Block    512 threads. 32 keys at a time are in shared memory as 16-bit rows, in two tiles that alternate. The rows
+//          of the next keys are held in registers. Scores: a warp computes 16 keys by 16 heads over a quarter of the
+//          columns, whose queries stay in its registers. The softmax adds the four quarters; there a warp has 2 heads
+//          and a lane has one key. Output: a warp has all heads and 32 columns.
+// Phases   The matrix unit computes the scores of a block of keys and the output of the previous block. Then the
+//          softmax of the new scores is computed while the keys of the next block replace those of the previous
+//          block.
+// Bits     Blocks of 32 keys are processed in order, independently of the rest of the launch. args defines where
+//          segments begin, and a second kernel combines the segments in order.
+// Bytes    A row of keys is read once for 32 heads.
 #pragma once
 
 #include "sm80/sparse/rows.cuh"
@@ -51,7 +52,7 @@ __device__ __forceinline__ i32 selected(const SelectionView& s, i32 row) {
 }
 __device__ __forceinline__ i32 segment_blocks_of(i32 keys) { return (keys + kSegmentKeys - 1) / kSegmentKeys; }
 
-// Logarithm of the sum, which is relative to m, and largest score of a row and head.
+// Writes the log-sum-exp and the largest score of a row and head. sum is relative to m.
 __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
                                             float sum) {
     const float infinity = __int_as_float(0x7F800000);
@@ -63,21 +64,22 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     }
 }
 
-// What a head's output is multiplied by in the end.
+// Returns the factor by which the output of a head is finally multiplied.
 __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, i32 head, float m, float sum) {
     const float sink = args.sinks != nullptr ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
-// Where a head's part of a result begins, in elements.
+// Returns the index of the first element of a head's part of a result.
 __device__ __forceinline__ i64 part_at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head) {
     const i64 heads = (args.heads + kPadHeads - 1) / kPadHeads * kPadHeads;
     return ((static_cast<i64>(row) * args.segments + segment) * heads + head) * kValues;
 }
 
-// Every: rows attend to all keys of their sequences (kernel/cuda/latent.go). Lists are page tables, a page has the 64
-// keys of a block of segments, and the second stream has no keys but says which table is a row's. The segments of a row
-// are about equally long; where they end depends on its length alone.
+// Every means that rows attend to all keys of their sequences (kernel/cuda/latent.go). The lists are then page
+// tables, and a page has 64 keys, which is one block of a segment. The second stream has no keys; its lengths hold
+// the table number of each row. The segments of a row have about equal lengths, which depend only on the length of
+// the row.
 template <class Rows, bool Every>
 __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     using Shared = SparseStorage<Rows>;
@@ -90,7 +92,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     const u32 tiles[2] = {shared_address(shared.keys[0]), shared_address(shared.keys[1])};
     const u32 p = shared_address(shared.weights);
 
-    // The unit: head groups of a row side by side, then segments, then rows.
+    // The order of units: head groups of a row first, then segments, then rows.
     const u32 groups = (args.heads + kUnitHeads - 1) / kUnitHeads;
     const u32 unit = blockIdx.x;
     const i32 head = static_cast<i32>(unit % groups) * kUnitHeads;
@@ -110,12 +112,12 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         return;  // the combine does not look at segments without keys
     }
 
-    // Row threadIdx.x / 16 of a block of keys is this thread's and 15 others'.
+    // Sixteen threads share row threadIdx.x / 16 of a block of keys.
     const u32 own = threadIdx.x / 16, e = threadIdx.x % 16;
     const i64 list = Every ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
     const auto second = [&](i32 block) { return Rows::kTwoStreams && block >= 2 * first_blocks; };
-    // What a list says of this thread's key of a block: below zero where there is none. It is asked for a block before
-    // it is looked at, so that nobody waits.
+    // Returns the list entry of this thread's key in a block, or a negative number if there is no key. The entry is
+    // loaded one block before it is used, to hide the latency.
     const auto entry_of = [&](i32 block) {
         const SelectionView& s = args.streams[second(block) ? 1 : 0];
         const i32 position = (second(block) ? block - 2 * first_blocks : block) * kUnitKeys + static_cast<i32>(own);
@@ -149,7 +151,8 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     load(held, begin, slot);
     i32 entry = entry_of(begin + 1);
 
-    // Queries, in the type of the keys: of eight heads each, products 8 * quarter + i, and of the rotary part.
+    // The queries in the type of the keys: matrix steps 8 * quarter + i of eight heads, and the step of the rotary
+    // part.
     const u32 quarter = warp / 4, first_key = warp % 2 * 16, first_head = warp / 2 % 2 * 16;
     for (u32 i = threadIdx.x; i < kUnitHeads * (Rows::D / 8); i += kSparseThreads) {
         const u32 h = i / (Rows::D / 8), c = i % (Rows::D / 8);
@@ -186,7 +189,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     }
     float o[2][4][4] = {};
 
-    // Output of a block of keys: 32 columns of all heads.
+    // Adds the output of a block of keys: 32 columns of all heads.
     const auto add_values = [&](u32 k) {
         float f[4];
 #pragma unroll
@@ -279,7 +282,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
         }
         __syncthreads();
 
-        // Weights of two heads; a lane has a key.
+        // Softmax weights of two heads; each lane has one key.
         const bool counts = shared.valid[side][lane] != 0;
         float x[2], high[2], total[2];
 #pragma unroll
@@ -377,7 +380,7 @@ __device__ __forceinline__ void attend_selected(const SparseAttendArgs& args) {
     }
 }
 
-// Joins the segments of a row: a block of 128 threads has a head, a thread four columns.
+// Combines the segments of a row. A block of 128 threads has one head; a thread has four columns.
 constexpr int kCombineThreads = 128;
 
 template <bool Halves>

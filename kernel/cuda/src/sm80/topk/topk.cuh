@@ -1,9 +1,11 @@
-// Top-k of every row of a score matrix for the portable tier: exact, ascending positions, the lowest position wins a
-// tie; NaN and -inf are never selected; a row with at most k candidates gives all its positions (sm90/topk/args.h).
+// Exact top-k selection of every row of a score matrix, for the portable tier (sm90/topk/args.h). Selected positions
+// are in ascending order, and the lowest position wins a tie. NaN and -inf are never selected. A row with at most k
+// candidates returns all of their positions.
 //
-// Block    1024 threads, one row. Three histograms of 11, 11 and 10 bits of the scores' keys find the k-th largest
-//          key; a fourth pass over the row writes what is above it and the first of those that equal it, in order.
-// Bytes    each score is read four times, mostly from L2.
+// Block    1024 threads, one row. Three histograms of 11, 11 and 10 bits of the score keys find the k-th largest key.
+//          A fourth pass over the row writes, in order, the positions of all keys above it and of the first keys
+//          equal to it.
+// Bytes    Each score is read four times, mostly from L2.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -19,7 +21,7 @@ struct TopKStorage {
     u32 digit, above;  // of the k-th largest: its bin, and candidates in bins above it
 };
 
-// The key of a candidate; 0: it is never selected.
+// Returns the key of a candidate, or 0 if it must never be selected.
 __device__ __forceinline__ u32 selectable(float score) {
     if (!(score == score)) {
         return 0;
@@ -28,7 +30,8 @@ __device__ __forceinline__ u32 selectable(float score) {
     return key <= sparrow_topk::kKeyMinusInf ? 0 : key;
 }
 
-// Sum of v over the threads before this one; total gets that of all. Two sets of sums in turn: one barrier is enough.
+// Returns the sum of v over the threads before this one, and sets total to the sum over all threads. Two arrays of
+// sums are used alternately, so one barrier per call is enough.
 __device__ __forceinline__ u32 sum_before(TopKStorage& shared, u32 v, u32 turn, u32& total) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 upto = ptx::warp_prefix(v, lane);
@@ -41,7 +44,7 @@ __device__ __forceinline__ u32 sum_before(TopKStorage& shared, u32 v, u32 turn, 
     return ptx::warp_sum(lane < warp ? of_warp : 0) + upto - v;
 }
 
-// Finds the bin that holds the `want`-th largest, counted from 1, of what the bins hold: want is at most their sum.
+// Finds the bin that contains the `want`-th largest key, counted from 1. want is at most the sum of the bins.
 __device__ __forceinline__ void find_digit(TopKStorage& shared, u32 want) {
     constexpr u32 kEach = kTopKBins / kTopKThreads;
     const u32 first = kTopKBins - kEach * (threadIdx.x + 1);  // threads go from the largest bin down
@@ -105,7 +108,7 @@ __device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
             __syncthreads();
         }
     }
-    // Keys above the threshold are selected, and the first `want` that equal it.
+    // All keys above the threshold are selected, and the first `want` keys equal to it.
     const u32 threshold = all ? 0 : prefix;
     u32 written = 0, equal = 0, turn = 0;
     const i64 to = static_cast<i64>(v) * args.k;
@@ -114,7 +117,7 @@ __device__ __forceinline__ void select_row(const TopKArgs& args, i32 v) {
         const u32 key = i < w.length ? selectable(scores[i]) : 0;
         const u32 above = key > threshold, same = !all && key == threshold && key != 0;
         u32 total;
-        // Both counts in one sum: at most 1024 of each.
+        // One sum carries both counts, because each is at most 1024.
         const u32 before = sum_before(shared, above | same << 16, turn, total);
         const u32 same_before = equal + (before >> 16);
         if (above || (same && same_before < want)) {

@@ -1,4 +1,4 @@
-// Dense attention of the portable tier, and the kernel that plans its tiles, which is the Hopper tier's.
+// Dense attention of the portable tier, and the kernel of the Hopper tier that plans its tiles.
 #include "sm80/dense/dense.cuh"
 #include "sm90/dense/instantiations/plan.cu"
 

@@ -1,4 +1,4 @@
-// Products of e2m1 experts of the portable tier.
+// Expert matrix products of the portable tier with e2m1 weights.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_e2m1_few8, portable::E2m1Weights, false, 1, 4)

@@ -1,4 +1,4 @@
-// Products of folded experts of the portable tier.
+// Expert matrix products of the portable tier with folded weights.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_folded_few8, portable::FoldedWeights, false, 1, 4)

@@ -1,4 +1,4 @@
-// Products of fp8 experts of the portable tier.
+// Expert matrix products of the portable tier with fp8 weights.
 #include "sm80/experts/stream.cuh"
 
 PORTABLE_EXPERT_STREAM(portable_experts_gate_up_fp8_few8, portable::PlainWeights<portable::Codes>, false, 1, 2)

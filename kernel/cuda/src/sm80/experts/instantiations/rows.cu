@@ -1,5 +1,6 @@
-// What surrounds the expert products of the portable tier: sorting and quantising before, the weighted sum after,
-// packing at load. All but the packing of e2m1 is the Hopper tier's source.
+// The other expert kernels of the portable tier: sorting and quantising before the matrix products, the weighted sum
+// after them, and packing when weights are loaded. All of them except the packing of e2m1 use the source of the
+// Hopper tier.
 #include "sm80/experts/pack_e2m1.cuh"
 #include "sm90/experts/instantiations/rows.cu"
 

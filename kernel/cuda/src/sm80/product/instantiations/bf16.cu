@@ -1,4 +1,5 @@
-// Products of bf16 of the portable tier: up to 8 and 16 rows, along a long k and a short one; small and large ones.
+// Matrix products of the portable tier in bf16: kernels for up to 8 and up to 16 rows, each for long and for short k;
+// kernels for more rows with small and with large tiles.
 #include "sm80/product/product.cuh"
 #include "sm80/product/stream.cuh"
 

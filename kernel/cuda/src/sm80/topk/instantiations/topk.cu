@@ -1,4 +1,4 @@
-// Top-k of the portable tier: a block for each row.
+// Top-k selection of the portable tier: one block per row.
 #include "sm80/topk/topk.cuh"
 
 extern "C" __global__ void __launch_bounds__(portable::kTopKThreads)

@@ -1,2 +1,3 @@
-// Products of fp8 experts for compute capability 8.9 and newer: codes of e4m3 are widened by an instruction.
+// Expert matrix products with fp8 weights for compute capability 8.9 and newer, which have an instruction that widens
+// e4m3 codes.
 #include "sm80/experts/instantiations/fp8.cu"

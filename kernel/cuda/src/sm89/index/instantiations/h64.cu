@@ -1,2 +1,2 @@
-// Index scores of 64 heads for compute capability 8.9 and newer: codes of e4m3 are widened by an instruction.
+// Index scores of 64 heads for compute capability 8.9 and newer, which have an instruction that widens e4m3 codes.
 #include "sm80/index/instantiations/h64.cu"

@@ -1,2 +1,2 @@
-// Attention over every key for compute capability 8.9 and newer: codes of e4m3 are widened by an instruction.
+// Attention over every key for compute capability 8.9 and newer, which have an instruction that widens e4m3 codes.
 #include "sm80/sparse/instantiations/latent.cu"

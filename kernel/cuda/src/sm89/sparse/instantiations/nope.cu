@@ -1,2 +1,3 @@
-// Sparse attention over 528-byte rows for compute capability 8.9 and newer: an instruction widens codes of e4m3.
+// Sparse attention over 528-byte rows for compute capability 8.9 and newer, which have an instruction that widens
+// e4m3 codes.
 #include "sm80/sparse/instantiations/nope.cu"

@@ -1,2 +1,2 @@
-// Sparse attention for compute capability 8.9 and newer: codes of e4m3 are widened by an instruction.
+// Sparse attention for compute capability 8.9 and newer, which have an instruction that widens e4m3 codes.
 #include "sm80/sparse/instantiations/sparse.cu"
