@@ -1,9 +1,8 @@
-// The gated activation of a feed-forward block, the same arithmetic wherever it is computed.
+// The gated activation of a feed-forward block. All kernels use this function, so that they give the same bits.
 #pragma once
 #include "smxx/base.h"
 
-// silu(gate) * up. With a limit above zero, gate is first clamped to at most limit and up to within plus and minus
-// limit.
+// Returns silu(gate) * up. If limit is positive, gate is first clamped to at most limit, and up to [-limit, limit].
 DEVICE f32 gated(f32 gate, f32 up, f32 limit) {
     if (limit > 0) {
         gate = fminf(gate, limit);

@@ -1,4 +1,4 @@
-// Elements of tensors whose type is known at run time only.
+// Access to elements of tensors whose type is known only at run time.
 #pragma once
 #include "smxx/num.cuh"
 
@@ -6,7 +6,7 @@
 constexpr u32 kFaultRow = 8;     // a row number outside its table
 constexpr u32 kFaultExpert = 16; // an expert that is not there
 
-// Type codes of argument structs, as ElementType of the Go side numbers them.
+// Type codes in argument structs, with the numbers of ElementType in Go.
 constexpr i32 kF32 = 0;
 constexpr i32 kBF16 = 1;
 constexpr i32 kF16 = 2;
@@ -29,7 +29,7 @@ DEVICE void write_float(void* base, i64 at, i32 type, f32 v) {
 }
 DEVICE i32 element_bytes(i32 type) { return type == kF32 ? 4 : 2; }
 
-// Eight bf16 values of 16 bytes.
+// Unpacks eight bf16 values from 16 bytes.
 DEVICE void unpack_8(uint4 v, f32 (&out)[8]) {
     u32 w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll

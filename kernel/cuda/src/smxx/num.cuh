@@ -6,7 +6,7 @@ constexpr u32 kAbsMask = 0x7FFFFFFFu;
 constexpr u32 kInfBits = 0x7F800000u;
 constexpr f32 kMaxE4M3 = 448.0f;
 
-// Round to nearest even; a NaN keeps its sign and upper payload and becomes quiet.
+// Rounds to nearest even. A NaN keeps its sign and upper payload bits and becomes quiet.
 DEVICE u32 bf16_bits(f32 f) {
     u32 b = __float_as_uint(f);
     if ((b & kAbsMask) > kInfBits) return (b >> 16) | 0x40u;
@@ -17,7 +17,7 @@ DEVICE f32 bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 DEVICE f32 bf16_high(u32 pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 DEVICE u32 pack_bf16(f32 low, f32 high) { return bf16_bits(low) | (bf16_bits(high) << 16); }
 
-// The same for values that are no NaN, or whose NaN may lose its payload: one instruction for two values.
+// The same for values that are not NaN, or whose NaN payload is not needed: one instruction converts two values.
 DEVICE u32 pack_bf16_fast(f32 low, f32 high) {
     u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -29,8 +29,8 @@ DEVICE void round_bf16_fast(f32& a, f32& b) {
     b = bf16_high(p);
 }
 
-// Two values to e4m3, `low` in the lower byte: nearest even, saturating at 448, NaN to 0x7F with its sign.
-// Devices before sm_89 have no instruction for it, nor has PTX that is to run there.
+// Converts two values to e4m3, with `low` in the lower byte: nearest even, saturating at 448, NaN to 0x7F with its
+// sign. Devices before sm_89, and PTX that targets them, have no instruction for this.
 DEVICE u32 round_e4m3(f32 f) {
     u32 sign = (__float_as_uint(f) >> 24) & 0x80u, b = __float_as_uint(f) & kAbsMask;
     if (b > kInfBits) return sign | 0x7Fu;
@@ -57,7 +57,7 @@ DEVICE u32 pack_e4m3(f32 low, f32 high) {
 }
 DEVICE u32 pack_e4m3(f32 a, f32 b, f32 c, f32 d) { return pack_e4m3(a, b) | (pack_e4m3(c, d) << 16); }
 
-// Four e4m3 codes to float32, exact: e4m3 to half is exact, and half to float too.
+// Converts four e4m3 codes to float32. This is exact, because e4m3 to half and half to float are exact.
 DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
 #if __CUDA_ARCH__ < 890
 #pragma unroll
@@ -79,38 +79,41 @@ DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
 #endif
 }
 
-// Magnitude as ordered bits for the amax of a block: NaN does not count, infinity counts as the largest finite value.
+// Returns the magnitude as ordered bits, for the maximum of a block. NaN is ignored, and infinity counts as the
+// largest finite value.
 DEVICE u32 magnitude(f32 f) {
     u32 b = __float_as_uint(f) & kAbsMask;
     return b > kInfBits ? 0u : min(b, kInfBits - 1);
 }
 
-// 2^ceil(log2 y) for y > 0 from its bits, exponent kept in the normal range.
+// Returns 2^ceil(log2 y) for y > 0, computed from its bits. The exponent is kept in the normal range.
 DEVICE f32 ceil_pow2(f32 y) {
     u32 e = ((__float_as_uint(y) & kAbsMask) + 0x7FFFFFu) >> 23;
     return __uint_as_float(min(max(e, 1u), 254u) << 23);
 }
 
-// Scale of one 128-value tile of a latent row.
+// Returns the scale of a 128-value tile of a latent row.
 DEVICE f32 latent_scale(u32 amax) { return ceil_pow2(fmaxf(__fdiv_rn(__uint_as_float(amax), kMaxE4M3), 1e-4f)); }
 
-// Whether a scale is a positive normal power of two: dividing by it equals multiplying by its reciprocal.
+// Reports whether a scale is a positive normal power of two. Dividing by it then equals multiplying by its
+// reciprocal.
 DEVICE bool is_pow2(f32 scale) {
     u32 b = __float_as_uint(scale);
     return (b & 0x7FFFFFu) == 0 && b >= (1u << 23) && b < kInfBits;
 }
 
-// Scale of one indexer vector: amax floored at 1e-4, over 448, rounded up to a power of two unless `exact`.
+// Returns the scale of an indexer vector: max(amax, 1e-4) / 448, rounded up to a power of two unless `exact`.
 DEVICE f32 index_scale(f32 amax, bool exact) {
     f32 s = __fdiv_rn(fmaxf(amax, 1e-4f), kMaxE4M3);
     return exact ? s : ceil_pow2(s);
 }
 
-// Scaling before quantisation. A NaN passes through untouched, because arithmetic here would drop its sign.
+// Scaling before quantisation. A NaN is returned unchanged, because arithmetic would lose its sign.
 DEVICE f32 times(f32 v, f32 factor) { return v != v ? v : __fmul_rn(v, factor); }
 DEVICE f32 over(f32 v, f32 divisor) { return v != v ? v : __fdiv_rn(v, divisor); }
 
-// Rotation of a pair, each product and sum rounded once: no contraction, so that every device gives the same bits.
+// Rotates a pair. Each product and sum is rounded once, without contraction, so that every device gives the same
+// bits.
 DEVICE void rotate(f32& a, f32& b, f32 cosine, f32 sine) {
     f32 x = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
     f32 y = __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine));

@@ -1,4 +1,4 @@
-// Addressing of paged pools and of the rows a gather takes.
+// Addressing of paged pools, and of the rows that a gather reads.
 #pragma once
 #include "smxx/views.h"
 
@@ -10,13 +10,13 @@ struct Place {
     i32 row; // within the page
 };
 
-// Slots fit 31 bits, so the division is a 32-bit one; addresses need 64.
+// Slots fit in 31 bits, so the division can be 32-bit; addresses need 64 bits.
 DEVICE Place locate(const PoolView& p, i64 slot) {
     u32 page = (u32)slot / (u32)p.page_tokens;
     return {p.base + (i64)page * p.page_bytes, (i32)((u32)slot - page * (u32)p.page_tokens)};
 }
 
-// The slot to touch, or kNoRow; a slot beyond the pool raises a fault.
+// Returns the slot to access, or kNoRow. A slot beyond the pool raises a fault.
 DEVICE i64 checked_slot(const PoolView& p, i64 slot, u32* faults) {
     if (slot < 0) return kNoRow;
     if (slot >= p.slots) {
@@ -30,7 +30,8 @@ DEVICE i64 slot_of(const SlotListView& v, const PoolView&, i64 row) { return v.s
 
 DEVICE i64 slot_of(const PageTableView& v, const PoolView& p, i64 row) {
     if (v.requests == 0 || row >= v.starts[v.requests]) return kBeyond;
-    // The last request that starts at or before the row; empty requests share their start with the next one.
+    // Finds the last request that starts at or before the row. Empty requests have the same start as the next
+    // request.
     i32 low = 0, high = v.requests - 1;
     while (low < high) {
         i32 mid = (low + high + 1) >> 1;
@@ -42,8 +43,8 @@ DEVICE i64 slot_of(const PageTableView& v, const PoolView& p, i64 row) {
     return page < 0 ? kNoRow : page * p.page_tokens + (token - logical * (u32)p.page_tokens);
 }
 
-// The cosines of a position, its sines 32 floats behind; null and a fault when the table ends before it, which means
-// "do not rotate".
+// Returns the cosines of a position; its sines are 32 floats further. If the position is outside the table, raises a
+// fault and returns null, which means "do not rotate".
 DEVICE const f32* rotary(const RotaryView& r, i32 position, u32* faults) {
     if (position >= 0 && position < r.rows) return r.table + (i64)position * 64;
     raise_fault(faults, kFaultPosition);

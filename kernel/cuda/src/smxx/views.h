@@ -1,4 +1,4 @@
-// Views that several argument structs contain. Mirrored in Go; sizes and offsets are compared by a test.
+// Structs that several argument structs contain. They are mirrored in Go; a test compares sizes and offsets.
 #pragma once
 #include "smxx/base.h"
 
@@ -7,11 +7,12 @@ struct PoolView {
     u8* base;        // first byte of page 0, multiple of 16
     i64 page_bytes;  // from one page to the next, multiple of 16
     i32 page_tokens; // rows per page
-    // rows of the pool: a slot at or beyond is a fault and is not touched, a negative one means "no row"
+    // Rows of the pool. A slot at or beyond this number raises a fault and is not accessed; a negative slot means "no
+    // row".
     i32 slots;
 };
 
-// The rotary table: cosines and sines of every position, made by the host so that all devices rotate by the same
+// The rotary table: cosines and sines of every position. The host computes it, so that all devices rotate by the same
 // numbers.
 struct RotaryView {
     const f32* table; // [rows, 64]: 32 cosines, then 32 sines, pair i at i and 32 + i
@@ -19,14 +20,14 @@ struct RotaryView {
     i32 reserved;
 };
 
-// Which rows a gather takes: the entries of a slot list.
+// The rows of a gather, given as a list of slots.
 struct SlotListView {
     const i32* slots; // [count]; negative: no row, zeros are written
 };
 
-// Which rows a gather takes: all tokens of some requests, through their page tables. Request r gives rows starts[r]
-// to starts[r+1]; its token t is in slot table[r, t / page_tokens] * page_tokens + t % page_tokens. Rows at or beyond
-// starts[requests] are left alone.
+// The rows of a gather, given as all tokens of some requests through their page tables. Request r supplies rows
+// starts[r] to starts[r+1]; its token t is in slot table[r, t / page_tokens] * page_tokens + t % page_tokens. Rows at
+// or beyond starts[requests] are not written.
 struct PageTableView {
     const i32* table;  // [requests, table_stride]
     const i32* starts; // [requests + 1], ascending from 0

@@ -1,10 +1,11 @@
-// Writes words that depend on how many drafts of their sequence are right: a draft is where all before it are and the
-// token that the target chose is within its range. A place below 0 is -1-place, which becomes the token that the target
-// chose after the right drafts. A place, a sequence or a token outside raises a fault, and nothing is written there.
+// Writes words that depend on the number of accepted drafts of a sequence. A draft is accepted if all drafts before
+// it are accepted and the token that the target chose is within the range of the draft. A negative place p stands for
+// position -1-p, where the token that the target chose after the accepted drafts is written. A place, a sequence or a
+// token out of range raises a fault, and nothing is written for that row.
 //
-// In       tokens i32; drafts and words as AcceptArgs has them, a few hundred of them.
+// In       tokens i32; drafts and words as in AcceptArgs, a few hundred of them.
 // Out      one word for each row of words.
-// Block    256 threads, a word each: every one compares the drafts of its sequence itself.
+// Block    256 threads, one word per thread. Each thread compares all drafts of its sequence.
 #pragma once
 #include "smxx/accept/args.h"
 #include "smxx/floats.cuh"

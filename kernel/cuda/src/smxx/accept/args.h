@@ -1,4 +1,4 @@
-// Argument struct of the kernel that compares drafts with what the target chose.
+// Argument struct of the kernel that compares drafts with the tokens that the target chose.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,4 +1,4 @@
-// Argument structs of the main-cache kernels.
+// Argument structs of the kernels that write and gather the main cache.
 #pragma once
 #include "smxx/views.h"
 

@@ -1,4 +1,4 @@
-// Latent rows without a rotated part: the writer and gathers of write.cuh and gather.cuh over 512 values.
+// Latent rows of 512 values without a rotary part, for the writer and the gathers of write.cuh and gather.cuh.
 #pragma once
 #include "smxx/cache/gather.cuh"
 #include "smxx/cache/write.cuh"
@@ -18,7 +18,7 @@ struct NopeBf16Row {
     }
 };
 
-// 528 bytes: 512 e4m3, 4 float32 scales, one for each 128 values.
+// A row of 528 bytes: 512 e4m3 codes and 4 float32 scales, one per 128 values.
 struct NopeBlockRow {
     static constexpr i32 kBytes = 528;
     static DEVICE void store(u8* row, const Row& r, f32) {

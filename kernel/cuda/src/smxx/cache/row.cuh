@@ -1,7 +1,8 @@
-// A latent row spread over a warp, and the three byte layouts it is stored in.
+// A latent row distributed over a warp, and the three byte layouts in which it is stored.
 //
-// Lane l holds latent values 16l to 16l+15 (a tile of 128 is 8 lanes) and the rotary pair (2l, 2l+1). All stores are
-// 16 bytes wide for the latent part; every row start is a multiple of 16 because 1152, 656 and 576 are.
+// Lane l holds latent values 16l to 16l+15 (a tile of 128 values is 8 lanes) and the rotary pair (2l, 2l+1). All
+// stores of the latent part are 16 bytes wide; every row starts at a multiple of 16 because 1152, 656 and 576 are
+// multiples of 16.
 #pragma once
 #include "smxx/num.cuh"
 #include "smxx/pool.cuh"
@@ -45,7 +46,7 @@ DEVICE u32 row_amax(const f32 v[16]) {
     return m;
 }
 
-// 1152 bytes: 512 bf16, 64 bf16 rope.
+// A row of 1152 bytes: 512 bf16 latent values and 64 bf16 rotary values.
 struct Bf16Row {
     static constexpr i32 kBytes = 1152;
     static DEVICE void store(u8* row, const Row& r, f32) {
@@ -64,7 +65,7 @@ struct Bf16Row {
     }
 };
 
-// 656 bytes: 512 e4m3, 4 float32 scales (one per 128 values), 64 bf16 rope.
+// A row of 656 bytes: 512 e4m3 codes, 4 float32 scales (one per 128 values) and 64 bf16 rotary values.
 struct BlockRow {
     static constexpr i32 kBytes = 656;
     static DEVICE void store(u8* row, const Row& r, f32) {
@@ -75,7 +76,7 @@ struct BlockRow {
         for (int i = 0; i < 16; i++) q[i] = times(r.latent[i], inverse);
         put(row, pack_e4m3x16(q), scale, r);
     }
-    // Bytes, the tile's scale and the rope pair of this lane.
+    // Stores the codes, the scale of the tile and the rotary pair of this lane.
     static DEVICE void put(u8* row, uint4 codes, f32 scale, const Row& r) {
         reinterpret_cast<uint4*>(row)[lane_id()] = codes;
         if ((lane_id() & 7) == 0) reinterpret_cast<f32*>(row + 512)[lane_id() >> 3] = scale;
@@ -92,7 +93,7 @@ struct BlockRow {
     }
 };
 
-// 576 bytes: 512 e4m3 latent, 64 e4m3 rope, one scale for the whole pool.
+// A row of 576 bytes: 512 e4m3 latent codes and 64 e4m3 rotary codes, with one scale for the whole pool.
 struct RawRow {
     static constexpr i32 kBytes = 576;
     static DEVICE void store(u8* row, const Row& r, f32 k_scale) {

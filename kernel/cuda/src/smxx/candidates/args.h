@@ -1,4 +1,4 @@
-// Argument struct of the kernels that find the best logits of a row.
+// Argument struct of the kernels that find the largest logits of a row.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,18 +1,19 @@
-// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie. NaN counts
-// as minus infinity among the best and makes the log-sum NaN.
+// Finds the n largest logits of every row with their columns, and the log-sum-exp of the row. The lower column wins a
+// tie. NaN is ordered as minus infinity, and makes the log-sum-exp NaN.
 //
 // In       logits f32 or bf16 [rows, columns], columns up to 262144.
 // Out      ids i32 and values f32 [rows, best], log_sum f32 [rows].
-// Parts    a block of 256 threads has 8192 columns of a row, 32 in the registers of each thread. Every warp finds the
-//          ceil(n / 8)-th of its lanes' largest logits: at least n logits are not below the least of the eight, so what
-//          is not below it is listed, and every listed key counts those above it. A key is the logit in the order of
-//          integers, then the column: no two are equal, so the result does not depend on the order of the list. Where
-//          ties make the list too long, the bound is found again among whole keys: then at most 32 * n are listed.
-// Merge    a block has a row: one warp takes the best of the parts' heads n times.
-// Bits     parts are cut by column, so sums are taken in the same order in any batch.
-// Bytes    the logits once.
+// Parts    A block of 256 threads has 8192 columns of a row, 32 per thread in registers. Every warp finds the ceil(n
+//          / 8)-th largest of the maxima of its lanes. At least n logits are not below the smallest of these eight
+//          values, so it is a lower bound. All logits at or above the bound are listed, and each listed key counts
+//          the keys above it. A key is the logit as an ordered integer, then the column. All keys are different, so
+//          the result does not depend on the order of the list. If ties make the list too long, the bound is found
+//          again among whole keys; then at most 32 * n keys are listed.
+// Merge    One block per row: one warp takes the largest of the first remaining keys of all parts, n times.
+// Bits     Parts are cut by column, so sums have the same order in any batch.
+// Bytes    The logits are read once.
 // H200     129280 columns of f32, best 1 / 20: 1 row 6.9 / 10.9 us, 64 rows 21 / 26, 512 rows 107 / 119 (2.5 / 2.2
-//          TB/s, 58 / 52 % of the copy rate).
+//          TB/s, 58 / 52 % of the copy bandwidth).
 #pragma once
 #include "smxx/candidates/args.h"
 #include "smxx/floats.cuh"
@@ -28,7 +29,7 @@ DEVICE f32 candidate_value(u64 key) {
     return __uint_as_float(b & 0x80000000u ? b & 0x7FFFFFFFu : ~b);
 }
 
-// The column of value i of a thread, within its part.
+// Returns the column of value i of a thread, relative to its part.
 DEVICE i32 candidate_column(i32 i, i32 thread) { return kThreads * (i & ~3) + 4 * thread + (i & 3); }
 
 DEVICE void candidate_parts_body(const CandidatesArgs& a) {
@@ -65,7 +66,7 @@ DEVICE void candidate_parts_body(const CandidatesArgs& a) {
     f32 high = lowest;
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) high = fmaxf(high, v[i]); // NaN does not count
-    // The bound of this warp: lanes' largest taken off one after the other.
+    // The bound of this warp: the largest of the lanes' maxima is removed repeatedly.
     u32 mine = candidate_order(high), bound = 0;
     for (i32 n = 0; n < a.best; n += kWarpsPerBlock) {
         bound = ptx::warp_max(mine);
@@ -88,11 +89,11 @@ DEVICE void candidate_parts_body(const CandidatesArgs& a) {
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) {
         chosen |= static_cast<u32>(candidate_order(v[i]) >= bound) << i;
-        // The largest counts 1 even where it is infinite; a NaN stays one.
+        // The largest logit contributes 1 even if it is infinite. A NaN stays a NaN.
         if (candidate_column(i, thread) < count)
             sum = __fadd_rn(sum, v[i] == high ? 1.0f : __expf(__fsub_rn(v[i], high)));
     }
-    // The few that are listed are read again: which of the registers they are is not known to the compiler.
+    // The few listed logits are read from memory again, because registers cannot be indexed at run time.
     for (; chosen != 0; chosen &= chosen - 1) {
         i32 c = candidate_column(__ffs(chosen) - 1, thread);
         if (c < count) {
@@ -170,7 +171,7 @@ DEVICE void candidate_merge_body(const CandidatesArgs& a) {
     f32 sum = mine ? __fmul_rn(part.y, part.x == high ? 1.0f : __expf(__fsub_rn(part.x, high))) : 0.0f;
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
-    // Where the best is infinite the log-sum is that best, unless there is a NaN.
+    // If the largest logit is infinite, the log-sum-exp equals it, unless the row has a NaN.
     bool infinite = (__float_as_uint(high) & kAbsMask) == kInfBits;
     if (lane == 0) a.log_sum[row] = sum == sum && infinite ? high : __fadd_rn(high, logf(sum));
 }

@@ -1,4 +1,4 @@
-// Argument structs of operations of several ranks.
+// Argument structs of the collective operations over several ranks.
 #pragma once
 #include "smxx/base.h"
 
@@ -19,7 +19,7 @@ struct AllReduceArgs {
     i32 blocks;             // of the grid, the same on all ranks
 };
 
-// Rows of all ranks brought together on every rank.
+// All-gather: the rows of all ranks are copied to every rank.
 struct GatherRanksArgs {
     AllReduceArgs peers;  // x: this rank's rows; bytes: of the rank that has the most; type is not used
     u8* out;              // the rows of rank r begin first[r] bytes behind it
@@ -31,7 +31,7 @@ struct GatherRanksArgs {
     i32 unit;             // bytes that a thread copies at once: 16 or 4; addresses are multiples of it
 };
 
-// The sum over ranks of rows, of which every rank gets its own columns.
+// Reduce-scatter: rows are summed over ranks, and every rank gets its own columns of the sum.
 struct ReduceScatterArgs {
     AllReduceArgs peers;  // x: rows of ranks * row_bytes; bytes: of all of them
     u8* out;              // [rows, row_bytes]: columns of this rank
@@ -41,7 +41,7 @@ struct ReduceScatterArgs {
     i32 row_bytes;        // of out
 };
 
-// Numbers of things of which a rank has some.
+// Conversion of global ids to ids within the part that this rank holds.
 struct PartIdsArgs {
     const i32* ids;  // [rows, columns]; negative: none
     i32* out;        // [rows, columns] without gaps: the number among the rank's own, -1: another rank's, or none

@@ -1,18 +1,22 @@
-// Sums over ranks that read each other's memory: x = sum of all ranks' x, added as float32 in the order of the ranks
-// and rounded once. So all ranks have the same bits, in every run, whichever of the two kernels computes them.
+// All-reduce over ranks that can read each other's memory: x = sum of all ranks' x, added as float32 in the order of
+// the ranks and rounded once. All ranks therefore have the same bits, in every run, with either of the two kernels.
 //
-// One shot  Every rank copies x to its staging memory, waits for the others, and adds all of them. Reads ranks * bytes.
-// Two shots Every rank adds one slice of all, puts the sum back into its staging memory, waits again, and copies the
-//           slices of the others. Reads 2 * bytes, for one more wait.
-// Wait      Block b waits for block b of every rank: they hold the same elements. A word for each pair, in the memory
-//           of the one that waits, holds the number of the round. All blocks of all ranks must be resident together.
-// Halves    A rank writes a half again two rounds later. It has then seen that every other rank began the round
-//           between, after it ended this one, so nobody reads the half any more: no wait is needed at the end.
-// Graphs    The round is counted in memory, not passed: a captured launch runs any number of times.
-// Fault     A rank that does not come within the time-out is noted as 1 + its number; later launches do nothing.
-// Gather    Every rank copies its rows to its staging memory, waits for the others, and copies theirs from there. The
-//           same rounds, flags and halves.
-// Scatter   The first half of two shots: every rank adds its own columns of all.
+// One shot  Every rank copies x to its staging memory, waits for the other ranks, and adds all copies. It reads ranks
+//           * bytes.
+// Two shots Every rank adds one slice of all copies, writes the sum to its staging memory, waits again, and copies
+// the slices of the other ranks. It reads 2 * bytes but waits once more.
+// Wait      Block b waits for block b of every rank, because these blocks hold the same elements. There is one word
+//           for each pair of ranks, in the memory of the waiting rank. It holds the number of the round. All blocks
+//           of all ranks must be resident at the same time.
+// Halves    Staging memory has two halves, used in alternate rounds. When a rank writes a half again, two rounds
+//           later, it has seen every other rank start the round between, which is after that rank finished this one.
+//           No rank then still reads the half, so no wait is needed at the end.
+// Graphs    The round is counted in memory and is not an argument, so a captured launch can run any number of times.
+// Fault     If a rank does not arrive before the time-out, 1 + its number is stored as the fault. Later launches then
+//           do nothing.
+// Gather    Every rank copies its rows to its staging memory, waits for the other ranks, and copies their rows from
+//           there. It uses the same rounds, flags and halves.
+// Scatter   The first half of the two-shot kernel: every rank adds its own columns of all copies.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/collective/args.h"
@@ -20,7 +24,7 @@
 
 constexpr i32 kRounds = 0, kEnded = 1, kFault = 2; // words of the state
 
-// Waits until block b of every rank has come; false where one has not.
+// Waits until block b of every rank has arrived. Returns false if a rank does not arrive before the time-out.
 DEVICE bool meet(const AllReduceArgs& a, i32 phase, u32 round) {
     __syncthreads();
     bool here = true;
@@ -37,7 +41,7 @@ DEVICE bool meet(const AllReduceArgs& a, i32 phase, u32 round) {
     return __syncthreads_and(here);
 }
 
-// The sum of 16 bytes of every rank's half. All of them are asked for before the first is added.
+// Returns the sum of 16 bytes over the staging halves of all ranks. All loads are issued before the first addition.
 DEVICE uint4 sum_ranks(const AllReduceArgs& a, i64 half, i64 at) {
     uint4 v[kMaxRanks];
 #pragma unroll
@@ -68,7 +72,7 @@ DEVICE uint4 sum_ranks(const AllReduceArgs& a, i64 half, i64 at) {
     return pack_8(s);
 }
 
-// The round of this launch, or 0 after a fault. Blocks read it before the last of them counts it.
+// Returns the round of this launch, or 0 after a fault. Every block reads it before the last block increments it.
 DEVICE u32 begin_round(const AllReduceArgs& a) {
     ptx::wait_for_previous_kernel();
     const volatile u32* state = a.state;
@@ -133,7 +137,7 @@ DEVICE void all_reduce_twice_body(const AllReduceArgs& a) {
     end_round(a, round);
 }
 
-// Copies rows in units of U, 16 bytes or 4.
+// Copies rows in units of U, which is 16 or 4 bytes.
 template <typename U>
 DEVICE void gather_rows(const GatherRanksArgs& g, u32 round) {
     const AllReduceArgs& a = g.peers;
@@ -170,8 +174,8 @@ DEVICE void gather_ranks_body(const GatherRanksArgs& g) {
     end_round(g.peers, round);
 }
 
-// Staging memory holds the columns of each rank together, [ranks, rows, row_bytes]: what block b adds was written by
-// block b of every rank.
+// Staging memory holds the columns of each rank together, [ranks, rows, row_bytes]. Block b of every rank therefore
+// wrote what block b adds.
 DEVICE void reduce_scatter_body(const ReduceScatterArgs& g) {
     const AllReduceArgs& a = g.peers;
     const u32 round = begin_round(a);

@@ -1,4 +1,4 @@
-// Argument struct of the kernel that turns groups of tokens into entries (v4 spec, 2.4).
+// Argument struct of the kernel that compresses groups of tokens into cache entries (v4 spec, 2.4).
 #pragma once
 #include "smxx/base.h"
 

@@ -1,17 +1,17 @@
-// Groups of tokens to entries: channel by channel a sum of values over the slots of an entry, weighted by the softmax
-// of gate + ape. A slot without a source does not count; an entry without any source is zero. A source outside its
-// tensor raises a fault and does not count.
+// Compresses groups of tokens into entries. Each channel of an entry is a sum of values over its slots, weighted by
+// the softmax of gate + ape. A slot without a source is not included; an entry without any source is zero. A source
+// out of range raises a fault and is not included.
 //
-// Block    256 channels of one entry, a thread each. Sources are brought to shared memory, so that reads of slots do
-//          not wait for each other; most entries of a decode step have none, and end there. Slots are read twice, for
-//          the largest gate and for the sum, the second time from cache. Sums are float32 in the order of slots, so a
-//          row gives the same bits from this pass and from the state.
+// Block    256 channels of one entry, one per thread. The source numbers are first loaded into shared memory, so that
+//          reads of different slots do not depend on each other. Most entries of a decode step have no source and end
+//          here. Slots are read twice, for the largest gate and for the sum; the second read hits the cache. Sums are
+//          float32 in the order of slots, so a row gives the same bits from this pass and from the saved state.
 // Bytes    halves * ratio slots of 8 bytes for each channel, and ape.
 #pragma once
 #include "smxx/compress/args.h"
 #include "smxx/floats.cuh"
 
-// Half a raw row, at one channel; null values: none.
+// Half of a raw row at one channel; null pointers mean that there is no source.
 struct Slot {
     const f32* value;
     const f32* gate;
@@ -36,7 +36,7 @@ DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channe
 
 constexpr i32 kSharedSources = 512; // of longer entries the others are read where they are
 
-// The part-th 256 channels of an entry.
+// Computes 256 channels of an entry, starting at channel 256 * part.
 DEVICE void compress_body(const CompressArgs& a, i64 entry, i32 part) {
     __shared__ i32 near[kSharedSources];
     begin_after_previous();

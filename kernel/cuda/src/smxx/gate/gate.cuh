@@ -1,10 +1,11 @@
-// Gated activation: out = silu(gate) * up, with clamps where a limit is given (activation.cuh). Float32 arithmetic,
+// Gated activation: out = silu(gate) * up, clamped if a limit is given (activation.cuh). The arithmetic is float32,
 // rounded once.
 //
 // In, out  [rows, columns] f32 or bf16.
-// Block    256 threads, 2048 columns of one row. Rows of bf16 that are aligned to 16 bytes move as 16-byte pieces.
-// Bytes    two rows read and one written.
-// H200     18432 columns: 1 row 1.4 us, 64 rows 3.6, 4096 rows 110 (4.1 TB/s, 96 % of the copy rate).
+// Block    256 threads, 2048 columns of one row. Rows of bf16 that are aligned to 16 bytes are accessed in 16-byte
+//          pieces.
+// Bytes    two rows are read and one is written.
+// H200     18432 columns: 1 row 1.4 us, 64 rows 3.6, 4096 rows 110 (4.1 TB/s, 96 % of the copy bandwidth).
 #pragma once
 #include "smxx/activation.cuh"
 #include "smxx/floats.cuh"
@@ -38,7 +39,7 @@ DEVICE void gate_body(const GateArgs& a) {
     }
 }
 
-// The activation of bf16 rows, rounded to bf16 and quantised as quantise_rows does.
+// Applies the activation to bf16 rows, rounds it to bf16 and quantises it as quantise_rows does.
 DEVICE void gate_quantise_body(const GateQuantiseArgs& a) {
     begin_after_previous();
     const i32 segments = (a.columns + 32 * kPieceColumns - 1) / (32 * kPieceColumns);

@@ -1,4 +1,4 @@
-// Argument structs of the kernels over residual streams (v4 spec, 2.1) and heads.
+// Argument structs of the kernels over residual streams (v4 spec, 2.1) and over heads.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,7 +1,8 @@
 // RMSNorm without weights over every head, in place: x = x / sqrt(mean(x^2) + epsilon).
 //
-// In, out  bf16 [rows, heads * columns]. Sums as in smxx/rows/norm.cuh.
-// Block    8 warps, one head each. Bytes: a head read twice, the second time from cache, and written.
+// In, out  bf16 [rows, heads * columns]. Sums have the order of smxx/rows/norm.cuh.
+// Block    8 warps, one head per warp.
+// Bytes    a head is read twice, the second time from cache, and written once.
 #pragma once
 #include "smxx/hyper/args.h"
 #include "smxx/rows/norm.cuh"

@@ -1,4 +1,4 @@
-// What a sublayer reads of the residual streams, and the weights that write its output back.
+// Computes the input of a sublayer from the residual streams, and the weights with which its output is added back.
 //
 //     m      = mix * rsqrt(mean(x^2) + norm_epsilon), over all streams
 //     pre_i  = sigmoid(scale[0] * m_i + base_i) + epsilon
@@ -7,19 +7,20 @@
 //              epsilon, then rounds - 1 times rows and columns
 //     out    = sum over i of pre_i * stream_i
 //
-// Block    256 threads, one row. Four streams of up to 4096 or 8192 aligned columns: a thread keeps its
-//          columns of all streams in registers, and a lane all of comb. Else the streams are read twice, the second
-//          time from cache, and the first warp computes comb in shared memory while the others add the streams. Which
-//          of the two depends on sizes alone, and so do a row's bits. Eight squares are added in float32, their sums in
-//          float64; everything else is float32; out is rounded once.
-// Bytes    the streams read; a row of hidden values written.
+// Block    256 threads, one row. For four streams of up to 4096 or 8192 aligned columns, a thread keeps its columns
+//          of all streams in registers, and one lane keeps all of comb. In other cases the streams are read twice,
+//          the second time from cache, and the first warp computes comb in shared memory while the other warps add
+//          the streams. The choice depends only on sizes, and so do the bits of a row. Eight squares are added in
+//          float32, and their sums in float64. All other arithmetic is float32; out is rounded once.
+// Bytes    the streams are read; a row of hidden values is written.
 #pragma once
 #include "smxx/hyper/args.h"
 #include "smxx/rows/norm.cuh"
 
 constexpr i32 kMostStreams = 16;
 
-// 1 / v within one unit in the last place. The exact one is a call, which would keep registers in local memory.
+// Returns 1 / v within one unit in the last place. The exact division is a function call, which would spill registers
+// to local memory.
 DEVICE f32 inverse_of(f32 v) {
     f32 r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
@@ -28,7 +29,7 @@ DEVICE f32 inverse_of(f32 v) {
 
 DEVICE f32 sigmoid(f32 v) { return inverse_of(1.0f + expf(-v)); }
 
-// Divides a line of n elements, a distance apart, by its sum + epsilon.
+// Divides n elements, `distance` apart, by their sum + epsilon.
 DEVICE void divide_line(f32* line, i32 n, i32 distance, f32 epsilon) {
     f32 sum = epsilon;
     for (i32 j = 0; j < n; j++) sum += line[j * distance];
@@ -47,7 +48,7 @@ DEVICE void softmax_line(f32* line, i32 n, f32 epsilon) {
     for (i32 j = 0; j < n; j++) line[j] = line[j] * inverse + epsilon;
 }
 
-// One warp makes comb in shared memory; a lane has a row or a column.
+// One warp computes comb in shared memory; a lane has a row or a column.
 DEVICE void mix_comb(const HyperMixArgs& a, const f32* mix, f32 inverse, f32* matrix, f32* out) {
     const i32 n = a.streams, lane = lane_id();
     for (i32 i = lane; i < n * n; i += 32) matrix[i] = a.scale[2] * (mix[2 * n + i] * inverse) + a.base[2 * n + i];
@@ -65,7 +66,7 @@ DEVICE void mix_comb(const HyperMixArgs& a, const f32* mix, f32 inverse, f32* ma
     for (i32 i = lane; i < n * n; i += 32) out[i] = matrix[i];
 }
 
-// Threads first to kThreads of the block add the streams.
+// Threads first to kThreads - 1 of the block add the streams.
 DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16* out, i32 first, bool vectors) {
     const i32 thread = threadIdx.x - first, threads = kThreads - first;
     if (vectors) {
@@ -101,7 +102,7 @@ DEVICE void divide_four(f32& v0, f32& v1, f32& v2, f32& v3, f32 epsilon) {
     v3 *= inverse;
 }
 
-// Comb of four streams; m are its elements of mix, times inverse.
+// Computes comb of four streams. m holds its elements of mix, already multiplied by inverse.
 DEVICE void comb_four(const HyperMixArgs& a, f32 (&m)[kFour][kFour], f32* out) {
 #pragma unroll
     for (int i = 0; i < kFour; i++) {
@@ -129,7 +130,7 @@ DEVICE void comb_four(const HyperMixArgs& a, f32 (&m)[kFour][kFour], f32* out) {
     for (int i = 0; i < kFour * kFour; i++) out[i] = m[i / kFour][i % kFour];
 }
 
-// Pieces of 8 columns are what a thread keeps of each stream.
+// A thread keeps Pieces pieces of 8 columns of each stream.
 template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
     const i64 row = blockIdx.x;
     const i32 t = threadIdx.x;
@@ -144,7 +145,7 @@ template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
                                       : make_uint4(0, 0, 0, 0);
         }
     }
-    // Asked for before they are needed: what every thread reads of mix.
+    // The values of mix that every thread needs are loaded early to hide their latency.
     const f32* mix = a.mix + row * a.mix_stride;
     f32 pre[kFour], base[kFour];
     const f32 scale = a.scale[0];

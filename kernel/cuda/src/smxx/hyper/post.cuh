@@ -1,10 +1,10 @@
-// A sublayer's output written into the residual streams: stream_k = post_k * sub + sum over j of comb[j, k] * stream_j.
-// The sum runs over the first index of comb.
+// Adds the output of a sublayer to the residual streams: stream_k = post_k * sub + sum over j of comb[j, k] *
+// stream_j. The sum runs over the first index of comb.
 //
-// Block    256 threads, 2048 columns of a row: eight neighbours for each thread where there are up to four streams and
-//          rows are aligned to 16 bytes, else one at a time. Either way a value is summed in the order of j, in
-//          float32, and rounded once.
-// Bytes    the streams read and written, the output read.
+// Block    256 threads, 2048 columns of a row. A thread has eight adjacent columns if there are at most four streams
+//          and rows are aligned to 16 bytes; otherwise it processes one column at a time. In both cases a value is
+//          summed in the order of j, in float32, and rounded once.
+// Bytes    the streams are read and written, the output is read.
 #pragma once
 #include "smxx/hyper/mix.cuh"
 
@@ -15,7 +15,7 @@ DEVICE void read_columns(f32 (&v)[1], const u16* from) { v[0] = bf16_low(*from);
 DEVICE void write_columns(const f32 (&v)[8], u16* to) { *reinterpret_cast<uint4*>(to) = pack_8(v); }
 DEVICE void write_columns(const f32 (&v)[1], u16* to) { *to = static_cast<u16>(bf16_bits(v[0])); }
 
-// Each columns of up to Most streams, from column c on; o is the sublayer's output there.
+// Updates `Each` columns of up to Most streams, starting at column c; o is the sublayer's output for these columns.
 template <int Most, int Each>
 DEVICE void post_columns(const HyperPostArgs& a, u16* x, const f32 (&o)[Each], const f32* post, const f32* comb,
                          i32 c) {

@@ -1,22 +1,23 @@
-// Indexer keys and queries, from projection to FP8.
+// Prepares indexer keys and queries: from the projection output to FP8.
 //
-// Keys     bf16 [tokens, 128]: LayerNorm, or RMSNorm where there is no beta, rotation, bf16, Hadamard, e4m3 with one
-//          scale, into pages of keys followed by scales.
-// Queries  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3; the scale goes into the head's weight.
-// Block    32 groups of 8 lanes, one vector each. Queries: blockIdx.x is the token, blockIdx.y counts blocks of 32
-//          heads.
-// Traffic  256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and of 4096 tokens
-//          5.2 us, the float64 chain of the LayerNorm being the longest part; queries of 64 tokens, 64 heads take 3.5
-//          us and of 4096 tokens 59 us, 41 % of the copy rate: the issue slots are full, most of them with the
-//          Hadamard matrix. The gather reaches 75 % of the copy rate at 262,144 keys.
-// Rounding the LayerNorm's sums and its result are float64, rounded to float32 once, so the bits do not depend on the
-// order of summation
-//          in practice; everything after it is float32 with each operation rounded once.
+// Keys     bf16 [tokens, 128]: LayerNorm, or RMSNorm if there is no beta, then rotation, bf16, Hadamard, e4m3 with
+//          one scale. They are stored in pages, with the keys of a page followed by their scales.
+// Queries  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3. The scale is multiplied into the weight of the
+//          head.
+// Block    32 groups of 8 lanes, one vector per group. For queries, blockIdx.x is the token and blockIdx.y is the
+//          number of a block of 32 heads.
+// Traffic  256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and those of 4096
+//          tokens 5.2 us; the float64 chain of the LayerNorm is the longest part. Queries of 64 tokens with 64 heads
+//          take 3.5 us, and of 4096 tokens 59 us, 41 % of the copy bandwidth. There the issue slots are full, mostly
+//          with the Hadamard transform. The gather reaches 75 % of the copy bandwidth at 262,144 keys.
+// Rounding The sums and the result of the LayerNorm are float64, rounded to float32 once, so in practice the bits do
+// not depend on the order of summation. Everything after it is float32, with each operation rounded once.
 #pragma once
 #include "smxx/indexer/vector.cuh"
 #include "smxx/rows/norm.cuh"
 
-// Sum of sixteen values over the group: four short chains, because a float64 addition takes long to finish.
+// Returns the sum of sixteen values over the group. Four short chains are used because a float64 addition has a long
+// latency.
 template <class F> DEVICE f64 sum16(F value) {
     f64 chain[4];
 #pragma unroll
@@ -43,7 +44,7 @@ DEVICE void layer_norm(f32 v[16], const f32* gamma, const f32* beta, f64 epsilon
     }
 }
 
-// RMSNorm with the arithmetic of smxx/rows/norm.cuh, rounded to bf16.
+// Applies RMSNorm with the arithmetic of smxx/rows/norm.cuh, rounded to bf16.
 DEVICE void root_norm(f32 v[16], const f32* gamma, f64 epsilon) {
     f32 low = 0, high = 0, g[16];
 #pragma unroll
@@ -62,7 +63,7 @@ DEVICE void root_norm(f32 v[16], const f32* gamma, f64 epsilon) {
     }
 }
 
-// The block-th block of 32 tokens.
+// Writes the keys of block number `block`, which has 32 tokens.
 DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
     begin_after_previous();
     i64 token = block * kGroupsPerBlock + block_group();
@@ -87,7 +88,7 @@ DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
     if (group_lane() == 0) reinterpret_cast<f32*>(at.page + (i64)a.pool.page_tokens * 128)[at.row] = scale;
 }
 
-// The block-th block of 32 heads of a token.
+// Prepares 32 heads of a token, starting at head 32 * block.
 DEVICE void index_query_body(const IndexQueryArgs& a, i64 token, i32 block) {
     begin_after_previous();
     i32 head = block * kGroupsPerBlock + block_group();
@@ -106,7 +107,7 @@ DEVICE void index_query_body(const IndexQueryArgs& a, i64 token, i32 block) {
         ? __fmul_rn(__fmul_rn(a.weights[token * a.weight_stride + head], a.weight_scale), scale) : 0.0f;
 }
 
-// Keys and scales of a paged index cache as two contiguous arrays, for the ragged score kernel.
+// Copies the keys and scales of a paged index cache to two contiguous arrays, for the ragged score kernel.
 template <class Args> DEVICE void gather_index(const Args& a) {
     begin_after_previous();
     i64 row = (i64)blockIdx.x * kGroupsPerBlock + block_group();

@@ -1,7 +1,9 @@
-// One indexer vector of 128 values spread over a group of 8 lanes: lane l of the group holds values 16l to 16l+15.
+// An indexer vector of 128 values distributed over a group of 8 lanes: lane l of the group holds values 16l to
+// 16l+15.
 //
-// With 16 values in a lane four of the seven Hadamard stages stay in registers; a warp works on four vectors. All
-// lanes of a warp must call these functions together: a group without a vector works on zeros and stores nothing.
+// With 16 values per lane, four of the seven Hadamard stages stay in registers; a warp processes four vectors. All
+// lanes of a warp must call these functions together. A group without a vector computes with zeros and stores
+// nothing.
 #pragma once
 #include "smxx/indexer/args.h"
 #include "smxx/num.cuh"
@@ -18,8 +20,8 @@ DEVICE void load16(const f32* from, f32 v[16]) {
     }
 }
 
-// Rotates the 64 dimensions that start at rope_at: four lanes of the group hold them. A half-split partner is 32
-// values, so 2 lanes, away. Every product and sum is rounded once.
+// Rotates the 64 dimensions that start at rope_at; four lanes of the group hold them. With the half-split layout, the
+// other element of a pair is 32 values, and therefore 2 lanes, away. Every product and sum is rounded once.
 DEVICE void rotate_vector(f32 v[16], const IndexRecipeView& recipe, const f32* angles) {
     i32 at = 16 * group_lane() - recipe.rope_at; // this lane's first rotated dimension, if 0 to 48
     bool inside = at >= 0 && at < 64 && angles != nullptr;
@@ -44,7 +46,7 @@ DEVICE void rotate_vector(f32 v[16], const IndexRecipeView& recipe, const f32* a
     }
 }
 
-// Sylvester butterflies from stride 1 upwards in float32; the order of the sums fixes the bits.
+// Computes the Sylvester butterflies from stride 1 upwards in float32. The order of the sums determines the bits.
 DEVICE void hadamard_vector(f32 v[16]) {
 #pragma unroll
     for (int h = 1; h < 16; h *= 2) {
@@ -67,8 +69,8 @@ DEVICE void hadamard_vector(f32 v[16]) {
     }
 }
 
-// Rotation, rounding to bf16, Hadamard, quantisation. Returns this lane's sixteen codes; every lane of the group gets
-// the scale.
+// Applies rotation, rounding to bf16, Hadamard transform and quantisation. Returns this lane's sixteen codes; every
+// lane of the group gets the scale.
 DEVICE uint4 quantise_vector(f32 v[16], const IndexRecipeView& recipe, const f32* angles, f32& scale) {
     rotate_vector(v, recipe, angles);
 #pragma unroll

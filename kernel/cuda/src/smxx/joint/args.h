@@ -1,4 +1,4 @@
-// Argument structs of kernels that do what two or four others do.
+// Argument structs of kernels that fuse two or more other kernels.
 #pragma once
 #include "smxx/compress/args.h"
 #include "smxx/hyper/args.h"
@@ -49,7 +49,7 @@ struct MixNormArgs {
     NormQuantiseArgs norm; // of mix.out, which is not written: columns are mix.hidden, nothing is added
 };
 
-// Parts of a layer that do not read what another of them writes. One without blocks is none.
+// Independent parts of a layer: none of them reads what another part writes. A part with zero blocks is skipped.
 struct PartsArgs {
     NormQuantiseArgs norm; // at most 2048 columns, nothing is added
     WriteV4Args entries;

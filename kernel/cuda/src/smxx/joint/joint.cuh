@@ -1,14 +1,15 @@
-// Small things that follow each other, in one launch: each with the arithmetic and the roundings of its own kernel.
+// Fused kernels: small consecutive operations in one launch. Each has the arithmetic and the roundings of its own
+// kernel.
 //
-// Put      rows to the places of up to four tensors (smxx/pick/pick.cuh).
-// Turned   heads are normalised and rotated (smxx/hyper/head_norm.cuh, smxx/rope/rope.cuh): a warp has a head.
-// Quantise heads are rotated, in place, and quantised (smxx/quant/quantise.cuh).
-// Sum      what experts gave is added up (smxx/quant/norm.cuh) and written into the residual streams
-//          (smxx/hyper/post.cuh): a block has 2048 columns of a row, eight neighbours for each thread.
-// Mix      residual streams are added up (smxx/hyper/mix.cuh), normalised and quantised (smxx/quant/norm.cuh): a block
-//          has a row, whose sum stays in registers. The weights that write back what the sublayer makes of it are a
-//          chain of 40 divisions; a ninth warp computes them meanwhile.
-// Parts    what a layer does between two products, each block one thing.
+// Put      copies rows to given positions of up to four tensors (smxx/pick/pick.cuh).
+// Turned   normalises and rotates heads (smxx/hyper/head_norm.cuh, smxx/rope/rope.cuh); one head per warp.
+// Quantise rotates heads in place and quantises them (smxx/quant/quantise.cuh).
+// Sum      adds the results of experts (smxx/quant/norm.cuh) and adds the sum to the residual streams
+//          (smxx/hyper/post.cuh). A block has 2048 columns of a row, eight adjacent columns per thread.
+// Mix      adds the residual streams (smxx/hyper/mix.cuh), then normalises and quantises the sum
+//          (smxx/quant/norm.cuh). A block has one row, whose sum stays in registers. The weights for adding the
+//          sublayer's output back are a chain of 40 divisions; a ninth warp computes them at the same time.
+// Parts    the independent operations of a layer between two matrix products; each block does one of them.
 #pragma once
 #include "ptx/team.cuh"
 #include "smxx/compress/compress.cuh"
@@ -21,14 +22,14 @@
 #include "smxx/rope/rope.cuh"
 #include "smxx/v4/entry.cuh"
 
-// One row of one of the tensors.
+// Copies one row of tensor number `which`.
 DEVICE void put_four_body(const PutFourArgs& a, i32 row, i32 which) {
     const PutArgs& one = which == 0 ? a.first : which == 1 ? a.second : which == 2 ? a.third : a.fourth;
     if (row < one.rows) put_body(one, row);
 }
 
-// Rotates the pairs of eight neighbouring columns of a row, from column c of a head on, and rounds them; columns that
-// are not rotated stay.
+// Rotates the pairs in eight adjacent columns of a row, starting at column c of a head, and rounds them. Columns that
+// are not rotated are unchanged.
 DEVICE uint4 turn_8(const RotateArgs& a, uint4 piece, i64 row, i32 c) {
     const i32 from = c - a.offset;
     if (from < 0 || from >= a.rope) return piece;
@@ -43,7 +44,7 @@ DEVICE uint4 turn_8(const RotateArgs& a, uint4 piece, i64 row, i32 c) {
     return pack_piece(v);
 }
 
-// The block-th block of 8 heads.
+// Processes block number `block`, which has 8 heads.
 DEVICE void head_turn_body(const HeadTurnArgs& args, i64 block) {
     begin_after_previous();
     const HeadNormArgs& a = args.norm;
@@ -118,10 +119,10 @@ DEVICE void hyper_sum_body(const HyperSumArgs& args) {
 
 constexpr i32 kMixThreads = kThreads + 32; // the last warp computes post and comb
 
-// Pieces of 8 columns are what a thread of the first eight warps keeps of each stream. A sum of squares has the order
-// of a norm of 512 threads: piece p of thread t is one of thread t, or of t + 256 where p is odd.
-// Of many rows the norm's weights are loaded when they are needed: so many blocks run on an SM that nobody waits, and
-// fewer registers are taken.
+// A thread of the first eight warps keeps Pieces pieces of 8 columns of each stream. The sum of squares has the order
+// of a norm with 512 threads: piece p of thread t counts as a piece of thread t if p is even, and of thread t + 256
+// if p is odd. With many rows, the weights of the norm are loaded when they are needed: enough blocks run on an SM to
+// hide the latency, and fewer registers are used.
 template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& args) {
     __shared__ f64 squares_of[kWarpsPerBlock], norm_of[2 * kWarpsPerBlock];
     const HyperMixArgs& a = args.mix;

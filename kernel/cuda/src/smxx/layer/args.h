@@ -1,4 +1,4 @@
-// Argument structs of the kernels that do several small things of a layer in one launch.
+// Argument structs of the kernels that do several small operations of a layer in one launch.
 #pragma once
 #include "smxx/cache/args.h"
 #include "smxx/indexer/args.h"

@@ -1,9 +1,10 @@
-// Small things of a layer that do not depend on each other, in one launch: each block does one of them, with the
-// arithmetic of its own kernel.
+// Fuses small, independent operations of a layer in one launch. Each block does one of them, with the arithmetic of
+// its own kernel.
 //
 // Store    blocks of latent rows (smxx/cache/write.cuh), then of indexer keys, then of indexer queries
 //          (smxx/indexer/prepare.cuh).
-// Turn     blocks of rotated heads (smxx/rope/rope.cuh), then of selected positions (smxx/rows/locate.cuh).
+// Turn     blocks of heads to rotate (smxx/rope/rope.cuh), then of selected positions to convert to slots
+//          (smxx/rows/locate.cuh).
 #pragma once
 #include "smxx/cache/write.cuh"
 #include "smxx/indexer/prepare.cuh"

@@ -2,7 +2,7 @@
 #pragma once
 #include "smxx/base.h"
 
-// Which rows of a pass belong to which sequence, and where its state is.
+// The rows of a pass that belong to each sequence, and the slot of its state.
 struct SequencesView {
     const i32* rows;      // [count]: rows of the pass, sequence after sequence, by position
     const i32* spans;     // [sequences, 6]: first of rows, how many, slot, begins, rows held back before, holds back

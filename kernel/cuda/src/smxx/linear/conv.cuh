@@ -1,18 +1,19 @@
-// Causal convolution of each channel over four rows of its sequence, then silu.
+// Causal convolution of each channel over four rows of its sequence, followed by silu.
 //
-// In, out  bf16 rows of the pass; float32 rows of the sequence before them, in its slot, or held back.
-// Block    256 threads, four neighbouring channels each. Few rows: blockIdx.y is a sequence, whose rows a thread takes
-//          one after the other and then leaves the last three in the slot. Many rows: blockIdx.y is a run of 16 entries
-//          of the list of rows, and a second launch (convolve_keep) fills the slots when all have read them. A row has
-//          the same bits either way: a sum of four products, oldest first.
-// Bytes    each row read once and written once; the three rows before a run once more, from cache.
+// In, out  bf16 rows of the pass; earlier rows of the sequence in float32, from its state slot or from the rows that
+//          were held back.
+// Block    256 threads, four adjacent channels per thread. With few rows, blockIdx.y is a sequence: a thread
+//          processes its rows in order and then stores the last three in the slot. With many rows, blockIdx.y is a
+//          run of 16 entries of the row list, and a second launch (convolve_keep) fills the slots after all blocks
+//          have read them. Both ways give a row the same bits: a sum of four products, oldest first.
+// Bytes    each row is read once and written once; the three rows before a run are read once more, from cache.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 
 constexpr i32 kTaps = 4;
 constexpr i32 kConvRun = 16; // rows of a block where there are many
 
-// Row `back` rows before row 0 of this pass (1: the one just before), of a sequence with a state.
+// Returns the row that is `back` rows before row 0 of this pass (1 is the previous row), for a sequence with a state.
 DEVICE float4 before(const ConvolveArgs& a, const Span& s, i32 back, i32 channel) {
     const i32 at = s.held - back; // of what was held back; below zero, of the slot's three rows
     if (at >= 0) {
@@ -24,7 +25,7 @@ DEVICE float4 before(const ConvolveArgs& a, const Span& s, i32 back, i32 channel
     return *reinterpret_cast<const float4*>(a.state + row * a.columns + channel);
 }
 
-// Row i of a sequence, i below zero: before this pass.
+// Returns row i of a sequence. A negative i is a row before this pass.
 DEVICE float4 conv_row(const ConvolveArgs& a, const Span& s, i32 i, i32 channel) {
     if (i < 0) return before(a, s, -i, channel);
     const i32 row = row_at(a.of, s, i);
@@ -55,7 +56,7 @@ DEVICE void keep_rows(f32* to, const ConvolveArgs& a, i64 at, i32 channel, float
     *reinterpret_cast<float4*>(to + (3 * at + 2) * a.columns + channel) = z;
 }
 
-// Rows from and up to of a sequence.
+// Computes rows from to to - 1 of a sequence.
 DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32 channel) {
     if (s.slot < 0) {
         for (i32 i = from; i < to; i++) {
@@ -93,8 +94,8 @@ DEVICE void convolve(const ConvolveArgs& a, const Span& s, i32 from, i32 to, i32
     }
 }
 
-// Leaves the last three rows of a sequence in its slot; where its rows are held back, those before them, and the rows
-// themselves with what is held back.
+// Stores the last three rows of a sequence in its slot. If the rows of this pass are held back, stores the three rows
+// before them instead, and adds the rows of this pass to the held-back rows.
 DEVICE void keep_last(const ConvolveArgs& a, const Span& s, i32 channel) {
     if (s.slot < 0) return;
     const i32 end = s.holds ? 0 : s.rows;

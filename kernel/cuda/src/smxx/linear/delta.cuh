@@ -1,14 +1,15 @@
-// The gated delta rule in its recurrent form: a state [128 keys, 128 values] of every head and sequence, which each row
-// changes.
+// The gated delta rule in its recurrent form. Every head of every sequence has a state [128 keys, 128 values], which
+// each row updates.
 //
 //     S' = diag(exp(g)) S;  u = beta (v - S'^T k);  S = S' + k (x) u;  out = S^T q = S'^T q + (k . q) u
 //
 // In       bf16 q, k, v after the convolution, float32 gates before their sigmoid; states in slots.
-// Block    64 columns of a head of a sequence, eight warps of eight columns. A lane has four columns of eight
-//          keys in registers, 32 values, from the first row to the last: the state is read once and written once, in
-//          whole sectors. S'^T k and S'^T q are added over the 16 lanes of a column together. Rows come eight
-//          at a time: a warp prepares one of them (norms, decays) in shared memory while the eight before are computed.
-// Bits     of a row depend neither on how its sequence is cut into passes nor on other sequences.
+// Block    64 columns of one head and sequence; eight warps with eight columns each. A lane keeps four columns of
+//          eight keys in registers, 32 values, from the first row to the last. The state is therefore read once and
+//          written once, in whole sectors. The sums for S'^T k and S'^T q over the 16 lanes of a column are computed
+//          together. Rows are processed eight at a time: each warp prepares one row (norms, decays) in shared memory
+//          while the previous eight rows are computed.
+// Bits     the bits of a row depend neither on the division of its sequence into passes nor on other sequences.
 // Bytes    64 KiB of state read and written for each head and sequence.
 #pragma once
 #include "smxx/linear/sequences.cuh"
@@ -24,7 +25,7 @@ struct DeltaTile {
     i32 row[kDeltaTile], snapshot[kDeltaTile]; // -1: none
 };
 
-// What a lane reads of a row before it is prepared.
+// The values that a lane loads of a row before the row is prepared.
 struct RawDelta {
     float4 q, k, gate;
     f32 v[2], beta;
@@ -51,7 +52,7 @@ struct DeltaHead {
     float4 bias;     // of the lane's channels
     f32 speed;
 
-    // Entry i of the rows: of those that were held back first.
+    // Loads entry i of the rows. The rows that were held back come first.
     DEVICE RawDelta load(i32 i) const {
         const i32 lane = lane_id();
         RawDelta x{};
@@ -106,7 +107,7 @@ struct DeltaHead {
     }
 };
 
-// The state of a warp's columns: lane 2g + c has columns 4c to 4c + 3 of keys 8g to 8g + 7.
+// The state of a warp's columns. Lane 2g + c holds columns 4c to 4c + 3 of keys 8g to 8g + 7.
 struct DeltaState {
     float4 s[8];
 
@@ -130,7 +131,7 @@ struct DeltaState {
         out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
     }
 
-    // What a lane reads of a prepared row.
+    // The values that a lane reads of a prepared row.
     struct Row {
         f32 key[8], query[8], decay[8], v, beta, kq;
         i32 row, snapshot;
@@ -144,8 +145,8 @@ struct DeltaState {
         }
     };
 
-    // Changes the state by a row. The lanes that have an output (own) return it. meanwhile is done while sums are on
-    // their way from lane to lane.
+    // Updates the state with a row. The lanes that have an output (own) return it. `meanwhile` runs before the sums
+    // are exchanged between lanes.
     template <class Meanwhile>
     DEVICE f32 row(const Row& x, i32 group, const Meanwhile& meanwhile) {
         float4 p = make_float4(0, 0, 0, 0), o = p;
@@ -159,7 +160,8 @@ struct DeltaState {
             o.z = __fmaf_rn(s[i].z, query[i], o.z), o.w = __fmaf_rn(s[i].w, query[i], o.w);
         }
         meanwhile();
-        // Sums over the 16 groups: the low bit of a group decides between p and o, the next two choose a column.
+        // Sums over the 16 groups. The low bit of the group number selects p or o, and the next two bits select a
+        // column.
         const bool outs = group & 1, upper = group & 2, odd = group & 4;
         float4 keep = outs ? o : p, give = outs ? p : o;
         keep.x = __fadd_rn(keep.x, __shfl_xor_sync(ptx::kFullMask, give.x, 2));
@@ -171,7 +173,8 @@ struct DeltaState {
         b = __fadd_rn(b, __shfl_xor_sync(ptx::kFullMask, upper ? keep.y : keep.w, 4));
         f32 sum = __fadd_rn(odd ? b : a, __shfl_xor_sync(ptx::kFullMask, odd ? a : b, 8));
         sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, 16));
-        // Of column `column`, and the same in every copy: what the row writes, then what it reads.
+        // Values of column `column`, the same in every copy: first the value that the row writes to the state, then
+        // the output.
         const f32 u = __fmul_rn(x.beta, __fsub_rn(x.v, sum));
         const f32 written = __shfl_xor_sync(ptx::kFullMask, u, 2);
         const i32 from = lane_id() & 1; // the lane of group 0 with these columns
@@ -189,8 +192,9 @@ struct DeltaState {
     }
 };
 
-// Block    of many rows of a sequence: four more warps, which prepare rows; the others read the next row while they add
-//          the sums of one. Few blocks run then, and a block alone hides no latency. The bits are the same.
+// Block    For many rows of a sequence, four more warps prepare the rows, and the other warps load the next row while
+//          they add the sums of the current row. In this case few blocks run, and a single block cannot hide latency
+//          otherwise. The bits are the same.
 constexpr i32 kDeltaPreparers = 4;
 
 template <bool Many>
@@ -231,7 +235,8 @@ DEVICE void delta_body(const DeltaArgs& a) {
         return;
     }
     const i32 group = lane >> 1;
-    // The column whose sums a lane ends up with: bits 1 and 2 of its group, in the order that row() exchanges them.
+    // The column whose sums a lane has at the end. Bits 1 and 2 of its group number select it, in the order in which
+    // row() exchanges values.
     const i32 own = 8 * warp + 4 * (lane & 1) + (group & 2 ? 2 : 0) + (group & 4 ? 1 : 0);
     const i64 size = static_cast<i64>(kDelta) * kDelta;
     const i64 at = 8 * group * static_cast<i64>(kDelta) + first + 8 * warp + 4 * (lane & 1);
@@ -253,7 +258,7 @@ DEVICE void delta_body(const DeltaArgs& a) {
         DeltaState::Row one, other;
         const auto take = [&](i32 i, DeltaState::Row& now, DeltaState::Row& next) {
             if (i >= count) return;
-            // Rows that are held back change no state: it is stored before the first of them.
+            // Rows that are held back do not update the saved state, so the state is stored before the first of them.
             if (s.holds && from + i == s.held) state.store(mine);
             f32 out;
             if constexpr (Many) {
@@ -279,7 +284,8 @@ DEVICE void delta_body(const DeltaArgs& a) {
     if (!s.holds || s.rows == 0) state.store(mine);
 }
 
-// Keeps the rows that are held back, once all blocks have read those before them. A warp has a head of a row.
+// Saves the rows that are held back, after all blocks have read the earlier held-back rows. A warp has one head of a
+// row.
 DEVICE void delta_hold_body(const DeltaArgs& a) {
     begin_after_previous();
     const Span s = span_at(a.of, blockIdx.y);

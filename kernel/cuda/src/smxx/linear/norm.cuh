@@ -1,9 +1,9 @@
-// Norms and sums of rows that linear attention and pooled index keys need.
+// Norms and means of rows for linear attention and for pooled index keys.
 //
-// gated norm   a warp for each head of a row, four columns of 128 a lane:
-//              x / sqrt(mean(x^2) + epsilon) * weight * sigmoid(gate).
-// layer norm   a warp for each row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
-// mean         a thread for each column: the mean of residual streams.
+// gated norm   one warp per head of a row, four of the 128 columns per lane: x / sqrt(mean(x^2) + epsilon) * weight *
+//              sigmoid(gate).
+// layer norm   one warp per row: (x - mean) / sqrt(variance + epsilon) * weight + bias.
+// mean         one thread per column: the mean of the residual streams.
 #pragma once
 #include "smxx/linear/sequences.cuh"
 #include "smxx/rows/norm.cuh"

@@ -1,5 +1,5 @@
-// The rows of a sequence and its state's place, checked: what is outside its memory raises a fault and counts as
-// padding.
+// The rows of a sequence and the slot of its state, with range checks. An entry out of range raises a fault and is
+// treated as padding.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/linear/args.h"
@@ -27,7 +27,7 @@ DEVICE Span span_at(const SequencesView& v, i32 sequence) {
     return x;
 }
 
-// Row i of a sequence's in the pass, or -1.
+// Returns the row number in the pass of row i of a sequence, or -1.
 DEVICE i32 row_at(const SequencesView& v, const Span& s, i32 i) {
     const i32 row = v.rows[s.first + i];
     if (row >= 0 && row < v.count) return row;
@@ -35,7 +35,7 @@ DEVICE i32 row_at(const SequencesView& v, const Span& s, i32 i) {
     return -1;
 }
 
-// Where the state after a row is kept as well, or -1.
+// Returns the snapshot slot in which the state after a row is also saved, or -1.
 DEVICE i32 snapshot_at(const SequencesView& v, i32 row) {
     const i32 at = v.snapshots[row];
     if (at < v.kept) return at;
@@ -43,7 +43,7 @@ DEVICE i32 snapshot_at(const SequencesView& v, i32 row) {
     return -1;
 }
 
-// The sequence of entry i of the rows: spans follow each other.
+// Returns the sequence that contains entry i of the row list. The spans of sequences are consecutive.
 DEVICE i32 sequence_of(const SequencesView& v, i32 i) {
     i32 low = 0, high = v.sequences - 1;
     while (low < high) {
@@ -54,7 +54,7 @@ DEVICE i32 sequence_of(const SequencesView& v, i32 i) {
     return low;
 }
 
-// Four bf16 values of 8 bytes.
+// Loads four bf16 values from 8 bytes.
 DEVICE float4 load_bf16x4(const u16* p) {
     const uint2 v = *reinterpret_cast<const uint2*>(p);
     return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));

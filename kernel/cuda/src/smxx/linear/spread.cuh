@@ -1,7 +1,8 @@
-// Selected pools to the places of their tokens: those of each pool in ascending order, then the tokens that no pool has
-// yet, then -1. A pool that the row does not see whole, and a token beyond its table, raise a fault.
+// Expands selected pools to the cache slots of their tokens: the tokens of each pool in ascending order, then the
+// tokens that are not yet in a complete pool, then -1. A pool that is not completely visible to the row, or a token
+// beyond its page table, raises a fault.
 //
-// Block    a row; a thread has every 256th pool.
+// Block    one row; a thread takes every 256th pool.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/linear/args.h"

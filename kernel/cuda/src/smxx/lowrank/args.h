@@ -1,4 +1,4 @@
-// Argument struct of the product of short rows that is added.
+// Argument struct of the low-rank matrix product that is added to its output.
 #pragma once
 #include "smxx/base.h"
 

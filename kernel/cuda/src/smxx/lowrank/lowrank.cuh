@@ -1,22 +1,22 @@
-// A product with a matrix of many short rows that is added to what is there: out += input * weight transposed. Of a
-// DSpark head it is what the token before adds to the logits of all tokens.
+// Adds a low-rank matrix product to the output: out += input * weight transposed, where weight has many short rows. A
+// DSpark head uses it to add the contribution of the previous token to the logits of all tokens.
 //
 // In       input bf16 [rows, k], weight bf16 [columns, k].
 // Out      f32 [rows, columns], added to.
-// Warp     16 columns at a time: their weights are in its registers and multiply eight rows of the input at a time. As
-//          soon as a piece of them has multiplied the last rows, that of the next columns is fetched in its place; the
-//          first are fetched before the kernel in front has ended. The order of k inside an instruction is free, so
-//          that each lane takes 16 bytes that lie together, of weights and of inputs alike.
-// Bits     a row's sums have one order, whatever the other rows are.
-// Bytes    the weights once, the results read and written.
+// Warp     16 columns at a time. Their weights are in registers and multiply eight rows of the input at a time. When
+//          a piece of them has multiplied the last rows, the same piece of the next columns is loaded into its
+//          registers. The first weights are loaded before the previous kernel has finished. The order of k inside an
+//          instruction is free, so each lane loads 16 contiguous bytes of weights and of inputs.
+// Bits     the sums of a row have one order, independent of the other rows.
+// Bytes    the weights are read once, the results are read and written.
 // H200     129280 columns, k 256, between launches that do not overlap: 1 row 24 us (66 MB).
 #pragma once
 #include "smxx/lowrank/args.h"
 
 constexpr i32 kRankColumns = 16; // of a warp
 
-// d += a * b for tiles of 16 x 16 and 16 x 8 (PTX ISA, mma.m16n8k16): lane 4 * g + t has rows g and g + 8 of a, column
-// g of b, and of d the columns 2 * t and 2 * t + 1.
+// Computes d += a * b for tiles of 16 x 16 and 16 x 8 (PTX ISA, mma.m16n8k16). Lane 4 * g + t holds rows g and g + 8
+// of a, column g of b, and columns 2 * t and 2 * t + 1 of d.
 DEVICE void rank_mma(f32 (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -24,14 +24,14 @@ DEVICE void rank_mma(f32 (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// The 16 bytes of a lane of one column, or zeros.
+// Loads the 16 bytes of one column for this lane, or zeros beyond the matrix.
 DEVICE uint4 rank_piece(const LowRankArgs& a, i64 column, i32 k) {
     if (column >= a.columns || k >= a.k) return make_uint4(0, 0, 0, 0);
     return *reinterpret_cast<const uint4*>(a.weight + column * a.weight_stride + k);
 }
 
-// Pieces of 32 values of k. Long rows have no registers for addresses of the next columns: those are fetched when the
-// columns before are done.
+// Pieces is the number of pieces of 32 values of k. With long rows there are no registers for the addresses of the
+// next columns, so their weights are loaded only after the current columns are finished.
 template <int Pieces> DEVICE void low_rank_body(const LowRankArgs& a) {
     constexpr bool kAhead = Pieces <= 8;
     const i32 lane = lane_id(), g = lane / 4, t = lane % 4;

@@ -1,4 +1,4 @@
-// Argument struct of copies and sums of rows.
+// Argument struct of the kernels that copy and add rows.
 #pragma once
 #include "smxx/base.h"
 

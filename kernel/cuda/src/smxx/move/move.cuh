@@ -1,8 +1,9 @@
-// Rows copied or added: out = x or out += x, rounded once to the type of out. A copy between equal types moves bits.
+// Copies or adds rows: out = x or out += x, rounded once to the type of out. A copy between equal types keeps the
+// bits.
 //
-// In, out  [rows, columns] f32 or bf16. Thread: 16 bytes of a row where both sides are of one type and aligned to them,
-//          else one element. Short rows share a block. Traffic: each row read and written once, with add the output
-//          read too.
+// In, out  [rows, columns] f32 or bf16. A thread handles 16 bytes of a row if both sides have one type and are
+//          aligned to 16 bytes, otherwise one element. Short rows share a block.
+// Bytes    each row is read and written once; an addition also reads the output.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/move/args.h"

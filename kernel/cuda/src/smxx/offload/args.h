@@ -1,8 +1,8 @@
-// Argument structs of experts in host memory.
+// Argument structs of the kernels for experts in host memory.
 #pragma once
 #include "smxx/base.h"
 
-// An exchange with workers on the host, through page-locked memory (kernel.Mailbox on the Go side).
+// An exchange with the worker threads of the host through page-locked memory (kernel.Mailbox in Go).
 struct ExchangeArgs {
     const u16* x;            // bf16 [rows, hidden]
     const i32* ids;          // [rows, top]: chosen experts, negative for none
@@ -28,7 +28,7 @@ struct ExchangeArgs {
     i32 reserved;
 };
 
-// The places of choices among the experts of a table.
+// Converts expert choices to positions, using a table of experts.
 struct PlacesArgs {
     const i32* ids;   // [rows, top]
     const i32* table; // [experts]: place, negative for none
@@ -41,10 +41,11 @@ struct PlacesArgs {
     i32 reserved;
 };
 
-// Packed experts of host memory that are copied to the device where a row has chosen them. For the kernel that makes
-// the bus slower (Bus): to[0] is a u64, until when its direction is taken, and to[1] one, until when this stream takes
-// it, in nanoseconds of the device's clock; bytes[0] is the nanoseconds of a slot, or without places of the copy;
-// reserved is 1 behind a copy and 0 before it.
+// Packed experts in host memory, which are copied to the device if a row has chosen them. The kernel that simulates a
+// slower bus (Bus) uses the fields differently. to[0] is a u64 with the time until which this direction of the bus is
+// busy, and to[1] is a u64 with the time until which this stream uses it, in nanoseconds of the device clock.
+// bytes[0] is the duration of a slot in nanoseconds, or of the whole copy if places is null. reserved is 1 after a
+// copy and 0 before it.
 struct FetchArgs {
     const i32* places; // [pairs]: slot that a choice needs, negative for none
     const u8* from[4]; // host memory: for each piece of packed experts [slots, bytes]

@@ -1,17 +1,17 @@
-// Experts in host memory: rows go to the host's workers and results come back while the device computes its own, or the
-// packed weights come to the device.
+// Experts in host memory. Either rows are sent to the worker threads of the host, which compute while the device
+// computes its own experts, or the packed weights are copied to the device.
 //
-// Post     One block for each row. A row that chose an expert of the host is copied to page-locked memory, 16 bytes a
-//          thread. The last block to come writes the message and then the number of the round, which the workers wait
-//          for.
-// Wait     One thread looks at the workers' word every half microsecond until it holds the round's number. A worker
-//          that does not answer in time is a fault: later launches post nothing and wait for nothing.
-// Take     One block for each choice copies what the host's experts gave to its place among the results, which are
+// Post     One block per row. A row that chose an expert of the host is copied to page-locked memory, 16 bytes per
+//          thread. The last block to finish writes the message and then the round number, for which the workers wait.
+// Wait     One thread polls the word of the workers every half microsecond until it contains the round number. If the
+//          workers do not answer in time, a fault is raised; later launches then post nothing and wait for nothing.
+// Take     One block per choice copies the result of a host expert to its position among the results, which are
 //          summed in the order of the choice.
-// Fetch    Blocks of a slot look whether a choice needs it and copy a share of its bytes over the bus.
-// Bus      One block reserves the time of a copy's bytes before it, or waits after it until that time is over.
-// Graphs   Rounds are counted in memory, not passed: a captured launch runs any number of times. What an expert's place
-//          is, is read from a table: moving an expert changes the table, not the launch.
+// Fetch    The blocks of a slot check whether a choice needs the slot, and copy a share of its bytes over the bus.
+// Bus      One block reserves bus time for the bytes of a copy before it, or waits after the copy until that time has
+//          passed.
+// Graphs   Rounds are counted in memory and are not arguments, so a captured launch can run any number of times. The
+//          position of an expert is read from a table, so moving an expert changes the table and not the launch.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/floats.cuh"
@@ -20,11 +20,11 @@
 constexpr u32 kFaultHost = 32; // workers on the host failed or did not answer (base.h)
 constexpr i32 kOnHost = -1;    // in a table: the host's workers compute the expert; other negatives: somebody else does
 
-// Words of a mailbox; those of the host's workers are in a cache line of their own.
+// Words of a mailbox. The words that the host's workers write have their own cache line.
 constexpr i32 kMailPosted = 0, kMailMessage = 1, kMailFinished = 16, kMailFailed = 17;
 constexpr i32 kMailRounds = 0, kMailCame = 1, kMailFault = 2; // words of the state
 
-// Host memory that changes between launches: never from a cache.
+// Loads host memory that changes between launches; it must never come from a cache.
 DEVICE uint4 load_host(const uint4* at) {
     uint4 v;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -34,8 +34,8 @@ DEVICE uint4 load_host(const uint4* at) {
     return v;
 }
 
-// A row of 16 bytes each, by the threads of a block. Loads are issued together: one takes a microsecond or two over the
-// bus.
+// The threads of a block copy a row in units of 16 bytes. Loads are issued together because one load over the bus
+// takes one or two microseconds.
 template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 count) {
     constexpr i32 kEach = 4;
 #pragma unroll 1
@@ -53,7 +53,7 @@ template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 
     }
 }
 
-// What the table says of a choice: a place, or negative.
+// Returns the table entry of a choice: a position, or a negative number.
 DEVICE i32 place_of(const i32* table, i32 id, i32 experts, u32* faults) {
     if (id >= experts) {
         raise_fault(faults, kFaultExpert);
@@ -128,7 +128,8 @@ DEVICE void offload_places_body(const PlacesArgs& a) {
     a.places[pair] = place_of(a.table, a.ids[row * a.id_stride + (pair - row * a.top)], a.experts, a.faults);
 }
 
-// This block's share of a piece of an expert, in units of V. Loads are issued together: one takes microseconds.
+// Copies this block's share of a piece of an expert, in units of V. Loads are issued together because one load takes
+// microseconds.
 template <class V> DEVICE void fetch_piece(const FetchArgs& a, i32 piece, i64 slot) {
     const i64 count = a.bytes[piece] / sizeof(V), step = static_cast<i64>(a.blocks) * kThreads;
     const V* from = reinterpret_cast<const V*>(a.from[piece] + slot * a.bytes[piece]);

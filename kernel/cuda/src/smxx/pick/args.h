@@ -1,4 +1,4 @@
-// Argument structs of the kernels that copy rows from chosen places, and to chosen places.
+// Argument structs of the kernels that copy rows from given positions (pick) and to given positions (put).
 #pragma once
 #include "smxx/base.h"
 

@@ -1,16 +1,16 @@
-// Rows from and to chosen places: embeddings by token, rows of a batch by number (pick), raw rows to the rings of their
-// sequences (put). Picking a row outside the table raises a fault and gives zeros; putting one outside the output
-// raises a fault and writes nothing.
+// Copies rows from and to given positions: embeddings by token and rows of a batch by number (pick), raw rows to the
+// ring buffers of their sequences (put). Picking a row outside the table raises a fault and gives zeros. Putting a
+// row outside the output raises a fault and writes nothing.
 //
-// In       [., columns] f32, bf16 or f16; places i32 [rows].
+// In       [., columns] f32, bf16 or f16; positions i32 [rows].
 // Out      [., columns] f32 or bf16, rounded once; rows of the same type keep their bits.
-// Block    256 threads, one row. Rows of the same type that are aligned to 16 bytes move as 16-byte pieces.
-// Bytes    a row read and a row written.
+// Block    256 threads, one row. Rows of the same type that are aligned to 16 bytes are copied in 16-byte pieces.
+// Bytes    a row is read and a row is written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/pick/args.h"
 
-// A tensor of rows: its elements' type and the distance of rows in elements.
+// A tensor of rows: base address, element type, and the distance between rows in elements.
 struct Rows {
     u8* base;
     i64 stride;
@@ -20,7 +20,7 @@ struct Rows {
     DEVICE bool aligned() const { return aligned_16(base, stride * element_bytes(type)); }
 };
 
-// A block copies a row; without one (from below zero) it writes zeros.
+// One block copies a row. If `from` is negative, it writes zeros.
 DEVICE void copy_row(const Rows& out, i64 to, const Rows& in, i64 from, i32 columns) {
     const bool given = from >= 0;
     const i32 bytes = element_bytes(out.type);

@@ -1,4 +1,4 @@
-// Argument structs of the kernels that quantise rows for products.
+// Argument structs of the kernels that quantise rows for matrix products.
 #pragma once
 #include "smxx/base.h"
 

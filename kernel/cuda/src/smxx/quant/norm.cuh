@@ -1,10 +1,11 @@
-// What lies between two layers in one kernel: the residual sums, their RMSNorm and the norm quantised for a product.
+// The operations between two layers in one kernel: the residual sums, their RMSNorm, and quantisation of the norm for
+// a matrix product.
 //
-// In, out  args.h. Each step rounds to bf16 as a kernel of its own would: x + delta, then plus the weighted sum of the
+// In, out  args.h. Each step rounds to bf16 as a separate kernel would: x + delta, then plus the weighted sum of the
 //          experts' results in the order of the choice (float32), and the norm with the arithmetic of rms_norm.
-// Block    one row, kept in registers: everything is asked for at once, so that one latency is seen. The sum of squares
-//          is taken in an order that depends on the columns alone.
-// Traffic  x, delta, results and the weight read once; sum, norm, codes and scales written once.
+// Block    one row, kept in registers. All loads are issued at once, so only one memory latency is exposed. The order
+//          of the sum of squares depends only on the number of columns.
+// Traffic  x, delta, results and the weight are read once; sum, norm, codes and scales are written once.
 #pragma once
 #include "smxx/quant/quantise.cuh"
 #include "smxx/rows/norm.cuh"
@@ -15,8 +16,8 @@ DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
-// The sum over the block's threads; every thread gets it. Warps are added in order, so that threads without columns at
-// the end of a block do not change a bit.
+// Returns the sum over the threads of the block, in every thread. Warps are added in order, so that threads without
+// columns at the end of a block do not change the bits.
 template <int Threads> DEVICE f64 block_sum(f64 v, f64* partial) {
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) v = __dadd_rn(v, __shfl_xor_sync(ptx::kFullMask, v, d));
@@ -28,7 +29,7 @@ template <int Threads> DEVICE f64 block_sum(f64 v, f64* partial) {
     return sum;
 }
 
-// Eight weights as they lie in memory: 16 bytes of bf16 or 32 of f32.
+// Eight weights as stored in memory: 16 bytes of bf16 or 32 bytes of f32.
 struct WeightPiece {
     uint4 low, high;
 };
@@ -51,7 +52,7 @@ DEVICE void unpack_weight(const WeightPiece& w, bool bf16, f32 v[kPieceColumns])
 
 constexpr i32 kMostChoices = 32; // of a row
 
-// A row's experts in shared memory: the number of each that gave a result, and its weight.
+// The experts of a row in shared memory: the position of each expert result, and its weight.
 struct RowChoices {
     i32 place[kMostChoices];
     f32 share[kMostChoices];
@@ -73,7 +74,8 @@ DEVICE void load_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
     __syncthreads();
 }
 
-// The weighted sum of the results in eight columns, in the order of the choice. So many results are asked for together.
+// Adds the weighted sum of the results in eight columns, in the order of the choice. `Together` results are loaded at
+// a time.
 template <int Together>
 DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const RowChoices& c, f32 v[kPieceColumns]) {
     f32 sum[kPieceColumns] = {};
@@ -99,8 +101,8 @@ DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const Ro
     for (int i = 0; i < kPieceColumns; i++) v[i] = __fadd_rn(v[i], sum[i]);
 }
 
-// A thread has Pieces pieces of eight columns. Which shape runs depends on the columns alone, as a row's bits do.
-// Experts says that there are results.
+// A thread has `Pieces` pieces of eight columns. The choice of shape depends only on the number of columns, as do the
+// bits of a row. Experts is true if there are expert results to add.
 template <int Pieces, bool Experts, int Threads = kNormThreads>
 DEVICE void norm_quantise_body(const NormQuantiseArgs& a, i64 row) {
     __shared__ f64 partial[Threads / 32];

@@ -1,10 +1,10 @@
-// Rows of bf16 to e4m3 with one scale for each 128 columns, as internal/num quantises a block: amax floored at 1e-4,
-// over 448.
+// Quantises rows of bf16 to e4m3 with one scale per 128 columns, as internal/num quantises a block: scale = max(amax,
+// 1e-4) / 448.
 //
-// Block    8 warps; a warp has 256 columns of one row, 8 of each lane, 16 lanes to a scale. Bits depend on the 128
-//          columns alone.
-// Traffic  a bf16 row read, half of its bytes and 4 per 128 columns written. Scales of neighbouring rows lie side by
-//          side, as products read them.
+// Block    8 warps. A warp has 256 columns of one row: 8 columns per lane, 16 lanes per scale. The bits depend only
+//          on the 128 columns.
+// Traffic  a bf16 row is read; half of its bytes, and 4 bytes per 128 columns, are written. The scales of adjacent
+//          rows are adjacent, as matrix products read them.
 // H200     4096 rows of 7168: 38 us, 54 % of 4.3 TB/s; 64 rows 2.5 us.
 #pragma once
 #include "smxx/num.cuh"
@@ -24,8 +24,8 @@ DEVICE void unpack_piece(uint4 w, f32 v[kPieceColumns]) {
     }
 }
 
-// Quantises a lane's piece together with the other lanes of its scale, all of which must be here; v of lanes without
-// columns is zero.
+// Quantises a lane's piece together with the other lanes that share its scale. All of these lanes must call it; in
+// lanes without columns, v is zero.
 DEVICE uint2 quantise_piece(f32 v[kPieceColumns], bool exact, f32& scale) {
     f32 amax = 0.0f; // NaN does not count; infinity counts as the largest finite value
 #pragma unroll
@@ -33,21 +33,22 @@ DEVICE uint2 quantise_piece(f32 v[kPieceColumns], bool exact, f32& scale) {
 #pragma unroll
     for (int d = 1; d < kScaleLanes; d *= 2) amax = fmaxf(amax, __shfl_xor_sync(ptx::kFullMask, amax, d));
     scale = index_scale(fminf(amax, kLargestFinite), exact);
-    // Of a power of two, between 2^-23 and 2^120, by its exponent: a division is the longest chain here.
+    // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because a division would
+    // be the longest dependency chain here.
     const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
 #pragma unroll
     for (int i = 0; i < kPieceColumns; i++) v[i] = exact ? over(v[i], scale) : times(v[i], inverse);
     return make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
 }
 
-// A lane's codes, and the scale from the first lane of each 128 columns.
+// Stores a lane's codes. The first lane of each 128 columns stores the scale.
 DEVICE void store_piece(u8* codes, f32* scales, i64 scale_stride, i64 row, i32 column, uint2 w, f32 scale) {
     *reinterpret_cast<uint2*>(codes + column) = w;
     if (column % kScaleColumns == 0) scales[column / kScaleColumns * scale_stride + row] = scale;
 }
 
-// Units of 256 columns of a row, in the order of rows, that a warp has: one where there are few rows; of many rows
-// four, whose loads are on their way together.
+// The units of 256 columns, in the order of rows, that a warp processes: one unit if there are few rows; four units
+// if there are many rows, so that four loads are in flight together.
 template <int Units> struct QuantisedUnits {
     i64 row[Units];
     i32 column[Units]; // of this lane

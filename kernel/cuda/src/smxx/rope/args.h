@@ -1,4 +1,4 @@
-// Argument structs of the kernels that compute rotations and apply them.
+// Argument structs of the kernels that compute rotation angles and apply them.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,18 +1,19 @@
-// Rotations by position, and their application to heads.
+// Computes rotary angles by position, and applies them to heads.
 //
-// Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale: p * f is rounded to float32; cosine and sine are then
-//          taken in float64 and rounded once. A thread has one frequency of one row. Written once per step; every layer
-//          reads it.
-// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place and to a
-//          second tensor where one is given, each product and sum rounded once to float32. A block has 256 threads and
-//          up to 1024 pairs of one row.
-// Bytes    the rotated columns read and written.
+// Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale. p * f is rounded to float32; its cosine and sine are
+//          then computed in float64 and rounded once. A thread has one frequency of one row. The table is written
+//          once per step, and every layer reads it.
+// Rotate   x [rows, heads, head_dim] f32 or bf16: rotates columns [offset, offset + rope) of every head in place, and
+//          writes them also to a second tensor if one is given. Each product and sum is rounded once to float32. A
+//          block has 256 threads and up to 1024 pairs of one row.
+// Bytes    the rotated columns are read and written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rope/args.h"
 
-// Cosine and sine of an angle of at most 2^31: the quadrant is taken off by pi/2 in two parts, then series whose next
-// term is below 2^-60. The library's own functions keep an array in local memory for arguments without bound.
+// Returns cosine and sine of an angle of at most 2^31. The quadrant is subtracted with pi/2 in two parts; then series
+// are summed whose next term is below 2^-60. The library functions handle unbounded arguments and therefore keep an
+// array in local memory.
 DEVICE void cos_sin(f64 angle, f64& cosine, f64& sine) {
     f64 turns = rint(__dmul_rn(angle, 0.63661977236758134308)); // 2/pi
     f64 r = __fma_rn(-turns, 1.5707963267948965580, angle);     // pi/2, upper part
@@ -62,7 +63,7 @@ DEVICE void angles_body(const AnglesArgs& a, i64 block) {
 
 constexpr i32 kPairsPerBlock = 4 * kThreads;
 
-// The block-th block of 1024 pairs of a row.
+// Rotates up to 1024 pairs of a row, starting at pair 1024 * block.
 DEVICE void rotate_body(const RotateArgs& a, i64 row, i32 block) {
     begin_after_previous();
     i32 half = a.rope / 2, pairs = a.heads * half, end = min(pairs, (block + 1) * kPairsPerBlock);

@@ -1,4 +1,4 @@
-// Argument struct of the kernel that chooses experts.
+// Argument struct of the kernel that routes rows to experts.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,14 +1,15 @@
-// Choice of experts: scores are sigmoid(logits) or sqrt(softplus(logits)); the bias is added for the choice only; the
-// best keep_groups of groups by the sum of their two best biased scores remain; the top best biased experts are chosen,
-// best first, the lower index on a tie. With a table the experts are those of the row's token instead. Weights are the
-// scores, over their sum where asked, times scale.
+// Routing to experts. Scores are sigmoid(logits) or sqrt(softplus(logits)). The bias is added only for the choice.
+// The keep_groups groups with the largest sums of their two best biased scores remain. Of their experts, the `top`
+// experts with the best biased scores are chosen, best first; the lower index wins a tie. If a table is given, the
+// experts are instead read from the table entry of the row's token. Weights are the scores, divided by their sum if
+// requested, times scale.
 //
-// In       logits f32 [rows, experts], bias f32 [experts] or table i32 [., top] and tokens i32 [rows]. Out: ids i32 and
-//          weights f32 [rows, top]. A token outside the table, or an expert that is not there, raises a fault.
-// Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64
-//          and rounded to float32, so ties are those of the reference.
-// Bytes    a row of logits read.
-// H200     256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. Latency sets the time: exponentials in float64, then
+// In       logits f32 [rows, experts], bias f32 [experts] or table i32 [., top] and tokens i32 [rows].
+// Out      ids i32 and weights f32 [rows, top]. A token outside the table, or an expert out of range, raises a fault.
+// Block    8 warps, one row per warp, biased scores of up to 1024 experts in shared memory. Scores are computed in
+//          float64 and rounded to float32, so ties are the same as in the reference.
+// Bytes    a row of logits is read.
+// H200     256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. The time is latency: exponentials in float64, then
 //          top + keep_groups reductions over a warp.
 #pragma once
 #include "smxx/floats.cuh"
@@ -22,26 +23,26 @@ DEVICE f32 route_score(const RouteArgs& a, f32 logit) {
     return __double2float_rn(a.root ? sqrt(fmax(z, 0.0) + log1p(small)) : 1.0 / (1.0 + small));
 }
 
-// Order of floats as order of integers; -0 counts as 0.
+// Converts a float to an integer with the same order; -0 counts as 0.
 DEVICE u32 ordered_bits(f32 f) {
     u32 b = __float_as_uint(f + 0.0f);
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
-// The lane of the largest value, the lowest of them on a tie.
+// Returns the lane of the largest value; the lowest lane wins a tie.
 DEVICE i32 warp_best(u64 v) {
     u32 high = static_cast<u32>(v >> 32), best = ptx::warp_max(high);
     u32 low = high == best ? static_cast<u32>(v) : 0u, rest = ptx::warp_max(low);
     return __ffs(__ballot_sync(ptx::kFullMask, high == best && low == rest)) - 1;
 }
 
-// Order of doubles as order of integers.
+// Converts a double to an integer with the same order.
 DEVICE u64 ordered_bits(f64 f) {
     u64 b = static_cast<u64>(__double_as_longlong(f + 0.0));
     return b >> 63 ? ~b : b | (1ull << 63);
 }
 
-// The expert that a table gives lane j of a warp for the row's token: choice j.
+// Returns the expert that the table lists as choice j for the row's token, in lane j of a warp.
 DEVICE i32 listed_expert(const RouteArgs& a, i64 row) {
     const i32 lane = lane_id(), token = a.tokens[row * a.token_stride];
     if (lane >= a.top) return 0;
@@ -55,15 +56,16 @@ DEVICE i32 listed_expert(const RouteArgs& a, i64 row) {
     return 0;
 }
 
-// The expert of choice j in lane j of a warp, by score; biased is its shared memory for as many scores.
+// Returns the expert of choice j, by score, in lane j of a warp. biased is the warp's shared memory for one score per
+// expert.
 DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
 #pragma unroll 4
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(a, logits[e]), a.bias[e]);
     __syncwarp();
     if (a.keep_groups < a.groups) {
-        // Each group has as many lanes as fit, a power of two: their two best, in the end the group's. The sum is exact
-        // in float64 as the reference's.
+        // Each group gets the largest power of two of lanes that fits. Each lane finds its two best scores; these are
+        // reduced to the two best of the group. Their sum is exact in float64, as in the reference.
         i32 lanes = 1 << (31 - __clz(32 / a.groups)), group = lane / lanes;
         f32 first = kLowest, second = kLowest;
         if (group < a.groups) {
@@ -78,7 +80,7 @@ DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
             second = fmaxf(fmaxf(second, two), fminf(first, one));
             first = fmaxf(first, one);
         }
-        // Lane g takes over what the lanes of group g have.
+        // Lane g gets the result of the lanes of group g.
         first = __shfl_sync(ptx::kFullMask, first, min(lane * lanes, 31));
         second = __shfl_sync(ptx::kFullMask, second, min(lane * lanes, 31));
         if (size == 1) second = 0;
@@ -117,7 +119,7 @@ DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
     return mine;
 }
 
-// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+// A warp chooses the experts of a row. biased is the warp's shared memory for one score per expert.
 DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
     const i32 lane = lane_id();
     const f32* logits = a.logits + row * a.logit_stride;

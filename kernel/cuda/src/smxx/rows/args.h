@@ -1,4 +1,4 @@
-// Argument structs of the row kernels.
+// Argument structs of the kernels that normalise rows and locate positions.
 #pragma once
 #include "smxx/views.h"
 

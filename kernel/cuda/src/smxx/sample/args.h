@@ -1,4 +1,4 @@
-// Argument struct of the kernel that draws tokens.
+// Argument struct of the kernel that samples tokens.
 #pragma once
 #include "smxx/base.h"
 

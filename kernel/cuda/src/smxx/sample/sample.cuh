@@ -1,18 +1,19 @@
-// Draws one token from every row of logits: temperature, top_k, top_p, min_p and a random number.
+// Samples one token from every row of logits, with temperature, top_k, top_p, min_p and a random number.
 //
-// In       logits f32 [rows, columns], columns up to 262144; the best column of every row; the words of its draw.
-// Out      ids i32 [rows]: the column that was drawn. A row whose draw has no temperature, or whose best logit is not
-//          finite, keeps its best.
-// Same     the Go package sample is the definition, and this gives its tokens to the bit: every rounding is named, no
-//          product is fused with a sum, and weights are whole numbers, whose sums have no order. A test runs this file
-//          on a CPU beside it (kernel/cuda/sample_test.go).
-// Block    a row. One sweep puts the weights of all tokens into 1921 buckets by their distance from the best. The
-//          bucket in which top_k or top_p ends is listed and its tokens ranked; where it holds more than the list
-//          does, its keys are counted by 11 bits at a time until the list holds what is left: at most five sweeps. Then
-//          the weights of kept tokens are summed over segments of 128 columns; the segment in which the random number
-//          falls is walked column by column.
-// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both.
-//          Only the sweep into buckets weighs every token.
+// In       logits f32 [rows, columns], columns up to 262144; the best column of every row; the sampling parameters of
+//          the row.
+// Out      ids i32 [rows]: the sampled column. A row without a temperature, or whose best logit is not finite, gets
+//          its best column.
+// Same     The Go package sample is the definition, and this kernel gives exactly its tokens. Every rounding is
+//          explicit, no multiplication is fused with an addition, and weights are integers, whose sums do not depend
+//          on their order. A test compiles this file for the CPU and compares the two (kernel/cuda/sample_test.go).
+// Block    one row. One pass over the row adds the weights of all tokens to 1921 buckets by their distance from the
+//          best logit. The tokens of the bucket in which top_k or top_p ends are listed and ranked. If the bucket has
+//          more tokens than the list can hold, its keys are counted by 11 bits at a time until the remaining keys fit
+//          the list; this takes at most five passes. Then the weights of the kept tokens are summed over segments of
+//          128 columns, and the segment that contains the random number is searched column by column.
+// Bytes    the logits are read once per pass, from L2: 1 pass for plain sampling, 3 with top_k or top_p, 4 with both.
+//          Only the pass into buckets computes the weight of every token.
 #pragma once
 #include "smxx/key.cuh"
 #include "smxx/sample/args.h"
@@ -55,7 +56,7 @@ struct SampleShared {
     u32 listed;
 };
 
-// 2^44 * exp(-b / 64), a product of exp(-2^j / 64) over the bits of b, the lowest first.
+// Returns 2^44 * exp(-b / 64) as a product of exp(-2^j / 64) over the bits of b, the lowest bit first.
 DEVICE f64 sample_scale(i32 b) {
     f64 v = static_cast<f64>(1ull << kWeightBits);
     if (b & 1) v = __dmul_rn(v, 0x1.f80feabfeefa5p-1);
@@ -74,19 +75,20 @@ DEVICE f64 sample_scale(i32 b) {
 
 DEVICE i32 sample_bucket(f64 d) { return __double2int_rz(__dadd_rn(__dmul_rn(d, kGrain), 0.5)); }
 
-// The weight of a token of bucket b at distance d.
+// Returns the weight of a token in bucket b at distance d.
 DEVICE u64 sample_weight(f64 scale, i32 b, f64 d) {
     f64 r = __dsub_rn(__dmul_rn(b, 1.0 / kGrain), d);
     f64 series = __dadd_rn(__dadd_rn(1.0, r), __dmul_rn(__dmul_rn(r, r), 0.5));
     return static_cast<u64>(__double2ll_rz(__dadd_rn(__dmul_rn(scale, series), 0.5)));
 }
 
-// The least weight that is p of a total.
+// Returns the smallest integer weight that is at least p * total.
 DEVICE u64 sample_share(f64 p, u64 total) {
     return min(static_cast<u64>(__double2ll_ru(__dmul_rn(p, __ll2double_rn(static_cast<i64>(total))))), total);
 }
 
-// One row. Every thread of the block calls every function, which begin and end where all threads meet.
+// The sampling of one row. Every thread of the block must call every function; each begins and ends with a block
+// barrier.
 template <int Threads> struct Sampling {
     SampleShared& s;
     const f32* logits;
@@ -94,8 +96,8 @@ template <int Threads> struct Sampling {
     f64 top, inverse;
     bool filled; // bins hold the buckets
 
-    // Calls visit(column, logit) for the tokens of this thread. Some are loaded together: nothing is loaded before what
-    // visit adds to bins.
+    // Calls visit(column, logit) for the tokens of this thread. kLoaded logits are loaded together, because the
+    // compiler cannot move loads before the atomic additions of visit.
     template <class Visit> DEVICE void each(i32 from, i32 end, i32 step, Visit visit) {
         for (i32 c = from; c < end; c += kLoaded * step) {
             f32 v[kLoaded];
@@ -107,13 +109,14 @@ template <int Threads> struct Sampling {
         }
     }
 
-    // The distance of a token below the best, and whether it is within reach; NaN is not.
+    // Computes the distance d of a token below the best, and reports whether it is within kReach. NaN is not.
     DEVICE bool reaches(f32 v, f64& d) {
         d = __dmul_rn(__dsub_rn(top, v), inverse);
         return d >= 0 && d < kReach;
     }
 
-    // The weight of a token that is kept: up to edge, and at least least; else 0.
+    // Returns the weight of a token that is kept, or 0. A token is kept if its key is not below edge and its weight
+    // is not below least.
     DEVICE u64 kept(i32 c, f32 v, u64 edge, u64 least) {
         f64 d;
         if (candidate_key(v, c) < edge || !reaches(v, d)) return 0;
@@ -122,8 +125,8 @@ template <int Threads> struct Sampling {
         return w >= least ? w : 0;
     }
 
-    // Calls visit(key, weight) for the tokens of this thread in a bucket whose keys have a prefix above shift; none for
-    // a shift of 64.
+    // Calls visit(key, weight) for the tokens of this thread that are in a bucket and whose keys have the given
+    // prefix above bit `shift`. A shift of 64 means any key.
     template <class Visit> DEVICE void members(i32 bucket, u64 prefix, i32 shift, Visit visit) {
         each(threadIdx.x, columns, Threads, [&](i32 c, f32 v) {
             f64 d;
@@ -141,7 +144,7 @@ template <int Threads> struct Sampling {
     DEVICE u64 mass(i32 b) { return static_cast<u64>(s.high[b]) << 32 | s.low[b]; }
     DEVICE void set_mass(i32 b, u64 m) { s.low[b] = static_cast<u32>(m), s.high[b] = static_cast<u32>(m >> 32); }
 
-    // Adds a token to a bin, whatever other threads add.
+    // Adds a token to a bin with atomic operations.
     DEVICE void put(i32 b, u64 weight) {
         atomicAdd(&s.count[b], 1u);
         u32 low = static_cast<u32>(weight), before = atomicAdd(&s.low[b], low);
@@ -154,7 +157,8 @@ template <int Threads> struct Sampling {
         __syncthreads();
     }
 
-    // Sums parts of the bins. Sums are of whole numbers: neighbours begin at different places to spread over the banks.
+    // Sums parts of the bins. The order of integer sums does not matter, so adjacent threads start at different bins
+    // to avoid bank conflicts.
     DEVICE void sum_parts() {
         constexpr i32 width = kBins / kParts;
         __syncthreads();
@@ -176,7 +180,7 @@ template <int Threads> struct Sampling {
         return sum;
     }
 
-    // Puts the tokens into buckets.
+    // Adds the tokens to the buckets.
     DEVICE void fill() {
         clear_bins();
         each(threadIdx.x, columns, Threads, [&](i32, f32 v) {
@@ -189,7 +193,7 @@ template <int Threads> struct Sampling {
         filled = true;
     }
 
-    // Finds the bin in which the counts, or masses, of the bins reach need; there is one.
+    // Finds the bin at which the running sum of counts, or of masses, reaches need. Such a bin exists.
     DEVICE void find(u64 need, bool counts) {
         if (threadIdx.x == 0) {
             constexpr i32 width = kBins / kParts;
@@ -213,8 +217,8 @@ template <int Threads> struct Sampling {
         __syncthreads();
     }
 
-    // Finds the last key of the shortest list of best tokens whose number, or mass, reaches need: s.edge, and s.above,
-    // their mass.
+    // Finds the shortest list of best tokens whose count, or mass, reaches need. Sets s.edge to the last key of the
+    // list and s.above to its mass.
     DEVICE void cut(u64 need, bool counts) {
         if (!filled) fill();
         if (threadIdx.x == 0) s.above = 0;
@@ -264,7 +268,8 @@ template <int Threads> struct Sampling {
         __syncthreads();
     }
 
-    // The column at share random of the weights of tokens up to edge that weigh at least the given weight.
+    // Samples a column among the tokens up to edge whose weight is at least least. `random`, as a fraction of 2^64,
+    // selects the point in the sum of their weights.
     DEVICE i32 draw(u64 edge, u64 least, u64 random) {
         clear_bins();
         i32 segments = (columns + kSegment - 1) / kSegment, lane = lane_id();

@@ -1,4 +1,4 @@
-// Argument struct of the kernel that gives the scores of selected positions.
+// Argument struct of the kernel that looks up the scores of selected positions.
 #pragma once
 #include "smxx/base.h"
 

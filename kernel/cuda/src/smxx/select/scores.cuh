@@ -1,7 +1,8 @@
-// The scores of selected positions, for rows that are recorded. Of rows that are not scored, and where nothing is
-// selected, they are zero.
+// Looks up the scores of selected positions, for rows that are recorded. The result is zero for rows without scores
+// and for entries without a selected position.
 //
-// Block    one row. Traffic: a position and a score read, a score written.
+// Block    one row.
+// Traffic  a position and a score are read, a score is written.
 #pragma once
 #include "smxx/select/args.h"
 

@@ -1,4 +1,4 @@
-// Argument struct of the kernel that counts choices of experts.
+// Argument struct of the kernel that counts expert choices.
 #pragma once
 #include "smxx/base.h"
 

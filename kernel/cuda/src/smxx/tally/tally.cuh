@@ -1,7 +1,8 @@
-// Counts of choices: counts[ids[t, j]] grows by one for every choice of a row that sees a token. Counts wrap around. An
-// id outside the experts raises a fault and is not counted.
+// Counts expert choices: counts[ids[t, j]] is incremented for every choice of a row with a token. Counters wrap
+// around. An id out of range raises a fault and is not counted.
 //
-// Block    256 choices, a thread each: one atomic addition to L2. Sums of whole numbers do not depend on their order.
+// Block    256 choices, one per thread, with one atomic addition to L2 each. Integer sums do not depend on their
+//          order.
 // Bytes    8 for each choice.
 #pragma once
 #include "smxx/floats.cuh"

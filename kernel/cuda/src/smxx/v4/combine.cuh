@@ -1,11 +1,13 @@
-// Joins the window and compressed selections of every token into one row list over concatenated keys.
+// Joins the window selection and the compressed selection of every token into one list of rows over the concatenated
+// keys.
 //
-// Inputs   window [tokens, window_width] and extra [tokens, extra_width] row numbers with lengths; lengths outside a
-//          row count as its ends.
-// Output   rows [tokens, width]: the window's entries, then the extra's, each shifted by its base, then -1. An entry
-//          below zero stays -1, so "no row" can never become a valid one.
-// Block    8 warps, one token each. Traffic: each entry read once, width entries written; 4096 tokens of 128 + 512
-//          entries take 8.2 us on an H200, 60 % of the copy rate.
+// Inputs   window [tokens, window_width] and extra [tokens, extra_width] row numbers with lengths. Lengths are
+//          clamped to the width.
+// Output   rows [tokens, width]: the entries of window, then those of extra, each plus its base, then -1. A negative
+//          entry becomes -1, so "no row" can never become a valid row.
+// Block    8 warps, one token per warp.
+// Traffic  each entry is read once, and width entries are written. 4096 tokens of 128 + 512 entries take 8.2 us on an
+//          H200, 60 % of the copy bandwidth.
 #pragma once
 #include "smxx/base.h"
 #include "smxx/v4/args.h"

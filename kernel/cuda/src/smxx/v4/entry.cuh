@@ -1,7 +1,7 @@
-// V4 cache entries: 448 e4m3 values in 7 groups of 64 with power-of-two scales, 64 bf16 rotated values.
+// V4 cache entries: 448 e4m3 values in 7 groups of 64 with power-of-two scales, and 64 rotated bf16 values.
 //
-// Lane l holds values 16l to 16l+15 of the 512: lanes 0 to 27 the quantised part (a group is 4 lanes), lanes 28 to 31
-// the rotated part. Data rows of a page come first, 576 bytes each; the 8-byte scale rows follow all of them.
+// Lane l holds values 16l to 16l+15 of the 512. Lanes 0 to 27 hold the quantised part (a group is 4 lanes), and lanes
+// 28 to 31 the rotated part. The data rows of a page come first, 576 bytes each; the 8-byte scale rows follow them.
 #pragma once
 #include "smxx/cache/row.cuh"
 #include "smxx/rows/norm.cuh"
@@ -15,19 +15,20 @@ DEVICE u8* v4_data(const Place& at) { return at.page + (i64)at.row * kV4DataByte
 DEVICE u8* v4_scales(const Place& at,
     i32 page_tokens) { return at.page + (i64)page_tokens * kV4DataBytes + (i64)at.row * kV4ScaleBytes; }
 
-// Exponent byte of a group's scale: amax floored at 1e-4, over 448, rounded up to a power of two.
+// Returns the exponent byte of a group's scale: max(amax, 1e-4) / 448, rounded up to a power of two.
 DEVICE u32 v4_exponent(u32 amax) {
     u32 raw = __float_as_uint(__fdiv_rn(fmaxf(__uint_as_float(amax), 1e-4f), kMaxE4M3));
     return (raw + 0x7FFFFFu) >> 23;
 }
 
-// Value of an exponent byte: 2^(e-127), NaN for 255.
+// Returns the value of an exponent byte: 2^(e-127), or NaN for 255.
 DEVICE f32 v4_scale(u32 e) {
     if (e == 0) return __uint_as_float(0x00400000u);
     return __uint_as_float(e == 255 ? 0x7FC00000u : e << 23);
 }
 
-// Normalises a lane's 16 values and rounds them to bf16. Sums of eight squares are given, and added in float64.
+// Normalises a lane's 16 values and rounds them to bf16. low and high are sums of eight squares, which are added in
+// float64.
 DEVICE void normalise_entry(const WriteV4Args& a, f32 (&v)[16], f32 low, f32 high) {
     RMSNormArgs norm{};
     norm.weight = a.norm;
@@ -41,9 +42,9 @@ DEVICE void normalise_entry(const WriteV4Args& a, f32 (&v)[16], f32 low, f32 hig
     }
 }
 
-// Writer: bf16 [tokens, 512] to entries, of rows that are normalised here or were before. 1024 + 256 bytes read, 584
-//         written per token; one warp per token. On an H200 64 tokens take 2.5 us (launch bound), 4096 tokens 6.3 us.
-//         The block-th block of 8 tokens.
+// Writes bf16 rows [tokens, 512] as entries; rows are normalised here or were normalised before. Reads 1024 + 256
+// bytes and writes 584 bytes per token; one warp per token. On an H200 64 tokens take 2.5 us (launch bound) and 4096
+// tokens 6.3 us. `block` is the number of a block of 8 tokens.
 DEVICE void write_v4_body(const WriteV4Args& a, i64 block) {
     begin_after_previous();
     i64 token = block * kWarpsPerBlock + (threadIdx.x >> 5);
@@ -82,9 +83,8 @@ DEVICE void write_v4_body(const WriteV4Args& a, i64 block) {
     out[1] = pack_bf16x8(v + 8);
 }
 
-// Dequantiser: entries to bf16 [count, 512]; the rotated part is copied bit for bit, missing entries become zeros.
-//              584 bytes read, 1024
-// written per row; 70 % of the copy rate on an H200 at 65,536 random rows.
+// Converts entries to bf16 rows [count, 512]. The rotated part is copied bit for bit; missing entries become zeros.
+// Reads 584 bytes and writes 1024 bytes per row; reaches 70 % of the copy bandwidth on an H200 at 65,536 random rows.
 template <class Args> DEVICE void gather_v4(const Args& a) {
     begin_after_previous();
     i64 row = warp_row();

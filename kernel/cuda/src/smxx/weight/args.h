@@ -1,4 +1,5 @@
-// Argument structs of kernels that make weights: random values, and the forms in which products read a matrix.
+// Argument structs of the kernels that generate random weights and convert a matrix to the formats that matrix
+// products read.
 #pragma once
 #include "smxx/base.h"
 

@@ -1,9 +1,10 @@
-// Random values for weights without files. Values 2i and 2i+1 come from word i: a hash of seed and i, whose bytes are
-// added in two groups of four. Sums are close to a normal distribution, and integer arithmetic and one product give the
-// bits that package kernel computes on the host.
+// Random values for weights that have no files. Values 2i and 2i+1 come from word i, a hash of seed and i, whose
+// bytes are added in two groups of four. The sums are close to a normal distribution. Integer arithmetic and one
+// multiplication give the same bits that package kernel computes on the host.
 //
-// Out      [rows, columns] f32, bf16 or e4m3; columns and stride are even. Thread: one word.
-// Traffic  each value written once.
+// Out      [rows, columns] f32, bf16 or e4m3; columns and stride are even.
+// Thread   one word.
+// Traffic  each value is written once.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/weight/args.h"

@@ -1,9 +1,9 @@
-// A matrix as bf16, block scales applied, and transposed where products read it so.
+// Converts a matrix to bf16, applies its block scales, and transposes it for matrix products that read it transposed.
 //
-// In       [rows, columns] f32, bf16, f16 or e4m3 with a float32 scale for each block. Out: bf16 as it is, transposed,
-//          or both. Rounding to nearest even, once.
-// Block    a tile of 32 x 32 values, 8 rows at a time; the transposed tile goes through shared memory.
-// Traffic  the matrix read once and each output written once, in runs of 64 bytes.
+// In       [rows, columns] f32, bf16, f16 or e4m3 with a float32 scale per block.
+// Out      bf16 in the same order, transposed, or both, rounded once to nearest even.
+// Block    a tile of 32 x 32 values, 8 rows at a time; the transposed tile passes through shared memory.
+// Traffic  the matrix is read once and each output is written once, in runs of 64 bytes.
 #pragma once
 #include "smxx/weight/draw.cuh"
 

@@ -5,7 +5,7 @@
 extern "C" __global__ void __launch_bounds__(kThreads, 2) hyper_mix(const __grid_constant__ HyperMixArgs a) {
     hyper_mix_body<2>(a);
 }
-// Of more than 4096 columns.
+// For rows of more than 4096 columns.
 extern "C" __global__ void __launch_bounds__(kThreads, 1) hyper_mix_wide(const __grid_constant__ HyperMixArgs a) {
     hyper_mix_body<4>(a);
 }
