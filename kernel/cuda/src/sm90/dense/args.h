@@ -1,10 +1,10 @@
-// Arguments of dense attention, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of dense attention, passed by value as one __grid_constant__ parameter. They are mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
 
-// Tensor maps over bf16 (cuTensorMapEncodeTiled), swizzle 128B, innermost dimension 64 columns = 128 bytes; D = head
-// of a query, K = keys of a tile:
+// Tensor maps over bf16 (cuTensorMapEncodeTiled), swizzle 128B, innermost dimension 64 columns = 128 bytes. D is the
+// query head size, K the number of keys in a tile:
 //   query  {64, rows, heads * D / 64},              box {64, 64, D / 64}
 //   key    {64, keys, heads * (nope + values) / 64}, box {64, K, nope / 64}
 //   rope   {64, keys},                               box {64, K}
@@ -18,7 +18,8 @@ struct DenseAttendArgs {
     const i32* lens;      // [rows, len_stride]: how many it sees; neighbours with the same start share tiles
     u16* out;             // bf16 [rows, out_stride]: heads of `values` columns each, multiple of 16 bytes
     float* lse;           // f32 [rows, lse_stride], natural logarithm, +inf for a row that sees no key; or null
-    // what plan.cuh writes: 4 words, then 4 words for each tile of rows and one more, at most rows + 1
+    // The output of plan.cuh: 4 words, then 4 words for each tile of rows and for one last record; at most rows + 1
+    // records.
     u32* plan;
     // one word: bit 2 is set when a row sees keys outside [0, keys), and the row counts as one that sees none; or null
     u32* faults;

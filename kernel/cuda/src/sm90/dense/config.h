@@ -1,9 +1,9 @@
 // Shapes of the dense-attention kernels.
 //
-// A unit of work is one head of a tile of 128 query rows that see the same keys from the same start. Each of two math
-// warpgroups has 64 of the rows. Keys come in tiles whose bounds are counted from the start, so that a row adds up
-// the same numbers in the same order whatever rows share its tile. All operands lie in shared memory as tiles of
-// [rows][64 columns] bf16, rows of 128 bytes with the 128-byte swizzle.
+// A unit of work is one head of a tile of 128 query rows that see the same keys from the same first key. Each of two
+// math warpgroups has 64 of the rows. Tiles of keys are counted from the first key, so that a row adds the same
+// numbers in the same order whatever other rows are in its tile. All operands are in shared memory as bf16 tiles of
+// [rows][64 columns], in rows of 128 bytes with the 128-byte swizzle.
 #pragma once
 
 #include "sm90/dense/args.h"
@@ -17,11 +17,12 @@ constexpr int kTileRowBytes = kColumnTile * 2;
 constexpr int kStages = 2;                    // tiles of keys, and of values, in shared memory
 constexpr int kRecords = 4;                   // units in work and known ahead
 
-// Warpgroups 0 and 1 do the arithmetic; of warpgroup 2 one warp asks for copies and one finds units.
+// Warpgroups 0 and 1 do the arithmetic. In warpgroup 2 one warp issues copies and one warp finds units.
 constexpr int kThreads = 384;
 
-// NopeTiles and ValueTiles count tiles of 64 columns of a head's keys (without the rotated 64) and values; Keys are
-// the keys of a tile; Held tiles of a query are kept in registers, which spares the port of shared memory.
+// NopeTiles and ValueTiles are the numbers of tiles of 64 columns in a head's keys (without the 64 rotary columns)
+// and values. TileKeys is the number of keys in a tile. HeldTiles tiles of a query are kept in registers, which saves
+// shared-memory bandwidth.
 template <int NopeTiles, int ValueTiles, int TileKeys, int HeldTiles>
 struct Shape {
     static constexpr int Nope = NopeTiles, Value = ValueTiles, Keys = TileKeys, Held = HeldTiles;

@@ -1,4 +1,5 @@
-// The warps that feed the math warpgroups: one finds units, one asks for their queries, keys and values.
+// The warps that feed the math warpgroups: one finds units of work, one issues the copies of their queries, keys and
+// values.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -9,7 +10,7 @@ namespace sparrow_dense {
 
 constexpr u32 kFaultKeys = 4;  // a row sees keys outside the tensor
 
-// Asks for a box of a tensor map to be brought into L2.
+// Prefetches a box of a tensor map into L2.
 __device__ __forceinline__ void prefetch_3d(const TensorMap* map, i32 c0, i32 c1, i32 c2) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];"
         ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
@@ -20,9 +21,9 @@ struct Place {
     i32 tile, head;
 };
 
-// Unit u of the plan. Units of a run stand together; inside it come the heads in groups so large that the tiles of a
-// group keep all blocks busy: blocks that run at the same time then read the same keys and values from L2. In a group
-// the tiles of the last rows, which see the most keys, come first.
+// Returns the place of unit u of the plan. The units of a run are consecutive. Inside a run, heads are grouped so
+// that the tiles of a group occupy all blocks; blocks that run at the same time then read the same keys and values
+// from L2. Within a group, the tiles of the last rows come first, because they see the most keys.
 __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
     const u32 first = plan.tile(u / heads)->first;
     const u32 count = plan.tile(first)->count;
@@ -35,8 +36,8 @@ __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
         static_cast<i32>(section * group + rest - position * members)};
 }
 
-// The warp that finds units: every block begins with the unit of its own number and takes further ones from a
-// counter, so that a slow block takes fewer. Who computes a unit changes no bit of it.
+// The warp that finds units. Every block starts with the unit of its own number and takes further units from a global
+// counter, so that a slow block takes fewer. The bits of a unit do not depend on the block that computes it.
 template <class S>
 __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<S>& shared) {
     const u32 lane = threadIdx.x % 32, heads = args.heads;
@@ -105,8 +106,8 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
     ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
 }
 
-// The thread that asks for copies: tiles of a unit from the last keys to the first, keys ahead of the queries, which
-// are freed later.
+// The thread that issues copies. It loads the tiles of a unit from the last keys to the first, and keys before the
+// queries, whose buffer is freed later.
 template <class S>
 __device__ __forceinline__ void load_units(const DenseAttendArgs& args, Storage<S>& shared) {
     Cursor<kRecords> ring;

@@ -1,14 +1,14 @@
-// Dense causal attention over expanded keys and values: prefill, ragged, with any prefix.
+// Dense causal attention over expanded keys and values, for ragged prefill with any prefix.
 //
 // In:    q bf16 [rows, heads * (nope + 64)]; kv bf16 [keys, heads * (nope + values)]; rope bf16 [keys, 64]; for each
-//        row its first key and how many it sees (args.h); a plan of tiles (plan.cuh).
+//        row its first key and the number of keys it sees (args.h); a plan of tiles (plan.cuh).
 // Out:   bf16 [rows, heads * values], f32 lse [rows, heads].
-// Block: one per SM, persistent. Two math warpgroups of 64 query rows (math.cuh), one warp that asks for copies, one
-//        that finds units (feed.cuh). Tiles of keys and of values are double-buffered; masks are applied only where a
-//        tile reaches beyond a row's keys.
+// Block: one per SM, persistent. Two math warpgroups have 64 query rows each (math.cuh); one warp issues copies and
+// one finds units (feed.cuh). Tiles of keys and of values are double-buffered. Masks are applied only to tiles that
+// extend beyond the keys of a row.
 // Bytes: a tile of keys and values is read from L2 once per 128 rows and head.
-// H200:  128 heads of 192/128, 8 x 2048 causal: 611 TFLOP/s, 77 % of a large matrix product; 64 heads, 2 x 8192: 699,
-//        88 %.
+// H200:  128 heads of 192/128, 8 x 2048 causal: 611 TFLOP/s, 77 % of a large matrix product; 64 heads, 2 x 8192: 699
+//        TFLOP/s, 88 %.
 #pragma once
 
 #include "sm90/dense/feed.cuh"

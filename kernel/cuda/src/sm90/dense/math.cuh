@@ -1,12 +1,12 @@
-// A math warpgroup: 64 query rows of a unit against its tiles of keys, from the last to the first.
+// A math warpgroup: 64 query rows of a unit against its tiles of keys, from the last tile to the first.
 //
-// Scores of a tile are asked for together with the product of the weights and values of the tile before, so that the
-// tensor cores have work while the softmax runs; the two warpgroups take turns, so that one's softmax falls into the
-// other's products.
+// The scores of a tile are issued together with the product of weights and values of the previous tile, so that the
+// tensor cores have work while the softmax runs. The two warpgroups alternate, so that the softmax of one overlaps
+// the matrix products of the other.
 //
-// Bits: a row's sums depend on the row, its keys and the bounds of tiles, which are counted from its first key. Tiles
-//       that a row does not
-// see come before its own and leave sums of zero; keys inside a tile that it does not see have weight zero.
+// Bits: The sums of a row depend on the row, its keys and the tile bounds, which are counted from its first key.
+// Tiles that are completely masked for a row come before its own tiles and leave its sums at zero. Masked keys inside
+// a tile have weight zero.
 #pragma once
 
 #include "ptx/matrix.cuh"
@@ -15,7 +15,7 @@
 
 namespace sparrow_dense {
 
-// Declares accumulators whose first product overwrites them.
+// Declares accumulators that the first product overwrites.
 template <int N>
 __device__ __forceinline__ void declare(float (&d)[N]) {
 #pragma unroll
@@ -24,7 +24,8 @@ __device__ __forceinline__ void declare(float (&d)[N]) {
     }
 }
 
-// The operand some bytes further: only the lower word of a descriptor changes, and the compiler is told so.
+// Returns the descriptor moved by some bytes. Only the lower word changes; the assembly makes this visible to the
+// compiler.
 __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     u64 r;
     asm("mov.b64 %0, {%1, %2};" : "=l"(r)
@@ -32,7 +33,7 @@ __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     return r;
 }
 
-// A unit as one math warpgroup sees it. What else there is to know stays in the record.
+// A unit as one math warpgroup uses it. All other fields stay in the record.
 struct Unit {
     u32 slot;   // of its record
     i32 last;   // the last tile of which a row of this warpgroup sees keys, or -1
@@ -58,7 +59,7 @@ struct MathGroup {
     __device__ __forceinline__ MathGroup(const DenseAttendArgs& a, Storage<S>& s, i32 group) : args(a), shared(s),
         at(group), scale(a.score_scale) {}
 
-    // Takes the first columns of the queries into registers.
+    // Loads the first columns of the queries into registers.
     __device__ __forceinline__ void hold_queries() {
         const u32 lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
         const u32 address = ptx::shared_address(shared.q[at.group]) + row * kTileRowBytes;
@@ -69,7 +70,7 @@ struct MathGroup {
         }
     }
 
-    // Asks for the scores of the next tile of keys, with Held tiles of the queries from registers.
+    // Issues the scores of the next tile of keys. Held tiles of the queries come from registers.
     template <int Held>
     __device__ __forceinline__ void multiply_scores(float (&s)[Scores]) {
         const u64 q = ptx::operand_128b(ptx::shared_address(shared.q[at.group])),
@@ -88,7 +89,7 @@ struct MathGroup {
         ptx::mma_commit();
     }
 
-    // Asks for the product of weights and the next tile of values.
+    // Issues the product of the weights and the next tile of values.
     __device__ __forceinline__ void multiply_values(float (&o)[Outputs], const u32 (&p)[S::Steps][4], bool first) {
         const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.v[values.stage]), S::KeyTileBytes);
         ptx::mma_pin(o);
@@ -100,8 +101,8 @@ struct MathGroup {
         ptx::mma_commit();
     }
 
-    // Values of keys that no row of the unit sees become zeros: they may be anything, and zero times NaN is NaN. Both
-    // math warpgroups write the same zeros before their own products.
+    // Sets the values of keys that are masked for all rows of the unit to zero. They may contain anything, and zero
+    // times NaN is NaN. Both math warpgroups write the same zeros before their own products.
     __device__ __forceinline__ void clear_values(i32 seen) {
         const u32 tile = ptx::shared_address(shared.v[values.stage]);
         const u32 bytes = (S::Keys - seen) * kTileRowBytes;
@@ -117,7 +118,7 @@ struct MathGroup {
         at.group == 0 ? ptx::group_sync<1, 128>() : ptx::group_sync<2, 128>();
     }
 
-    // Turns of the two warpgroups at asking for products; both run through the same number of them.
+    // The two warpgroups take turns to issue matrix products. Both take the same number of turns.
     __device__ __forceinline__ void take_turn() const {
         at.group == 0 ? ptx::group_sync<3, 256>() : ptx::group_sync<4, 256>();
     }
@@ -125,7 +126,7 @@ struct MathGroup {
         at.group == 0 ? group_arrive<4, 256>() : group_arrive<3, 256>();
     }
 
-    // Scores of tile t, which are there, to weights in place.
+    // Converts the scores of tile t to weights in place. The scores must be complete.
     __device__ __forceinline__ void weigh(float (&s)[Scores], const Unit& u, i32 t) {
         ptx::mma_pin(s);
         arrive(shared.k_empty[keys.stage]);
@@ -137,14 +138,14 @@ struct MathGroup {
         softmax.weigh(s, scale);
     }
 
-    // Frees the values of a product that is there.
+    // Releases the values buffer of a completed product.
     __device__ __forceinline__ void free_values(float (&o)[Outputs]) {
         ptx::mma_pin(o);
         arrive(shared.v_empty[values.stage]);
         values.advance();
     }
 
-    // Waits for the product that is on its way and brings its sums to the present bases.
+    // Waits for the product in flight and rescales its sums to the current bases.
     __device__ __forceinline__ void finish_product(float (&o)[Outputs]) {
         ptx::mma_wait<0>();
         free_values(o);
@@ -153,8 +154,8 @@ struct MathGroup {
 
     __device__ __forceinline__ const volatile Record& record(const Unit& u) const { return shared.records[u.slot]; }
 
-    // The next unit. Its record stays until it is released, which is when everything read from it has been used: an
-    // arrival can overtake a load whose result nobody has waited for.
+    // Returns the next unit. Its record remains valid until it is released. It is released only after all values read
+    // from it have been used, because an arrival can overtake a load whose result has not been waited for.
     __device__ __forceinline__ Unit next_unit() {
         wait(shared.record_full[ring.stage], ring.parity);
         Unit n{ring.stage, -1, -1, 0};
@@ -170,8 +171,8 @@ struct MathGroup {
 
     __device__ __forceinline__ void release(const Unit& u) { arrive(shared.record_empty[u.slot]); }
 
-    // How many keys of the unit's last tile for this warpgroup some row of the unit sees: more than a tile's where
-    // the unit goes on behind it.
+    // Returns the number of visible keys in the last tile of this warpgroup, over all rows of the unit. It exceeds a
+    // tile if the unit continues after this tile.
     __device__ __forceinline__ i32 seen(const Unit& u) const { return max(record(u).most[0], record(u).most[1]) -
         u.last * S::Keys; }
 
@@ -191,9 +192,9 @@ struct MathGroup {
         }
     }
 
-    // Goes on to the next unit with keys for this warpgroup, from n on, and asks for its first scores; false: there
-    // is none. Units whose rows here see no key, and last tiles that the other warpgroup alone sees, pass by, and
-    // turns with them.
+    // Advances from n to the next unit with keys for this warpgroup and issues its first scores. Returns false if
+    // there is none. Units in which the rows of this warpgroup see no key are skipped, and so are last tiles that
+    // only the other warpgroup sees; their turns are taken too.
     __device__ __forceinline__ bool start(float (&s)[Scores], Unit& n) {
 #pragma unroll 1
         while (true) {
@@ -225,9 +226,9 @@ struct MathGroup {
         return true;
     }
 
-    // The tiles of a unit that rows of this warpgroup see, whose first scores are asked for, up to the product of the
-    // last weights, which is asked for in the end. The wait for a product stands at the head of the loop and the
-    // softmax that runs beside the product at its end: inside one block of instructions the compiler would put the
+    // Processes the tiles of a unit that rows of this warpgroup see. The first scores have been issued before the
+    // call; the product of the last weights is issued at the end. The wait for a product is at the start of the loop,
+    // and the softmax that overlaps the product is at the end: within one basic block the compiler would move the
     // wait first.
     __device__ __forceinline__ void run_unit(float (&s)[Scores], float (&o)[Outputs], const Unit& u) {
         u32 p[S::Steps][4];
@@ -274,10 +275,10 @@ struct MathGroup {
         release(u);
     }
 
-    // All units. The first scores of a unit are asked for behind the last product of the one before, so that they run
-    // while its result is written. Where there is no next unit, or more than one tile has to pass by before it,
-    // products of what happens to be in shared memory take their place, and nobody looks at them: the compiler runs
-    // products one by one where a condition decides whether they run.
+    // Processes all units. The first scores of a unit are issued after the last product of the previous unit, so that
+    // they run while its result is written. If there is no next unit, or more than one tile must be skipped before
+    // it, products of arbitrary shared memory are issued instead and their result is ignored. The reason is that the
+    // compiler serialises products whose execution depends on a condition.
     __device__ __forceinline__ void run() {
         if (at.group == 1) {
             give_turn();

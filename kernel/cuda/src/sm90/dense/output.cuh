@@ -1,4 +1,4 @@
-// What becomes of a unit's sums: bf16 rows of the result, and the logarithm of each row's sum.
+// Writes the result of a unit: bf16 rows, and the log-sum-exp of each row.
 #pragma once
 
 #include "ptx/wgmma_wide.cuh"
@@ -8,7 +8,8 @@ namespace sparrow_dense {
 
 constexpr float kLn2 = 0.693147180559945309f;
 
-// Which part of a [64, N] accumulator a lane holds: rows `row` and row + 8, and of every 8 columns 2*pair and the next.
+// The part of a [64, N] accumulator that a lane holds: rows `row` and row + 8, and columns 2*pair and 2*pair + 1 of
+// every 8 columns.
 struct Corner {
     i32 group, row;
     u32 pair;
@@ -17,8 +18,7 @@ struct Corner {
         row(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4), pair(threadIdx.x % 4) {}
 };
 
-// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every
-// lane.
+// Transposes 4 x 4 words over four adjacent lanes: lane q sends word k to lane k and receives word q of every lane.
 __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
@@ -34,8 +34,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// Writes the unit's rows of this warpgroup: o divided by the rows' sums. Adding zero turns -0, which depends on keys
-// that a row does not see, into +0.
+// Writes this warpgroup's rows of the unit: o divided by the sums of the rows. Adding zero turns -0 into +0, because
+// the sign of a zero can depend on masked keys.
 template <class S>
 __device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
     const float (&o)[S::Columns / 2],
@@ -60,7 +60,7 @@ __device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Co
     }
 }
 
-// The logarithms of a lane's two rows: base and sum are of exponents in base 2.
+// Writes the log-sum-exp of a lane's two rows. base and sum are in base 2.
 __device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
     const float (&base)[2], const float (&sum)[2]) {
     if (args.lse == nullptr || at.pair != 0) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Cor
     }
 }
 
-// Rows of a unit without a key.
+// Writes the rows of a unit without keys.
 template <class S>
 __device__ __forceinline__ void write_zeros(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows,
     i32 head) {

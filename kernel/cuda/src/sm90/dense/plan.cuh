@@ -1,10 +1,10 @@
-// Which rows share a tile. Rows follow each other in runs that see keys from the same start; a run is cut into tiles
+// Assigns rows to tiles. Consecutive rows that see keys from the same first key form a run; a run is cut into tiles
 // of 128 rows.
 //
 // In:    start i32 [rows, start_stride].
-// Out:   plan: words {next unit, tiles, 0, 0}, then a record for each tile and a last one whose row is the number of
-//        rows.
-// Block: one, 1024 threads; each looks at a stretch of neighbouring rows three times. About 16 bytes per row.
+// Out:   plan: words {next unit, tiles, 0, 0}, then a record for each tile and a last record whose row is the number
+//        of rows.
+// Block: one, 1024 threads. Each thread reads a range of adjacent rows three times, about 16 bytes per row.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -12,7 +12,7 @@
 
 namespace sparrow_dense {
 
-// A tile of rows: [row, the next record's row).
+// A tile of rows, from `row` up to the row of the next record.
 struct TileRecord {
     i32 row;
     i32 first;  // the first tile of its run
@@ -32,8 +32,8 @@ static_assert(sizeof(Plan) == 16, "as the launcher allocates");
 
 constexpr int kPlanThreads = 1024;
 
-// Scans of one value per thread of the block: the largest, or the sum, of those before this thread; total gets that
-// of all.
+// Block-wide exclusive scan of one value per thread: the maximum, or the sum, of the threads before this one. total
+// gets the result over all threads.
 template <bool Sum>
 __device__ __forceinline__ i32 scan_before(i32 v, i32 none, i32 (&warps)[32], i32& total) {
     const i32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;

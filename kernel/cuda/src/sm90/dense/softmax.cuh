@@ -1,20 +1,19 @@
-// From scores to weights, in registers: masks, the running softmax of a lane's two rows, and the accumulator's part
-// of it.
+// Softmax in registers: masks, the running softmax of a lane's two rows, and the rescaling of the accumulator.
 //
-// A lane holds in s[i] of a [64, N] accumulator the row (i / 2) % 2 of its two, and the column 8 * (i / 4) + 2 * pair
-// + i % 2.
+// In a [64, N] accumulator, s[i] of a lane is row (i / 2) % 2 of its two rows and column 8 * (i / 4) + 2 * pair + i %
+// 2.
 #pragma once
 
 #include "sm90/dense/output.cuh"
 
 namespace sparrow_dense {
 
-// Exponents are relative to a base that follows a row's largest score only when that has outgrown it by this much, in
-// base 2: the output is rescaled in few tiles, and weights reach 2^8 at most. What a row does depends on the row
-// alone.
+// Exponents are relative to a base, which is raised to the row's largest score only when that exceeds it by this
+// much, in base 2. The output is therefore rescaled in few tiles, and weights are at most 2^8. The decision for a row
+// depends only on the row.
 constexpr float kSlack = 8.0f;
 
-// The base of a row that has seen no key: finite, so that nothing becomes NaN.
+// The base of a row that has seen no key. It is finite so that no NaN arises.
 constexpr float kLowest = -1e30f;
 
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -23,7 +22,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return r;
 }
 
-// Scores of keys at and beyond what the lane's rows see of the tile become -inf.
+// Sets the scores of keys that are masked for the lane's rows to -inf.
 template <int N>
 __device__ __forceinline__ void mask_scores(float (&s)[N], i32 seen0, i32 seen1, u32 pair) {
     const float never = __int_as_float(0xFF800000);
@@ -39,7 +38,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[N], i32 seen0, i32 seen1,
     }
 }
 
-// Weights in bf16, as the operand of products with 16 keys each.
+// Packs the weights as bf16 operands of products over 16 keys each.
 template <int Steps>
 __device__ __forceinline__ void pack_weights(u32 (&p)[Steps][4], const float (&s)[Steps * 8]) {
 #pragma unroll
@@ -48,7 +47,7 @@ __device__ __forceinline__ void pack_weights(u32 (&p)[Steps][4], const float (&s
     }
 }
 
-// The softmax of a lane's two rows so far.
+// The running softmax of a lane's two rows.
 struct Softmax {
     float base[2], sum[2];  // what exponents are relative to, in base 2, and this lane's part of the sum
     float factor[2];        // what the last tile multiplied sums by
@@ -59,7 +58,7 @@ struct Softmax {
         sum[0] = sum[1] = 0.0f;
     }
 
-    // Scores of a tile to weights in place.
+    // Converts the scores of a tile to weights in place.
     template <int N>
     __device__ __forceinline__ void weigh(float (&s)[N], float scale) {
         float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
@@ -72,7 +71,7 @@ struct Softmax {
         high1 *= scale;
         factor[0] = factor[1] = 1.0f;
         moved = false;
-        // some row of the warp has outgrown its base
+        // Some row of the warp has exceeded its base.
         if (__any_sync(ptx::kFullMask, high0 > base[0] + kSlack || high1 > base[1] + kSlack)) {
             moved = true;
 #pragma unroll
@@ -103,8 +102,8 @@ struct Softmax {
         sum[1] = fmaf(sum[1], factor[1], sum1);
     }
 
-    // Brings an accumulator of the tiles before to the present bases. Warps whose factors are all one leave it out,
-    // which changes no bit.
+    // Rescales the accumulator of the previous tiles to the current bases. A warp whose factors are all one skips it,
+    // which does not change the bits.
     template <int N>
     __device__ __forceinline__ void rescale(float (&o)[N]) const {
         if (!moved) {
@@ -119,7 +118,7 @@ struct Softmax {
         }
     }
 
-    // The sums of whole rows, and one over them; zero for a row that sees no key.
+    // Computes the sums of whole rows and their inverses, which are zero for a row that sees no key.
     __device__ __forceinline__ void finish(float (&inverse)[2]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

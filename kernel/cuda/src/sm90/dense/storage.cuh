@@ -1,4 +1,4 @@
-// Shared memory of a block of dense attention: operands, records of units, and who waits for whom.
+// Shared memory of a block of dense attention: operands, records of units, and barriers.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -8,7 +8,7 @@
 
 namespace sparrow_dense {
 
-// A unit of work as the block's warps hand it on.
+// A unit of work as the warps of a block pass it on.
 struct Record {
     i32 row, rows;  // query rows, at most 128; tiles tells whether there are any
     i32 head;
@@ -19,9 +19,9 @@ struct Record {
     i32 lens[kUnitRows];
 };
 
-// Copies fill q (a half for each math warpgroup), k and v; each math warpgroup frees its half of q after its last
-// scores, k after a tile's scores, v after its product. Phases count units with keys (q), tiles (k, v) and units
-// (records).
+// Copies fill q (one half per math warpgroup), k and v. Each math warpgroup releases its half of q after its last
+// scores, k after the scores of a tile, and v after the product with the tile. Phases count units with keys (q),
+// tiles (k, v) and units (records).
 template <class S>
 struct Storage {
     u8 q[2][S::Query * S::QueryTileBytes];
@@ -47,7 +47,7 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// Called by one thread before the block's barrier.
+// One thread calls this before the barrier of the block.
 template <class S>
 __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     constexpr u32 kWarps = 4, kMathWarps = 2 * kWarps, kLoader = 1;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     ptx::barrier_init_fence();
 }
 
-// One arrival per warp, after what all its lanes have read or written.
+// One arrival per warp, after the reads and writes of all its lanes.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -80,19 +80,19 @@ __device__ __forceinline__ void wait(u64& barrier, u32 parity) {
     ptx::barrier_wait(ptx::shared_address(&barrier), parity);
 }
 
-// An arrival at a barrier of Threads threads of the block (ptx::group_sync) without waiting for the others.
+// Arrives at a barrier of Threads threads of the block (ptx::group_sync) without waiting for the other threads.
 template <int Number, int Threads>
 __device__ __forceinline__ void group_arrive() {
     asm volatile("bar.arrive %0, %1;" ::"n"(Number), "n"(Threads) : "memory");
 }
 
-// Tiles that hold a number of keys.
+// Returns the number of tiles that a number of keys needs.
 template <class S>
 __device__ __forceinline__ i32 tiles_of(i32 keys) {
     return (keys + S::Keys - 1) / S::Keys;
 }
 
-// A place in a ring of N and the parity of its use there.
+// A position in a ring of N stages and the parity of its current use.
 template <int N>
 struct Cursor {
     u32 stage = 0, parity = 0;

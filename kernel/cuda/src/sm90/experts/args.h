@@ -1,4 +1,4 @@
-// Arguments of the expert kernels. Mirrored in Go.
+// Arguments of the expert kernels. They are mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
@@ -50,7 +50,7 @@ struct ExpertsArgs {
     float limit;        // of the gate, 0: none
 };
 
-// The choice of experts and what comes before their products.
+// Arguments of the kernel that routes rows to experts and prepares their matrix products.
 struct RouteExpertsArgs {
     RouteArgs route;      // ids and weights are those of the experts
     ExpertsArgs experts;
@@ -59,7 +59,7 @@ struct RouteExpertsArgs {
     i32 reserved;
 };
 
-// Packing of one expert's matrices.
+// Arguments for packing the matrices of one expert.
 struct PackExpertArgs {
     const u8* first;            // [rows, columns] row-major: gate, or down
     const u8* second;           // up, or null
@@ -75,7 +75,7 @@ struct PackExpertArgs {
     i32 blocks;
 };
 
-// Packing of one expert's matrices of e2m1.
+// Arguments for packing the e2m1 matrices of one expert.
 struct PackE2M1Args {
     const u8* first;         // [rows, columns / 2] row-major, two values a byte: gate, or down
     const u8* second;        // up, or null

@@ -1,16 +1,16 @@
-// Tile shapes of the expert products, and the rule of summation.
+// Tile shapes of the expert matrix products, and the order of summation.
 //
-// An item is 256 weight rows, two halves of 128 (gate and up of the same inner columns, or rows of down), by up to 128
-// tokens of an expert.
+// An item is 256 weight rows by up to 128 tokens of an expert. The weight rows are two halves of 128: gate and up of
+// the same inner columns, or rows of down.
 //
-//   up to 64 tokens  weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is
-//                    wasted. Of each half, each of the two warpgroups that multiply has 64 weight rows. Of e2m1 that
-//                    is widened to e4m3 there is also a kernel for up to 16 tokens, two blocks of it on an SM.
-//   more             tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane
-//                    has two tokens and needs two scales. The other way round it needs 32 of them, and reading those
-//                    takes a third of the shared memory's bandwidth.
+//   up to 64 tokens  Weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns, so no row is
+//                    wasted. Each of the two math warpgroups has 64 weight rows of each half. For e2m1 weights that
+//                    are widened to e4m3 there is also a kernel for up to 16 tokens, with two blocks per SM.
+//   more             Tokens are the rows, 64 per warpgroup, and the 128 weight rows of each half are the columns. A
+//                    lane then has two tokens and needs two scales. With tokens as columns it would need 32 scales,
+//                    and reading them would take a third of the shared-memory bandwidth.
 //
-// Bits: k is never split (tile.cuh), so a row's result depends on the row and the weights alone.
+// Bits: k is never split (tile.cuh), so the result of a row depends only on the row and the weights.
 #pragma once
 
 #include "sm90/experts/args.h"
@@ -28,13 +28,13 @@ constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kMathThreads = 128 * kGroups;
 constexpr int kThreads = kMathThreads + 128;  // and one that copies
 constexpr int kMaxExperts = 512;
-// Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
+// Bytes of a staged token: 64 values of 16 bits, and padding so that accesses to eight tokens have no bank conflicts.
 constexpr int kPitch = 144;
 
 // What is multiplied.
 enum class Step { kGateUp, kDown };
 
-// How the weights of a type are stored, and registers of the warpgroups (Shape).
+// The storage format of a weight type, and the registers of the warpgroups (Shape).
 template <class T>
 struct Stored {
     static constexpr bool Widened = false, Folds = false;
@@ -42,7 +42,7 @@ struct Stored {
     static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
 
-// Weights of e2m1 that are widened to bf16 on their way (e2m1.cuh).
+// e2m1 weights that are widened to bf16 when they are loaded (e2m1.cuh).
 struct E2m1 : Bf16 {};
 
 template <>
@@ -53,7 +53,7 @@ struct Stored<E2m1> {
     static constexpr int MathRegisters = 208, CopyRegisters = 88;
 };
 
-// Weights of e2m1 whose scales become a part of codes of e4m3 on their way (folded.cuh).
+// e2m1 weights whose scales are folded into e4m3 codes when they are loaded (folded.cuh).
 struct Folded : E4m3 {};
 
 template <>
@@ -66,8 +66,8 @@ struct Stored<Folded> {
     static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
 
-// What is beside the ring of stages: stored tiles on their way, where weights are widened into stages, or the table of
-// those that are widened in registers.
+// Shared memory in addition to the ring of stages: the stored tiles in flight if weights are widened into stages, or
+// the lookup table of weights that are widened in registers.
 template <class T, int Ahead>
 struct Incoming {};
 
@@ -91,17 +91,18 @@ struct Shape {
     static constexpr int Ahead = AheadTiles;  // stored tiles on their way, where weights are widened
     static constexpr bool Held = Stored<T>::Folds;  // weights are widened by the warps that multiply, in registers
     static constexpr int Threads = kThreads;
-    // Two blocks share an SM: widening is a chain of instructions, and twice as many warps hide more of it.
+    // Two blocks share an SM. Widening is a dependent chain of instructions, and twice as many warps hide more of its
+    // latency.
     static constexpr int Blocks = Held && Tokens == 16 ? 2 : 1;
-    // Registers of the warpgroups that multiply and of the one that copies: their sum is at most 504 = 3 x 168, what
-    // threads are launched with; of two blocks 240 = 3 x 80.
+    // Registers per thread of the math warpgroups and of the copy warpgroup. Their sum is at most 504 = 3 x 168, the
+    // registers at launch; with two blocks per SM, 240 = 3 x 80.
     static constexpr int MathRegisters = Blocks == 2 ? 96 : Stored<T>::MathRegisters;
     static constexpr int CopyRegisters = Blocks == 2 ? 48 : Stored<T>::CopyRegisters;
     static constexpr int Columns = Tokens < 64 ? Tokens : 64;  // most tokens that are columns of a tile
     static constexpr int StageBytes = Held ? Stored<T>::TileBytes : kTileBytes;  // of weights in a stage
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
-    // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.
+    // Floats for the tokens of a lane, and padding so that four lanes have no bank conflicts.
     static constexpr int ScalePitch = Tokens / 4 + 4;
 };
 
@@ -109,15 +110,17 @@ template <class S>
 struct Storage {
     static_assert(S::StageBytes % 1024 == 0 && S::InputBytes % 1024 == 0, "whole atoms of the swizzle");
     static constexpr bool Widened = Stored<typename S::Type>::Widened && !S::Held;
-    // Operands of the tensor cores begin at multiples of 1024 bytes, which a stage of e2m1 is as well: 17 of them.
+    // Tensor-core operands must start at multiples of 1024 bytes. A stage of e2m1, 17 * 1024 bytes, is also such a
+    // multiple.
     u8 weights[S::Stages][S::StageBytes];
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
-    // An expert that has rows (Listed), and one behind the last, whose rows begin where the last one's end.
+    // The experts that have rows (Listed), and one entry after the last, whose first row is the end of the last
+    // expert.
     uint2 list[kMaxExperts + 2];
-    // Scales of tokens (scale_at), then two of the halves of the weights.
+    // Scales of tokens (scale_at), then two scales, one for each half of the weights.
     float scales[S::Stages][4 * S::ScalePitch + 4];
-    // Where tokens are columns, gate and up: the largest of a warp's 16 inner columns; down: the tokens' pairs.
+    // If tokens are columns. Gate and up: the maximum of a warp's 16 inner columns. Down: the pairs of the tokens.
     float largest[4 * kGroups][S::Columns];
     i32 pairs[kGroups][S::Columns];
     i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
@@ -141,7 +144,8 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// A ListedView in eight bytes: its count is the next one's first less its own, groups are at most 512 + 131072 / 16.
+// A ListedView in eight bytes. Its count is the difference between the next entry's first row and its own; there are
+// at most 512 + 131072 / 16 groups.
 __device__ __forceinline__ uint2 pack_listed(i32 expert, i32 first, i32 before) {
     return make_uint2(static_cast<u32>(expert) | static_cast<u32>(before) << 16, static_cast<u32>(first));
 }
@@ -154,25 +158,26 @@ struct Item {
     i32 count;  // tokens
 };
 
-// Where token t's scale lies. Up to 64 tokens: those of a lane, two of every eight, follow each other.
+// Returns the index of the scale of token t. With up to 64 tokens, the scales of a lane (two of every eight tokens)
+// are adjacent.
 template <class S>
 __device__ __forceinline__ u32 scale_at(u32 t, i32 columns) {
     return columns > 64 ? t : t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
 }
 
-// Columns of the instruction that multiplies a group of so many tokens.
+// Returns the number of columns of the instruction that multiplies a group of this many tokens.
 __device__ __forceinline__ i32 columns_of(i32 count) {
     return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128;
 }
 
-// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that
-// blocks that share a tile of weights run side by side.
+// Iterates over the items of a block: every gridDim-th item. The items of an expert are ordered by tile, then by
+// group, so that blocks that share a tile of weights run at the same time.
 template <class S>
 struct Walk {
     i32 at = 0;
     i32 item = blockIdx.x;
 
-    // False when there is nothing left.
+    // Returns false if no items are left.
     __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
         constexpr i32 group_rows = S::MaxTokens;
         for (; at < shared.listed; ++at) {
@@ -191,14 +196,15 @@ struct Walk {
     }
 };
 
-// Four bytes from global to shared memory by this thread (copies_wait), or four zero bytes when valid is false.
+// Copies four bytes from global to shared memory asynchronously (copies_wait), or writes four zero bytes if valid is
+// false.
 __device__ __forceinline__ void copy_4(void* dst, const void* src, bool valid = true) {
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(ptx::shared_address(dst)), "l"(src),
                  "r"(valid ? 4 : 0)
                  : "memory");
 }
 
-// A barrier of one multiplying warpgroup, and one of both.
+// A barrier for one math warpgroup, and one for both.
 __device__ __forceinline__ void group_barrier(u32 group) {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }

@@ -1,21 +1,23 @@
-// The copying warpgroup where weights are e2m1: stored tiles of 8704 bytes come by the copy engine, up to S::Ahead of
-// them ahead, and are widened to bf16 into the stages that the other warpgroups multiply. Nothing else differs from
+// The copy warpgroup for e2m1 weights. The copy engine loads stored tiles of 8704 bytes, up to S::Ahead tiles ahead.
+// The warpgroup widens them to bf16 into the stages that the math warpgroups read. Nothing else differs from
 // feed.cuh.
 //
-// A stored tile is 256 rows of 64 values: 8192 bytes of codes and 512 of scales. Thread t widens rows t and 128 + t.
+// A stored tile is 256 rows of 64 values: 8192 bytes of codes and 512 bytes of scales. Thread t widens rows t and 128
+// + t.
 //
 //     codes    [4, 128] pieces of 16 bytes: piece j of thread t has values 32 (j % 2) to 32 (j % 2) + 31 of row
 //              128 (j / 2) + t, eight in a word: value 2i of a word in bits 4i to 4i+3, value 2i+1 16 bits above it
-//     scales   [128] words: of row t two bytes, of row 128 + t two; a scale is 2^(byte - 127), 255 is NaN
+//     scales   [128] words: two bytes for row t and two for row 128 + t; a scale is 2^(byte - 127), and byte 255 is
+//              NaN
 //
-// e2m1 times such a scale is exact in bf16 (but below 2^-133), so products are those of bf16 weights.
+// e2m1 times such a scale is exact in bf16 (except below 2^-133), so the matrix products equal those of bf16 weights.
 #pragma once
 
 #include "sm90/experts/feed.cuh"
 
 namespace sparrow_experts {
 
-// A power of two as a pair of bf16.
+// Returns a power of two as a pair of bf16 values.
 __device__ __forceinline__ u32 power_pair(u32 byte) {
     const u32 bits = byte == 0 ? 0x0040u : byte == 255 ? 0x7FC0u : byte << 7;
     return bits | bits << 16;
@@ -27,8 +29,8 @@ __device__ __forceinline__ u32 multiply_pair(u32 a, u32 b) {
     return r;
 }
 
-// Values 2i and 2i+1 of a word of codes. The sign goes to bit 15, the other bits to where exponent and fraction of
-// bf16 meet: as bf16 that is the value times 2^-126, zero and the half included.
+// Widens values 2i and 2i+1 of a word of codes. The sign moves to bit 15, and the other bits to the lowest exponent
+// bits and the highest fraction bits of bf16. As bf16 this is the value times 2^-126, including zero and one half.
 template <int I>
 __device__ __forceinline__ u32 widen_pair(u32 codes, u32 scale) {
     constexpr u32 kUp = 0x7E807E80u;  // 2^126, twice
@@ -37,7 +39,7 @@ __device__ __forceinline__ u32 widen_pair(u32 codes, u32 scale) {
     return multiply_pair(multiply_pair(bits, kUp), scale);
 }
 
-// Brings stored tiles to shared memory in the order in which items need them. One thread runs it.
+// Loads stored tiles into shared memory in the order in which items need them. One thread runs it.
 template <class S>
 struct Ahead {
     Walk<S> walk;
@@ -64,7 +66,7 @@ struct Ahead {
     }
 };
 
-// Eight values from each of a piece's words, to pieces of 16 bytes of a row of a stage.
+// Widens eight values from each of the four words of a piece, and stores them as 16-byte pieces of a row of a stage.
 __device__ __forceinline__ void widen_piece(uint4 codes, u32 scale, u32 row, u32 piece, u32 stage) {
     const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll

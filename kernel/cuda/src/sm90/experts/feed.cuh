@@ -1,14 +1,15 @@
-// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB, of
-// e2m1 17, in one piece by the copy engine, the tokens' rows, gathered 16 bytes at a time to where the swizzle wants
-// them, and for e4m3 the scales of both. Tokens beyond the group's count and columns beyond the row's end are zeros.
+// The copy warpgroup, which fills the ring of stages. A stage holds 128 bytes of k. The copy engine loads a tile of
+// packed weights in one piece (32 KB; 17 KB for e2m1). The threads gather the rows of the tokens, 16 bytes at a time,
+// to their swizzled positions, and for e4m3 the scales of both operands. Tokens beyond the count of the group and
+// columns beyond the end of a row are zeros.
 #pragma once
 
 #include "sm90/experts/source.cuh"
 
 namespace sparrow_experts {
 
-// Stages whose tokens are on their way: a stage is handed over after the copies of the next one were issued, when this
-// thread's copies have landed and are visible to the tensor cores.
+// Delays the arrival for a stage. A stage is marked full after the copies of the next stage have been issued, when
+// this thread's copies are complete and visible to the tensor cores.
 template <class S>
 struct Handover {
     Storage<S>& shared;
@@ -37,7 +38,7 @@ __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, cons
     ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, S::StageBytes, full, policy);
 }
 
-// The tokens of an item that a thread copies: a piece of 16 bytes of every 16th row.
+// The part of an item's tokens that a thread copies: a piece of 16 bytes of every 16th row.
 template <class S>
 struct Tokens {
     static constexpr int kSlots = S::MaxTokens / 16;
@@ -72,7 +73,7 @@ struct Tokens {
     }
 };
 
-// Brings what a block of k needs.
+// Loads the operands of all blocks of k.
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     const Source from = source<S>(args);
@@ -81,8 +82,8 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     Cursor ring;
     Handover<S> handover{shared};
     Item item;
-    // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
-    // before waiting for that kernel.
+    // For down, the list of experts and the weights were written before the previous kernel, so the first stages are
+    // loaded before waiting for that kernel.
     i32 primed = 0;
     if constexpr (S::kStep == Step::kDown) {
         Walk<S> first;

@@ -1,22 +1,25 @@
-// Widening of e2m1 weights to e4m3 where the scales of a block of 128 rows by 128 columns lie within 14 binades. A
-// value times its scale is then, exactly, a code of e4m3 times the block's scale: e4m3 holds 0.5 to 6, the values of
-// e2m1, times 2^-8 to 2^6. The products are those of e4m3 weights, and so is everything but this.
+// Widens e2m1 weights to e4m3, if the scales of a block of 128 rows by 128 columns lie within 14 binades. A value
+// times its scale is then exactly an e4m3 code times the scale of the block: e4m3 represents the values of e2m1, 0.5
+// to 6, times 2^-8 to 2^6. The matrix products are the same as with e4m3 weights; only the widening differs.
 //
-// A stored tile is 256 rows of 128 values, 17408 bytes: sixteen pieces of 16 rows. A piece holds what the lanes of a
-// warp have as the first operand of the tensor cores' instruction (ptx::HeldProduct): lane l values of rows l/4 and
-// l/4 + 8, and of every 32 columns those from 4 (l%4) and from 16 + 4 (l%4), four each.
+// A stored tile is 256 rows of 128 values, 17408 bytes, in sixteen pieces of 16 rows. A piece holds the values in the
+// order in which the lanes of a warp take the first operand of the tensor-core instruction (ptx::HeldProduct). Lane l
+// has values of rows l/4 and l/4 + 8. Of every 32 columns it has the four from 4 (l%4) and the four from 16 + 4
+// (l%4).
 //
-//     codes    [2, 32] parts of 16 bytes: part p of lane l has of columns from 64p and of those from 64p + 32 eight
-//              values of row l/4 in a word, then eight of the other row. Of the first four values of a word,
-//              magnitudes are in its lower half, three bits in each nibble, and signs in bits 7, 15, 23 and 31; of the
-//              other four, in the upper half and in bits 3, 11, 19 and 27
-//     scales   [8, 2] words: byte g of words 2i and 2i + 1 is 8 (e + 8) where 2^e is the scale of columns from 32g of
-//              rows i and i + 8 over that of the block: where in Incoming::codes the eight magnitudes are
+//     codes    [2, 32] parts of 16 bytes. Part p of lane l has the columns from 64p and the columns from 64p + 32:
+//              for each, one word with eight values of row l/4 and one word with eight values of row l/4 + 8. The
+//              magnitudes of the first four values of a word are in its lower half, three bits in each nibble, and
+//              their signs in bits 7, 15, 23 and 31. The other four values have their magnitudes in the upper half
+//              and their signs in bits 3, 11, 19 and 27
+//     scales   [8, 2] words. Byte g of words 2i and 2i + 1 is 8 (e + 8), where 2^e is the scale of columns from 32g
+//              of rows i and i + 8, divided by the scale of the block. It is the offset of the eight magnitudes in
+//              Incoming::codes
 //
-// Few tokens: tiles come into the ring of stages, and the warps that multiply widen them in registers. Many: a
-// warpgroup of its own widens them into the stages (wide.cuh).
+// With few tokens, tiles are loaded into the ring of stages, and the math warps widen them in registers. With many
+// tokens, a separate warpgroup widens them into the stages (wide.cuh).
 //
-// Eight values take 7 instructions: the byte permutation looks four magnitudes up at once.
+// Eight values take 7 instructions, because the byte permutation looks up four magnitudes at once.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -26,7 +29,7 @@ namespace sparrow_experts {
 
 constexpr int kLeastExponent = -8, kExponents = 15;
 
-// The code of e4m3 of magnitude m of e2m1 times 2^e.
+// Returns the e4m3 code of magnitude m of e2m1 times 2^e.
 __device__ __forceinline__ u32 folded_code(i32 m, i32 e) {
     if (m == 0) {
         return 0;
@@ -35,15 +38,15 @@ __device__ __forceinline__ u32 folded_code(i32 m, i32 e) {
     return exponent >= -6 ? (exponent + 7) * 8 + half * 4 : (2 + half) << (exponent + 9) >> 1;
 }
 
-// Four bytes of eight, by the lower four nibbles of select, whose highest bits are zero: __byte_perm would clear them
-// once more.
+// Selects four of eight bytes by the lower four nibbles of select. The highest bit of each nibble must be zero:
+// __byte_perm would need another instruction to clear it.
 __device__ __forceinline__ u32 pick_bytes(uint2 bytes, u32 select) {
     u32 out;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(bytes.x), "r"(bytes.y), "r"(select));
     return out;
 }
 
-// Eight values of a word as eight codes.
+// Converts eight values of a word to eight codes.
 __device__ __forceinline__ uint2 fold_word(u32 word, uint2 codes) {
     const u32 magnitudes = word & 0x77777777u;
     return make_uint2(pick_bytes(codes, magnitudes) | (word & 0x80808080u),
@@ -56,14 +59,14 @@ __device__ __forceinline__ uint2 load_codes(u32 address) {
     return v;
 }
 
-// Whether one of a lane's scales is below 2^-5: it takes codes without an exponent of their own, which are looked up.
-// Scales are at most 8 * 14, so that no sum passes into the next byte.
+// Reports whether one of a lane's scales is below 2^-5. Its codes are subnormal and must be looked up in the table.
+// Scale bytes are at most 8 * 14, so no sum carries into the next byte.
 __device__ __forceinline__ bool small_scales(uint2 scales) {
     constexpr u32 kUp = (128 - 8 * (-5 - kLeastExponent)) * 0x01010101u;
     return ((scales.x + kUp) & (scales.y + kUp) & 0x80808080u) != 0x80808080u;
 }
 
-// The codes of the eight magnitudes for scale g of a word.
+// Returns the codes of the eight magnitudes for scale g of a word.
 template <bool Small>
 __device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, u32 codes) {
     const u32 at = pick_bytes(make_uint2(scales, 0), 0x4440 + g);
@@ -73,7 +76,7 @@ __device__ __forceinline__ uint2 magnitudes_of(u32 scales, int g, u32 codes) {
     return make_uint2(0x3C383000u - 0x40404000u + at * 0x01010100u, 0x4C484440u - 0x40404040u + at * 0x01010101u);
 }
 
-// Columns from 32g of a lane's two rows as an operand in registers.
+// Widens the columns from 32g of a lane's two rows to a register operand.
 template <bool Small>
 __device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 scales, int g, u32 codes) {
     const uint2 upper = fold_word(g % 2 == 0 ? part.x : part.z, magnitudes_of<Small>(scales.x, g, codes));
@@ -84,7 +87,7 @@ __device__ __forceinline__ void widen_columns(u32 (&a)[4], uint4 part, uint2 sca
     a[3] = lower.y;
 }
 
-// What a lane has of a piece as it is stored.
+// A lane's part of a stored piece.
 struct Piece {
     uint4 parts[2];
     uint2 scales;

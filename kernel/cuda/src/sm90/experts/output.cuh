@@ -1,6 +1,6 @@
-// What the multiplying warpgroups do with finished sums of up to 64 tokens, which are columns. A lane holds of every
-// eight tokens two, and of each operand two weight rows: columns of the output run across lanes, so they are turned
-// around in shared memory, some tokens at a time, and leave as 16-byte pieces of a token's row.
+// Output of the math warpgroups for up to 64 tokens, which are columns of the tile. A lane holds two of every eight
+// tokens, and two weight rows of each operand. Output columns are distributed over lanes, so they are transposed in
+// shared memory, some tokens at a time, and stored as 16-byte pieces of a token's row.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -9,7 +9,8 @@
 
 namespace sparrow_experts {
 
-// Stages tokens [from, from + Pass) of 64 columns as bf16: a warp's 16 columns are two matrices of every eight tokens.
+// Stages tokens [from, from + Pass) of 64 columns as bf16. The 16 columns of a warp are two matrices per eight
+// tokens.
 template <int Pass, int N>
 __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, int from, u32 warp, u32 lane) {
 #pragma unroll
@@ -21,7 +22,8 @@ __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, 
     }
 }
 
-// Stages the same tokens as e4m3, times the inverse of their scales: single bytes, which meet no bank twice.
+// Stages the same tokens as e4m3, times the inverse of their scales. They are stored as single bytes without bank
+// conflicts.
 template <int Pass, int N>
 __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, const float* inverse, int from,
                                            u32 warp, u32 lane) {
@@ -40,7 +42,8 @@ __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, 
     }
 }
 
-// Gate and up: the activation of a warpgroup's 64 inner columns, for e4m3 quantised with the other warpgroup's 64.
+// Gate and up: writes the activation of a warpgroup's 64 inner columns. For e4m3 they are quantised together with the
+// 64 columns of the other warpgroup.
 template <class S, int N>
 __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
                                             float (&gate)[N / 2], const float (&up)[N / 2], u32 group, u32 t) {
@@ -101,7 +104,7 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
     }
 }
 
-// Down: a warpgroup's 64 columns of every pair's result, bf16, to the pair's own row.
+// Down: writes a warpgroup's 64 columns of the result of every pair, in bf16, to the row of the pair.
 template <class S, int N>
 __device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
                                               const float (&sum)[N / 2], i32 column, u32 group, u32 t) {

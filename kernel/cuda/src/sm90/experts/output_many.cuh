@@ -1,6 +1,6 @@
-// What the multiplying warpgroups do with finished sums of more than 64 tokens, which are rows: a lane holds two
-// tokens, l / 4 and l / 4 + 8 of its warp's 16, and of every eight columns two. A warp stages its own 16 tokens and
-// writes them as 16-byte pieces.
+// Output of the math warpgroups for more than 64 tokens, which are rows of the tile. A lane holds two tokens, l / 4
+// and l / 4 + 8 of its warp's 16, and two of every eight columns. A warp stages its own 16 tokens and writes them in
+// 16-byte pieces.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -12,14 +12,14 @@ namespace sparrow_experts {
 
 constexpr int kRowPitch = 144;  // bytes of a staged token: 128 and a gap, so that eight tokens meet no bank twice
 
-// A warp's staging: 16 tokens.
+// Returns the address of a warp's staging memory, which holds 16 tokens.
 template <class S>
 __device__ __forceinline__ u32 warp_staged(Storage<S>& shared, u32 group, u32 t) {
     static_assert(sizeof(shared.staged[0]) >= 64 * kRowPitch, "room for 64 tokens");
     return ptx::shared_address(shared.staged[group]) + t / 32 * 16 * kRowPitch;
 }
 
-// Stages 64 columns, from column 64 * part on, of 16 tokens as bf16.
+// Stages 64 columns of 16 tokens as bf16, starting at column 64 * part.
 __device__ __forceinline__ void stage_rows(const float (&d)[64], int part, u32 staged, u32 lane) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -30,7 +30,8 @@ __device__ __forceinline__ void stage_rows(const float (&d)[64], int part, u32 s
     }
 }
 
-// Gate and up: activations of 128 inner columns of a warp's 16 tokens, for e4m3 quantised; token is the first.
+// Gate and up: writes the activations of 128 inner columns of a warp's 16 tokens, quantised for e4m3. `token` is the
+// first of the 16.
 template <class S>
 __device__ __forceinline__ void write_inner_rows(const ExpertsArgs& args, const Item& item, const float (&gate)[64],
                                                  i32 token, u32 staged, u32 lane) {
@@ -79,7 +80,7 @@ __device__ __forceinline__ void write_inner_rows(const ExpertsArgs& args, const 
     }
 }
 
-// Gate and up: the activation of 128 inner columns.
+// Gate and up: writes the activation of 128 inner columns.
 template <class S>
 __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
                                                  float (&gate)[64], const float (&up)[64], u32 group, u32 t) {
@@ -91,8 +92,8 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
     write_inner_rows<S>(args, item, gate, token, warp_staged(shared, group, t), t % 32);
 }
 
-// Down: two times 64 columns of the results of a warp's 16 pairs, bf16, to the pairs' own rows; token is the first, and
-// the second 64 columns are apart columns behind the first.
+// Down: writes two sets of 64 columns of the results of a warp's 16 pairs, in bf16, to the rows of the pairs. `token`
+// is the first of the 16; the second set starts `apart` columns after the first.
 __device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, const Item& item, const float (&sum)[64],
                                                   const i32* pairs, i32 column, i32 apart, i32 token, u32 staged,
                                                   u32 lane) {

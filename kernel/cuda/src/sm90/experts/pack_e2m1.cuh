@@ -1,7 +1,9 @@
-// Packing of an expert's e2m1 weights, once, when they are loaded: into the tiles that e2m1.cuh describes. Rows of gate
-// and up, and of down, are those of pack.cuh. Rows and columns beyond the matrix are zeros with scale 1.
+// Packs the e2m1 weights of an expert into the tiles that e2m1.cuh describes. This runs once, when the weights are
+// loaded. The order of the rows of gate and up, and of down, is defined in pack.cuh. Rows and columns beyond the
+// matrix are zeros with scale 1.
 //
-// Block    256 threads, one tile and block of 64 columns, a row each. Bytes: the matrix read and written.
+// Block    256 threads, one tile and one block of 64 columns, one row per thread.
+// Bytes    the matrix is read once and written once.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -9,7 +11,8 @@
 
 namespace sparrow_experts {
 
-// Eight codes in order to the places where they are widened: value 2i to bits 4i, value 2i+1 16 bits above it.
+// Moves eight consecutive codes to the bit positions from which they are widened: value 2i to bits 4i, value 2i+1 16
+// bits above it.
 __device__ __forceinline__ u32 spread_pairs(u32 codes) {
     u32 out = 0;
 #pragma unroll

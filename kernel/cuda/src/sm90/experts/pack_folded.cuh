@@ -1,10 +1,12 @@
-// Packing of an expert's e2m1 weights, once, when they are loaded: into the tiles that folded.cuh describes. Rows of
-// gate and up, and of down, are those of pack.cuh. Rows and columns beyond the matrix are zeros.
+// Packs the e2m1 weights of an expert into the tiles that folded.cuh describes. This runs once, when the weights are
+// loaded. The order of the rows of gate and up, and of down, is defined in pack.cuh. Rows and columns beyond the
+// matrix are zeros.
 //
-// A block of 128 rows by 128 columns has one scale, 2^6 below the largest of its values' own; those lie within 14
-// binades of it, as was seen to before.
+// A block of 128 rows by 128 columns has one scale, which is 2^6 below the largest scale inside the block. The scales
+// inside the block lie within 14 binades of each other; kernel/fold.go checks this before packing.
 //
-// Block    256 threads, one tile and block of 128 columns, a row each. Bytes: the matrix read and written.
+// Block    256 threads, one tile and one block of 128 columns, one row per thread.
+// Bytes    the matrix is read once and written once.
 #pragma once
 
 #include "sm90/experts/folded.cuh"
@@ -12,7 +14,7 @@
 
 namespace sparrow_experts {
 
-// Eight codes in order to the places where they are widened.
+// Moves eight consecutive codes to the bit positions from which they are widened.
 __device__ __forceinline__ u32 spread_codes(u32 codes) {
     u32 out = 0;
 #pragma unroll
@@ -61,7 +63,7 @@ __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
             v = *reinterpret_cast<const uint4*>(from + (4 * block + g) * 16);
             exponent = max(0, static_cast<i32>(own[g] - base) - kLeastExponent);
         }
-        // Values from 4c and from 16 + 4c are a lane's word.
+        // The values from 4c and from 16 + 4c form a lane's word.
         const u32 words[4] = {__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632),
                               __byte_perm(v.y, v.w, 0x5410), __byte_perm(v.y, v.w, 0x7632)};
 #pragma unroll

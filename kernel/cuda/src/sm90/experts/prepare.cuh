@@ -1,13 +1,16 @@
-// Sorting and quantising before the products, in one launch.
+// Sorts and quantises the rows before the matrix products, in one launch.
 //
-// Block 0     sorts the pairs (row, choice) by expert, stable. Few pairs are sorted by one warp. Of more, warps count
-//             the experts of their part of the pairs, sums over experts and warps give every warp its places, and a
-//             second pass over the same parts writes them. Lists the experts that have pairs.
-// Blocks 1..  e4m3 alone: quantise x per 128 columns, half a warp for each, 32 of them in a block.
-// Bytes       x once, codes once; the pairs twice by one block, which takes some microseconds.
+// Block 0     sorts the pairs (row, choice) by expert; the sort is stable. One warp sorts up to 32 pairs. For more
+//             pairs, each warp counts the experts in its part of the pairs, sums over experts and warps give every
+//             warp its output positions, and a second pass over the same parts writes the pairs. The block also lists
+//             the experts that have pairs.
+// Blocks 1..  only for e4m3: quantise x per 128 columns. Half a warp does each 128 columns, and a block does 32 of
+//             them.
+// Bytes       x is read once and the codes are written once; one block reads the pairs twice, which takes some
+//             microseconds.
 //
-// With the choice of experts in the same launch, the first blocks choose for 16 rows each (smxx/route), and the last of
-// them to arrive sorts.
+// If the same launch also routes rows to experts, the first blocks route 16 rows each (smxx/route), and the last of
+// them to finish sorts.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -22,14 +25,14 @@ constexpr int kPrepareWarps = kPrepareThreads / 32;
 constexpr int kSortedExperts = kPrepareThreads;  // a thread for each
 constexpr int kBlockTiles = kPrepareThreads / 16;
 
-// What row and choice of a pair name, unchecked; -1 behind the last.
+// Returns the expert id of a pair, unchecked, or -1 after the last pair.
 __device__ __forceinline__ i32 pair_id(const ExpertsArgs& args, i32 pair, i32 pairs) {
     const i32 row = pair / args.top;
-    // From L2: other blocks of this launch may have written it.
+    // The load bypasses L1, because other blocks of this launch may have written the value.
     return pair < pairs ? __ldcg(args.ids + row * args.id_stride + (pair - row * args.top)) : -1;
 }
 
-// An expert that is there, or -1.
+// Returns a valid expert, or -1.
 __device__ __forceinline__ i32 checked_id(const ExpertsArgs& args, i32 id) {
     if (id >= args.experts) {
         raise_fault(args.faults, kFaultExpert);
@@ -38,7 +41,7 @@ __device__ __forceinline__ i32 checked_id(const ExpertsArgs& args, i32 id) {
     return id;
 }
 
-// Exclusive sum over the threads of the block; total gets the sum of all.
+// Exclusive prefix sum over the threads of the block. total gets the sum over all threads.
 __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 inclusive = ptx::warp_prefix(v, lane);
@@ -57,7 +60,8 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     return before + inclusive - v;
 }
 
-// Up to 32 pairs, sorted by one warp: a lane finds its place by looking at every other lane's expert.
+// One warp sorts up to 32 pairs. A lane finds its output position by comparing its expert with that of every other
+// lane.
 __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     const i32 lane = threadIdx.x, e = checked_id(args, pair_id(args, lane, pairs));
     const u32 same = __match_any_sync(ptx::kFullMask, e);
@@ -82,7 +86,8 @@ __device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
     }
 }
 
-// A lane's experts of several pairs, 32 apart, whose loads are on their way together: one block sorts them all.
+// A lane loads the experts of several pairs, 32 apart, so that the loads are in flight together. A single block sorts
+// all pairs.
 constexpr int kPairsAhead = 4;
 
 __device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 end, i32 (&ids)[kPairsAhead]) {
@@ -96,7 +101,8 @@ __device__ __forceinline__ void load_ids(const ExpertsArgs& args, i32 pair, i32 
     }
 }
 
-// A word for each expert of each warp: biased scores of the row it chooses for, then places of pairs.
+// A word for each expert of each warp. It holds the biased scores of the row that the warp routes, and later output
+// positions of pairs.
 struct WarpWords {
     u32 of[kPrepareWarps][kSortedExperts];
 };
@@ -142,7 +148,7 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args, WarpWords& w
     u32 total, counts;
     const u32 first = block_prefix(count, scratch, total);
     const u32 groups = (count + args.group_rows - 1) / args.group_rows;
-    // Listed experts in the upper bits, groups in the lower: both fit.
+    // One word carries both counts: listed experts in the upper bits, groups in the lower bits.
     const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);
     if (expert < args.experts) {
 #pragma unroll
@@ -204,7 +210,8 @@ __device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quant
     }
     const f32 scale = index_scale(__uint_as_float(most), !args.pow2);
     if (column < args.hidden) {
-        // Of a power of two, between 2^-23 and 2^120, by its exponent: divisions are most of the work here.
+        // The inverse of a power of two between 2^-23 and 2^120 is computed from its exponent, because divisions
+        // would be most of the work here.
         const f32 inverse = __uint_as_float(0x7F000000u - __float_as_uint(scale));
 #pragma unroll
         for (int i = 0; i < 8; ++i) {

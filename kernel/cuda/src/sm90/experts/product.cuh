@@ -1,14 +1,15 @@
-// Products of the experts: gate and up with the activation, or down, of all experts that have rows, in one launch.
+// Matrix products of all experts that have rows, in one launch: gate and up with the activation, or down.
 //
 // In:    packed weights (pack.cuh, pack_e2m1.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16;
 //        down: inner [pairs, inner]; the sorted order and the list of experts (prepare.cuh).
 // Out:   gate and up: inner [pairs, inner] e4m3 with a scale per 128 columns, or bf16. Down: results bf16 [pairs,
 //        hidden] in the order of the pairs.
-// Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every
-//        gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply
-//        (config.h), and widen e2m1 to e4m3 (folded.cuh). Many tokens of that: wide.cuh.
-// Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens: few tokens make it a stream of
-//        weights, many are bound by the products.
+// Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; a block takes
+//        every gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k. The other
+//        two multiply (config.h), and for folded weights first widen e2m1 to e4m3 (folded.cuh). wide.cuh has the
+//        kernel for folded weights and many tokens.
+// Bytes: weights are read once from memory for each group of tokens, in pieces of 32 KB. With few tokens the kernel
+//        is limited by memory bandwidth, with many tokens by the tensor cores.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
 //        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
 //        e2m1 widened to e4m3: 64 of 8 rows 251 / 139 (4.0 / 3.7 TB/s), 64 of 64 rows 412 / 227. bf16, 64 of 512
@@ -22,7 +23,7 @@
 
 namespace sparrow_experts {
 
-// The scales of this lane's tokens.
+// Loads the scales of this lane's tokens.
 template <int N>
 __device__ __forceinline__ void load_scales(float (&s)[N / 4], u32 scales) {
 #pragma unroll
@@ -34,7 +35,7 @@ __device__ __forceinline__ void load_scales(float (&s)[N / 4], u32 scales) {
     }
 }
 
-// sum += d * (weight * scale).
+// Computes sum += d * (weight * scale).
 template <int N>
 __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], float weight,
                                         const float (&scales)[N / 4]) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N 
     }
 }
 
-// sum += d * the scale of the row: a lane has two rows.
+// Computes sum += d * the scale of the row. A lane has two rows.
 __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[64], float upper, float lower) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) {
@@ -56,7 +57,8 @@ __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[
     }
 }
 
-// sum += d * (weight * scale), scales of four tokens at a time from shared memory, where registers are few.
+// Computes sum += d * (weight * scale). It reads the scales of four tokens at a time from shared memory, to save
+// registers.
 template <int N>
 __device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&d)[N / 2], float weight, u32 scales) {
 #pragma unroll
@@ -72,9 +74,9 @@ __device__ __forceinline__ void promote_from(float (&sum)[N / 2], const float (&
     }
 }
 
-// Up to 64 tokens by weights that are widened in registers. One block on an SM: there are two sets of accumulators, and
-// a block's weights are read while the products of the one before run. Two blocks: each has one, and the products of
-// the other run meanwhile.
+// Multiplies up to 64 tokens by weights that are widened in registers. With one block per SM there are two sets of
+// accumulators: the weights of a block of k are read while the products of the previous block run. With two blocks
+// per SM each has one set, and the products of the other block run meanwhile.
 template <class S, int N>
 __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&second)[N / 2], Storage<S>& shared,
                                               i32 blocks, Cursor& ring, u32 group, u32 t) {
@@ -84,7 +86,7 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
     const u32 codes = ptx::shared_address(shared.incoming.codes);
     const auto multiply = [&](float(&sum)[N / 2], const Piece& piece, u32 stage) {
         u32 a[kSteps][4];
-        // One branch for all: a load that is left out still makes what follows wait for it.
+        // One branch covers all steps: code after a conditional load waits for it even if the load is skipped.
         if (__any_sync(ptx::kFullMask, small_scales(piece.scales))) {
 #pragma unroll
             for (int g = 0; g < kSteps; ++g) {
@@ -158,7 +160,7 @@ __device__ __forceinline__ void multiply_held(float (&first)[N / 2], float (&sec
     }
 }
 
-// Up to 64 tokens: weights by tokens.
+// Up to 64 tokens: weights are rows and tokens are columns.
 template <class S, int N>
 __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
                          Cursor& ring, u32 group, u32 t) {
@@ -186,7 +188,8 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
                   inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]));
         constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
         if constexpr (!T::Scaled) {
-            // The products of the block before go on meanwhile; its stage is released when they are done.
+            // The products of the previous block of k are still running. Its stage is released when they are
+            // complete.
             if (block == 0) {
                 ptx::mma_pin(first);
                 ptx::mma_pin(second);
@@ -241,7 +244,7 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
     }
 }
 
-// More than 64 tokens: 64 of them by both halves of the weights.
+// More than 64 tokens: multiplies 64 of them by both halves of the weights.
 template <class S>
 __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
                          Cursor& ring, u32 group, u32 t) {
@@ -266,8 +269,8 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
     u64 inputs, weights;                        // of the block
     u32 scales;
     bool arrived;  // the stage is full
-    // What a block needs beside its products is worked out while those before it run: what stands between the end of a
-    // warpgroup's products and its next ones is what the tensor cores may have to wait for.
+    // The addresses and descriptors of the next block of k are computed while products run. Instructions between the
+    // end of a warpgroup's products and its next products can leave the tensor cores idle.
     const auto prepare = [&](const Cursor& at) {
         inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[at.stage]) + group * kOperandBytes);
         weights = ptx::operand_128b(ptx::shared_address(shared.weights[at.stage]));
@@ -282,7 +285,8 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
         const u32 stage = ring.stage;
         ring.advance(S::Stages);
         if constexpr (!T::Scaled) {
-            // The products of the block before go on meanwhile; its stage is released when they are done.
+            // The products of the previous block of k are still running. Its stage is released when they are
+            // complete.
             if (block == 0) {
                 ptx::mma_pin(first);
                 ptx::mma_pin(second);
@@ -347,7 +351,8 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     Storage<S>& shared = storage<S>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
-            // The threads that copy, and where the copy engine brings weights the one that announces their bytes.
+            // The arrivals are those of the copy threads, and of the thread that announces the bytes if the copy
+            // engine loads the weights.
             ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? 0 : 1));
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
         }

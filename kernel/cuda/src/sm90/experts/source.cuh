@@ -1,4 +1,4 @@
-// Where the copying warpgroups read: rows of tokens and tiles of weights.
+// The sources of the copy warpgroups: rows of tokens and tiles of weights.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -35,14 +35,14 @@ __device__ __forceinline__ Source source(const ExpertsArgs& args) {
     }
 }
 
-// Where the tiles of an item's weights begin.
+// Returns the address of the first tile of an item's weights.
 template <class S>
 __device__ __forceinline__ const u8* weights_of(const Source& from, const Item& item) {
     return from.weights +
            (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * Stored<typename S::Type>::TileBytes;
 }
 
-// The row that the token at a place of the sorted order is read from.
+// Returns the row from which the token at a position of the sorted order is read.
 template <class S>
 __device__ __forceinline__ u32 row_of(const ExpertsArgs& args, i32 place) {
     return S::kStep == Step::kGateUp ? args.order[place] / args.top : place;

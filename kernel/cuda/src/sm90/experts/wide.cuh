@@ -1,13 +1,15 @@
-// Products of the experts' e2m1 weights, widened to e4m3, for many tokens: gate and up with the activation, or down.
+// Matrix products with the experts' e2m1 weights, widened to e4m3, for many tokens: gate and up with the activation,
+// or down.
 //
 // In, out, bits: as in product.cuh.
 // Block: one per SM, 512 threads. An item is 256 weight rows by up to 256 tokens of an expert. It is computed in two
-//        halves, each of 64 rows of either half of the tile (64 inner columns of gate and the same of up): a tile of
-//        256 tokens by 128 weights takes half as much widening for its products as one of 128 tokens by 256 weights.
-//        One warpgroup gathers tokens, one brings packed weights and widens them, both into rings of stages of 128
-//        bytes of k; two multiply, 64 tokens at a time: the first has tokens 0 to 63 and 128 to 191.
-// Gate and up: activations are quantised per 128 inner columns, so those of the first half wait in the memory of the
-//        results, as float32, for the second's, and so do those, for want of registers: written and read by one thread.
+// passes. Each pass takes 64 rows of either half of the tile (64 inner columns of gate and the same of up). A tile of
+// 256 tokens by 128 weights needs half as much widening per product as a tile of 128 tokens by 256 weights. One
+// warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages of 128 bytes of k.
+// The other two multiply, 64 tokens at a time; the first of them has tokens 0 to 63 and 128 to 191.
+// Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass must be kept
+// until the second. They are stored as float32 in the memory of the results. Those of the second pass are stored
+// there too, because there are not enough registers. The thread that wrote a value reads it again.
 #pragma once
 
 #include "sm90/experts/feed.cuh"
@@ -34,7 +36,7 @@ template <Step Which>
 struct Storage<Wide<Which>> {
     using S = Wide<Which>;
     static constexpr int PieceBytes = Stored<Folded>::PieceBytes;
-    // The first five follow each other without gaps.
+    // The first five members are contiguous.
     u8 weights[S::Widened][S::HalfRows * kBlockBytes];  // widened
     u8 inputs[S::Stages][S::MaxTokens * kBlockBytes];
     float scales[S::Stages][S::MaxTokens + 4];  // of tokens, then two of the halves of the weights
@@ -54,14 +56,15 @@ struct Storage<Wide<Which>> {
     i32 listed;                  // entries of list
 };
 
-// Arrives when the copies that this thread has begun have landed, without a wait: more of them are on their way than if
-// stages were handed over one after the other. Those who multiply make it visible to the tensor cores.
+// Arrives at the barrier when this thread's earlier copies are complete, without waiting. More copies are then in
+// flight than if stages were handed over one after the other. The math warps make the data visible to the tensor
+// cores.
 __device__ __forceinline__ void arrive_copied(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Starts the bulk copies of a block's packed weights: the pieces of a half of the tile are in two runs, of the rows of
-// either half of it.
+// Starts the bulk copies of the packed weights of a block of k. A pass needs two runs of pieces, one from each half
+// of the tile.
 template <class S>
 __device__ __forceinline__ void load_pieces(Storage<S>& shared, u32 stage, const u8* tile, i32 half, u64 policy) {
     constexpr u32 kRun = S::Pieces / 2 * Stored<Folded>::PieceBytes;
@@ -71,8 +74,8 @@ __device__ __forceinline__ void load_pieces(Storage<S>& shared, u32 stage, const
     ptx::load_bytes(to + kRun, tile + (2 + half) * kRun, kRun, barrier, policy);
 }
 
-// Brings packed weights, gathers tokens and scales. Rows beyond the item's count are those of its last token: nothing
-// is made of their sums.
+// Loads packed weights and gathers tokens and scales. Rows beyond the count of the item repeat its last token; their
+// sums are not used.
 template <class S>
 __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
     constexpr bool kSorted = S::kStep == Step::kDown;  // rows follow each other
@@ -156,7 +159,7 @@ __device__ void feed_wide(const ExpertsArgs& args, Storage<S>& shared) {
 
 static_assert(Wide<Step::kDown>::Stages == 2 * Wide<Step::kDown>::Widened, "the stage of a block tells its weights'");
 
-// Two pieces of 16 rows at from, as they are stored, to rows of a stage; own is where a lane's fragments go.
+// Widens two stored pieces of 16 rows at `from` to rows of a stage; own is the address of a lane's fragments.
 template <bool Small>
 __device__ __forceinline__ void widen_pieces(u32 from, u32 own, const uint2 (&scales)[2], uint4 part, u32 lane,
                                              u32 codes) {
@@ -175,8 +178,8 @@ __device__ __forceinline__ void widen_pieces(u32 from, u32 own, const uint2 (&sc
     }
 }
 
-// A warp's part in widening the halves of the tiles of a block's items, in order: two pieces of each, of the first 128
-// rows of the tile for warps 0 and 1, of the others for 2 and 3.
+// Widens a warp's part of the tiles of all items of the block, in order: two pieces per tile. Warps 0 and 1 have the
+// first 128 rows of the tile, warps 2 and 3 the others.
 template <class S>
 __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     const Source from = source<S>(args);
@@ -184,7 +187,8 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     const u32 incoming = ptx::shared_address(shared.incoming[0]) + warp * 2 * Stored<Folded>::PieceBytes,
               arrived = ptx::shared_address(&shared.arrived[0]), full = ptx::shared_address(&shared.full[0]),
               empty = ptx::shared_address(&shared.empty[0]), codes = ptx::shared_address(shared.codes);
-    // Row l%16 from column 16 (l/16) on, swizzled: other columns differ from it by bits of the address.
+    // The address of row l%16 from column 16 (l/16), swizzled. The addresses of other columns differ from it only in
+    // some bits.
     const u32 own = ptx::shared_address(shared.weights[0]) + (warp * 32 + lane % 16) * kBlockBytes +
                     ((lane % 8 ^ lane / 16) * 16);
     Walk<S> walk;
@@ -199,7 +203,7 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
             const uint2 scales[2] = {
                 load_codes(piece + Stored<Folded>::CodeBytes + lane / 4 * 8),
                 load_codes(piece + Stored<Folded>::PieceBytes + Stored<Folded>::CodeBytes + lane / 4 * 8)};
-            // The block before the last is done with.
+            // Waits until the block of k before the last has been multiplied.
             ptx::barrier_wait(empty + 8 * (ring.stage ^ S::Widened),
                               ring.stage >= S::Widened ? ring.parity : ring.parity ^ 1);
             const u32 to = own + ring.stage % S::Widened * sizeof(shared.weights[0]);
@@ -215,7 +219,7 @@ __device__ void fold_wide(const ExpertsArgs& args, Storage<S>& shared) {
     }
 }
 
-// sum += d * the scales of the row and of the column's half of the weights: a lane has two rows.
+// Computes sum += d * the scale of the row * the scale of the column's half of the weights. A lane has two rows.
 __device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[64], float2 halves, float upper,
                                              float lower) {
     const float a = __fmul_rn(halves.x, upper), b = __fmul_rn(halves.x, lower), c = __fmul_rn(halves.y, upper),
@@ -227,8 +231,8 @@ __device__ __forceinline__ void promote_wide(float (&sum)[64], const float (&d)[
     }
 }
 
-// The four products of a block by the lower words of the operands' descriptors: the upper ones are the same for all,
-// and no step passes the end of the address.
+// Issues the four products of a block of k. The parameters are the lower words of the operand descriptors: the upper
+// words are constant, and no step overflows the address field.
 __device__ __forceinline__ void multiply_words(float (&d)[64], u32 left, u32 right) {
     constexpr u64 kUpper = 0x4000004000000000ull;
     static_assert(kSteps == 4);
@@ -238,9 +242,9 @@ __device__ __forceinline__ void multiply_words(float (&d)[64], u32 left, u32 rig
     }
 }
 
-// All blocks of k of a half: 64 tokens and, where two is set, another 64, by 128 weights. Registers are few: addresses
-// are worked out from that of the storage; inputs is the descriptor of the first stage's tokens and own where its
-// scales are that a lane needs.
+// Multiplies all blocks of k of a pass: 64 tokens by 128 weights and, if two is set, another 64 tokens. To save
+// registers, addresses are computed from the address of the storage. inputs is the descriptor of the tokens of the
+// first stage; own is the address of a lane's scales in that stage.
 template <class S>
 __device__ __forceinline__ void multiply_wide(float (&first)[64], float (&second)[64], u32 storage, i32 blocks,
                                               Cursor& ring, u32 two, u32 inputs, u32 own) {
@@ -279,13 +283,14 @@ __device__ __forceinline__ void multiply_wide(float (&first)[64], float (&second
     }
 }
 
-// Two floats that this thread has written: in order, so that no more registers are taken than they need.
+// Loads two floats that this thread has written. The loads are volatile, so that they are issued in order and take
+// few registers.
 __device__ __forceinline__ void load_kept(float& a, float& b, const float* from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(from) : "memory");
 }
 
-// Where a lane keeps activations of 128 inner columns of its warp's 16 tokens, of which token is the first, and whether
-// its two tokens are there.
+// The memory in which a lane keeps activations of 128 inner columns of its warp's 16 tokens, and whether its two
+// tokens exist. `token` is the first of the 16.
 struct Kept {
     float* at;
     bool valid[2];
@@ -297,11 +302,11 @@ struct Kept {
         valid[0] = own < item.count;
         valid[1] = own + 8 < item.count;
     }
-    // Of element i of the accumulators.
+    // Returns the address of element i of the accumulators.
     __device__ __forceinline__ float* place(int i) const { return at + i / 2 % 2 * 8 * 128 + i / 4 * 8; }
 };
 
-// Gate and up: keeps the activations of 64 inner columns.
+// Gate and up: stores the activations of 64 inner columns.
 __device__ __forceinline__ void keep_gated(const Kept& kept, const float (&sum)[64], i32 half, float limit) {
 #pragma unroll
     for (int i = 0; i < 32; i += 2) {
@@ -312,7 +317,7 @@ __device__ __forceinline__ void keep_gated(const Kept& kept, const float (&sum)[
     }
 }
 
-// Gate and up: what was kept of both halves as it is written.
+// Gate and up: reads the stored activations of both passes and writes them as the result.
 template <class S>
 __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& item, const Kept& kept, i32 token,
                                            u32 staged, u32 lane) {
@@ -327,7 +332,8 @@ __device__ __forceinline__ void write_kept(const ExpertsArgs& args, const Item& 
     write_inner_rows<S>(args, item, sum, token, staged, lane);
 }
 
-// What a warp that multiplies needs between the products of an item: read again after them, for want of registers.
+// Values that a math warp needs between the products of an item. They are read again after each product, because
+// there are not enough registers.
 struct Between {
     Item item;       // in place of the expert the half that is computed
     u32 lane, warp;  // of the eight that multiply

@@ -10,5 +10,5 @@ extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads,
     sparrow_dense::attend<Shape, 232, 40>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_dense_d128_shared = sparrow_dense::shared_bytes<Shape>();

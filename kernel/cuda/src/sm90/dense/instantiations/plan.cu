@@ -1,4 +1,4 @@
-// Tiles of rows for dense attention.
+// The kernel that plans the row tiles of dense attention.
 #include "sm90/dense/plan.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_dense::kPlanThreads,

@@ -16,6 +16,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1)
     sparrow_experts::multiply_experts<Many>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_experts_down_e2m1_few_shared = sparrow_experts::shared_bytes<Few>();
 extern "C" __device__ const u32 sparrow_experts_down_e2m1_many_shared = sparrow_experts::shared_bytes<Many>();

@@ -1,4 +1,4 @@
-// Down of e2m1 experts whose scales are folded into e4m3.
+// The down projection of e2m1 experts whose scales are folded into e4m3.
 #include "sm90/experts/product.cuh"
 
 namespace {
@@ -16,6 +16,6 @@ extern "C" __global__ void __launch_bounds__(Few::Threads, 1)
     sparrow_experts::multiply_experts<Few>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_experts_down_folded_single_shared = sparrow_experts::shared_bytes<Single>();
 extern "C" __device__ const u32 sparrow_experts_down_folded_few_shared = sparrow_experts::shared_bytes<Few>();

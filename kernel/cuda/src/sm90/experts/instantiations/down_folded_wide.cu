@@ -1,4 +1,4 @@
-// Down of e2m1 experts whose scales are folded into e4m3, for many rows.
+// The down projection of e2m1 experts whose scales are folded into e4m3, for many rows.
 #include "sm90/experts/wide.cuh"
 
 namespace {
@@ -10,5 +10,5 @@ extern "C" __global__ void __launch_bounds__(Shape::Threads, 1)
     sparrow_experts::multiply_wide_experts<Shape>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_experts_down_folded_wide_shared = sparrow_experts::shared_bytes<Shape>();

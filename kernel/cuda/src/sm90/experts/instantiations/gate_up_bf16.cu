@@ -1,4 +1,4 @@
-// Gate and up of bf16 experts.
+// The gate and up projections of bf16 experts.
 #include "sm90/experts/product.cuh"
 
 namespace {
@@ -16,6 +16,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1)
     sparrow_experts::multiply_experts<Many>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_experts_gate_up_bf16_few_shared = sparrow_experts::shared_bytes<Few>();
 extern "C" __device__ const u32 sparrow_experts_gate_up_bf16_many_shared = sparrow_experts::shared_bytes<Many>();

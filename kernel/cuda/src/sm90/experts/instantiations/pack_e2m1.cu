@@ -1,4 +1,4 @@
-// Packing of e2m1 experts at load.
+// Packs e2m1 experts when they are loaded.
 #include "sm90/experts/pack_e2m1.cuh"
 #include "sm90/experts/pack_folded.cuh"
 

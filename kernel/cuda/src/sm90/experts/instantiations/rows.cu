@@ -1,4 +1,5 @@
-// What surrounds the expert products: sorting and quantising before, the weighted sum after, packing at load.
+// The other expert kernels: sorting and quantising before the matrix products, the weighted sum after them, and
+// packing when weights are loaded.
 #include "sm90/experts/combine.cuh"
 #include "sm90/experts/pack.cuh"
 #include "sm90/experts/prepare.cuh"
