@@ -412,7 +412,7 @@ func TestRecordRefusals(t *testing.T) {
 	if _, told, ok := strings.Cut(fmt.Sprint(err), "max_tokens of at most "); ok {
 		fmt.Sscanf(told, "%d", &fits)
 	}
-	if fits < 1 || !strings.Contains(err.Error(), "max_tokens is not set, so that an answer of ") {
+	if fits < 1 || !strings.Contains(err.Error(), "max_tokens is not set, so the estimate is for an answer of ") {
 		t.Errorf("without max_tokens: %v", err)
 	}
 	for _, n := range []int{fits, fits + 1} {

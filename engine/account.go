@@ -17,7 +17,7 @@ func (l *loop) publish() {
 	}
 }
 
-// noteAdmitted records when choices and jobs first ran and how much the prefix cache gave them.
+// noteAdmitted records when choices and jobs first ran and how many tokens they reuse from the prefix cache.
 func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -46,8 +46,8 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	}
 }
 
-// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it has
-// ended: a reader of the last event sees counters that include it.
+// account updates the counters for one item of a forward pass. It then sends the item's events and ends its choice if
+// it has finished. Counters come first, so that a reader of the last event finds counters that include it.
 func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -79,7 +79,7 @@ func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) 
 	}
 }
 
-// record keeps the plan of a forward pass and counts what ran.
+// record stores the plan of a forward pass and updates the counters of the operations that ran.
 func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -95,7 +95,7 @@ func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
 	l.tally.plans.add(r)
 	l.publish()
 	if l.tally.noteGraphs(b.passes.runner.Graphs(), l.info.Config.Model.Ranks) {
-		l.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches", "error",
+		l.cfg.Log.Warn("capturing a CUDA graph failed; passes of this shape run with plain launches", "error",
 			b.passes.runner.Graphs().Failure)
 	}
 	for i := range p.Segments {

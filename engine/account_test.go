@@ -18,8 +18,8 @@ import (
 
 // Invariants of this file: a request releases everything when it ends or is refused, and counters are exact.
 
-// A request that is refused for any reason, or cancelled while it waits, leaves nothing in a counter: the observer
-// compares counters with the requests that exist.
+// A request that is refused for any reason, or cancelled while it waits, changes no counter: the observer compares
+// counters with the requests that exist.
 func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 1, MaxQueue: 2, RecordBytes: 1 << 20}, checked(t), hook)
@@ -61,7 +61,7 @@ func TestRefusedAndCancelledRequestsAreNotCounted(t *testing.T) {
 	}
 }
 
-// A hang that ends does not overwrite the message of a device that is lost.
+// If a pass that hung ends after the device was lost, the error message of the lost device remains.
 func TestTheTextOfALostDeviceStays(t *testing.T) {
 	var y tally
 	y.noteHang("hangs")
@@ -113,7 +113,7 @@ func TestTheFirstChoiceScoresThePrompt(t *testing.T) {
 	}
 }
 
-// Pages that an engine with another plan, layout or other weights has left on a disk are not used.
+// Pages on disk that were written by an engine with another plan, another layout or other weights are not used.
 func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 	ask := func(dir string, change func(*Config)) int {
 		t.Helper()
@@ -140,8 +140,8 @@ func TestPagesOfAnotherPlanAreNotUsed(t *testing.T) {
 	}
 }
 
-// A pass after another is enqueued only for tokens that are requested: a lone answer of n tokens takes n passes, and
-// computes no token without effect.
+// A pass is enqueued behind another one only for tokens that were requested: a single answer of n tokens takes n passes
+// and computes no unused token.
 func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -160,7 +160,8 @@ func TestOverlapComputesNoTokenBeyondTheLast(t *testing.T) {
 	}
 }
 
-// Sequences that were preempted while their pass ran, which then failed, are not run again in pages that others have.
+// Sequences are preempted while their pass runs, and the pass then fails. They are not run again in pages that now
+// belong to other sequences.
 func TestFaultsOfPreemptedSequences(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	list := plain(24, nil)
@@ -186,7 +187,7 @@ func TestFaultsOfPreemptedSequences(t *testing.T) {
 	}
 }
 
-// spoiled makes given passes fail when they are waited for.
+// spoiled makes the given passes fail in Wait.
 type spoiled struct {
 	runner
 	fails func(step.Pending) bool
@@ -203,7 +204,7 @@ func (s *spoiled) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// expertCounts is an empty table for the choices of a checkpoint's experts.
+// expertCounts returns an empty table of expert counts for a checkpoint.
 func expertCounts(t *testing.T, dir string) *usage.Table {
 	t.Helper()
 	src, err := family.Open(dir)
@@ -217,7 +218,7 @@ func expertCounts(t *testing.T, dir string) *usage.Table {
 	return u
 }
 
-// Choices of the drafting layer are counted as its own, and no row is counted twice.
+// Expert choices of the drafting layer are counted for the drafting layer, and no row is counted twice.
 func TestDraftingLayersCountTheirOwnExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	for _, n := range []int{0, 2} {

@@ -14,7 +14,7 @@ import (
 
 // After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model,
 // the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices in one batch and while
-// sequences take new pages. Warm-up is a batch as large, of sequences longer than those measured.
+// sequences take new pages. Warm-up runs a batch of the same size with longer sequences.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
@@ -41,8 +41,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				e.inbox.cancel(j)
 			}
 			jobs := decoding(t, e, 130)
-			// A collection empties the kernels' pools of scratch memory. The next steps fill them again, and no further
-			// collection runs.
+			// A garbage collection empties the kernels' pools of scratch memory. The next steps fill them again, and no
+			// further collection runs.
 			runtime.GC()
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			decode(e, jobs, 25)
@@ -62,7 +62,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// decoding submits six requests to an engine whose loop does not run and computes their prompts.
+// decoding submits six requests to an engine whose loop is not running, and computes their prompts.
 func decoding(t *testing.T, e *Engine, prompt int) []*Job {
 	t.Helper()
 	var jobs []*Job
@@ -80,7 +80,7 @@ func decoding(t *testing.T, e *Engine, prompt int) []*Job {
 	return jobs
 }
 
-// decode runs steps by hand and reads what they give.
+// decode runs steps by hand and reads their events.
 func decode(e *Engine, jobs []*Job, steps int) {
 	for range steps {
 		e.iterations(1)
@@ -90,9 +90,9 @@ func decode(e *Engine, jobs []*Job, steps int) {
 	}
 }
 
-// A sequence that drafts alone allocates nothing either. It is generated several times: from the second time on every
-// plan is known, so that only what each iteration allocates is counted. One worker on one processor: how threads wait
-// for each other, and whose scratch memory they find, depends on what else the machine does.
+// A single sequence with drafts allocates nothing either. It is generated several times: from the second time on every
+// plan is cached, so that only allocations of each iteration are counted. The test uses one worker on one processor,
+// because the way threads wait and share scratch memory depends on the load of the machine.
 func TestDraftingAllocatesNothing(t *testing.T) {
 	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {

@@ -3,21 +3,21 @@ package engine
 import "fmt"
 
 // backlog counts accepted sequences that have not run yet, so that a request is refused before it waits for long. A
-// tenant that fills the queue does not close it for others.
+// tenant that fills the queue does not block other tenants.
 type backlog struct {
 	most    int // sequences that may wait
 	waiting int
 	tenants map[string]queued // of each tenant
 }
 
-// queued is the waiting sequences of a tenant, and the requests they belong to.
+// queued counts the waiting sequences of a tenant and the requests that they belong to.
 type queued struct{ sequences, requests int }
 
-// floodFactor bounds how many sequences of all tenants together wait, as a multiple of the limit of one.
+// floodFactor limits the waiting sequences of all tenants together, as a multiple of the limit of one tenant.
 const floodFactor = 4
 
-// add counts n sequences of a tenant's request, or refuses them. Where the queue is full, a tenant may still use its
-// share of it, and may queue a second request while at most one waits and one of the two has several choices: the
+// add counts n sequences of a tenant's request, or refuses them. If the queue is full, a tenant may still use its share
+// of the queue. It may also queue a second request while at most one waits and one of the two has several choices: the
 // choices of a large request are admitted as they fit, and two such requests do not block each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
@@ -29,8 +29,8 @@ func (b *backlog) add(tenant string, n int) error {
 	large := own.requests <= 1 && max(own.sequences, n) > 1
 	share := own.sequences+n <= b.most/owners || own.requests == 0 || large
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
-		return fmt.Errorf("%w: %d sequences wait, %d of them of this tenant; the limit is %d, and %d for a tenant "+
-			"while others wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
+		return fmt.Errorf("%w: %d sequences are waiting, %d of them from this tenant; the limit is %d, and %d per tenant "+
+			"while other tenants wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
 	}
 	if b.tenants == nil {
 		b.tenants = map[string]queued{}
@@ -40,7 +40,7 @@ func (b *backlog) add(tenant string, n int) error {
 	return nil
 }
 
-// done counts a sequence that waits no longer; last is whether none of its request does.
+// done removes a sequence that no longer waits; last reports whether it was the last waiting sequence of its request.
 func (b *backlog) done(tenant string, last bool) {
 	own := b.tenants[tenant]
 	b.waiting--

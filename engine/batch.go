@@ -46,7 +46,7 @@ var stageNames = [...]string{"formed", "enqueued", "running", "committed", "draf
 
 func (s stage) String() string { return stageNames[s] }
 
-// transitions are the stages that may follow each stage.
+// transitions lists the stages that may follow each stage.
 var transitions = [...][]stage{
 	stageFormed:    {stageEnqueued, stageFailed},
 	stageEnqueued:  {stageRunning, stageCommitted, stageFailed, stageEnded},
@@ -57,7 +57,7 @@ var transitions = [...][]stage{
 	stageEnded:     {},
 }
 
-// batch holds the items of one pass, from the moment it is formed.
+// batch holds the items of one pass and its state, from the moment the batch is formed.
 type batch struct {
 	stage  stage
 	err    error   // why it failed
@@ -74,7 +74,7 @@ type batch struct {
 	behind  stage // that of the batch it was enqueued after, running or drafting; formed without one
 	repeats bool  // it is an item of a batch that failed
 	between bool  // it runs between the operations of another
-	// interrupted is how long other batches ran between its operations.
+	// interrupted is the total time of the other batches that ran between the operations of this batch.
 	interrupted time.Duration
 }
 
@@ -110,7 +110,7 @@ func (b *batch) mayRun() bool {
 	return true
 }
 
-// resolve gives items whose tokens were not known the values that the previous batch has sampled.
+// resolve sets the tokens that were unknown when the items were formed to the values sampled by the previous batch.
 func (b *batch) resolve() {
 	for i := range b.items {
 		if !ownerOf(&b.items[i]).ended {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/sched"
 )
 
-// A batch can reach the end from every stage, and only by transitions of the table.
+// A batch can reach the stage ended from every other stage, and only by transitions in the table.
 func TestABatchMovesThroughItsStages(t *testing.T) {
 	stages := stage(len(transitions))
 	if int(stages) != len(stageNames) {
@@ -44,7 +44,7 @@ func TestABatchMovesThroughItsStages(t *testing.T) {
 	}
 }
 
-// moves moves a batch and returns the message of the panic, if there was one.
+// moves moves a batch to a stage and returns the message of the panic, if there was one.
 func moves(b *batch, to stage) (said string) {
 	defer func() {
 		if v := recover(); v != nil {

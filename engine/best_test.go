@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// bestRuns counts passes by how their logits returned.
+// bestRuns counts passes by the form in which their logits were returned.
 type bestRuns struct {
 	runner
 	best, whole, both int
@@ -29,8 +29,8 @@ func (b *bestRuns) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// Greedy choices without options take the best token that the device found; the others get whole rows, also in the same
-// batch. The answers are the same as with whole rows for all.
+// Greedy choices without options use the best token found by the device; other choices get whole rows of logits, also
+// in the same batch. The answers equal those of a run in which all choices get whole rows.
 func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V32Draft(t)} {
 		var list []Request

@@ -2,10 +2,10 @@ package engine
 
 import "sparrow/internal/spec"
 
-// block returns how many tokens the drafting layers propose in one pass, 0 where they propose one.
+// block returns how many tokens the drafting layers propose in one pass; 0 means one token.
 func (d *drafter) block() int { return d.info.Config.Model.Block }
 
-// keep takes as many drafts of each block as are worth verifying.
+// keep appends the drafts of each block to its sequence, as many as are worth verifying.
 func (d *drafter) keep(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {
@@ -24,7 +24,7 @@ func (d *drafter) keep(rows logits) {
 	}
 }
 
-// seen passes the confidences of the drafted blocks, whose drafts are then verified, to the controller.
+// seen passes the drafter's confidences for the drafted blocks to the controller. The drafts are then verified.
 func (d *drafter) seen(rows logits) {
 	d.sure = d.sure[:0]
 	for i := range d.chains {
@@ -33,7 +33,7 @@ func (d *drafter) seen(rows logits) {
 	d.control.Seen(d.sure)
 }
 
-// proposal is the first n drafts of the block of a chain, with the drafter's confidence in them.
+// proposal returns the first n drafts of a chain's block with the drafter's confidence in each.
 func (k *chain) proposal(rows logits, n int) spec.Proposal {
 	p := spec.Proposal{Request: &k.c.drafts, Drafts: n}
 	for place := range n {
@@ -42,8 +42,8 @@ func (k *chain) proposal(rows logits, n int) spec.Proposal {
 	return p
 }
 
-// follow appends the next draft of a block and reports whether there is one: a token that cannot follow ends it, and so
-// does one after which the answer ends.
+// follow appends the next draft of a block and reports whether there is one. A block ends before a token that is not
+// allowed, and after a token that ends the answer.
 func (k *chain) follow(row logitRow) bool {
 	c := k.c
 	if n := len(c.seq.Drafts); n > 0 {

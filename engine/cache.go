@@ -11,10 +11,10 @@ import (
 	"sparrow/plan"
 )
 
-// defaultContexts is how many full contexts the cache holds where memory suffices.
+// defaultContexts is the number of full contexts that the cache holds if there is enough memory.
 const defaultContexts = 4
 
-// cacheSize is how large a cache is.
+// cacheSize is the size of a cache and of the memory that passes over it need.
 type cacheSize struct {
 	pages  int
 	window kv.Window // none unless the model is windowed
@@ -43,7 +43,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	switch free := z.free; {
 	case tokens > 0:
 	case onDevice(cfg):
-		// A GPU's memory is not needed for anything else: the cache is as large as all sequences that can run may fill.
+		// Nothing else uses a GPU's memory: the cache is as large as all sequences that can run may fill.
 		tokens = min(z.cfg.MaxRunning*z.model.Config().MaxPositions, cfg.Page*z.pagesIn(cfg, z.cacheLimit(cfg)))
 	default:
 		tokens = defaultContexts * z.model.Config().MaxPositions
@@ -60,7 +60,7 @@ func (z *sizing) sizeCache(cfg *plan.Config) (cacheSize, error) {
 	s := z.cacheOf(cfg, wholePages(tokens, cfg.Page))
 	if s.pages < 1 {
 		return s, fmt.Errorf("sparrow: a cache of %d tokens is smaller than one page of %d tokens; "+
-			"ask for more with CacheTokens (--cache-tokens)",
+			"increase CacheTokens (--cache-tokens)",
 			tokens, cfg.Page)
 	}
 	return s, nil
@@ -75,11 +75,11 @@ func wholePages(tokens, page int) int {
 	return n
 }
 
-// maxCacheBytes bounds a cache on a machine whose memory is not known; it keeps the arithmetic within an integer.
+// maxCacheBytes bounds a cache on a machine whose memory size is unknown. It prevents integer overflow.
 const maxCacheBytes int64 = 1 << 46
 
-// cacheLimit is the maximum memory that a cache and the passes over it can have. On a GPU that is what the weights
-// leave free, less the memory of operations and a sixteenth for everything else.
+// cacheLimit returns the maximum memory for a cache and the passes over it. On a GPU this is the memory that the
+// weights leave free, less the memory of operations and a sixteenth for everything else.
 func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	switch {
 	case z.total == 0:
@@ -90,14 +90,14 @@ func (z *sizing) cacheLimit(cfg *plan.Config) int64 {
 	return spare(z.total, z.cfg.WeightBytes)
 }
 
-// spare returns the memory that the weights leave, less an eighth for everything else. Weights that do not all fit are
-// read from their files again and again, and leave half of the memory.
+// spare returns the memory that is left after loading the weights, less an eighth for everything else. Weights that do
+// not fit are read from their files repeatedly; then half of the memory is left.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)
 }
 
-// mapped is the number of bytes of weights that are in pages of a file, which count as free memory.
+// mapped returns the number of bytes of weights in memory-mapped files, which the system counts as free memory.
 func (z *sizing) mapped(cfg *plan.Config) int64 {
 	if z.cfg.Packed || cfg.Hardware.Arch != plan.CPU {
 		return 0
@@ -105,34 +105,34 @@ func (z *sizing) mapped(cfg *plan.Config) int64 {
 	return z.cfg.WeightBytes
 }
 
-// checkCache refuses a cache that the machine cannot hold. The system gives out the memory of the cache as it fills, so
-// a larger one would end the process later.
+// checkCache refuses a cache that does not fit in the memory of the machine. The system allocates the memory of the
+// cache as it fills, so the process would be killed later.
 func (z *sizing) checkCache(cfg *plan.Config, tokens int) error {
 	limit := z.cacheLimit(cfg)
 	pages := z.pagesIn(cfg, limit)
 	if wholePages(tokens, cfg.Page) <= pages {
 		return nil
 	}
-	// In floating point: the bytes of a very large number of tokens overflow an integer.
+	// Computed in floating point, because the bytes of a very large number of tokens overflow an integer.
 	more := z.cacheOf(cfg, pages+1)
 	asked := float64(tokens/cfg.Page) / float64(pages+1) * float64(more.total())
 	const gib = 1 << 30
-	machine := "the system does not say how much memory it has"
+	machine := "the system does not report its memory size"
 	if total := z.total; total > 0 {
-		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib,
+		machine = fmt.Sprintf("the machine has %.1f GiB, the weights take %.1f GiB", float64(total)/gib,
 			float64(z.cfg.WeightBytes)/gib)
 		if onDevice(cfg) {
-			machine = fmt.Sprintf("the GPU has %.1f, the weights leave %.1f of them", float64(total)/gib,
+			machine = fmt.Sprintf("the GPU has %.1f GiB, of which the weights leave %.1f GiB free", float64(total)/gib,
 				float64(z.free)/gib)
 		}
 	}
 	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are available (%s)",
 		tokens, asked/gib, float64(limit)/gib, machine)
 	if pages < 1 {
-		return fmt.Errorf("%w: no page of %d tokens fits in addition to the states of %d sequences; "+
-			"ask for a smaller layout (--kv) or fewer sequences (--max-running)", err, cfg.Page, z.cfg.MaxRunning)
+		return fmt.Errorf("%w: no page of %d tokens fits next to the states of %d sequences; "+
+			"choose a smaller layout (--kv) or fewer sequences (--max-running)", err, cfg.Page, z.cfg.MaxRunning)
 	}
-	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to use the free memory", err,
+	return fmt.Errorf("%w: set --cache-tokens to at most %d, or omit it to use the free memory", err,
 		pages*cfg.Page)
 }
 
@@ -142,8 +142,8 @@ func (z *sizing) pagesIn(cfg *plan.Config, bytes int64) int {
 	return z.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
 }
 
-// mostPages is the largest number of pages of the given number of bytes whose cache fits. What a cache takes grows with
-// its pages.
+// mostPages returns the largest number of pages whose cache fits in the given number of bytes. The size of a cache
+// grows with its number of pages.
 func (z *sizing) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) bool) int {
 	low, high := 0, int(bytes/max(z.model.PageBytes(cfg)-z.windowBytes(cfg), 1))
 	for low < high {
@@ -157,7 +157,7 @@ func (z *sizing) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) b
 	return low
 }
 
-// cacheOf is the size of a cache of the given number of pages.
+// cacheOf returns the sizes of a cache with the given number of pages.
 func (z *sizing) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	s := cacheSize{pages: pages, bytes: int64(pages) * (z.model.PageBytes(cfg) - z.windowBytes(cfg))}
 	s.arena = z.arenaBytes(cfg, min(z.model.Config().MaxPositions, pages*cfg.Page))
@@ -175,8 +175,8 @@ func (z *sizing) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	return s
 }
 
-// arenaBytes is the memory of passes over sequences of at most context tokens; 0 where no pass can be planned, which
-// New then reports for the engine's own context.
+// arenaBytes returns the memory of passes over sequences of at most context tokens, or 0 if no pass can be planned. New
+// then reports the error for the engine's own context.
 func (z *sizing) arenaBytes(cfg *plan.Config, context int) int64 {
 	n, err := step.Measure(z.model, *cfg, z.limits(context))
 	if err != nil {
@@ -192,7 +192,7 @@ func (z *sizing) arenaBytes(cfg *plan.Config, context int) int64 {
 	return n
 }
 
-// limits bound the passes of sequences of at most context tokens.
+// limits returns the limits of passes over sequences of at most context tokens.
 func (z *sizing) limits(context int) step.Limits {
 	l := step.Limits{Rows: z.cfg.StepTokens, Requests: min(z.cfg.MaxRunning, z.cfg.StepTokens),
 		Prompts: sched.DefaultMaxPrompts, Context: max(context, 1), PromptLogits: z.promptLogits(),
@@ -211,7 +211,8 @@ func (z *sizing) windowBytes(cfg *plan.Config) int64 {
 	return z.windowed.WindowBytes(cfg)
 }
 
-// allocateCache makes the model's cache, and the states of as many sequences as can run: no pass takes memory later.
+// allocateCache allocates the model's cache and the states of all sequences that can run, so that passes allocate
+// nothing later.
 func (z *sizing) allocateCache(cfg *plan.Config, s cacheSize) error {
 	if z.stateful != nil {
 		if err := z.stateful.Reserve(z.cfg.MaxRunning); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The largest size that a refusal names fits, and one page more does not.
+// The largest size that an error message suggests fits, and one more page does not.
 func TestTheLargestCacheFits(t *testing.T) {
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 4096})
@@ -27,13 +27,13 @@ func TestTheLargestCacheFits(t *testing.T) {
 			t.Errorf("model %q: %v", dir, err)
 		}
 		err = z.checkCache(&cfg, (pages+1)*cfg.Page)
-		if err == nil || !strings.Contains(err.Error(), "--cache-tokens "+strconv.Itoa(pages*cfg.Page)) {
+		if err == nil || !strings.Contains(err.Error(), "--cache-tokens to at most "+strconv.Itoa(pages*cfg.Page)) {
 			t.Errorf("model %q: one page more: %v", dir, err)
 		}
 	}
 }
 
-// A cache holds no fewer tokens than were asked for: pages are whole.
+// A cache holds at least the requested number of tokens: the number is rounded up to whole pages.
 func TestACacheIsRoundedUpToPages(t *testing.T) {
 	for asked, want := range map[int]int{1: 64, 64: 64, 65: 128, 100: 128} {
 		if i := still(t, "", Config{CacheTokens: asked}).info; i.CacheTokens != want || i.ContextTokens != want {
@@ -43,7 +43,7 @@ func TestACacheIsRoundedUpToPages(t *testing.T) {
 	}
 }
 
-// A cache of no given size holds four full contexts, or what fits in a quarter of the free memory.
+// A cache without a requested size holds four full contexts, or as many tokens as fit in a quarter of the free memory.
 func TestACacheOfNoGivenSizeHoldsFourContexts(t *testing.T) {
 	source, m := load(t, "", kernel.Options{Workers: 1}, nil)
 	c := testConfig(source, Config{})
@@ -57,8 +57,8 @@ func TestACacheOfNoGivenSizeHoldsFourContexts(t *testing.T) {
 	}
 }
 
-// Drafts are verified in one step together with the token before them: a step too small for that is refused where a
-// number of drafts was given, and reported where it was not.
+// Drafts are verified in one step together with the token before them. If a step is too small for that, a configured
+// number of drafts is refused; with automatic drafting, drafting is disabled and the reason reported.
 func TestDraftsNeedRoomInAStep(t *testing.T) {
 	for _, c := range []struct{ drafts, step, most int }{{4, 1, 0}, {4, 4, 0}, {4, 5, 4}, {0, 1, 0}, {0, 3, 2},
 		{0, 64, spec.MaxDrafts}} {

@@ -15,7 +15,7 @@ import (
 )
 
 // Invariants of this file: a job can be cancelled at any moment; it then ends before the next batch with
-// FinishCancelled for every choice that had not ended, gives its pages back and leaves no goroutine behind; other jobs
+// FinishCancelled for every choice that had not ended, releases its pages and leaves no goroutine behind; other jobs
 // are not affected.
 
 func TestCancelledJobsLeakNothing(t *testing.T) {
@@ -41,15 +41,14 @@ func TestCancelledJobsLeakNothing(t *testing.T) {
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
 		st.Steps, st.Preempted)
-	// How many end before they are cancelled depends on how busy the machine is.
+	// How many requests end before they are cancelled depends on the load of the machine.
 	if all := int64(8 * each); st.Requests != all || st.Aborted < all/8 || st.Failed != 0 {
 		t.Errorf("%d requests, %d aborted, %d failed; want %d, many aborted, none failed", st.Requests, st.Aborted,
 			st.Failed, all)
 	}
 }
 
-// The same with models that keep a state of every sequence, and window pages or snapshots: start checks that none is
-// left.
+// The same for models with a state for each sequence, and window pages or snapshots: start checks that none is left.
 func TestCancelledRequestsOfAStatefulModelLeakNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -113,7 +112,8 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 	}
 }
 
-// A step is held up until the test lets it go; what happens in between takes effect at the boundary after it.
+// gate makes steps wait until the test continues them; what happens in the meantime takes effect at the next step
+// boundary.
 func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	in, out := make(chan int), make(chan struct{})
 	return before(func(works []step.Work) error {
@@ -123,7 +123,7 @@ func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 	}), in, out
 }
 
-// Routers ask for metrics every 50 ms: reading counters or plans does not wait for the end of a step.
+// Routers read metrics every 50 ms: reading counters or plans does not wait for the end of a step.
 func TestReadersDoNotWaitForAStep(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{}, hook)
@@ -167,7 +167,7 @@ func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while it waits never runs and still states what its prompt was.
+// A request that is cancelled while it waits never runs, and still reports the number of its prompt tokens.
 func TestCancellingAWaitingRequest(t *testing.T) {
 	hook, entered, leave := gate()
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 1}, hook)

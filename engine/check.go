@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Check returns the first broken rule that it finds among pages, sequences and counters. It takes time in proportion to
-// the cache and is for simulations and tests: the loop calls it, through Config.Observe, or any goroutine once the loop
-// has ended, when nothing may be in use.
+// Check returns the first violated invariant of pages, sequences and counters. Its time is proportional to the size of
+// the cache; it is meant for simulations and tests. The loop may call it through Config.Observe. Any goroutine may call
+// it after the loop has ended, when nothing may be in use.
 func (e *Engine) Check() error {
 	for _, p := range e.loop.pools {
 		if err := p.Check(); err != nil {
@@ -28,14 +28,14 @@ func (e *Engine) Check() error {
 	for _, q := range e.loop.sched.All() {
 		c := q.Owner.(*choice)
 		if c.ended {
-			return fmt.Errorf("engine: choice %d of %s has ended and is still scheduled", c.index, c.job.request.ID)
+			return fmt.Errorf("engine: choice %d of %s has ended but is still scheduled", c.index, c.job.request.ID)
 		}
 		if c.state != nil {
 			held++
 		}
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != held {
-		return fmt.Errorf("engine: the model has %d states, running sequences use %d", m.States(), held)
+		return fmt.Errorf("engine: the model has %d sequence states, but %d running sequences use one", m.States(), held)
 	}
 	if s := &e.tally.stats; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0) {
 		return fmt.Errorf("engine: closed with %d pages in use, %d running, %d waiting", kv.Used, s.Running, s.Waiting)
@@ -46,7 +46,7 @@ func (e *Engine) Check() error {
 	return e.loop.tiers.check()
 }
 
-// openCounts are the counts of the inbox and the tally for requests that have not ended.
+// openCounts holds the counts of requests that have not ended, as in the inbox and the tally.
 type openCounts struct {
 	Requests int64
 	Records  int64 // bytes that they may record
@@ -93,7 +93,7 @@ func (e *Engine) checkCounts() error {
 	return nil
 }
 
-// check compares the counters of the tiers with the sequences that are scheduled.
+// check compares the counters of the cache tiers with the scheduled sequences.
 func (t *tiers) check() error {
 	if t == nil {
 		return nil
@@ -112,7 +112,7 @@ func (t *tiers) check() error {
 		}
 	}
 	if seeking != t.seeking || restoring != len(t.restoring) {
-		return fmt.Errorf("engine: %d waiting and %d admitted sequences fetch pages, but the counters are %d and %d",
+		return fmt.Errorf("engine: %d waiting and %d admitted sequences are fetching pages, but the counters are %d and %d",
 			seeking, restoring, t.seeking, len(t.restoring))
 	}
 	return nil

@@ -41,7 +41,7 @@ type choice struct {
 	right    []step.Range    // memory for what is right of them
 	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
-	// Fields for the trace: when it was part of the latest batch, and how often it was suspended before.
+	// Fields for the trace: when the choice was part of the latest batch, and how often it was suspended before.
 	latest    time.Time
 	suspended int
 	ended     bool
@@ -50,7 +50,7 @@ type choice struct {
 // scoresOnly reports whether the choice ends when its prompt is computed.
 func (c *choice) scoresOnly() bool { return c.job.request.Score != nil && c.job.request.Score.Only }
 
-// ownerOf is the choice an item computes.
+// ownerOf returns the choice that an item belongs to.
 func ownerOf(it *sched.Item) *choice { return it.Seq.Owner.(*choice) }
 
 // outcome is the result of one row of logits for a choice.
@@ -59,15 +59,15 @@ type outcome struct {
 	finish Finish // empty while the choice continues
 }
 
-// needsLogits reports whether the choice reads whole rows of logits: its sampler does, a mask may apply, or its prompt
-// is scored.
+// needsLogits reports whether the choice needs whole rows of logits: for its sampler, for a mask that may apply, or to
+// score its prompt.
 func (c *choice) needsLogits() bool {
 	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
-// draw returns the sampling parameters for the tokens of n rows of logits on the device, the first of which is sampled
-// when the output has ahead more tokens: nil where the best token is taken, or the host samples. It is valid until the
-// next call with the same memory.
+// draw returns the parameters with which the device samples tokens from n rows of logits. The first row is sampled when
+// the output has ahead more tokens than the host knows. The result is nil if the most probable token is taken or the
+// host samples. It is valid until the next call with the same memory.
 func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
 		return nil
@@ -79,9 +79,10 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
-// drawBlock returns the sampling parameters for n drafts of blocks on the device, the first of which is guessed when
-// the output has ahead more tokens: with the random numbers of the positions that they guess; nil for the best tokens.
-// Biases, penalties and masks are applied when drafts are verified.
+// drawBlock returns the parameters with which the device samples n drafts of a block. The first draft is sampled when
+// the output has ahead more tokens than the host knows; each draft uses the random number of its own position. The
+// result is nil if the most probable tokens are taken. Biases, penalties and masks are applied when drafts are
+// verified.
 func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
 		return nil
@@ -93,8 +94,8 @@ func (c *choice) drawBlock(ahead, n int) []sample.Draw {
 	return c.guesses
 }
 
-// ahead returns how many tokens that the host does not know yet the sequence will have when the first row of logits of
-// its last item is sampled.
+// ahead returns how many tokens the sequence will have, beyond those that the host knows, when the first row of logits
+// of its last item is sampled.
 func (c *choice) ahead(it *sched.Item) int {
 	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
 }
@@ -113,8 +114,8 @@ func (c *choice) sample(row logitRow) (sample.Choice, error) {
 }
 
 // advance chooses the next token of a choice from a row of logits, adds it to the sequence, turns it into text, and
-// decides whether the choice has ended. draft is the token that was drafted in its place, below 0 without one. It
-// changes nothing outside the choice.
+// decides whether the choice has ended. draft is the token that was drafted for this position, or negative if there was
+// none. It changes nothing outside the choice.
 func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	got, err := c.sample(row)
 	if err != nil {
@@ -149,7 +150,8 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	return out, nil
 }
 
-// rightDrafts states which tokens of the target mean that the drafts of an item are right, before any is known here.
+// rightDrafts returns, for each draft of an item, the range of target tokens that accept it, before the host knows the
+// target's tokens.
 func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	c.right = c.right[:0]
 	for i, draft := range it.DraftTokens() {
@@ -165,12 +167,13 @@ func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	return c.right
 }
 
-// pretends reports whether the draft of an output token counts as right, with the probability p.
+// pretends reports, with the probability p, that the draft of an output token is accepted. The result depends only on
+// the seed, the choice and the token's index.
 func (c *choice) pretends(token int, p float64) bool {
 	return sample.Uniform(c.job.request.Sampling.Seed, c.index, token, sample.StreamAccept) < p
 }
 
-// pretend is a draft with the probability p, else another token.
+// pretend returns the draft with the probability p, otherwise another token.
 func (c *choice) pretend(sampled, draft int32, p float64) int32 {
 	switch {
 	case c.pretends(c.limits.made, p):
@@ -181,8 +184,8 @@ func (c *choice) pretend(sampled, draft int32, p float64) int32 {
 	return sampled
 }
 
-// addText adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for
-// before MinTokens.
+// addText adds a token's text to its event and reports whether a stop string was found. The search for stop strings
+// begins after MinTokens tokens.
 func (c *choice) addText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false
@@ -196,8 +199,8 @@ func (c *choice) addText(ev *Event) (stopped bool) {
 	return stopped
 }
 
-// flushText adds delayed text: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports
-// whether that completed a stop string. After a stop string was found, there is none.
+// flushText adds text that was held back: an incomplete character, as U+FFFD, and text that may begin a stop string. It
+// reports whether this text completed a stop string. After a stop string was found, no text is held back.
 func (c *choice) flushText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false

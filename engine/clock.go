@@ -2,17 +2,17 @@ package engine
 
 import "time"
 
-// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation has a virtual one, on which
-// hours pass in seconds and every run of a seed is the same.
+// Clock is the engine's clock, and the only way in which its goroutines wait. A simulation uses a virtual clock, on
+// which hours pass in seconds and all runs with one seed are equal.
 type Clock interface {
 	Now() time.Time
 	// Go runs f concurrently with its caller.
 	Go(f func())
-	// Wait returns true once wake has a value or is closed, and false when that took longer than a positive limit.
+	// Wait returns true once wake has a value or is closed. It returns false after limit, if limit is positive.
 	Wait(wake <-chan struct{}, limit time.Duration) bool
 }
 
-// machine is the clock of the machine.
+// machine is the system clock.
 type machine struct{}
 
 func (machine) Now() time.Time { return time.Now() }
@@ -34,8 +34,8 @@ func (machine) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// now is the time of the engine's clock.
+// now returns the time of the engine's clock.
 func (s *setup) now() time.Time { return s.cfg.Clock.Now() }
 
-// since returns how long ago a time of the engine's clock was.
+// since returns the time elapsed since t on the engine's clock.
 func (s *setup) since(t time.Time) time.Duration { return s.now().Sub(t) }

@@ -11,12 +11,13 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: whatever else runs in the batches of a request, however its prompt is chunked, whether it
-// was preempted and computed again or reuses pages of another request, it gets the tokens that it gets alone; in
-// deterministic mode from the same logits, to the bit. kv.Check holds after every step, and in the end no page is held.
+// Invariants of this file: a request gets the tokens that it gets alone. This holds with any other requests in its
+// batches, for any division of its prompt into chunks, after preemption and recomputation, and with reused pages of
+// another request. In deterministic mode the logits are equal to the bit. kv.Check holds after every step, and in the
+// end no page is in use.
 
-// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with
-// two choices.
+// crowd returns n requests of mixed lengths in three families with common prefixes: half are greedy, half seeded, some
+// have two choices.
 func crowd(n int) []Request {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list []Request
@@ -41,7 +42,7 @@ func crowd(n int) []Request {
 	return list
 }
 
-// lone runs every request alone, in an engine without prefix reuse that has memory for all of them.
+// lone runs every request alone, in an engine without prefix reuse and with memory for all requests.
 func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Engine)) []*response {
 	t.Helper()
 	c.NoReuse = true
@@ -62,7 +63,7 @@ func together(t *testing.T, e *Engine, list []Request) []*response {
 	return jointly(t, e, list, func() {})
 }
 
-// jointly is together, with a function that is called when all requests have arrived.
+// jointly runs all requests at once like together, and calls a function when all have arrived.
 func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*response {
 	t.Helper()
 	out := make([]*response, len(list))
@@ -137,8 +138,9 @@ func crowded(t *testing.T, e *Engine) {
 	}
 }
 
-// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where
-// one token is far likelier than the others that changes no token: the trained model's answers are those of lone runs.
+// Without deterministic mode, a token that is computed again as part of a prompt may differ from its first computation
+// in the last bits. If one token is far more probable than all others this changes no token: the trained model gives
+// the answers of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	requests, pages := 16, 7
 	if raceEnabled {

@@ -14,11 +14,11 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: counters and arguments of passes are exact, also at the boundaries of pages and chunks.
+// Invariants of this file: counters and the arguments of passes are exact, also at the boundaries of pages and chunks.
 
 // A prompt counts as missed where one of its pages could have come from a tier and none did. A prompt whose full pages
-// are all in the pool is not missed: its last token is computed in any case, so that the page that ends with it does
-// not count.
+// are all in the pool is not missed: its last token is computed in any case, so the page that ends with it is not
+// counted.
 func TestTiersCountWhatIsMissed(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
 	const whole = 6 * 64
@@ -46,7 +46,7 @@ func TestTiersCountWhatIsMissed(t *testing.T) {
 	}
 }
 
-// draftTap looks at the works of every draft pass.
+// draftTap inspects the works of every draft pass.
 type draftTap struct {
 	runner
 	look func(works []step.Draft)
@@ -62,8 +62,8 @@ func (d *draftTap) StartDraft(works []step.Draft, chained bool) (step.Pending, e
 	return d.runner.StartDraft(works, chained)
 }
 
-// The drafting layer is given, for every row of a prompt, the token after it: in chunks as in one piece, and where its
-// pass is enqueued before the host has seen what the target chose.
+// The drafting layer is given, for every row of a prompt, the token after it: whether the prompt is chunked or not, and
+// also if the draft pass is enqueued before the host has the target's tokens.
 func TestDraftRowsOfPromptsHaveTheNextToken(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	prompt := tokens(3, 150)
@@ -128,7 +128,7 @@ func TestStatsCountWhatPlansSay(t *testing.T) {
 	}
 }
 
-// Every launch of a segment beyond its first is a slice.
+// Every launch of a segment after the first counts as a slice.
 func TestSlicesAreExtraLaunches(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{PlanHistory: -1})
 	p := &plan.Plan{Segments: []plan.Segment{{Launches: make([]plan.Launch, 3)},
@@ -140,7 +140,7 @@ func TestSlicesAreExtraLaunches(t *testing.T) {
 	}
 }
 
-// The shares of the most chosen experts are those of the table.
+// The reported shares of the most chosen experts equal those in the table.
 func TestSharesOfExperts(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	u := expertCounts(t, testmodel.V32Draft(t))
@@ -154,7 +154,7 @@ func TestSharesOfExperts(t *testing.T) {
 	}
 }
 
-// Tokens of a prompt are scored once, also where the sequence is preempted after that and its prompt is computed again.
+// Tokens of a prompt are scored once, also if the sequence is preempted later and its prompt is computed again.
 func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		e, run := prepared(t, testmodel.V32(t), Config{CacheTokens: 64 * 6, NoReuse: !reuse}, checked(t))
@@ -176,7 +176,7 @@ func TestPreemptedPromptsAreScoredOnce(t *testing.T) {
 	}
 }
 
-// noting is a clock that signals when the loop waits.
+// noting is a clock that sends a signal when the loop waits.
 type noting struct {
 	machine
 	waits chan struct{}
@@ -192,7 +192,7 @@ func (c noting) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return c.machine.Wait(wake, limit)
 }
 
-// An engine without work waits: its loop does not run.
+// The loop of an engine without work waits and does not run.
 func TestAnIdleEngineWaits(t *testing.T) {
 	c := noting{waits: make(chan struct{}, 1)}
 	e := start(t, testmodel.V32(t), Config{Clock: c})
@@ -202,14 +202,15 @@ func TestAnIdleEngineWaits(t *testing.T) {
 	}
 }
 
-// lostDrafts fails every draft pass as a device that is lost does.
+// lostDrafts makes every draft pass fail with the error of a lost device.
 type lostDrafts struct{ runner }
 
 func (lostDrafts) Draft([]step.Draft, bool) (step.Result, error) {
 	return step.Result{}, fmt.Errorf("a draft pass: %w", kernel.ErrLost)
 }
 
-// A device that is lost in a draft pass ends all requests; other failures of draft passes only lose the drafts.
+// If the device is lost in a draft pass, all requests end; after other failures of a draft pass, only the drafts are
+// lost.
 func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 2)},
 		func(e *Engine) { e.loop.passes.runner = lostDrafts{e.loop.passes.runner} })
@@ -219,7 +220,7 @@ func TestADeviceThatIsLostWhileDrafting(t *testing.T) {
 	}
 }
 
-// Every counter of captured graphs equals that of the runner, except the bytes, which are summed over all ranks; the
+// Every counter of captured graphs equals the runner's counter, except the bytes, which are summed over all ranks; the
 // first failure is logged once.
 func TestGraphsAreCounted(t *testing.T) {
 	var c tally
@@ -237,7 +238,7 @@ func TestGraphsAreCounted(t *testing.T) {
 	}
 }
 
-// A context may be as long as the cache, or the model's positions where these are fewer, and no longer.
+// A context may be as long as the smaller of the cache and the model's positions, and no longer.
 func TestTheLongestContext(t *testing.T) {
 	e := still(t, tinyGLM, Config{CacheTokens: 256})
 	positions := e.model.Config().MaxPositions

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/model"
 )
 
-// lose ends every request after an error that the device does not recover from. The process continues: it answers that
-// the device is gone, and can be asked why.
+// lose ends every request after an error from which the device does not recover. The process continues to run, refuses
+// requests with this error and still serves its status.
 func (l *loop) lose(err error) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -17,7 +17,7 @@ func (l *loop) lose(err error) {
 		return
 	}
 	l.tally.lost = fmt.Errorf("%w: %w%s; all data on the device is lost: restart the server", ErrDevice, err, l.place())
-	l.cfg.Log.Error("the device failed; its requests end and no other is accepted", "error", err, "running",
+	l.cfg.Log.Error("the device failed; its requests end and new requests are refused", "error", err, "running",
 		l.sched.Running(), "waiting", l.sched.Waiting())
 	for _, q := range l.sched.All() {
 		l.end(q.Owner.(*choice), FinishError, l.tally.lost)
@@ -32,7 +32,8 @@ func (l *loop) lose(err error) {
 	l.tally.stats.Device = l.tally.lost.Error()
 }
 
-// watchdog notices passes that do not end. The loop marks where a pass begins and ends; a goroutine looks at the marks.
+// watchdog detects passes that do not end. The loop records when a pass begins and ends; a goroutine checks these
+// times.
 type watchdog struct {
 	*setup
 	tally *tally
@@ -43,7 +44,8 @@ type watchdog struct {
 func (w *watchdog) begin(now time.Time) { w.began.Store(now.UnixNano()) }
 func (w *watchdog) end()                { w.began.Store(0) }
 
-// watch reports every pass that takes too long, once, and where it is; and that it has ended, if it does.
+// watch reports each pass that exceeds the limit once, with the operation in progress, and reports the end of the pass
+// if it ends.
 func (w *watchdog) watch(stopped <-chan struct{}) {
 	if w.after <= 0 {
 		return
@@ -53,7 +55,7 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 		began := w.began.Load()
 		if reported != 0 && began != reported {
 			w.tally.noteHang("")
-			w.cfg.Log.Warn("the pass that seemed to hang has ended", "after",
+			w.cfg.Log.Warn("the pass that exceeded the watchdog's limit has ended", "after",
 				w.since(time.Unix(0, reported)).Round(time.Second))
 			reported = 0
 		}
@@ -66,8 +68,8 @@ func (w *watchdog) watch(stopped <-chan struct{}) {
 	}
 }
 
-// place returns where the pass in progress is, in brackets, or an empty text where the model does not report it. Any
-// goroutine may call it.
+// place returns the operation of the pass in progress, in brackets, or an empty string if the model does not report it.
+// Any goroutine may call it.
 func (s *setup) place() string {
 	if p, ok := s.model.(model.Placer); ok {
 		return " (" + p.Place() + ")"

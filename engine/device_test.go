@@ -18,10 +18,10 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: a device that is lost ends every request with an error that says so, and the engine refuses
-// others and can be closed; a pass that hangs is reported with its operation, and nothing else changes.
+// Invariants of this file: a device that is lost ends every request with an error that names the cause; the engine then
+// refuses requests and can be closed; a pass that hangs is reported with its operation, and nothing else changes.
 
-// failing is a device whose choices of experts fail or hang.
+// failing is a device whose expert routing fails or hangs.
 type failing struct {
 	kernel.Device
 	route func() error // called before each
@@ -36,10 +36,10 @@ func (d *failing) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// over makes an engine over a failing device. It does not run yet.
+// over makes an engine on a failing device. Its loop does not run yet.
 func over(t *testing.T, c Config, route func() error) (*Engine, func()) {
 	t.Helper()
-	// One worker: several wait for each other without sleeping, which stops the clock of synctest.
+	// Only one worker, because several workers wait for each other without sleeping, which stops the clock of synctest.
 	e, err := buildOver(t, tinyBF16, c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
 		return &failing{d, route}
 	})
@@ -162,7 +162,7 @@ func watchdogNamesTheOperation(t *testing.T) {
 	}
 }
 
-// unscaled is a device whose dense attention is wrong.
+// unscaled is a device whose dense attention computes wrong values.
 type unscaled struct{ kernel.Device }
 
 func (d *unscaled) Do(op kernel.Op) error {
@@ -173,7 +173,7 @@ func (d *unscaled) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// A device that computes wrongly is not served, unless the self-test is switched off.
+// An engine does not open on a device that computes wrong values, unless the self-test is disabled.
 func TestSelfTestRefuses(t *testing.T) {
 	wrong := func(d kernel.Device) kernel.Device { return &unscaled{d} }
 	_, err := buildOver(t, tinyBF16, Config{}, kernel.Options{}, wrong)
@@ -185,7 +185,7 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 }
 
-// By default a CPU tests models for which that is quick.
+// By default the self-test runs on a CPU only for models with which it is quick.
 func TestSelfTestCost(t *testing.T) {
 	small := plan.Model{Heads: 4, K: 64, QKDim: 128, VDim: 64}
 	v32 := plan.Model{Heads: 128, K: 2048, QKDim: 192, VDim: 128}

@@ -8,41 +8,43 @@ import (
 	"sparrow/kernel"
 )
 
-// Where the device computes while the host waits, a batch of prompts need not hold up sequences that decode until it
-// ends: between two of its operations the loop runs whole batches of those, in a workspace of their own, whenever they
-// have waited for as long as Config.MaxStall allows. So the longest gap of a stream does not depend on how well the
-// time of a batch was predicted, but on its longest operation alone.
+// On a device that computes while the host waits, a batch of prompts need not delay decoding sequences until it ends:
+// between two of its operations the loop runs whole batches of decoding sequences, in a second workspace, once they
+// have waited for as long as Config.MaxStall allows. The longest gap in a stream then depends only on the longest
+// operation of a batch, not on how well the time of the batch was predicted.
 //
-// The batch in progress continues to write the pages of its sequences. Nothing that happens between takes pages from
-// them: sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end.
+// The batch in progress continues to write the pages of its sequences. No batch in between takes pages from them:
+// sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end of the batch.
 
-// innerPasses runs batches between the operations of another batch. Where batches are not divided its passes are nil.
+// innerPasses runs batches between the operations of another batch. Its passes are nil if batches are not divided.
 type innerPasses struct {
 	passes *passes   // whose workspace is free while another pass is in progress
 	batch  batch     // memory of the batches that run there
 	at     time.Time // when the operation in progress began
-	// took is the time of the latest batch that only decodes, tookBefore that of the one before it, most the maximum of
-	// recent ones.
+	// took is the time of the latest batch that only decodes, tookBefore the time of the previous such batch, and most
+	// a slowly decaying maximum.
 	took, tookBefore, most time.Duration
-	// longest is the longest operation of the batch in progress, before of the one before it, usual of many.
+	// longest is the longest operation of the batch in progress, before is the longest operation of the previous batch,
+	// and usual is an average over many batches.
 	longest, before, usual time.Duration
 	batches                int
 }
 
-// divides reports whether batches of prompts are divided: on one device, which computes while the host waits.
+// divides reports whether batches of prompts are divided. They are on a single device that computes while the host
+// waits.
 func (s *setup) divides() bool {
 	_, one := s.model.Device().(kernel.Device)
 	return one && s.cfg.MaxStall > 0 && !kernel.IsAsynchronous(s.model.Device())
 }
 
-// innerLimits bound the passes between the operations of others.
+// innerLimits returns the limits of passes that run between the operations of others.
 func (z *sizing) innerLimits(context int) step.Limits {
 	l := z.limits(context)
 	l.Rows, l.Decodes = l.Requests, true
 	return l
 }
 
-// runDivided enqueues the operations of a batch of prompts one by one, and between them runs sequences that decode.
+// runDivided enqueues the operations of a batch of prompts one by one, and runs decoding sequences between them.
 func (l *loop) runDivided(b *batch) error {
 	i := &l.inner
 	if l.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
@@ -73,7 +75,7 @@ func (b *batch) operate(log *slog.Logger) (more bool, err error) {
 	return left > 1, err
 }
 
-// between runs sequences that decode between two operations of a batch, where they have waited for long enough.
+// between runs decoding sequences between two operations of a batch, if they have waited for long enough.
 func (l *loop) between(b *batch) {
 	i := &l.inner
 	if l.waiting.IsZero() {
@@ -108,22 +110,22 @@ func (l *loop) runNow(b *batch) {
 	l.observe(b.between)
 }
 
-// note records the time of a batch that only decodes. Slow ones come in groups, when the machine does something else:
-// most decays slowly.
+// note records the time of a batch that only decodes. Slow batches come in groups, while the machine is busy with other
+// work; therefore most decays slowly.
 func (i *innerPasses) note(took time.Duration) {
 	i.took, i.tookBefore = took, i.took
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// waitLimit returns how long decoding sequences wait until they run: the bound less their own time and less the
-// operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; a single
-// very slow batch does not count for that.
+// waitLimit returns how long decoding sequences wait before they run: the bound, less their own time and less the time
+// of the operation that may just begin. It is at least half of the bound, and at least the time of a decode batch, so
+// that prompts get half of the time. A single very slow batch does not raise it.
 func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
-// stall returns how long decoding sequences usually wait at most, where that is above the bound or, where they are slow
-// by themselves, above half of it plus their own time. Otherwise it is 0.
+// stall returns the usual maximum wait of decoding sequences. It returns 0 if that is within the bound, or within half
+// of the bound plus the time of a decode batch.
 func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took

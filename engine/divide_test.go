@@ -10,7 +10,7 @@ import (
 	"sparrow/sample"
 )
 
-// holdsAt stops the n-th batch until the returned channel is closed, so that requests meet in one batch on a machine of
+// holdsAt stops the n-th batch until the returned channel is closed, so that requests are in one batch on a machine of
 // any speed.
 func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	free = make(chan struct{})
@@ -22,8 +22,8 @@ func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
 	}), free
 }
 
-// Streams run between the operations of long prompts, with drafts and without: answers, and those to the prompts, are
-// the ones that each gives alone, and after every batch pages are where they belong.
+// Streams run between the operations of long prompts, with and without drafts. All answers equal those of lone runs,
+// and after every batch the page tables are valid.
 func TestStreamsRunBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	for name, dir := range map[string]string{"V3.2": testmodel.V32Draft(t), "V4": testmodel.V4Draft(t)} {
@@ -72,7 +72,7 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 	}
 }
 
-// A batch between operations that fails is run again item by item; the batch in progress continues.
+// If a batch that runs between operations fails, its items run again one by one; the batch in progress continues.
 func TestFailuresBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	failures := 0
@@ -107,8 +107,8 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	}
 }
 
-// Decoding sequences wait for the bound less their own time and less the time of one operation; where nothing is left,
-// prompts still have half of the time.
+// Decoding sequences wait for the bound less their own time and less the time of one operation. If nothing is left,
+// prompts still get half of the time.
 func TestWaitLimit(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ took, operation, want time.Duration }{
@@ -136,8 +136,8 @@ func TestWaitLimit(t *testing.T) {
 	}
 }
 
-// The warning about the bound is based on the usual wait of streams, after some batches: not on one batch that took
-// long, nor on streams that take long by themselves while prompts add no more than half of the bound.
+// The warning about the bound depends on the usual wait of streams after some batches. It does not depend on one slow
+// batch, nor on streams that are slow by themselves while prompts add at most half of the bound.
 func TestUsualStall(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

@@ -11,14 +11,14 @@ import (
 	"sparrow/plan"
 )
 
-// Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that every page has its rows together with the target's, and proposes how sequences continue: a token
-// with each pass, or a block of them with one (plan.Model.Block; the forward pass has stored what its stages need). The
-// next batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples
-// from them exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and
-// under any constraint; see package spec.
+// Drafting adds two stages to an iteration. After the forward pass, the drafting layer reads the hidden states of all
+// rows, prompts included, so that every page has the drafting layer's rows together with the target's. It proposes how
+// sequences continue: one token with each pass, or a block of tokens with one pass (plan.Model.Block; the forward pass
+// has stored what the block's stages need). The next batch then verifies the proposals: it computes several rows of a
+// sequence at once, and loop.sampleItem samples from them exactly as plain decoding would. So the answer is the same
+// with and without drafts, at any temperature and under any constraint; see package spec.
 
-// drafter drafts what follows a batch. A nil *drafter drafts nothing. The loop owns it.
+// drafter drafts tokens after a batch. A nil *drafter drafts nothing. The loop owns it.
 type drafter struct {
 	*setup
 	tally    *tally
@@ -28,8 +28,8 @@ type drafter struct {
 
 	choices []*choice // whose rows the latest draft pass has
 	chains  []chain
-	// adapting are the requests of a batch that draft as many tokens as pay, and together how many each of them makes;
-	// 0: each as many as pay for it.
+	// adapting holds the requests of a batch whose number of drafts is adaptive. together is the common number of
+	// drafts for all of them; 0 means that each request has its own number.
 	adapting []*spec.Request
 	together int
 	sure     []spec.Proposal // of the latest blocks
@@ -37,7 +37,7 @@ type drafter struct {
 	saw      time.Time       // when the host saw the latest blocks, while the device had nothing else to do; else zero
 }
 
-// chain is the drafts of one choice while they are made.
+// chain holds the drafts of one choice while they are made.
 type chain struct {
 	c      *choice
 	want   int        // drafts
@@ -46,8 +46,8 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// ahead is a draft pass that was enqueued right after a forward pass, before the host has seen the tokens of that: it
-// stores all rows of every item, and only the accepted ones count.
+// ahead is a draft pass that was enqueued right after a forward pass, before the host has the tokens of that pass. It
+// stores all rows of every item; only the accepted rows count.
 type ahead struct {
 	on      bool
 	pending step.Pending
@@ -58,20 +58,21 @@ type ahead struct {
 	prompts bool // some of them are of prompts
 }
 
-// place is where an item is in such a pass: the number of its work, negative where it has none, and of its row of
-// logits.
+// place is the position of an item in such a pass: the index of its work, negative if it has none, and the index of its
+// row of logits.
 type place struct{ work, row int }
 
-// reads reports whether the drafting layer reads the rows of an item. A block only follows the last of them, and needs
-// room in the context.
+// reads reports whether the drafting layer reads the rows of an item. A block follows the last row only, and needs
+// positions in the context.
 func (d *drafter) reads(it *sched.Item) bool {
 	c, n := ownerOf(it), d.block()
 	return !c.ended && c.drafts.Active() && !c.scoresOnly() &&
 		(n == 0 || it.Last && it.Cached+len(it.Tokens)+1+n <= d.model.Config().MaxPositions)
 }
 
-// enqueue enqueues the drafting layer after an enqueued batch where the device chooses the tokens of all rows that it
-// needs. A layer whose rows are part of a sequence's state waits: they depend on what is accepted. Blocks have none.
+// enqueue enqueues the drafting layer after an enqueued batch, if the device samples the tokens of all rows that the
+// layer needs. A layer whose rows are part of a sequence's state must wait, because these depend on the accepted
+// tokens. Blocks have no such rows.
 func (d *drafter) enqueue(b *batch) {
 	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil && d.block() == 0 ||
 		p.Logits > 0 && p.WholeLogits == p.Logits {
@@ -124,15 +125,15 @@ func (d *drafter) wait(b *batch) (rows logits, err error) {
 	return rows, err
 }
 
-// forget waits for a draft pass that was enqueued after a batch, if there is one. What it drafts is not used.
+// forget waits for a draft pass that was enqueued after a batch, if there is one. Its drafts are discarded.
 func (d *drafter) forget(b *batch) {
 	if d != nil && b.ahead.on {
 		_, _ = d.wait(b)
 	}
 }
 
-// leave leaves a batch drafting, where its draft pass gives every chain its only draft, or its block, and reports
-// whether it did. The next batch takes the drafts on the device.
+// leave leaves a batch in the stage drafting and reports whether it did. It does so if the draft pass gives every chain
+// its only draft, or its block. The next batch reads the drafts on the device.
 func (d *drafter) leave(b *batch) bool {
 	a := &b.ahead
 	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 || d.block() > 0 && !d.blind {
@@ -185,8 +186,8 @@ func (d *drafter) see(last *batch, items []sched.Item) error {
 	return err
 }
 
-// draft runs the drafting layer over the rows of a committed batch, unless that was enqueued, then once for each
-// further draft of the longest chain. An error means that the device is lost.
+// draft runs the drafting layer over the rows of a committed batch, unless that pass is already enqueued, then once for
+// each further draft of the longest chain. An error means that the device is lost.
 func (d *drafter) draft(b *batch) error {
 	if d == nil {
 		return nil
@@ -251,8 +252,8 @@ func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	return rows, err
 }
 
-// size returns how many rows the next draft pass has, and whether some are of prompts. Blocks have one size, whatever
-// comes before them.
+// size returns the number of rows of the next draft pass, and whether some belong to prompts. All blocks have the same
+// size.
 func (d *drafter) size(p *passes) (rows int, prompts bool) {
 	if n := d.block(); n > 0 {
 		return n * len(p.drafts), false
@@ -260,8 +261,8 @@ func (d *drafter) size(p *passes) (rows int, prompts bool) {
 	return p.draftSize()
 }
 
-// launched notes how long the device had nothing to do until a batch with drafts that the host has seen was enqueued.
-// Batches with prompts do not count: these take longer to enqueue.
+// launched records how long the device was idle before a batch was enqueued whose drafts the host has seen. Batches
+// with prompts are not counted, because they take longer to enqueue.
 func (d *drafter) launched(b *batch) {
 	if d == nil || d.saw.IsZero() {
 		return
@@ -272,7 +273,7 @@ func (d *drafter) launched(b *batch) {
 	d.saw = time.Time{}
 }
 
-// notePass counts a draft pass that has taken the time since begun, or less where the host came late.
+// notePass records a draft pass. Its time is the time since begun, or less if the host was late.
 func (d *drafter) notePass(begun time.Time, late bool, err error, p *plan.Plan, rows int, prompts bool) {
 	d.tally.notePass(d.since(begun), err)
 	if err == nil && p != nil && !prompts {
@@ -287,9 +288,10 @@ func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
 	}
 }
 
-// agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device: the next
-// batch can then be captured and padded, and with one draft be enqueued while the drafting layer runs. Of blocks that
-// is so where their number need not wait for the drafter's confidence; else all are drafted, and keep decides.
+// agree makes all adaptive requests of a batch draft the same number of tokens, on an asynchronous device. The next
+// batch can then be captured and padded, and with one draft it can be enqueued while the drafting layer runs. For
+// blocks this applies if the number of drafts does not depend on the drafter's confidence; otherwise all tokens of the
+// block are drafted, and keep decides.
 func (d *drafter) agree(b *batch) {
 	d.together, d.adapting, d.blind = d.block(), d.adapting[:0], false
 	if !d.overlap {
@@ -306,8 +308,8 @@ func (d *drafter) agree(b *batch) {
 	}
 }
 
-// add adds the rows of an item, or a block after them, to the first draft pass, unless that was enqueued. Where the
-// sequence's next token was sampled a chain begins.
+// add adds the rows of an item, or a block after them, to the first draft pass, unless that pass was enqueued. If the
+// sequence's next token was sampled, a chain begins.
 func (d *drafter) add(b *batch, number int) {
 	it := &b.items[number]
 	c := ownerOf(it)
@@ -325,7 +327,7 @@ func (d *drafter) add(b *batch, number int) {
 	if c.drafts.Adapts() && d.together > 0 {
 		want = d.together
 	}
-	// The next token is the target's own. Drafts after the last allowed token, or more than a batch verifies, are
+	// The next token comes from the target. Drafts after the last allowed token, or more than a batch verifies, are
 	// never used.
 	if b.between { // prompts wait
 		want = 0
@@ -359,7 +361,7 @@ func (k *chain) extend(row logitRow) bool {
 		k.limits.accept(token) == nil
 }
 
-// propose chooses a draft from a row of logits. An error means that no token can follow.
+// propose chooses a draft from a row of logits. An error means that no token is allowed next.
 func (k *chain) propose(row logitRow) (int32, error) {
 	if row.whole == nil {
 		return k.c.sampler.Take(row.best)
@@ -373,7 +375,7 @@ func (k *chain) propose(row logitRow) (int32, error) {
 
 // stop ends drafting for the sequences of the latest draft pass, which failed; they continue with plain decoding.
 func (d *drafter) stop(err error) {
-	d.cfg.Log.Error("drafting failed; its sequences continue without drafts", "sequences", len(d.choices), "error", err)
+	d.cfg.Log.Error("drafting failed; the sequences of the pass continue without drafts", "sequences", len(d.choices), "error", err)
 	d.tally.Lock()
 	defer d.tally.Unlock()
 	for _, c := range d.choices {
@@ -385,8 +387,8 @@ func (d *drafter) stop(err error) {
 	}
 }
 
-// noteEnded logs and counts a choice that no longer drafts because it does not pay. Its later pages lack the drafting
-// layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
+// noteEnded logs and counts a choice that stops drafting because drafts cost more time than they save. Its later pages
+// lack the drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
 func (d *drafter) noteEnded(c *choice) {
 	u := &c.job.usage
 	d.cfg.Log.Info("drafting costs more time than it saves and is stopped", "id", c.job.request.ID, "choice",

@@ -17,12 +17,12 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: blocks of drafts change no bit of any answer, at any length, with any number of accepted
-// drafts, in chunks, preempted, cancelled or after a prefix; and what the drafting stages store of a sequence is the
-// same whether its tokens were computed or its pages were read from a tier.
+// Invariants of this file: blocks of drafts change no bit of any answer. This holds for any length, any number of
+// accepted drafts, chunked prompts, preempted or cancelled requests, and after a cached prefix. The data that the
+// drafting stages store for a sequence is the same whether its tokens were computed or its pages were read from a tier.
 
-// everyPattern puts guesses in place of a drafter's that are right or wrong in every pattern: one in four is wrong, by
-// position and prompt.
+// everyPattern replaces a drafter's guesses so that right and wrong guesses occur in every pattern: one in four is
+// wrong, depending on the position and the prompt.
 func everyPattern(answers []*response, list []Request) func(*Engine) {
 	return guessing(answers, list, func(at, prompt int) bool {
 		return rand.New(rand.NewPCG(uint64(at), uint64(prompt))).IntN(4) != 0
@@ -62,7 +62,8 @@ func guessing(answers []*response, list []Request, right func(at, prompt int) bo
 	}
 }
 
-// lengths are prompts that end at all places of a group of 4, and around the ends of windows and groups of 128.
+// lengthsOfBlocks returns prompts that end at every position of a group of 4, and around the ends of windows and groups
+// of 128.
 func lengthsOfBlocks() []Request {
 	var list []Request
 	for _, n := range []int{1, 2, 3, 4, 5, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 247, 250, 251, 253,
@@ -111,7 +112,7 @@ func TestBlocksAtEveryLength(t *testing.T) {
 	}
 }
 
-// A drafter that proposes the truth is always accepted.
+// Correct drafts are always accepted.
 func TestTrueBlocksAreAccepted(t *testing.T) {
 	notUnderRace(t)
 	list := lengthsOfBlocks()[10:14]
@@ -123,7 +124,8 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 		r.Trace = true
 		got := generate(t, e, r)
 		sameTokens(t, r.ID, got.Choices[0], want[i].Choices[0])
-		// The prompt gives a token and each full block six; 3 of 40 are left for a last one of two drafts.
+		// The prompt gives one token and each full block six; the remaining 3 of 40 tokens need a last block of two
+		// drafts.
 		if d, want := got.Trace.Drafts, []DraftCount{{7, 7}, {7, 7}, {6, 6}, {6, 6}, {6, 6}}; !slices.Equal(d, want) ||
 			got.Usage.DraftedTokens != 32 || got.Usage.AcceptedTokens != 32 || got.Trace.Steps != 8 {
 			t.Errorf("%d steps, drafts of the trace %v, usage %+v", got.Trace.Steps, d, got.Usage)
@@ -134,13 +136,13 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 	}
 }
 
-// Which random batches TestRandomBatchesOfBlocks runs; a number draws one batch.
+// Flags that select the random batches of TestRandomBatchesOfBlocks; each number is the seed of one batch.
 var (
 	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 4, or 12 with -long")
 	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
 )
 
-// eight turns tokens into those of a model of eight, whose random head is right at times.
+// eight maps tokens to a vocabulary of eight, with which a random head is sometimes right.
 func eight(list []Request) []Request {
 	for i := range list {
 		for j := range list[i].Prompt {
@@ -150,10 +152,10 @@ func eight(list []Request) []Request {
 	return list
 }
 
-// kept counts verifies by length mod 128 and by how many drafts were accepted.
+// kept counts verified blocks by sequence length mod 128 and by the number of accepted drafts.
 type kept [128][6]int
 
-// watch counts those of an engine.
+// watch counts the verified blocks of an engine.
 func (k *kept) watch(e *Engine) {
 	lengths := map[*choice]int{} // of the verify before: what it kept is what the next pass continues
 	e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
@@ -170,7 +172,7 @@ func (k *kept) watch(e *Engine) {
 	}}
 }
 
-// missing names the pairs that were not met; it is empty where all were.
+// missing lists the pairs that did not occur; it is empty if all occurred.
 func (k *kept) missing() string {
 	text := ""
 	for n := range k {
@@ -186,7 +188,7 @@ func (k *kept) missing() string {
 	return text
 }
 
-// drafted looks at the works of draft passes.
+// drafted inspects the works of draft passes.
 type drafted struct {
 	runner
 	look func(works []step.Draft)
@@ -197,8 +199,8 @@ func (d *drafted) StartDraft(works []step.Draft, chained bool) (step.Pending, er
 	return d.runner.StartDraft(works, chained)
 }
 
-// After every length mod 128 every number of drafts is accepted once: of each block as many are right as were accepted
-// least often after such a length. Answers are those of plain decoding.
+// After every length mod 128 every number of drafts is accepted once: each block gets the number of right drafts that
+// occurred least often for its length. Answers equal those of plain decoding.
 func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 	notUnderRace(t)
 	repeats(t, "TestBlocksAtEveryLength has all lengths mod 4 with all numbers")
@@ -232,7 +234,8 @@ func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 }
 
 // Random batches with common prefixes, few pages, chunks and cancellations. A thousand of them, about 15 minutes of one
-// core, have nearly all lengths mod 128 with all numbers of accepted drafts; TestEveryLengthKeepsEveryNumber has all.
+// core, cover nearly all pairs of length mod 128 and number of accepted drafts; TestEveryLengthKeepsEveryNumber covers
+// all.
 func TestRandomBatchesOfBlocks(t *testing.T) {
 	notUnderRace(t)
 	rounds := 4
@@ -259,9 +262,9 @@ func TestRandomBatchesOfBlocks(t *testing.T) {
 	t.Logf("%d preemptions, %d reused tokens, %d cancelled; %s", preempted, reused, aborted, seen.missing())
 }
 
-// The same batches on a device that computes while the host continues: blocks are enqueued before the host knows what
-// they follow. Half of them have guesses of every pattern, in place of the head's; the others the head's own, which the
-// next verify takes on the device.
+// The same batches on a device that computes while the host continues: blocks are enqueued before the host knows the
+// tokens before them. Half of the batches use guesses of every pattern in place of the head's. The others use the
+// head's own guesses, which the next verification reads on the device.
 func TestRandomBatchesOfBlocksAhead(t *testing.T) {
 	notUnderRace(t)
 	rounds := max(2, *batches)
@@ -316,7 +319,8 @@ func TestBlocksThatTheHostHasNotSeen(t *testing.T) {
 	}
 }
 
-// randomBatchOfBlocks compares one batch of an engine with plain answers; with guesses of every pattern, or the head's.
+// randomBatchOfBlocks compares the answers of one batch with plain answers, either with guesses of every pattern or
+// with the head's guesses.
 func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	over func(Config, ...func(*Engine)) (*Engine, func())) Stats {
 	random := rand.New(rand.NewPCG(uint64(round), 11))
@@ -368,7 +372,7 @@ func randomBatchOfBlocks(t *testing.T, dir string, round int, guesses bool,
 	return e.Stats()
 }
 
-// proposals are the blocks that a drafter proposed, by length: tokens and bits of confidences.
+// proposals holds the blocks that a drafter proposed, by length: tokens and bits of confidences.
 type proposals struct {
 	runner
 	mu  sync.Mutex
@@ -396,8 +400,8 @@ func watchBlocks(p *proposals) func(*Engine) {
 	return func(e *Engine) { p.runner, e.loop.passes.runner = e.loop.passes.runner, p }
 }
 
-// A sequence has the same drafts, to the bit, computed whole or in chunks, and after a prefix from the cache or from a
-// tier.
+// A sequence has the same drafts, to the bit, whether it is computed whole or in chunks, and after a prefix from the
+// cache or from a tier.
 func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V4Spark(t)
@@ -438,7 +442,7 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	}
 }
 
-// Sampled answers follow the target's distribution with a head's own blocks.
+// Sampled answers follow the target's distribution when the head drafts blocks.
 func TestSampledBlocksFollowTheTarget(t *testing.T) {
 	notUnderRace(t)
 	seeds := 2000
@@ -467,7 +471,7 @@ func TestSampledBlocksFollowTheTarget(t *testing.T) {
 	}
 }
 
-// More drafts than a block has are refused, and auto drafts at most a block.
+// More drafts than a block has tokens are refused, and automatic drafting uses at most one block.
 func TestBlocksBoundTheDrafts(t *testing.T) {
 	if e := start(t, testmodel.V4Spark(t), Config{Draft: spec.Auto()}); e.Info().Drafts != 5 {
 		t.Errorf("auto drafts up to %d", e.Info().Drafts)

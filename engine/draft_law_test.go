@@ -13,9 +13,9 @@ import (
 	"sparrow/sample"
 )
 
-// Sampled answers follow the target's distribution whatever is drafted: over many seeds, the first three tokens occur
-// as often as the model's probabilities, after all filters, say. The third comes out of a row whose draft was accepted
-// in many of them.
+// Sampled answers follow the target's distribution whatever is drafted: over many seeds, the frequencies of the first
+// three tokens match the model's probabilities after all filters. In many runs the third token is sampled from a row
+// whose draft was accepted.
 func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a statistic; the other tests of drafts run the same goroutines")
@@ -61,10 +61,11 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	}
 }
 
-// checkLaw compares the frequencies of tokens in that many runs with their probabilities, by chi-square.
+// checkLaw compares the frequencies of tokens over the given number of runs with their probabilities, by a chi-square
+// test.
 func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, seeds int) {
 	t.Helper()
-	// Cells that are expected fewer than eight times are counted together.
+	// Cells with an expected count below eight are merged.
 	var chi, restWant, restGot float64
 	cells := -1
 	for key, p := range law {
@@ -85,14 +86,14 @@ func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, s
 			t.Errorf("%v came %d times and cannot", key, n)
 		}
 	}
-	// Chi-square is about normal with mean cells and variance 2*cells; four deviations come once in thirty thousand
-	// runs, and this run is always the same.
+	// Chi-square is approximately normal with mean cells and variance 2*cells. A value four standard deviations above
+	// the mean occurs once in thirty thousand runs; the seeds are fixed, so that this run is always the same.
 	if limit := float64(cells) + 4*math.Sqrt(2*float64(cells)); chi > limit || cells < 20 {
 		t.Errorf("chi-square %.1f over %d cells, at most %.1f expected", chi, cells, limit)
 	}
 }
 
-// lawOf is the probability of every three tokens after a prompt, computed from plain decodes of all beginnings.
+// lawOf returns the probability of every sequence of three tokens after a prompt, computed by plain decoding.
 func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[3]int32]float64 {
 	t.Helper()
 	var row []float32

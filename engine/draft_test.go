@@ -20,8 +20,9 @@ import (
 // every request gets the tokens it gets without drafts, greedy or seeded, in every cache layout, chunked or whole,
 // alone or among many requests, preempted or reused; pages of rejected drafts are released at once.
 
-// oracle puts guesses in place of the drafting layer's: those of the answers, and every fifth time, by position,
-// another token. A random layer is hardly ever right; so every pattern of right and wrong drafts occurs.
+// oracle replaces the guesses of the drafting layer by the tokens of the known answers, and every fifth guess, by
+// position, by another token. A random layer is hardly ever right; this produces every pattern of right and wrong
+// drafts.
 func oracle(answers []*response, list []Request) func(*Engine) {
 	known := map[string]*response{}
 	for i, r := range list {
@@ -114,7 +115,7 @@ func compare(t *testing.T, list []Request, got, want []*response) {
 	}
 }
 
-// mixedDrafts lets some requests draft nothing, some a number of their own, and the rest what the engine says.
+// mixedDrafts makes some requests draft nothing, some a number of their own, and the rest the engine's default.
 func mixedDrafts(list []Request, most int) []Request {
 	list = slices.Clone(list)
 	for i := 3; i < len(list); i += 4 {
@@ -161,7 +162,7 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 	}
 }
 
-// guessed makes sure that a test saw right and wrong drafts.
+// guessed checks that right and wrong drafts occurred in a test.
 func guessed(t *testing.T, e *Engine) {
 	t.Helper()
 	if st := e.Stats(); st.Accepted == 0 || st.Accepted == st.Drafted || st.DraftsFailed != 0 {
@@ -343,7 +344,7 @@ func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {
 	}
 }
 
-// A step that fails with drafts in it runs again item by item, drafts included.
+// If a batch with drafts fails, its items run again one by one, drafts included.
 func TestDraftsOfBatchesThatRunOneByOne(t *testing.T) {
 	list := crowd(8)
 	dir, cfg := testmodel.V32Draft(t), Config{Draft: spec.Off()}
@@ -383,8 +384,8 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	}
 }
 
-// A random drafting layer is never right: with auto the engine stops drafting for each request, logs that once and
-// counts it; plain decoding continues.
+// A random drafting layer is never right: with automatic drafting the engine stops drafting for each request, logs this
+// once and counts it; plain decoding continues.
 func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	var log strings.Builder
 	e := start(t, testmodel.V32Draft(t), Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -403,8 +404,8 @@ func TestDraftingThatDoesNotPayEnds(t *testing.T) {
 	}
 }
 
-// Where drafts count as right by chance, a device that is told so before the host has sampled decides as the host does
-// later: for each draft, however many tokens are not known yet.
+// With simulated acceptance, the device decides which drafts are accepted before the host has sampled. The host later
+// decides the same for each draft, however many tokens it does not know yet.
 func TestPretendedDraftsAreRightForBoth(t *testing.T) {
 	c := &choice{job: &Job{setup: &setup{cfg: Config{DraftAccept: 0.5}}}, seq: sched.Sequence{Tokens: tokens(1, 20)}}
 	const drafts = 6

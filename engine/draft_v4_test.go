@@ -17,8 +17,8 @@ import (
 )
 
 // Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is
-// accepted, rejected, preempted or reused; and the drafting block computes what its definition says, in cases where the
-// result is known.
+// accepted, rejected, preempted or reused. In cases with a known result, the drafting block computes what its
+// definition requires.
 
 func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
@@ -54,10 +54,10 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	}
 }
 
-// In a model whose layers add nothing, a token's embedding alone decides the next one: the one whose row of the head is
-// that embedding. The drafting block then guesses right every time: from the next token's embedding (e_proj the
-// identity, h_proj zero) where tokens count up, and from the streams of the token before (the other way round) where a
-// token repeats itself. Random blocks are hardly ever right.
+// In a model whose layers add nothing, the embedding of a token alone decides the next token: the one whose row of the
+// head equals that embedding. The drafting block then guesses right every time: from the next token's embedding (e_proj
+// the identity, h_proj zero) if tokens count up, and from the residual streams of the previous token (the other way
+// round) if a token repeats itself. Random blocks are hardly ever right.
 func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
@@ -128,7 +128,8 @@ func counting(t *testing.T, identity string, by int) string {
 	return dir
 }
 
-// A checkpoint without the block: auto drafts nothing and states why, a number is refused.
+// A checkpoint without the drafting block: automatic drafting drafts nothing and reports why; a fixed number is
+// refused.
 func TestV4WithoutADraftingBlock(t *testing.T) {
 	e := start(t, testmodel.V4(t), Config{Draft: spec.Auto()})
 	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" {

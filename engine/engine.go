@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// Config is what New needs in addition to a model. Every size is set; package sparrow has the defaults.
+// Config holds the parameters of New other than the model. Every size is set; package sparrow has the defaults.
 type Config struct {
 	Policy        plan.Policy
 	Draft         spec.Setting
@@ -35,8 +35,8 @@ type Config struct {
 	WeightBytes   int64           // memory that the weights take beside the cache
 	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool            // the weights are a copy in memory of their own
-	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
-	// recorded.
+	// RecordBytes bounds the recorded rows of a request; 0 means DefaultRecordBytes, a negative value disables
+	// recording.
 	RecordBytes int64
 	SelfTest    SelfTest
 	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is forever
@@ -44,16 +44,17 @@ type Config struct {
 	Tiers       tier.Options // where pages are kept outside the device
 	Weights     tier.Weights // name the weights there
 	Clock       Clock        // nil is the machine's
-	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
-	// owns it until its loop has ended.
+	// Usage counts the chosen experts; it may hold counts of earlier engines. nil counts nothing. The engine owns it
+	// until its loop has ended.
 	Usage *usage.Table
-	// Moves is where experts are, of a model whose experts may move: those that are chosen most come to the device
-	// between steps, by Usage, which must be given. nil moves none. The engine changes it until its loop has ended.
+	// Moves is the current placement of experts for a model whose experts may move: the experts chosen most often, by
+	// Usage, move to the device between steps. Usage must be set. nil moves none. The engine changes it until its loop
+	// has ended.
 	Moves *placement.Placement
-	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
-	// it may call Check. nil observes nothing.
+	// Observe is called by the loop after every iteration, and after every batch between the operations of another; it
+	// may call Check. It may be nil.
 	Observe func(between bool)
-	// Diagnose may add a known cause to the error of a pass or of sampling; nil adds nothing.
+	// Diagnose may add a known cause to the error of a pass or of sampling. It may be nil.
 	Diagnose func(error) error
 }
 
@@ -66,16 +67,17 @@ type Engine struct {
 	loop   *loop
 }
 
-// Run is the loop. It returns when the engine is closed.
+// Run runs the loop. It returns when the engine is closed.
 func (e *Engine) Run() {
 	e.cfg.Clock.Go(func() { e.loop.watchdog.watch(e.inbox.stopped) })
 	e.loop.run()
 }
 
-// Info describes the engine.
+// Info returns the description of the engine.
 func (e *Engine) Info() Info { return e.info }
 
-// Stats is a snapshot of counters. It includes everything up to the last event that a job's reader has seen.
+// Stats returns a snapshot of the counters. It includes everything up to the last event that a job's reader has
+// received.
 func (e *Engine) Stats() Stats {
 	e.tally.Lock()
 	defer e.tally.Unlock()
@@ -91,15 +93,15 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Plans lists recent forward passes, oldest first.
+// Plans returns the recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord {
 	e.tally.Lock()
 	defer e.tally.Unlock()
 	return e.tally.plans.all()
 }
 
-// Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
-// fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
+// Close stops the loop: no new request is accepted, and requests in flight run to their end. If ctx ends first they
+// fail with ErrClosed. Every call returns after the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
 	e.inbox.stop(ctx.Err() != nil)
 	end := context.AfterFunc(ctx, func() { e.inbox.stop(true) })
@@ -107,7 +109,7 @@ func (e *Engine) Close(ctx context.Context) {
 	e.cfg.Clock.Wait(e.inbox.stopped, 0)
 }
 
-// Flush empties the prefix cache between two iterations and waits for that.
+// Flush empties the prefix cache between two iterations and returns when that is done.
 func (e *Engine) Flush(ctx context.Context) error {
 	e.tally.Lock()
 	closing := e.inbox.closing
@@ -135,7 +137,8 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	return j, nil
 }
 
-// Wait estimates how long a request of a tenant, or without one from a source, would wait before it runs.
+// Wait estimates how long a request would wait before it runs. Requests without a tenant are identified by their
+// source.
 func (e *Engine) Wait(tenant, source string) time.Duration {
 	e.tally.Lock()
 	defer e.tally.Unlock()

@@ -5,21 +5,21 @@ import "errors"
 // ErrClosed means that the engine is shutting down or was closed.
 var ErrClosed = errors.New("sparrow: the engine is closed")
 
-// ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
+// ErrQueueFull means that the maximum number of sequences is waiting; try again later.
 var ErrQueueFull = errors.New("sparrow: the queue is full")
 
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
 // names the field.
 var ErrRequest = errors.New("sparrow: bad request")
 
-// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError
-// that wraps it too names the field.
+// ErrContext means that a prompt, or the answer requested after it, does not fit in the context. The RequestError that
+// also wraps it names the field.
 var ErrContext = errors.New("sparrow: the context is too short")
 
 // ErrStep means that the model failed on this request only; others were not affected.
 var ErrStep = errors.New("sparrow: the model failed on this request")
 
-// RequestError is a problem of one field of a request, named as on the wire.
+// RequestError describes a problem in one field of a request, named as on the wire.
 type RequestError struct {
 	Field  string
 	Reason string
@@ -28,7 +28,7 @@ type RequestError struct {
 
 func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }
 
-// Unwrap gives ErrRequest and what found the problem.
+// Unwrap returns ErrRequest and the error that caused the refusal.
 func (e *RequestError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrRequest}
@@ -36,14 +36,13 @@ func (e *RequestError) Unwrap() []error {
 	return []error{ErrRequest, e.Err}
 }
 
-// ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
+// ErrSelfTest means that the self-test found wrong results on the device; the engine does not open.
 var ErrSelfTest = errors.New("sparrow: the self-test failed")
 
-// ErrDevice means that the device can no longer be used: everything that ran on it has failed, and no request is
-// accepted any more.
+// ErrDevice means that the device can no longer be used: all its requests have failed, and no new request is accepted.
 var ErrDevice = errors.New("sparrow: the device failed")
 
-// diagnose adds the cause to an error, where it is known.
+// diagnose adds the cause to an error, if it is known.
 func (c *Config) diagnose(err error) error {
 	if c.Diagnose == nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"sparrow/sample"
 )
 
-// Finish is why a choice ended.
+// Finish is the reason why a choice ended.
 type Finish string
 
-// The ways a choice ends. FinishToolCalls is set by package sparrow, which parses replies.
+// Reasons why a choice ends. FinishToolCalls is set by package sparrow, which parses replies.
 const (
 	FinishStop      Finish = "stop"       // end of sequence, or a stop string or token
 	FinishLength    Finish = "length"     // MaxTokens or the context is full
@@ -21,7 +21,7 @@ const (
 	FinishError     Finish = "error"      // the request failed; Event.Err states why
 )
 
-// Event is one token of a choice, or the choice's end. An event of a plain token allocates nothing.
+// Event is one token of a choice, or the end of the choice. An event for a plain token allocates nothing.
 type Event struct {
 	Choice  int
 	Token   int32  // -1 without one
@@ -31,7 +31,7 @@ type Event struct {
 	Top     []sample.TokenLogprob
 	// Scores are the next tokens of the prompt with their log probabilities, in an event without a token.
 	Scores []sample.Scored
-	// Recorded are the rows that produced the token, or rows of the prompt, where they are recorded.
+	// Recorded holds the recorded rows that produced the token, or rows of the prompt; nil if nothing is recorded.
 	Recorded *record.Rows
 	Finish   Finish // set on the last event of a choice, which has no token
 	Matched  string // the stop string that ended it
@@ -39,7 +39,7 @@ type Event struct {
 	Last     bool   // the job's last event
 }
 
-// Usage counts what a request cost.
+// Usage counts the tokens of a request.
 type Usage struct {
 	PromptTokens     int
 	CachedTokens     int // of the prompt, taken from the prefix cache
@@ -63,7 +63,7 @@ type Trace struct {
 	Drafts    []DraftCount // of all choices, by their place in the chain
 	Plans     []PlanUse
 
-	// Times of events; zero where they did not happen.
+	// Times of events; zero if an event did not happen.
 	Arrived, Admitted, First, Ended time.Time
 	Suspended                       []Period // from its last step before a preemption to the next one, of any choice
 	Compiled                        Period   // of schemas and tools
@@ -71,10 +71,10 @@ type Trace struct {
 	Calls                           int      // tool calls that were found; set by package sparrow
 }
 
-// Period is from one moment to another.
+// Period is the time between two moments.
 type Period struct{ From, To time.Time }
 
-// PlanUse is a plan and how often it carried this request.
+// PlanUse is a plan and the number of passes that ran this request with it.
 type PlanUse struct {
 	Plan  *plan.Plan
 	Steps int

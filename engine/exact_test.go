@@ -24,7 +24,7 @@ import (
 
 // Invariants of this file: counts that are reported to a request are exact, and limits hold at their boundaries.
 
-// outcomesOf returns the outcomes of rows from which these tokens were chosen.
+// outcomesOf returns outcomes with these tokens.
 func outcomesOf(tokens ...int32) (list []outcome) {
 	for _, token := range tokens {
 		list = append(list, outcome{event: Event{Token: token}})
@@ -32,8 +32,8 @@ func outcomesOf(tokens ...int32) (list []outcome) {
 	return list
 }
 
-// Drafts count where they were made: all of them as drafted, those that were compared by their place, the first ones as
-// accepted; in the usage, the trace and the statistics alike.
+// Drafts are counted by position: all of them as drafted, those that were compared as verified, the first ones as
+// accepted; equally in the usage, the trace and the statistics.
 func TestDraftsAreCountedByPlace(t *testing.T) {
 	control, other := spec.New(spec.Auto(), 0), spec.New(spec.Auto(), 0)
 	j := &Job{trace: &Trace{}}
@@ -67,8 +67,8 @@ func TestDraftsAreCountedByPlace(t *testing.T) {
 	}
 }
 
-// A choice may end with the token after its minimum, not before: by a token of the end, or by a stop string, which
-// counts from the last token of the minimum on.
+// A choice may end with the first token after its minimum length, not before: with an end-of-sequence token, or with a
+// stop string, which counts from the last token of the minimum on.
 func TestTheMinimumLengthIsExact(t *testing.T) {
 	w := vocabulary(t)
 	four, ok := w.TokenID("4")
@@ -98,7 +98,8 @@ func TestTheMinimumLengthIsExact(t *testing.T) {
 	}
 }
 
-// An event counts the bytes of all text up to its token, also of text that may begin a stop string and is held back.
+// An event counts the bytes of all text up to its token, including text that is held back because it may begin a stop
+// string.
 func TestEventsCountDecodedBytes(t *testing.T) {
 	w := vocabulary(t)
 	four, ok := w.TokenID("4")
@@ -117,7 +118,7 @@ func TestEventsCountDecodedBytes(t *testing.T) {
 	}
 }
 
-// proposing is a model whose drafting stages propose a block, or with 0 one token.
+// proposing is a model whose drafting stages propose a block of tokens, or one token if block is 0.
 type proposing struct {
 	model.Model
 	block int
@@ -128,8 +129,8 @@ func (p *proposing) Facts() plan.Model      { return plan.Model{Block: p.block} 
 func (p *proposing) DraftHead() error       { return p.head }
 func (p *proposing) Config() *config.Config { return &config.Config{Family: "f"} }
 
-// The number of drafts is bounded by the setting, by the block and by what a step verifies with the previous token.
-// Fixed numbers are refused above that, auto takes what there is.
+// The number of drafts is limited by the setting, by the block and by the number of rows that a step verifies together
+// with the previous token. A fixed number above the limit is refused; automatic drafting uses the limit.
 func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		setting     spec.Setting
@@ -141,12 +142,12 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 		{spec.Auto(), 0, 64, spec.MaxDrafts, ""},
 		{spec.Auto(), 3, 64, 3, ""},
 		{spec.Auto(), 5, 4, 3, ""},
-		{spec.Auto(), 5, 1, 0, "leaves room for 0 drafts"},
+		{spec.Auto(), 5, 1, 0, "allows at most 0 drafts"},
 		{spec.Auto(), 0, spec.MaxDrafts + 1, spec.MaxDrafts, ""},
 		{drafts(t, 3), 3, 4, 3, ""},
 		{drafts(t, 2), 3, 64, 2, ""},
-		{drafts(t, 3), 3, 3, 0, "leaves room for 2 drafts; ask for --step-tokens 4 or more"},
-		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at once; ask for at most 3"},
+		{drafts(t, 3), 3, 3, 0, "allows at most 2 drafts; set --step-tokens 4 or more"},
+		{drafts(t, 4), 3, 64, 0, "propose 3 tokens at once; set at most 3"},
 		{drafts(t, 7), 0, 64, 7, ""},
 	} {
 		got, why, err := maxDrafts(c.setting, &proposing{block: c.block}, c.step)
@@ -167,13 +168,13 @@ func TestTheNumberOfDraftsIsBounded(t *testing.T) {
 	}
 }
 
-// movable is readable, and its experts move.
+// movable is a readable model whose experts move.
 type movable struct {
 	readable
 	model.ExpertMover
 }
 
-// Where experts move, counts are read once a second also while batches run; else every five.
+// If experts move, the counts are read once a second also while batches run; otherwise every five seconds.
 func TestCountsAreReadMoreOftenWhereExpertsMove(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		clock, m := &paced{}, &movable{}
@@ -198,7 +199,7 @@ func TestCountsAreReadMoreOftenWhereExpertsMove(t *testing.T) {
 	}
 }
 
-// An engine that is closing refuses to flush, and nobody waits for it.
+// An engine that is closing refuses to flush, and no caller waits for it.
 func TestFlushingAClosingEngine(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{})
 	ended, cancel := context.WithCancel(context.Background())
@@ -213,7 +214,8 @@ func TestFlushingAClosingEngine(t *testing.T) {
 	}
 }
 
-// Requests that no batch has seen fail with the device, too: each gets the error, and none is counted any more.
+// If the device is lost, requests that were in no batch yet fail too: each gets the error, and none remains in a
+// counter.
 func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{MaxRunning: 1})
 	r := Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, IgnoreEOS: true}
@@ -251,7 +253,7 @@ func TestALostDeviceEndsQueuedRequests(t *testing.T) {
 	}
 }
 
-// Works have all tokens before their own, unless the host does not know the last of them yet.
+// Works include all tokens before their own, unless the host does not know the last of them yet.
 func TestTokensBeforeAWork(t *testing.T) {
 	c := &choice{seq: sched.Sequence{Tokens: tokens(1, 8)}}
 	c.seq.Owner = c
@@ -275,11 +277,11 @@ func (s *shorter) Config() *config.Config {
 	return &c
 }
 
-// A block is drafted as long as its last token has a position.
+// A block is drafted only if its last token has a position in the context.
 func TestTheLastBlockEndsWithTheContext(t *testing.T) {
 	alone(t, "one device drafts")
 	const prompt, positions, block, most = 8, 24, 5, 14
-	// Every draft is taken for wrong, so that the answer grows by one token in each step.
+	// Every draft is rejected, so that the answer grows by one token in each step.
 	e, _ := prepared(t, testmodel.V4Spark(t), Config{Draft: drafts(t, block), DraftAccept: 1e-12, NoReuse: true})
 	s := *e.setup
 	s.model = &shorter{s.model, positions}
@@ -289,7 +291,7 @@ func TestTheLastBlockEndsWithTheContext(t *testing.T) {
 		e.iterations(1)
 		q := e.loop.sched.All()[0]
 		want := min(block, prompt+most-len(q.Tokens)-1)
-		// How many drafts of the step were right is not known where the block is enqueued: all of them count.
+		// The number of accepted drafts is not known when the block is enqueued; the bound counts all of them.
 		if cached+rows+1+block > positions {
 			want = 0
 		}
@@ -300,7 +302,7 @@ func TestTheLastBlockEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// A sequence that waits for pages in vain has lost that time; it waits exactly for as long as it may.
+// A sequence that waits for pages without result waits exactly until its limit; the lost time is counted.
 func TestTimeLostToPagesIsCounted(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)
@@ -333,7 +335,7 @@ func TestTimeLostToPagesIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Restored{Stop: "pages arrived too slowly: 50ms were lost", Period: Period{begun, begun.Add(wait)}}
+	want := Restored{Stop: "pages arrived too slowly: 50ms lost", Period: Period{begun, begun.Add(wait)}}
 	if r := got.Trace.Restored; r.Stop != want.Stop || r.Period != want.Period || r.Tokens != 0 {
 		t.Errorf("%+v, want %+v", r, want)
 	}

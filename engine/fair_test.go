@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// A short request runs in the batch after its arrival, or at most one batch later, however many choices of other
-// tenants or of its own tenant are running and waiting. These continue and end too.
+// A short request runs in the batch after its arrival, or at most one batch later, however many choices of its own or
+// other tenants are running and waiting. Those continue and end too.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
 	for _, tenant := range []string{"other", "flood", ""} { // the last floods and comes from two addresses
 		t.Run(tenant, func(t *testing.T) {

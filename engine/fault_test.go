@@ -20,11 +20,10 @@ import (
 )
 
 // Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; all others get
-// the tokens of a run without faults; pages are released; the engine continues, or, when its own state is broken, stops
-// and
-// says so.
+// the tokens of a run without faults; pages are released; the engine continues. If the engine's own state is broken, it
+// stops and reports that.
 
-// marked is the first token of prompts that faults are aimed at.
+// marked is the first token of the prompts that get injected faults.
 const marked = 639
 
 func aimed(w *step.Work) bool { return w.Cached == 0 && w.Tokens[0] == marked }
@@ -138,7 +137,7 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	}
 }
 
-// A request whose logits are not numbers fails.
+// A request whose logits are NaN or infinite fails.
 func TestLogitsThatAreNotNumbers(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{}, func(e *Engine) {
 		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: func(works []step.Work, res step.Result) {
@@ -250,8 +249,8 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 	}
 }
 
-// When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process
-// lives.
+// If the loop's own state is broken the engine stops: every stream fails, later requests are refused, and the process
+// continues.
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{MaxRunning: 1})
 	steps := 0
@@ -270,7 +269,7 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	allFailed(t, e, streams)
 }
 
-// The same where it breaks between the operations of a batch.
+// The same if the state breaks between the operations of a batch.
 func TestABrokenLoopBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Microsecond})

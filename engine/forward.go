@@ -14,11 +14,11 @@ import (
 	"sparrow/sample"
 )
 
-// runner runs passes; a step.Runner is one.
+// runner runs passes; step.Runner implements it.
 type runner interface {
-	// Begin begins to enqueue a forward pass. At most one other is not waited for.
+	// Begin begins to enqueue a forward pass. At most one other pass may be in flight.
 	Begin([]step.Work) (step.Started, error)
-	// End enqueues what is left of it.
+	// End enqueues the remaining operations of the pass.
 	End(*step.Started) (step.Pending, error)
 	// Wait waits for the oldest pass that was started.
 	Wait(step.Pending) (step.Result, error)
@@ -30,7 +30,7 @@ type runner interface {
 	Close()
 }
 
-// passes runs forward and draft passes and keeps the memory of their descriptions.
+// passes runs forward and draft passes and holds the memory for their descriptions.
 type passes struct {
 	runner   runner
 	works    []step.Work
@@ -43,22 +43,22 @@ func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 	return &passes{runner: steps{r}}, err
 }
 
-// steps is a step.Runner as a runner.
+// steps makes a step.Runner a runner.
 type steps struct{ *step.Runner }
 
-// End enqueues what is left of a pass.
+// End enqueues the remaining operations of a pass.
 func (steps) End(s *step.Started) (step.Pending, error) { return s.End() }
 
 // Wait waits for a pass.
 func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
 
-// logits are rows of logits of one pass, [rows, vocabulary], from the row first on.
+// logits holds rows of logits of one pass, [rows, vocabulary], starting with row first.
 type logits struct {
 	result step.Result
 	first  int
 }
 
-// logitRow is one row of logits: whole, or, where it is not read whole, only its token: the best or the sampled one.
+// logitRow is one row of logits: the whole row, or only its token, the best or the sampled one.
 type logitRow struct {
 	whole []float32 // [vocabulary], or nil
 	best  sample.Candidate
@@ -81,7 +81,7 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// launch enqueues the pass of a batch, after the last one unless that is nil.
+// launch enqueues the pass of a batch, behind the last batch unless that is nil.
 func (l *loop) launch(b, last *batch) {
 	b.launched, b.behind = l.now(), stageFormed
 	if last != nil {
@@ -148,7 +148,8 @@ func (l *loop) wait(b *batch) (rows logits, err error) {
 	return rows, err
 }
 
-// took returns how long a batch that has just ended kept the device: since it was formed or the one before it ended.
+// took returns how long a batch that has just ended used the device: since it was formed, or since the previous batch
+// ended.
 func (l *loop) took(b *batch, since time.Time) time.Duration {
 	if f := b.passes.finished; f.After(since) {
 		since = f
@@ -156,7 +157,7 @@ func (l *loop) took(b *batch, since time.Time) time.Duration {
 	return l.since(since) - b.interrupted
 }
 
-// decodesOnly reports whether all rows of a plan decode or verify: those passes are compared with draft passes.
+// decodesOnly reports whether all rows of a plan decode or verify. Only such passes are compared with draft passes.
 func decodesOnly(p *plan.Plan) bool {
 	return !slices.ContainsFunc(p.Segments, func(s plan.Segment) bool { return !s.Row.DecodeLike() })
 }
@@ -185,7 +186,7 @@ func workOf(it *sched.Item) step.Work {
 	return w
 }
 
-// tokensBefore returns the tokens before those of an item; none where the host does not have all of them yet.
+// tokensBefore returns the tokens before those of an item, or nil if the host does not have all of them yet.
 func tokensBefore(it *sched.Item) []int32 {
 	if t := ownerOf(it).seq.Tokens; it.Cached <= len(t) {
 		return t[:it.Cached]
@@ -193,8 +194,8 @@ func tokensBefore(it *sched.Item) []int32 {
 	return nil
 }
 
-// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the
-// forward pass computed for item number from of its batch. It returns the number of the work.
+// draftRows adds the accepted rows of an item to the next draft pass, with the hidden states that the forward pass
+// computed for item from of its batch. It returns the index of the work.
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := draftOf(it, from)
@@ -206,7 +207,7 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftOf returns the fields of a draft work that do not depend on accepted tokens.
+// draftOf returns a draft work with the fields that do not depend on accepted tokens.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(),
@@ -217,8 +218,8 @@ func draftOf(it *sched.Item, from int) step.Draft {
 	return w
 }
 
-// draftBlock adds a block of drafts after the kept rows of an item to the next draft pass. It returns the number of the
-// work.
+// draftBlock adds a block of drafts after the accepted rows of an item to the next draft pass. It returns the index of
+// the work.
 func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 	c := ownerOf(it)
 	w := draftOf(it, from)
@@ -229,9 +230,9 @@ func (p *passes) draftBlock(it *sched.Item, from, block int) int {
 	return len(p.drafts) - 1
 }
 
-// draftAhead adds all rows of an item to a draft pass before the host has seen the tokens that its rows of logits gave,
-// the first of which is row number first, from 1: those are taken on the device, which finds the row that the next
-// draft follows. Rows of drafts that turn out wrong are stored again later. A block reads none of the rows before.
+// draftAhead adds all rows of an item to a draft pass before the host has the tokens sampled from its rows of logits.
+// The first of these is row number first, counted from 1. The device reads the tokens and finds the row that the next
+// draft follows. Rows of rejected drafts are stored again later. A block does not read the rows before it.
 func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
 	if !it.Last {
@@ -251,8 +252,8 @@ func (p *passes) draftAhead(it *sched.Item, from, first, block int) {
 	p.drafts = append(p.drafts, w)
 }
 
-// draftNext adds the row after the latest draft of a chain to the next draft pass. The row has the slot that the
-// draft's own row will have; the target's hidden states replace it when the draft is accepted.
+// draftNext adds the row after the latest draft of a chain to the next draft pass. The row is stored in the slot of the
+// draft's own row; the target's hidden states replace it when the draft is accepted.
 func (p *passes) draftNext(k *chain) {
 	c, q := k.c, &k.c.seq
 	n := len(q.Drafts)
@@ -262,7 +263,7 @@ func (p *passes) draftNext(k *chain) {
 	k.work = len(p.drafts) - 1
 }
 
-// draftSize returns how many rows the next draft pass has, and whether some are of prompts.
+// draftSize returns the number of rows of the next draft pass, and whether some belong to prompts.
 func (p *passes) draftSize() (rows int, prompts bool) {
 	for i := range p.drafts {
 		rows += len(p.drafts[i].Tokens)

@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// standIn, where set, makes the device that the engines of the tests run on, instead of the CPU's. The CPU's device is
+// standIn, if set, opens the device that the engines of the tests run on, instead of the CPU device. The CPU device is
 // closed at once, or together with it.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
@@ -52,7 +52,7 @@ var onDevices = []deviceTest{
 	{"close", TestCloseLetsRequestsFinish},
 }
 
-// stateful are the tests of models that keep a state of each sequence.
+// stateful lists the tests of models with a state for each sequence.
 var stateful = []deviceTest{
 	{"crowd", TestAStatefulModelServesACrowdToTheBit},
 	{"cancellations", TestCancelledRequestsOfAStatefulModelLeakNothing},
@@ -68,7 +68,7 @@ var stateful = []deviceTest{
 	{"law of sampled blocks", TestSampledBlocksFollowTheTarget},
 }
 
-// linear are the tests of a model with linear attention.
+// linear lists the tests of a model with linear attention.
 var linear = []deviceTest{
 	{"crowd", TestLinearAttentionServesACrowdToTheBit},
 	{"every way to a prompt", TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits},
@@ -112,7 +112,7 @@ func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
 
 func TestGPULinearAttention(t *testing.T) { onGPU(t, linear) }
 
-// byRules opens a device that keeps the rules of a GPU over the host's.
+// byRules opens a device that checks operations by the rules of a GPU and computes on the host.
 func byRules(t testing.TB, host kernel.Device) kernel.Device {
 	s, err := strict.Open(host)
 	if err != nil {
@@ -121,13 +121,13 @@ func byRules(t testing.TB, host kernel.Device) kernel.Device {
 	return s
 }
 
-// The operations of linear attention are those that a GPU takes.
+// A GPU accepts the operations of linear attention.
 func TestLinearAttentionByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, byRules, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
 }
 
-// Operations of overlapped passes, of tokens sampled on the device and of drafts in advance keep the rules of a GPU.
+// The operations of overlapped passes, of sampling on the device and of drafts in advance obey the rules of a GPU.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, byRules, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer},
@@ -135,7 +135,7 @@ func TestOverlapByADevicesRules(t *testing.T) {
 		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
 }
 
-// Models without an indexer take the same operations, in latent space over whole pages.
+// Models without an indexer use the same operations, in latent space over whole pages.
 func TestEveryKeyByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	testmodel.WithoutIndexer(t)
@@ -143,7 +143,7 @@ func TestEveryKeyByADevicesRules(t *testing.T) {
 		{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns}})
 }
 
-// Ranks that keep the rules of a GPU, with bf16 activations, share prefixes and cancel requests as one device does, in
+// Ranks that obey the rules of a GPU, with bf16 activations, share prefixes and cancel requests like one device, in
 // both divisions of attention.
 func TestRanksByADevicesRules(t *testing.T) {
 	notUnderRace(t)

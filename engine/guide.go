@@ -8,23 +8,22 @@ import (
 	"sparrow/toolcall"
 )
 
-// Guide constrains the text of a request's choices: the document it must be, or the tools it may call. The zero value
-// is free text.
+// Guide constrains the text of a request's choices: it sets a document format, or the tools that may be called. The
+// zero value allows any text.
 type Guide struct {
 	Document *grammar.Grammar // nil for free text
-	// ReasoningEnd is the token before which Document does not apply; -1 when the reply begins with it.
+	// ReasoningEnd is the token before which Document does not apply; -1 if the reply begins with the document.
 	ReasoningEnd int32
-	// MaxReasoning is how many tokens may come before ReasoningEnd, which must be the next one then; 0 means no limit.
+	// MaxReasoning is the maximum number of tokens before ReasoningEnd, which is then forced; 0 means no limit.
 	MaxReasoning int
 	Calls        *toolcall.Rules // nil without tools
 	MaskWords    int             // of the masks of Document and Calls
 	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
-	// Release is called once, when the request has ended, by the loop or by any caller that closes it; nil does
-	// nothing.
+	// Release is called once, when the request has ended, by the loop or by any caller that closes it. It may be nil.
 	Release func()
 }
 
-// constraint is which tokens may come next in one choice.
+// constraint determines which tokens are allowed next in one choice.
 type constraint struct {
 	document     *grammar.State // nil for free text
 	reasoningEnd int32          // token before which document does not apply; -1 when it has come
@@ -65,7 +64,7 @@ func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
 	return l
 }
 
-// clone is a copy that can be advanced along drafts.
+// clone returns a copy that can be advanced along drafts.
 func (l *constraint) clone() constraint {
 	c := *l
 	if l.document != nil {
@@ -80,7 +79,7 @@ func (l *constraint) clone() constraint {
 	return c
 }
 
-// free reports whether every token may always come next.
+// free reports whether every token is always allowed.
 func (l *constraint) free() bool {
 	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil && l.mustEnd == nil
 }
@@ -88,7 +87,7 @@ func (l *constraint) free() bool {
 // early reports whether the choice is still shorter than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
 
-// allowed is the mask of the tokens that may come next; nil means all.
+// allowed returns the mask of the tokens that are allowed next; nil means all.
 func (l *constraint) allowed() (sample.Mask, error) {
 	if l.mustEnd != nil && l.reasoningEnd >= 0 && l.made >= l.maxReasoning {
 		return l.mustEnd, nil
@@ -119,7 +118,7 @@ func (l *constraint) fillMask() (bool, error) {
 	return false, nil
 }
 
-// removeEnds takes the tokens that end the choice out of its mask, unless nothing else is allowed: a document overrides
+// removeEnds removes the tokens that end the choice from its mask, unless nothing else is allowed: a document overrides
 // the minimum.
 func (l *constraint) removeEnds() {
 	left := uint64(0)
@@ -160,8 +159,8 @@ func (l *constraint) endsAt(token int32) bool {
 	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
 }
 
-// complete reports whether the choice holds its whole document, so that only the end can follow. Where the model has no
-// token for the end, the first complete document is the answer.
+// complete reports whether the choice is a whole document, so that only the end can follow. If the model has no
+// end-of-sequence token, the first complete document is the answer.
 func (l *constraint) complete() bool {
 	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())
 }

@@ -47,8 +47,8 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 		t.Fatal(err)
 	}
 	if o.Workers == 0 && (!*everything || raceEnabled || *ranks > 1) {
-		// What an engine does depends on no number of workers, and those that wait for each other take time. make long
-		// and the packages below have several.
+		// Results do not depend on the number of workers, and workers that wait for each other take time. make long and
+		// the packages below use several workers.
 		o.Workers = 1
 	}
 	var devs []kernel.Device
@@ -93,14 +93,14 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	return source, m
 }
 
-// placing, where set, gives the engines of the tests experts in two memories.
+// placing, if set, places the experts of the tests' engines in two memories.
 var placing placed.Rule
 
-// ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
-// alone.
+// ranks is the number of devices that share each model. All tests of this package hold for any number, except those
+// that call alone.
 var ranks = flag.Int("ranks", 1, "devices that share each model")
 
-// division is how they share attention.
+// division is the way in which ranks divide attention.
 var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
 
 // pools returns how many pools of pages a model has.
@@ -122,7 +122,7 @@ func repeats(t *testing.T, others string) {
 	}
 }
 
-// alone skips a test that is about a single device.
+// alone skips a test that needs a single device.
 func alone(t *testing.T, why string) {
 	t.Helper()
 	if *ranks > 1 {
@@ -130,7 +130,7 @@ func alone(t *testing.T, why string) {
 	}
 }
 
-// build makes an engine over a checkpoint, with package sparrow's defaults.
+// build makes an engine for a checkpoint, with package sparrow's defaults.
 func build(t testing.TB, dir string, c Config) (*Engine, error) {
 	t.Helper()
 	return buildPacked(t, dir, c, false)
@@ -141,7 +141,7 @@ func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error)
 	return buildOver(t, dir, c, kernel.Options{Pack: pack}, nil)
 }
 
-// buildOver makes an engine over a device that wrap, unless it is nil, replaces.
+// buildOver makes an engine on the device that wrap returns; wrap may be nil.
 func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine,
 	error) {
 	t.Helper()
@@ -149,7 +149,7 @@ func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(k
 	return New(m, testConfig(source, c))
 }
 
-// testConfig is a configuration with package sparrow's defaults.
+// testConfig returns a configuration with package sparrow's defaults.
 func testConfig(source *family.Source, c Config) Config {
 	for _, f := range []struct {
 		v *int
@@ -182,7 +182,7 @@ func still(t testing.TB, dir string, c Config) *Engine {
 	return e
 }
 
-// start runs an engine, after the hooks changed it, and checks when the test ends that closing leaves nothing behind.
+// start runs an engine after the hooks changed it. When the test ends it checks that closing releases everything.
 func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
 	e, run := prepared(t, dir, c, hooks...)
@@ -190,13 +190,14 @@ func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	return e
 }
 
-// prepared is start without running the loop: requests that are submitted before run is called arrive together.
+// prepared prepares an engine like start but does not run its loop: requests submitted before run is called arrive
+// together.
 func prepared(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (e *Engine, run func()) {
 	t.Helper()
 	return running(t, still(t, dir, c), hooks...)
 }
 
-// running makes a loop run over an engine.
+// running prepares the loop of an engine.
 func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run func()) {
 	t.Helper()
 	for _, h := range hooks {
@@ -222,7 +223,7 @@ func checkEmpty(t testing.TB, e *Engine) {
 	}
 }
 
-// checked runs Check after every iteration.
+// checked returns a hook that runs Check after every iteration.
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
@@ -233,7 +234,7 @@ func checked(t testing.TB) func(*Engine) {
 	}
 }
 
-// tap stands between the loop and the model.
+// tap intercepts the calls from the loop to the model.
 type tap struct {
 	runner
 	before func(works []step.Work) error // may fail or panic in the model's place
@@ -278,20 +279,20 @@ func (t *tap) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// before calls a function before every forward pass.
+// before returns a hook that calls a function before every forward pass.
 func before(f func(works []step.Work) error) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: f} }
 }
 
-// after calls a function after every forward pass.
+// after returns a hook that calls a function after every forward pass.
 func after(f func(works []step.Work, res step.Result)) func(*Engine) {
 	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }
 
-// owner finds the choice a piece of work belongs to: it has the choice's page table.
+// owner returns the choice that a work belongs to: the one with its page table.
 func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
 
-// at finds the choice that has a page table.
+// at returns the choice with the given page table.
 func (e *Engine) at(pages []int32) *choice {
 	for _, q := range e.loop.sched.All() {
 		if p := q.Pages(); len(p) > 0 && &p[0] == &pages[0] {
@@ -301,11 +302,10 @@ func (e *Engine) at(pages []int32) *choice {
 	return nil
 }
 
-// output returns how many tokens of a sequence are not its prompt.
+// output returns the number of tokens of a sequence after its prompt.
 func (c *choice) output() int { return len(c.seq.Tokens) - len(c.job.request.Prompt) }
 
-// logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output
-// position.
+// logitsOf stores a hash of the bits of every row of logits of a choice, by request id, choice and output position.
 type logitsOf struct {
 	mu   sync.Mutex
 	rows map[rowKey]uint64
@@ -330,7 +330,7 @@ func (l *logitsOf) watch(e *Engine) {
 				continue
 			}
 			c := e.owner(&works[i])
-			// Rows of drafts that turn out wrong are computed again later; the last computation is the one that counts.
+			// Rows of rejected drafts are computed again later; the last computation counts.
 			for n := range works[i].Logits {
 				l.rows[rowKey{c.job.request.ID, c.index, c.output() + n}] = hashBits(res.Row(row))
 				row++
@@ -347,7 +347,7 @@ func hashBits(row []float32) uint64 {
 	return h
 }
 
-// tokens is a prompt of n tokens that depends on the seed.
+// tokens returns a prompt of n tokens that depends on the seed.
 func tokens(seed, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -356,7 +356,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy takes the likeliest token; seeded samples with a seed.
+// greedy returns parameters that choose the most probable token; seeded samples with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0
@@ -378,7 +378,7 @@ func drafts(t testing.TB, n int) spec.Setting {
 	return s
 }
 
-// answer is the output of one choice, response that of a job.
+// answer is the output of one choice; response is the output of a job.
 type answer struct {
 	Tokens []int32
 	Text   string
@@ -410,7 +410,7 @@ func (j *Job) whole() (*response, error) {
 	return r, err
 }
 
-// events ranges over the events that are left.
+// events ranges over the remaining events.
 func (j *Job) events() func(yield func(Event) bool) {
 	return func(yield func(Event) bool) {
 		for {
@@ -469,14 +469,14 @@ func (e *Engine) iterations(n int) {
 	}
 }
 
-// deterministic asks for one arithmetic for every row.
+// deterministic returns a policy with the same arithmetic for every row.
 func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Deterministic: true} }
 
 // errFault is the error that tests inject.
 var errFault = errors.New("injected fault")
 
-// notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten
-// times as long there, and the tests of crowds use the same goroutines.
+// notUnderRace skips tests of results, one request at a time, under the race detector: they take ten times as long
+// there, and the tests of many requests use the same goroutines.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if raceEnabled {

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// inbox has the requests of callers that the loop has not processed yet. The lock of the tally guards it, so that a
+// inbox holds the requests of callers that the loop has not processed yet. The tally's lock guards it, so that a
 // snapshot has every request either here or in the loop.
 type inbox struct {
 	tally   *tally
@@ -73,7 +73,7 @@ func (b *inbox) cancel(j *Job) {
 	b.signal()
 }
 
-// stop makes the loop end, at once or when everything that was accepted has ended.
+// stop makes the loop end, either at once or after all accepted requests have ended.
 func (b *inbox) stop(halt bool) {
 	b.tally.Lock()
 	b.closing, b.halt = true, b.halt || halt
@@ -106,21 +106,22 @@ func (b *inbox) signal() {
 	}
 }
 
-// leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds the lock.
+// leaveQueue removes a choice from the waiting choices of a job, when its first batch runs or it ends. The caller holds
+// the lock.
 func (b *inbox) leaveQueue(j *Job) {
 	j.queued--
 	b.queued.done(j.turnKey, j.queued == 0)
 }
 
-// recordFactor bounds the records of all requests in flight, as a multiple of the limit of one.
+// recordFactor limits the records of all requests in flight, as a multiple of the limit of one request.
 const recordFactor = 4
 
-// admitRecords counts the records that a job may make, or refuses it temporarily: how slowly they will be read is
-// unknown. The caller holds the lock.
+// admitRecords reserves space for the records that a job may make, or refuses it temporarily, because the speed of its
+// reader is unknown. The caller holds the lock.
 func (b *inbox) admitRecords(j *Job) error {
 	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records+j.records > most {
-		return fmt.Errorf("%w: open requests may record up to %s, and the limit for all requests is %s; send it "+
-			"again later, or record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
+		return fmt.Errorf("%w: requests in flight may record up to %s, and the limit for all requests is %s; retry "+
+			"later, or record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
 	}
 	b.records += j.records
 	return nil

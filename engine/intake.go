@@ -11,17 +11,17 @@ import (
 	"sparrow/sample"
 )
 
-// intake turns requests into jobs, or refuses them with the field's name. Any goroutine may use it.
+// intake turns requests into jobs, or refuses them with an error that names the field. Any goroutine may use it.
 type intake struct {
 	*setup
 	drafts *spec.Controller // nil when nothing is drafted
 }
 
-// reservedTokens is for how many output tokens memory is allocated before a choice runs, so that appending its tokens
-// allocates nothing.
+// reservedTokens is the number of output tokens for which memory is allocated before a choice runs, so that appending
+// its tokens allocates nothing.
 const reservedTokens = 4096
 
-// prepare turns a request into a job, or refuses it with the field's name.
+// prepare turns a request into a job, or refuses it with an error that names the field.
 func (in *intake) prepare(r Request) (*Job, error) {
 	if err := in.checkScore(&r); err != nil {
 		return nil, err
@@ -30,15 +30,15 @@ func (in *intake) prepare(r Request) (*Job, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if strings.Contains(r.Tenant, "\x00") {
-		return nil, &RequestError{Field: "tenant", Reason: "is a name that holds a NUL; leave that out"}
+		return nil, &RequestError{Field: "tenant", Reason: "contains a NUL character; remove it"}
 	}
 	if r.Sampling.N > in.cfg.MaxQueue {
 		return nil, &RequestError{Field: "n",
-			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, in.cfg.MaxQueue)}
+			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at the same time", r.Sampling.N, in.cfg.MaxQueue)}
 	}
 	if d := r.Draft; d != nil && (*d < 0 || *d > in.info.Drafts) {
 		return nil, &RequestError{Field: "draft",
-			Reason: fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, in.info.Drafts)}
+			Reason: fmt.Sprintf("is %d, but this engine drafts at most %d tokens at a time", *d, in.info.Drafts)}
 	}
 	if err := in.checkPrompt(r.Prompt); err != nil {
 		return nil, err
@@ -82,21 +82,21 @@ func (in *intake) checkPrompt(prompt []int32) error {
 	image := in.model.Config().Image
 	for i, id := range prompt {
 		if image != nil && int(id) == *image {
-			return &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, which stands for a part "+
-				"of an image: images are not read, send text", i, id)}
+			return &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, a placeholder for a part "+
+				"of an image: images are not supported, send text", i, id)}
 		}
 		if id < 0 || int(id) >= in.info.Vocabulary {
 			return &RequestError{Field: "prompt",
-				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, in.info.Vocabulary)}
+				Reason: fmt.Sprintf("token %d is %d, but the vocabulary has %d tokens", i, id, in.info.Vocabulary)}
 		}
 	}
 	if len(prompt) == 0 {
-		return &RequestError{Field: "prompt", Reason: "is empty; at least one token is needed"}
+		return &RequestError{Field: "prompt", Reason: "is empty; send at least one token"}
 	}
 	return nil
 }
 
-// maxTokens returns how many tokens a choice may have.
+// maxTokens returns the maximum number of tokens of a choice.
 func (in *intake) maxTokens(r *Request) (int, error) {
 	context, prompt := in.info.ContextTokens, len(r.Prompt)
 	left := context - prompt
@@ -111,13 +111,13 @@ func (in *intake) maxTokens(r *Request) (int, error) {
 	switch {
 	case left < 1:
 		return 0, tooLong("prompt",
-			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer; send less, or open "+
-				"the model with a larger --context where it allows that", prompt, context))
+			fmt.Sprintf("has %d tokens, but the context holds %d with at least one for the answer; send fewer, or open "+
+				"the model with a larger --context if it allows that", prompt, context))
 	case r.MaxTokens < 0:
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case limit > left:
 		return 0, tooLong("max_tokens",
-			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens,
+			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d tokens has space for %d", r.MaxTokens,
 				prompt, context, left))
 	case r.MinTokens < 0 || limit > 0 && r.MinTokens > limit:
 		return 0, &RequestError{Field: "min_tokens",
@@ -128,7 +128,7 @@ func (in *intake) maxTokens(r *Request) (int, error) {
 	return left, nil
 }
 
-// addChoice makes the state of the job's next continuation.
+// addChoice creates the job's next choice.
 func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
 	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: in.draftsFor(r),
@@ -153,7 +153,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.turnKey, Flow: r.Flow,
 		Priority: r.Priority, Background: r.Background, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
-		// The row before a token scores it. The last row is there for sampling.
+		// The row before a token gives its score. The last row is needed for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
 	}
 	if r.Record != nil {
@@ -169,7 +169,7 @@ func (in *intake) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
-// draftsFor returns the drafting mode of a request's choices: a fixed number of tokens, or as many as pay.
+// draftsFor returns the drafting mode of a request's choices: a fixed number of tokens, or an adaptive number.
 func (in *intake) draftsFor(r *Request) spec.Request {
 	switch asked := r.Draft; {
 	case in.drafts == nil || asked != nil && *asked == 0:

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// The error for a refused request names the field, what was asked and what is supported; a request exactly at a limit
-// is accepted.
+// The error for a refused request names the field, the requested value and the supported values; a request exactly at a
+// limit is accepted.
 func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	in := still(t, testmodel.V32Draft(t), Config{CacheTokens: 128, MaxQueue: 3, Draft: drafts(t, 2)}).intake
 	ask := func(prompt int, f func(r *Request)) Request {
@@ -22,23 +22,23 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 		field, want string
 		taken       Request // at the limit
 	}{
-		{ask(5, func(r *Request) { r.Sampling.N = 4 }), "n", "is 4, but at most 3 sequences may wait at a time",
+		{ask(5, func(r *Request) { r.Sampling.N = 4 }), "n", "is 4, but at most 3 sequences may wait at the same time",
 			ask(5, func(r *Request) { r.Sampling.N = 3 })},
 		{ask(5, func(r *Request) { r.Draft = number(3) }), "draft",
-			"is 3, and this engine drafts at most 2 tokens at a time",
+			"is 3, but this engine drafts at most 2 tokens at a time",
 			ask(5, func(r *Request) { r.Draft = number(2) })},
 		{ask(5, func(r *Request) { r.Draft = number(-1) }), "draft",
-			"is -1, and this engine drafts at most 2 tokens at a time",
+			"is -1, but this engine drafts at most 2 tokens at a time",
 			ask(5, func(r *Request) { r.Draft = number(0) })},
-		{ask(5, func(r *Request) { r.Prompt[3] = 640 }), "prompt", "token 3 is 640, the vocabulary has 640",
+		{ask(5, func(r *Request) { r.Prompt[3] = 640 }), "prompt", "token 3 is 640, but the vocabulary has 640 tokens",
 			ask(5, func(r *Request) { r.Prompt[3] = 639 })},
-		{ask(5, func(r *Request) { r.Prompt[4] = -1 }), "prompt", "token 4 is -1, the vocabulary has 640",
+		{ask(5, func(r *Request) { r.Prompt[4] = -1 }), "prompt", "token 4 is -1, but the vocabulary has 640 tokens",
 			ask(5, func(r *Request) { r.Prompt[4] = 0 })},
-		{ask(128, func(*Request) {}), "prompt", "has 128 tokens, the context holds 128 with at least one for the " +
-			"answer; send less, or open the model with a larger --context where it allows that",
+		{ask(128, func(*Request) {}), "prompt", "has 128 tokens, but the context holds 128 with at least one for the " +
+			"answer; send fewer, or open the model with a larger --context if it allows that",
 			ask(127, func(*Request) {})},
 		{ask(100, func(r *Request) { r.MaxTokens = 29 }), "max_tokens",
-			"is 29; after the 100 tokens of the prompt the context of 128 has room for 28",
+			"is 29; after the 100 tokens of the prompt the context of 128 tokens has space for 28",
 			ask(100, func(r *Request) { r.MaxTokens = 28 })},
 		{ask(5, func(r *Request) { r.MaxTokens = -2 }), "max_tokens", "is -2, want a positive number",
 			ask(5, func(r *Request) { r.MaxTokens = 0 })},
@@ -49,13 +49,13 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 		{ask(5, func(r *Request) { r.Score = &Score{Top: 21} }), "prompt_logprobs", "is 21, want 0 to 20",
 			ask(5, func(r *Request) { r.Score = &Score{Top: 20} })},
 		{ask(5, func(r *Request) { r.Score = &Score{From: 6} }), "score",
-			"begins at token 6, want one of the 5 that are given",
+			"begins at token 6, want one of the 5 given tokens",
 			ask(5, func(r *Request) { r.Score = &Score{From: 5} })},
 		{ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {}}} }), "continuations",
 			"number 1 has no tokens",
 			ask(5, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, {2}}} })},
 		{ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 9)}} }), "prompt",
-			"has 129 tokens with its continuation, the context holds 128",
+			"has 129 tokens with its continuation, but the context holds 128",
 			ask(120, func(r *Request) { r.Score = &Score{Continuations: [][]int32{{1}, tokens(2, 8)}} })},
 	} {
 		var got *RequestError
@@ -68,7 +68,7 @@ func TestRefusalsSayWhatWasAsked(t *testing.T) {
 	}
 }
 
-// Memory for an answer is set aside before it runs: for all of a short one, and for a part of one that may be long.
+// Memory for an answer is allocated before it runs: for a short answer all of it, for a long one a part.
 func TestMemoryOfAnAnswerIsBounded(t *testing.T) {
 	in := still(t, testmodel.V32(t), Config{CacheTokens: 4 * reservedTokens}).intake
 	for most, want := range map[int]int{1: 1, 100: 100, reservedTokens: reservedTokens,

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// turn is one turn of the loop: the next batch is launched after the last one, the last one is processed while the
-// next runs, and the next becomes the last. It reports whether there was anything to do.
+// turn performs one iteration of the loop: it launches the next batch behind the last one, processes the last one while
+// the next runs, and makes the next batch the last. It reports whether there was anything to do.
 func (l *loop) turn() bool {
 	last, next := l.last, l.form()
 	if last == nil && next == nil {
@@ -28,7 +28,7 @@ func (l *loop) turn() bool {
 	return true
 }
 
-// form makes the next batch, or nil where nothing can run now.
+// form returns the next batch, or nil if nothing can run now.
 func (l *loop) form() *batch {
 	for {
 		items := l.sched.Schedule()
@@ -47,15 +47,15 @@ func (l *loop) form() *batch {
 	}
 }
 
-// admit counts the choices of a batch that run for the first time, and gives every item the state it continues from.
-// It reports whether there are items that have one.
+// admit counts the choices of a batch that run for the first time, and gives every item the state it continues from. It
+// reports whether any item is left that has a state.
 func (l *loop) admit(b *batch) bool {
 	l.noteAdmitted(b.items, b.begun)
 	b.items = l.attachStates(b.items)
 	return len(b.items) > 0
 }
 
-// process takes the results of the last batch. The next one, unless nil, was launched after it.
+// process handles the results of the last batch. The next batch, unless nil, was launched behind it.
 func (l *loop) process(last, next *batch) {
 	if last.stage == stageDrafting {
 		l.seeDrafts(last, next)
@@ -77,8 +77,8 @@ func (l *loop) process(last, next *batch) {
 	}
 }
 
-// follow leaves a batch that was launched running, where the next one can be formed after it. Else it is processed at
-// once.
+// follow leaves a launched batch running if the next batch can be formed before it ends. Otherwise it processes the
+// batch at once.
 func (l *loop) follow(b *batch) {
 	if b.stage == stageEnqueued && l.overlap && b.mayRun() {
 		l.leaveRunning(b)
@@ -96,7 +96,7 @@ func (l *loop) follow(b *batch) {
 	}
 }
 
-// leaveRunning lets the next batch be formed while an enqueued one runs.
+// leaveRunning moves an enqueued batch to the stage running, so that the next batch can be formed.
 func (l *loop) leaveRunning(b *batch) {
 	row := 0
 	for i := range b.items {
@@ -110,8 +110,8 @@ func (l *loop) leaveRunning(b *batch) {
 	l.last = b
 }
 
-// seeDrafts takes the drafts that the last batch left on the device. The next batch, unless nil, was launched with
-// them; if they failed it is dropped, and formed again without drafts.
+// seeDrafts reads the drafts that the last batch left on the device. The next batch, unless nil, was launched with
+// them; if drafting failed, that batch is dropped and formed again without drafts.
 func (l *loop) seeDrafts(last, next *batch) {
 	var items []sched.Item
 	if next != nil {
@@ -131,8 +131,7 @@ func (l *loop) seeDrafts(last, next *batch) {
 	}
 }
 
-// drop waits for the pass of a batch that was launched after one that failed, and ends it. Whatever it computed is not
-// used.
+// drop waits for the pass of a batch that was launched behind a failed batch, and ends it. Its results are not used.
 func (l *loop) drop(b *batch) {
 	if b.stage == stageEnqueued {
 		_, _ = l.wait(b)
@@ -191,8 +190,8 @@ func (l *loop) commit(b *batch) {
 	}
 }
 
-// isolate runs the items of a failed batch one by one. Items whose choice has ended since, or that were preempted, are
-// left out.
+// isolate runs the items of a failed batch one by one. It skips items that were preempted or whose choice has ended
+// since.
 func (l *loop) isolate(b *batch) {
 	cause := b.err
 	b.to(stageEnded)
@@ -235,10 +234,10 @@ func (l *loop) isolate(b *batch) {
 	}
 }
 
-// sampleItem commits an item, scores tokens of its prompt where asked for and, where its tokens are all computed,
-// samples from its rows of logits one after the other, as plain decoding would: the first row continues the sequence,
-// and each further row counts only if the draft before it is the token that was sampled. A panic is an error of this
-// choice alone. The outcomes are valid until the next call.
+// sampleItem commits an item. It scores tokens of its prompt if that was requested. If all tokens of the sequence are
+// computed, it samples from the rows of logits one after the other, as plain decoding would: the first row continues
+// the sequence, and each further row counts only if the draft before it is the token that was sampled. A panic is an
+// error of this choice alone. The outcomes are valid until the next call.
 func (l *loop) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	l.outcomes = l.outcomes[:0]
 	defer func() { outs = l.outcomes }()

@@ -17,50 +17,52 @@ type Request struct {
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
-	// FitContext reduces a MaxTokens above what the context holds after the prompt; otherwise it is refused.
+	// FitContext reduces a MaxTokens that is larger than the context allows after the prompt; otherwise such a request
+	// is refused.
 	FitContext bool
-	// MinTokens keeps a choice from ending earlier; a Guide's complete document ends it all the same.
+	// MinTokens is the minimum number of tokens of a choice. A complete document of a Guide still ends it.
 	MinTokens int
-	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
+	// Score requests log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
 	// IgnoreEOS continues after an end-of-sequence token, which adds no text. A Guide's document ends there anyway.
 	IgnoreEOS bool
 	Guide     Guide
-	// Decoder makes the decoder of one choice; nil leaves events without text.
+	// Decoder returns a new decoder for one choice; if it is nil, events have no text.
 	Decoder func() *tokenizer.Decoder
-	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
+	// Draft is the number of tokens that are drafted at a time: nil uses the engine's setting, 0 disables drafting.
 	Draft *int
 	// Tenant is the name, without NUL, of the owner of the request, for fair admission. Prompts share cached pages only
 	// under the same tenant and the same salt.
 	Tenant, Salt string
-	// Source is where a request without a tenant comes from, such as an address: such requests take turns by it, and
-	// share cached pages all the same.
+	// Source is the origin of a request without a tenant, such as an address. Such requests are scheduled in turns by
+	// source; they share cached pages.
 	Source string
 	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
 	Flow     string
 	Priority int
-	// Background requests run where those of all tenants leave room. Their tenants take turns among themselves.
+	// Background requests run if the requests of all tenants leave capacity. Their tenants take turns among themselves.
 	Background bool
-	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
+	// Places is the number of running sequences of the tenant above which this request is not admitted; 0 means no
+	// bound.
 	Places int
-	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
+	// Admit, if set, is called with the number of prompt tokens before the request is queued; an error refuses the
+	// request.
 	Admit func(tokens int) error
 	Trace bool // keep what happened to the request
-	// Compiled is the period in which Guide was compiled, for the trace; zero where nothing was compiled.
+	// Compiled is the period in which Guide was compiled, for the trace; zero if nothing was compiled.
 	Compiled Period
-	// Record selects what is recorded of its rows; nil records nothing.
+	// Record selects the data that is recorded for the request's rows; nil records nothing.
 	Record *Record
-	// Replay are rows that were recorded before, one position after the other: rows of these positions use the given
-	// selections and experts. Such a request shares no cached pages.
+	// Replay holds rows that were recorded before, at consecutive positions: the rows of these positions use the
+	// recorded selections and experts. Such a request shares no cached pages.
 	Replay []record.Row
-	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
-	// none.
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; it may be
+	// empty.
 	PagesFrom string
 }
 
-// Score selects the given tokens that get log probabilities. Rows whose logits are needed are computed even where they
-// are
-// cached, and no others. Where a request has several choices of one prompt, the first has the scores.
+// Score selects the given tokens that get log probabilities. Rows whose logits are needed are computed even if they are
+// cached; other cached rows are not. If a request has several choices of one prompt, only the first has the scores.
 type Score struct {
 	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
 	Top  int  // alternatives beside each token
@@ -92,13 +94,13 @@ type Job struct {
 	computed          int    // tokens of the prompt whose rows are in the cache; guarded by the tally
 }
 
-// Next waits for the next event. After the one whose Last is set there is none.
+// Next waits for the next event. No event follows the one whose Last is set.
 func (j *Job) Next() Event { return j.queue.pop() }
 
-// Poll returns the next event if there is one, and does not wait.
+// Poll returns the next event if one is available. It does not wait.
 func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
-// Waited returns how long the job waited for its first step, or has waited so far.
+// Waited returns how long the job waited for its first step. If it has not run yet, this is the time so far.
 func (j *Job) Waited() time.Duration {
 	j.inbox.tally.Lock()
 	defer j.inbox.tally.Unlock()
@@ -119,10 +121,10 @@ func (j *Job) Progress() (computed, cached int) {
 // Usage returns the token counts of the job. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 
-// Trace returns what happened to the job, nil unless asked for. It is complete once the last event was read.
+// Trace returns the trace of the job; nil unless requested. It is complete once the last event was read.
 func (j *Job) Trace() *Trace { return j.trace }
 
-// ID is the request's, given or made.
+// ID returns the request's id, given or generated.
 func (j *Job) ID() string { return j.request.ID }
 
 // Choices returns how many continuations the job has.
@@ -131,11 +133,12 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.inbox.cancel(j) }
 
-// backgroundKey begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
+// backgroundKey begins the keys of tenants of background requests. A tenant's name contains no NUL, and a source never
+// two.
 const backgroundKey = "\x00\x00"
 
-// turnKey returns the key by which requests take turns: the tenant, or the source of requests without one. Tenants'
-// names contain no NUL.
+// turnKey returns the key by which requests take turns: the tenant, or the source if there is no tenant. Names of
+// tenants contain no NUL.
 func turnKey(tenant, source string, background bool) string {
 	if background {
 		return backgroundKey + tenant
@@ -146,8 +149,8 @@ func turnKey(tenant, source string, background bool) string {
 	return tenant
 }
 
-// salt separates the request's pages from those of others: different pairs of tenant and salt give different results,
-// because names of tenants contain no NUL.
+// salt returns bytes that separate the request's pages from those of other requests: different pairs of tenant and salt
+// give different results, because names of tenants contain no NUL.
 func (r *Request) salt() []byte {
 	if r.Salt == "" {
 		return []byte(r.Tenant)
@@ -155,8 +158,8 @@ func (r *Request) salt() []byte {
 	return []byte(r.Tenant + "\x00" + r.Salt)
 }
 
-// CacheSalt returns the external form of a salt of pages: the salt of the request alone, as its sender knows it, or
-// after the tenant's name and a NUL where there is a tenant.
+// CacheSalt returns the external form of a salt of pages: the request's own salt, as its sender set it, preceded by the
+// tenant's name and a NUL if there is a tenant.
 func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
 // complete fills in the trace of a job whose choices have all ended.
@@ -179,7 +182,7 @@ func (j *Job) complete(now time.Time) {
 	}
 }
 
-// traceDrafts records how many drafts were verified and how many of them were right.
+// traceDrafts records how many drafts were verified and how many of them were accepted.
 func (j *Job) traceDrafts(judged, right int) {
 	if j.trace == nil {
 		return
@@ -195,7 +198,7 @@ func (j *Job) traceDrafts(judged, right int) {
 	}
 }
 
-// tracePlan notes that a plan carried the job for one forward pass.
+// tracePlan adds one forward pass with this plan to the trace.
 func (j *Job) tracePlan(p *plan.Plan) {
 	if j.trace == nil {
 		return

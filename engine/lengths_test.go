@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// lengthsAround are prompts below, at and beyond pages of 64, the selection of 128 keys, the dense threshold and the
-// chunks of the test, and multiples of all.
+// lengthsAround returns prompt lengths below, at and above these numbers and their multiples: the page size of 64, the
+// selection of 128 keys, the dense threshold and the chunks of the test.
 func lengthsAround() []int {
 	list := []int{1, 2, 200, 600}
 	for _, n := range []int{64, 100, 128, 192, 256, 300, 512, 640} {
@@ -19,8 +19,8 @@ func lengthsAround() []int {
 	return slices.Compact(list)
 }
 
-// A prompt of any length has the same logits whole, in chunks with any remainder, in a batch with prompts of other
-// lengths, and after any cached part of itself, including all of it.
+// A prompt of any length has the same logits if it is computed whole, in chunks with any remainder, in a batch with
+// prompts of other lengths, or after any cached prefix of itself, including all of it.
 func TestNoLengthIsSpecial(t *testing.T) {
 	if raceEnabled {
 		t.Skip("what runs at once is the subject of other tests")

@@ -57,8 +57,8 @@ func (l *loop) run() {
 	}
 }
 
-// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the
-// loop means that the state shared by all requests can no longer be trusted; the engine stops, the process continues.
+// shutDown ends the loop: every remaining choice fails, and no request is accepted. A panic that reached the loop means
+// that the state shared by all requests may be invalid; the engine stops, the process continues.
 func (l *loop) shutDown() {
 	err := ErrClosed
 	panicked := recover()
@@ -102,7 +102,7 @@ func (l *loop) shutDown() {
 	l.tally.stats.Running, l.tally.stats.Waiting = 0, 0
 }
 
-// receive takes arrivals and cancellations.
+// receive reads arrivals and cancellations from the inbox.
 func (l *loop) receive() (halt, closing bool) {
 	l.tally.Lock()
 	defer l.tally.Unlock()
@@ -142,14 +142,14 @@ func (l *loop) receive() (halt, closing bool) {
 	return l.inbox.halt, l.inbox.closing
 }
 
-// readExperts reads which experts were chosen, at most so often.
+// readExperts reads the counts of chosen experts, at most once per interval.
 func (l *loop) readExperts(every time.Duration) {
 	if err := l.experts.read(every); err != nil {
 		l.lose(err)
 	}
 }
 
-// fail ends a choice that cannot be computed.
+// fail ends a choice with an error.
 func (l *loop) fail(c *choice, err error) {
 	err = l.cfg.diagnose(err)
 	l.tally.Lock()
@@ -157,13 +157,13 @@ func (l *loop) fail(c *choice, err error) {
 	l.failLocked(c, err)
 }
 
-// failLocked is fail for callers that hold mu.
+// failLocked is fail for callers that hold the lock.
 func (l *loop) failLocked(c *choice, err error) {
 	l.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
 	l.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
 }
 
-// end finishes a choice and gives its pages back. The caller holds the lock.
+// end finishes a choice and releases its pages. The caller holds the lock.
 func (l *loop) end(c *choice, why Finish, err error) {
 	if c.ended {
 		return

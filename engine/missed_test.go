@@ -24,10 +24,11 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: what no answer shows. Work that is not needed is not done, what is done is counted and
-// watched, and what was asked for once is not forgotten.
+// Invariants of this file are not visible in answers: unneeded work is not done, all work is counted and watched, and
+// settings persist.
 
-// A request whose choices all run does not count as a waiting request of its tenant: a large one may follow.
+// A request whose choices all run does not count as a waiting request of its tenant: the tenant may queue another large
+// request.
 func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	b := backlog{most: 4}
 	for _, n := range []int{1, 1} {
@@ -47,7 +48,7 @@ func TestRequestsThatRunAreNotQueued(t *testing.T) {
 	}
 }
 
-// An engine that is to stop at once still is when somebody asks it to stop when all has ended.
+// If an engine was told to stop at once, a later call to stop after all requests does not delay it.
 func TestStoppingAtOnceStays(t *testing.T) {
 	in := newInbox(&Config{}, &tally{})
 	in.stop(true)
@@ -56,7 +57,7 @@ func TestStoppingAtOnceStays(t *testing.T) {
 	}
 }
 
-// A trace has the times of its request, from each event to the next, and what all of its choices found.
+// A trace has the times of its request, from each event to the next, and the cached tokens of all choices.
 func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
 	compiled := Period{at(1), at(2)}
@@ -84,7 +85,7 @@ func TestATraceHasTheTimesOfItsRequest(t *testing.T) {
 	}
 }
 
-// Weights that are a copy of their own do not count as free memory, and neither do those of a GPU.
+// Weights that are a copy of their own do not count as free memory, and neither do weights on a GPU.
 func TestMappedWeights(t *testing.T) {
 	for _, c := range []struct {
 		packed bool
@@ -98,7 +99,7 @@ func TestMappedWeights(t *testing.T) {
 	}
 }
 
-// Memory that operations of a GPU take, and a sixteenth of what is free, are not left to its cache.
+// The cache of a GPU does not use the memory of operations and a sixteenth of the free memory.
 func TestACacheLeavesWhatIsReserved(t *testing.T) {
 	z := &sizing{setup: &setup{cfg: Config{ReservedBytes: 100}}, free: 1600, total: 2000}
 	if got := z.cacheLimit(&plan.Config{Hardware: plan.Hardware{Arch: plan.SM90}}); got != 1400 {
@@ -106,7 +107,7 @@ func TestACacheLeavesWhatIsReserved(t *testing.T) {
 	}
 }
 
-// Memory of passes includes that of those between operations, and no more rows of logits of prompts than a step has.
+// Memory of passes includes the passes between operations, and at most as many rows of prompt logits as a step has.
 func TestMemoryOfPasses(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	e := still(t, testmodel.V32(t), Config{MaxStall: time.Second, StepTokens: 48})
@@ -119,7 +120,8 @@ func TestMemoryOfPasses(t *testing.T) {
 	}
 }
 
-// Drafts are compared with passes of the same kind: those of prompts count neither for the target nor for the drafter.
+// Drafts are compared with passes of the same kind: passes with prompts are not counted, for the target or for the
+// drafter.
 func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	p := &passes{drafts: []step.Draft{{Kind: plan.ModeDraft, Tokens: make([]int32, 1)}, {Kind: plan.ModeExtend,
 		Tokens: make([]int32, 3)}}}
@@ -171,7 +173,7 @@ func TestPassesOfPromptsDoNotCountForDrafts(t *testing.T) {
 	}
 }
 
-// While the rows of a prompt are computed chunk by chunk, its request does not influence how many tokens are drafted.
+// While a prompt is computed chunk by chunk, its request does not influence the number of drafted tokens.
 func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, _ := overlapping(t, testmodel.V32Draft(t), Config{Draft: spec.Auto(), StepTokens: 32})
@@ -188,9 +190,8 @@ func TestPromptsDoNotAgreeOnDrafts(t *testing.T) {
 	}
 }
 
-// A pass that the device refuses counts as a fault. The request of a batch of one fails with it at once, and the
-// counters no longer include it; a sequence that runs alone after a failed batch does not change the estimated time of
-// batches.
+// A pass that the device refuses counts as a fault. If its batch has one item, the request fails at once and leaves the
+// counters. A sequence that runs alone after a failed batch does not change the estimated time of batches.
 func TestPassesThatAreNotEnqueued(t *testing.T) {
 	passes, most := 0, 0
 	e, _, _ := startPaced(t, Config{}, before(func(works []step.Work) error {
@@ -220,7 +221,7 @@ func TestPassesThatAreNotEnqueued(t *testing.T) {
 	}
 }
 
-// A stall above the bound is logged once, until a much longer one.
+// A stall above the bound is logged once, and again only after a much longer stall.
 func TestAStallIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	e, _, _ := startPaced(t, Config{MaxStall: time.Nanosecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -233,7 +234,8 @@ func TestAStallIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// The measured memory need of a model equals what its engine takes, including the states of its sequences.
+// The memory that Need computes for a model equals the memory that its engine allocates, including the states of its
+// sequences.
 func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
@@ -248,7 +250,7 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 			t.Errorf("%s: a cache of %d bytes and %d tokens, want %d and %d", dir, n.Cache, n.Tokens, want,
 				i.CacheTokens)
 		}
-		// A cache of no given size holds one prompt: a step's, or one as long as the context that was asked for.
+		// A cache without a given size holds one prompt: of the size of a step, or of the requested context.
 		for context, tokens := range map[int]int{0: 512, 100: 512, 700: 700, 768: 768,
 			1 << 30: m.Config().MaxPositions} {
 			c.CacheTokens, c.ContextTokens = 0, context
@@ -260,7 +262,7 @@ func TestNeedIsWhatAnEngineTakes(t *testing.T) {
 	}
 }
 
-// ticks is a clock whose waits do one thing after the other, and then end.
+// ticks is a clock whose successive waits perform given actions and then end.
 type ticks struct {
 	machine
 	now  time.Time
@@ -278,7 +280,7 @@ func (c *ticks) Wait(<-chan struct{}, time.Duration) bool {
 	return false
 }
 
-// Every pass that takes too long is reported, also after one that did and has ended, and each once.
+// Every pass that takes too long is reported once, also after an earlier one that has ended.
 func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	c := &ticks{now: time.Unix(1000, 0)}
 	var log strings.Builder
@@ -306,7 +308,7 @@ func TestTheWatchdogReportsEveryPass(t *testing.T) {
 	}
 }
 
-// readable is a model whose counts of experts are read.
+// readable is a model whose expert counts can be read.
 type readable struct {
 	model.Model
 	reads int
@@ -316,7 +318,7 @@ func (c *readable) CountExperts() error { return nil }
 
 func (c *readable) ReadExperts(*usage.Table) error { c.reads++; return nil }
 
-// Counts of experts are read as often as was asked for, and no more: reading waits for the device.
+// Expert counts are read at the requested interval and not more often, because reading waits for the device.
 func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
 	c, m := &ticks{now: time.Unix(1000, 0)}, &readable{}
 	x := experts{tally: &tally{}, setup: &setup{model: m, cfg: Config{Clock: c, Usage: usage.New("", 1, 4, 1)}}}
@@ -335,12 +337,12 @@ func TestCountsOfExpertsAreReadAtIntervals(t *testing.T) {
 	}
 }
 
-// frozen is a clock at which no time passes.
+// frozen is a clock that stands still.
 type frozen struct{ machine }
 
 func (frozen) Now() time.Time { return time.Unix(1000, 0) }
 
-// Choices since the last reading of the counters are counted when the engine ends.
+// Expert choices since the last reading of the counters are counted when the engine ends.
 func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	alone(t, "every rank counts its own experts")
 	total := func(requests int) float64 {
@@ -357,7 +359,7 @@ func TestTheLastChoicesOfExpertsAreCounted(t *testing.T) {
 	}
 }
 
-// Rows of a choice that ended while they were computed are counted as unused, each of them.
+// All rows of a choice that ended while they were computed are counted as unused.
 func TestRowsOfEndedChoicesAreUnused(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	e, _ := overlapping(t, testmodel.V32(t), Config{}, checked(t))
@@ -391,8 +393,8 @@ func (w *watched) Do(op kernel.Op) error {
 	return w.Device.Do(op)
 }
 
-// Batches between the operations of another have no drafts, since prompts wait, and the watchdog watches what is left
-// of the other.
+// Batches between the operations of another batch have no drafts, since prompts wait. The watchdog also watches the
+// remaining operations of the other batch.
 func TestBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	w, between := &watched{}, atomic.Bool{}
@@ -439,8 +441,8 @@ func TestBetweenOperations(t *testing.T) {
 	}
 }
 
-// Passes that are enqueued while the drafting layer runs take the time after that: in sum, as long as the device was
-// busy.
+// The time of a pass that is enqueued while the drafting layer runs begins after that layer: the sum of all times is
+// the time that the device was busy.
 func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
 	alone(t, "one clock is driven by one device")
 	e, p := pacedOverlap(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 1)})
@@ -452,7 +454,7 @@ func TestTimeOfDraftsAheadCountsOnce(t *testing.T) {
 	}
 }
 
-// A chain of drafts that fails leaves none: what was drafted before is not verified.
+// If a chain of drafts fails, none of its drafts is verified.
 func TestAChainThatFailsLeavesNoDrafts(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{NoReuse: true, Draft: drafts(t, 3)}, checked(t), func(e *Engine) {
 		e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: func(pass int) error {
@@ -468,15 +470,16 @@ func TestAChainThatFailsLeavesNoDrafts(t *testing.T) {
 	}
 }
 
-// Nothing is drafted after a token that ends the answer: with stops at tokens that are drafted, each is the last of its
-// drafts.
+// Nothing is drafted after a token that ends the answer: if a drafted token is a stop token, it is the last draft of
+// its chain.
 func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir    string
 		drafts int
 	}{"a chain": {testmodel.V32Draft(t), 4}, "a block": {testmodel.V4Spark(t), 3}} {
 		t.Run(name, func(t *testing.T) {
-			// The first run has no stops, the second stops at what was drafted first, where it is not in the answer.
+			// The first run has no stop tokens; the second stops at the first drafted tokens that are not in the
+			// answer.
 			chains := func(stops []int32) (list [][]int32, answer []int32) {
 				cfg := Config{NoReuse: true, Draft: drafts(t, c.drafts)}
 				r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 10, IgnoreEOS: true}
@@ -524,7 +527,7 @@ func TestNothingIsDraftedAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A page that is evicted before it was copied for the tiers that outlive the process is copied for them then, once.
+// A page that is evicted before it was copied to the persistent tiers is copied then, once.
 func TestAPageThatLeavesIsStored(t *testing.T) {
 	e := still(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{DiskDir: t.TempDir(), DiskBytes: 1 << 26}))
 	running(t, e)
@@ -552,7 +555,7 @@ func TestAPageThatLeavesIsStored(t *testing.T) {
 	}
 }
 
-// Prompts of other weights have other pages.
+// Prompts of a model with other weights have other page hashes.
 func TestPagesOfOtherWeightsHaveOtherNames(t *testing.T) {
 	names := map[prefix.Hash]bool{}
 	for i := range byte(2) {
@@ -584,7 +587,7 @@ func (c *idle) Wait(wake <-chan struct{}, limit time.Duration) bool {
 	return c.machine.Wait(wake, limit)
 }
 
-// Pages are fetched for a bounded number of requests that wait; one that gives its pages back waits for none.
+// Pages are fetched for a bounded number of waiting requests; a request that releases its pages waits for none.
 func TestFewRequestsThatWaitFetchPages(t *testing.T) {
 	store := respserver.Start(t)
 	store.Set(respserver.Hangs)

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// movesFor bounds the time of moving experts between two steps, while sequences wait; the last move may take
-	// longer.
+	// movesFor limits the time for moving experts between two steps, while sequences wait; the last move may exceed it.
 	movesFor = 30 * time.Millisecond
-	// recentChoices is the mean number of recent choices of an expert that count in full; older ones count half.
+	// recentChoices is the mean number of recent choices of an expert that have full weight; older choices have half.
 	recentChoices = 128
 )
 
-// move brings experts to the device that rows have recently chosen more often than some that are there, when the device
-// has nothing to do.
+// move moves experts to the device that were recently chosen more often than some experts on the device. It runs when
+// the device is idle.
 func (x *experts) move(fresh *usage.Table) error {
 	if x.recent == nil {
 		x.recent = fresh

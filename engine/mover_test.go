@@ -13,9 +13,9 @@ import (
 	"sparrow/kernel"
 )
 
-// mover is a device in host memory with the rules of one that copies pages without waiting: page-locked memory that is
-// written from must not change until the next Sync or the end of a later fetch, and collected pages are complete once
-// they were waited for.
+// mover is a device in host memory that follows the rules of asynchronous page copies: page-locked memory that is
+// written from must not change until the next Sync or the end of a later fetch, and collected pages are complete after
+// waiting for them.
 type mover struct {
 	kernel.Device
 	t *testing.T
@@ -59,7 +59,7 @@ func (m *mover) locked(b []byte) bool {
 	return false
 }
 
-// Collect copies at once, to memory that dst gets when it is waited for.
+// Collect copies at once, to memory that is copied to dst when it is waited for.
 func (m *mover) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
 	if !m.locked(dst) {
 		m.t.Error("pages are collected in memory that is not page-locked")
@@ -100,7 +100,7 @@ func (m *mover) Sync() error {
 	return m.Device.Sync()
 }
 
-// Fetch copies at once; what was written before it has been read when it is waited for.
+// Fetch copies at once. When it is waited for, all earlier writes have been read.
 func (m *mover) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	_, err := m.Device.Fetch(dst, src)
 	return &fetching{m, m.ended + len(m.reads)}, err
@@ -116,7 +116,7 @@ func (f *fetching) Wait() error {
 	return nil
 }
 
-// done ends the first n writes.
+// done completes the first n writes.
 func (m *mover) done(n int) {
 	for _, r := range m.reads[:n] {
 		if !bytes.Equal(r.now, r.then) {
@@ -126,7 +126,7 @@ func (m *mover) done(n int) {
 	m.reads, m.ended = m.reads[n:], m.ended+n
 }
 
-// On a device with page-locked memory, and under the rules of the CUDA operations, pages come back unchanged.
+// On a device with page-locked memory, and under the rules of the CUDA operations, pages are restored unchanged.
 func TestPagesMoveByADevicesRules(t *testing.T) {
 	alone(t, "its devices are GPUs")
 	notUnderRace(t)

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Need is the memory that a model takes of a device with its own memory, in bytes.
+// Need is the memory that a model needs on a device with its own memory, in bytes.
 type Need struct {
 	Weights int64 // as the device stores them
 	Cache   int64 // as large as was asked for, else large enough for one prompt
@@ -22,32 +22,32 @@ type Need struct {
 	Tokens  int   // of the cache
 }
 
-// ownUse is memory that is left to the driver: for its queues, and for losses to alignment.
+// ownUse is memory reserved for the driver: for its queues, and for alignment.
 const ownUse = 256 << 20
 
-// Total returns what has to be free.
+// Total returns the number of bytes that must be free.
 func (n *Need) Total() int64 { return n.Weights + n.Cache + n.Arena + n.Scratch + n.Graphs + ownUse }
 
-// Err is nil where the memory suffices.
+// Err returns an error if there is not enough free memory, otherwise nil.
 func (n *Need) Err(where string) error {
 	if n.Total() <= n.Free {
 		return nil
 	}
-	text := fmt.Sprintf("the model needs %s of %s, %s are free: weights %s, cache %s (%d tokens), largest "+
+	text := fmt.Sprintf("the model needs %s of %s, but %s are free: weights %s, cache %s (%d tokens), largest "+
 		"step %s, operations %s, graphs %s, driver %s", unit.Bytes(n.Total()), where, unit.Bytes(n.Free),
 		unit.Bytes(n.Weights), unit.Bytes(n.Cache), n.Tokens, unit.Bytes(n.Arena), unit.Bytes(n.Scratch),
 		unit.Bytes(n.Graphs), unit.Bytes(ownUse))
 	var try []string
 	if n.Weights+ownUse < n.Free {
-		try = append(try, "ask for smaller steps (--step-tokens), fewer sequences (--max-running) or less cache "+
+		try = append(try, "choose smaller steps (--step-tokens), fewer sequences (--max-running) or less cache "+
 			"(--cache-tokens)")
 	}
 	try = append(try, "end other programs on the GPU", "run on the CPU (--kernels cpu)")
 	return fmt.Errorf("sparrow: %w: %s; %s", kernel.ErrMemory, text, strings.Join(try, ", "))
 }
 
-// Measure finds how much memory a model takes. The model is loaded on a device that computes nothing (kernel.DryRunner)
-// and is not used afterwards; free is the free memory of the device before that.
+// Measure returns the memory that a model needs. The model is loaded on a device that computes nothing
+// (kernel.DryRunner) and is not used afterwards; free is the free memory of the device before the load.
 func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	s, err := resolve(m, c)
 	if err != nil {

@@ -43,13 +43,13 @@ type Info struct {
 	Experts       string   // on a GPU, where experts are and why, where that was left to Open; else empty
 	MovesExperts  bool     // experts come to the device between steps, as they are chosen
 	Tiers         []string // where pages of the prefix cache are kept outside the device
-	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
+	// Draft is the drafting setting, Drafts the maximum draft length, and NoDrafts the reason why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
 	NoDrafts string
 }
 
-// Tokenizer has the facts of a tokenizer for clients that write prompts themselves.
+// Tokenizer holds the properties of a tokenizer that clients need to write prompts themselves.
 type Tokenizer struct {
 	Class              string // of Hugging Face's library
 	BOS, EOS, Pad, Unk string // tokens as text, empty without one
@@ -57,8 +57,7 @@ type Tokenizer struct {
 	ChatTemplate       string // Jinja source; empty where the chat format has none
 }
 
-// Memory is how the engine divided memory when it opened, in bytes, of all ranks together where several share the
-// model.
+// Memory is the division of memory at start, in bytes, summed over all ranks that share the model.
 type Memory struct {
 	Weights int64
 	Packed  bool // the weights are a copy of their own, see sparrow.Config.Pack
@@ -70,7 +69,7 @@ type Memory struct {
 	Tiers   int64 // the most that pages of the prefix cache take outside the device
 }
 
-// New makes an engine for a loaded model and allocates its cache. Run starts it.
+// New makes an engine for a loaded model and allocates its cache. Call Run to start its loop.
 func New(m model.Model, c Config) (*Engine, error) {
 	s, err := resolve(m, c)
 	if err != nil {
@@ -95,7 +94,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// open divides memory: it sizes and allocates the cache, and computes the most that one pass needs.
+// open divides memory: it sizes and allocates the cache, and computes the maximum that one pass needs.
 func (l *loop) open() error {
 	c, cfg := &l.cfg, &l.info.Config
 	z, err := newSizing(l.setup)
@@ -154,7 +153,7 @@ func (l *loop) open() error {
 	return nil
 }
 
-// contextOf is the longest sequence over a cache of the given number of tokens.
+// contextOf returns the length of the longest sequence with a cache of the given number of tokens.
 func contextOf(s *setup, cached int) (int, error) {
 	positions := s.model.Config().MaxPositions
 	most, asked := min(positions, cached), s.cfg.ContextTokens
@@ -163,13 +162,13 @@ func contextOf(s *setup, cached int) (int, error) {
 	}
 	more := ""
 	if cached < positions {
-		more = ", or for more cache (--cache-tokens)"
+		more = ", or a larger cache (--cache-tokens)"
 	}
-	return 0, fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
-		"and the cache holds %d tokens: ask for at most %d%s", asked, positions, cached, most, more)
+	return 0, fmt.Errorf("sparrow: the context is set to %d tokens, but the model has %d positions "+
+		"and the cache holds %d tokens: set at most %d%s", asked, positions, cached, most, more)
 }
 
-// memoryOf returns how memory was divided, on a device with that much in all.
+// memoryOf returns the division of memory on a device with the given total.
 func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // sizes are those of one
 	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,
@@ -187,7 +186,7 @@ func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	return m
 }
 
-// announce logs once how the engine was set up.
+// announce logs the setup of the engine, once.
 func announce(s *setup) {
 	i := &s.info
 	for _, n := range i.Notices {

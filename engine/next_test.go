@@ -12,11 +12,11 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others. Other
-// requests in the batch, chunks, preemption, failed steps and cancellation change no bit of any logits; a cached prefix
-// is used up to the last snapshot of the state.
+// Invariants of this file: a model with linear attention, whose states cannot be rewound, is served like the others.
+// Other requests in the batch, chunks, preemption, failed steps and cancellation change no bit of any logits; a cached
+// prefix is used up to the last snapshot of the state.
 
-// next skips what the model is refused for.
+// nextModel skips the test in cases that the model refuses.
 func nextModel(t *testing.T) string {
 	t.Helper()
 	if *ranks > 1 || placing != nil {
@@ -82,7 +82,7 @@ func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
 	}
 }
 
-// A step that fails half way leaves states that cannot be used: the sequences start over and lose nothing but time.
+// A step that fails half way makes states unusable: the sequences start over and lose only time.
 func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
 	var list []Request
 	for i := range 2 {
@@ -102,8 +102,8 @@ func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
 	}
 }
 
-// Requests that are given up, in their prompt or in their answer, change no bit of others that begin alike, beside them
-// or later from the snapshots that they left.
+// Requests that are cancelled during their prompt or their answer change no bit of other requests with a common prefix.
+// This holds for requests in the same batch, and for later ones that use the snapshots.
 func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	list := long(6)
 	dir, cfg := nextModel(t), Config{Policy: deterministic("fp8")}
@@ -140,8 +140,8 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 	}
 }
 
-// In a conversation of 50 turns, among others, at least 95 % of the tokens that an earlier turn computed are reused
-// with the default number of snapshots.
+// In a conversation of 50 turns, with other conversations running, at least 95 % of the tokens computed by an earlier
+// turn are reused with the default number of snapshots.
 func TestAConversationReusesItsSnapshots(t *testing.T) {
 	dir := nextModel(t)
 	e := start(t, dir, Config{Policy: deterministic("bf16"), CacheTokens: 80 * 256, StepTokens: 512, MaxRunning: 4})

@@ -25,9 +25,9 @@ import (
 )
 
 // Invariants of this file: with experts in two memories every request gets, to the bit, the logits that it gets alone
-// on one device (on a GPU: alone with the same placement), whatever else is in its batches and whether it is preempted,
-// reuses pages or drafts; workers of the host that fail or hang end the requests of the step with an error that names
-// them, and leave no page, goroutine or waiting caller behind.
+// on one device (on a GPU: alone with the same placement). This holds with any other requests in its batches, and with
+// preemption, reused pages and drafts. If workers of the host fail or hang, the requests of the step end with an error
+// that names the workers; no page stays in use, and no goroutine or caller waits forever.
 
 func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
@@ -82,8 +82,8 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}
 }
 
-// Experts that move between iterations change no bit on a device that computes in both memories alike: a CPU with
-// experts of its host, a GPU with fetched experts.
+// Moving experts between iterations changes no bit on a device that computes the same in both memories: a CPU with
+// experts on the host, a GPU with fetched experts.
 func TestACrowdWhoseExpertsMove(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
 	rule, dir := placed.Half, testmodel.V4Draft(t)
@@ -155,8 +155,8 @@ func (f fixed) ReadExperts(to *usage.Table) error {
 	return nil
 }
 
-// Experts that cannot be moved stay where they are, and the engine continues; a device that lost one in the middle of a
-// move is lost.
+// Experts that cannot be moved stay where they are, and the engine continues. If an expert is lost during a move, the
+// device counts as lost.
 func TestExpertsThatCannotBeMoved(t *testing.T) {
 	broken := errors.New("a broken bank")
 	for _, c := range []struct{ err, last error }{{broken, nil}, {fmt.Errorf("%w: %w", kernel.ErrLost, broken),
@@ -199,7 +199,7 @@ func (d *faultyHost) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return d.Device.ExpertRows(a)
 }
 
-// onFaultyHost makes an engine all of whose experts are on a host that calls fault before it computes.
+// onFaultyHost makes an engine with all experts on a host that calls fault before it computes.
 func onFaultyHost(t *testing.T, timeout time.Duration, fault func() error) *Engine {
 	t.Helper()
 	source, err := family.Open(testmodel.V4(t))

@@ -12,16 +12,16 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, whatever ends,
-// is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim tests more cases.
+// Invariants of this file: forming and enqueueing a batch while the previous one runs changes no answer, also if
+// requests end, are cancelled, preempted or fail meanwhile. No page is leaked. Package sim tests more cases.
 
-// beside is a device that reports that it computes while the host continues. Each call is complete when it returns, in
-// the order of the calls; a real device keeps the same order.
+// beside is a device that claims to compute asynchronously. Each call is complete when it returns, in the order of the
+// calls; a real device keeps the same order.
 type beside struct{ kernel.Device }
 
 func (beside) Asynchronous() bool { return true }
 
-// overlapping is prepared over such a device.
+// overlapping prepares an engine on such a device.
 func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*Engine, func()) {
 	t.Helper()
 	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
@@ -51,8 +51,8 @@ func plain(n int, stops []int32) []Request {
 	return list
 }
 
-// Many requests with stops, shared prefixes and too few pages: all greedy, and mixed with requests whose tokens the
-// host samples.
+// Many requests with stop tokens, shared prefixes and too few pages: first all greedy, then mixed with requests whose
+// tokens the host samples.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
@@ -97,7 +97,7 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// Clients leave at any moment: the others get the tokens that they get alone.
+// Requests are cancelled at any moment: the other requests get the tokens that they get alone.
 func TestOverlapAndCancellations(t *testing.T) {
 	testCancellations(t, plain(24, nil), Config{Policy: deterministic(""), CacheTokens: 64 * 12})
 }
@@ -140,8 +140,8 @@ func testCancellations(t *testing.T, list []Request, cfg Config) {
 	}
 }
 
-// A pass fails when it is enqueued after another, or when it is waited for while another is enqueued after it: the
-// requests get their tokens anyway.
+// A pass fails when it is enqueued behind another, or in Wait while another is enqueued behind it: the requests still
+// get their tokens.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
@@ -175,7 +175,7 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 	}
 }
 
-// everyNth makes every n-th of some passes of several requests fail.
+// everyNth makes every n-th pass fail, among passes of several requests for which some returns true.
 func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	seen := 0
 	return func(works []step.Work) error {
@@ -188,7 +188,7 @@ func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
 	}
 }
 
-// late fails passes of several requests when they are waited for.
+// late makes passes of several requests fail in Wait.
 type late struct {
 	runner
 	every, seen int

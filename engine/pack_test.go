@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Packed weights are the same weights: every row of logits has the same bits, for models of both families.
+// Packing does not change weights: every row of logits has the same bits, for models of both families.
 func TestPackingChangesNothing(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"", testmodel.V4(t)} {

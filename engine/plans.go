@@ -2,12 +2,11 @@ package engine
 
 import "slices"
 
-// maxPlanBytes bounds the memory of the plans that are kept for inspection: those of batches of many prompts take some
-// hundred kilobytes.
+// maxPlanBytes limits the memory of the plans that are kept for inspection: a plan of a batch with many prompts takes
+// some hundred kilobytes.
 const maxPlanBytes = 16 << 20
 
-// planRing is the latest plans: at most that many, and at most maxPlanBytes of them, except that the latest is always
-// kept.
+// planRing holds the latest plans, limited in number and to maxPlanBytes in size. The latest plan is always kept.
 type planRing struct {
 	most  int
 	list  []PlanRecord
@@ -37,7 +36,7 @@ func (k *planRing) add(r PlanRecord) {
 	k.bytes += n
 }
 
-// all lists the plans, oldest first.
+// all returns the plans, oldest first.
 func (k *planRing) all() []PlanRecord {
 	end := k.first + k.count
 	if end <= len(k.list) {

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// fat is the plan of a batch with as many prompts and slices as fit.
+// fat returns the plan of a batch with as many prompts and slices as fit.
 func fat() *plan.Plan {
 	p := &plan.Plan{Segments: make([]plan.Segment, 4)}
 	for i := range p.Segments {
@@ -17,7 +17,7 @@ func fat() *plan.Plan {
 	return p
 }
 
-// However many plans are to be kept, and however large they are, they take no more than their bound.
+// For any number and size of plans, the kept plans take at most maxPlanBytes.
 func TestKeptPlansAreBoundedInBytes(t *testing.T) {
 	var ring planRing
 	const passes = 200

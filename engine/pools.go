@@ -6,8 +6,8 @@ import (
 	"sparrow/plan"
 )
 
-// A model whose ranks share attention by requests has a pool of pages for each of them: rank r's pages, and window
-// pages, are numbered after those of the ranks before it, so that a number names one page of the whole model. Other
+// If the ranks of a model share attention by requests, each rank has its own pool of pages. The pages and window pages
+// of rank r are numbered after those of the previous ranks, so that a page number is unique in the whole model. Other
 // models have one pool.
 
 // poolsOf returns how many pools of pages a configuration has.
@@ -36,8 +36,8 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	return list, nil
 }
 
-// onceStored reports pages that several pools may have to a listener once: as stored with the first pool that has them,
-// as removed with the last.
+// onceStored reports pages that may be in several pools to a listener once: as stored when the first pool stores them,
+// as removed when the last pool removes them.
 type onceStored struct {
 	prefix.Listener
 	of      int                 // pools
@@ -54,14 +54,14 @@ func (o *onceStored) Root(h prefix.Hash) {
 	o.root = true
 }
 
-// Stored passes on a page that no other pool holds.
+// Stored forwards a page that no other pool holds.
 func (o *onceStored) Stored(s prefix.Stored) {
 	if o.pools[s.Hash]++; o.pools[s.Hash] == 1 {
 		o.Listener.Stored(s)
 	}
 }
 
-// Removed passes on a page that no other pool holds any more.
+// Removed forwards a page that no pool holds any more.
 func (o *onceStored) Removed(h prefix.Hash) {
 	if o.pools[h]--; o.pools[h] <= 0 {
 		delete(o.pools, h)
@@ -69,7 +69,7 @@ func (o *onceStored) Removed(h prefix.Hash) {
 	}
 }
 
-// Cleared passes on that the first pool was cleared: the engine clears all of them, one after the other.
+// Cleared forwards that the first pool was cleared: the engine clears all pools, one after the other.
 func (o *onceStored) Cleared() {
 	clear(o.pools)
 	if o.cleared++; o.cleared%o.of == 1 {
@@ -77,7 +77,7 @@ func (o *onceStored) Cleared() {
 	}
 }
 
-// poolStats sums the states of pools.
+// poolStats returns the sum of the statistics of pools.
 func poolStats(pools []*kv.Pool) kv.Stats {
 	all := pools[0].Stats()
 	for _, p := range pools[1:] {

@@ -13,10 +13,10 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a prompt that one engine computed and another continues has the tokens of one engine, and
-// whatever happens to the first, the second computes what it does not receive.
+// Invariants of this file: if one engine computes a prompt and another continues it, the tokens are those of a single
+// engine. Whatever happens to the first engine, the second computes the pages that it does not receive.
 
-// serving is an engine that serves its pages, and where.
+// serving returns an engine that serves its pages, and its address.
 func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engine, string) {
 	t.Helper()
 	e := startTiered(t, dir, c, hooks...)
@@ -61,8 +61,8 @@ func TestPrefillApartFromDecode(t *testing.T) {
 	}
 }
 
-// Requests whose first half fails in every way: no server at the address, another program there, one that ends during
-// the request, one with other weights.
+// Requests whose prefill engine fails in every way: no server at the address, another program there, a server that ends
+// during the request, a server with other weights.
 func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,7 +2,7 @@ package engine
 
 import "sync"
 
-// queue carries events from the loop to a job's reader. It never blocks the loop: a slow reader makes it longer.
+// queue carries events from the loop to a job's reader. It never blocks the loop; with a slow reader it grows.
 type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond
@@ -39,13 +39,14 @@ func (q *queue) poll() (Event, bool) {
 	return q.take(), true
 }
 
-// take removes the next event. The caller holds mu.
+// take removes and returns the next event. The caller holds mu.
 func (q *queue) take() Event {
 	ev := q.events[q.head]
 	q.events[q.head] = Event{}
 	q.head++
 	if q.head*2 >= len(q.events) {
-		// At least half was read: move the rest to the front, so that a slow reader does not make the buffer grow.
+		// At least half was read: move the remaining events to the front, so that a slow reader does not make the
+		// buffer grow.
 		n := copy(q.events, q.events[q.head:])
 		clear(q.events[n:])
 		q.events, q.head = q.events[:n], 0

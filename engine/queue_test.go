@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader does not
-// delay others.
+// Invariants of this file: the number of waiting sequences is limited as configured; a long prompt or a slow reader
+// does not delay other requests.
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
@@ -59,7 +59,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 }
 
 // A prompt of thousands of tokens runs while other streams decode: between two tokens of a stream there is one step,
-// and a short prompt that arrives later gets its first token long before the long one is done.
+// and a short prompt that arrives later gets its first token long before the long prompt is done.
 func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	length := 4000
 	if raceEnabled {

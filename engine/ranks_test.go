@@ -19,8 +19,8 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: a rank that fails or hangs, at whatever operation, ends every request with an error that
-// names the rank, ends readiness, and leaves no page, goroutine or waiting caller behind.
+// Invariants of this file: if a rank fails or hangs at any operation, every request ends with an error that names the
+// rank and the engine is no longer ready. No page stays in use, and no goroutine or caller waits forever.
 
 // marking is a device that calls mark before each operation of a pass.
 type marking struct {
@@ -31,10 +31,10 @@ type marking struct {
 func (d *marking) Mark(kernel.Mark) error { return d.mark() }
 func (d *marking) Reached() kernel.Mark   { return 0 }
 
-// opening opens the device of a rank, which calls mark before each operation where that is not nil.
+// opening opens the device of a rank, which calls mark, unless that is nil, before each operation.
 type opening func(t *testing.T, mark func() error) kernel.Device
 
-// onCPU computes on the CPU.
+// onCPU opens a CPU device.
 func onCPU(t *testing.T, mark func() error) kernel.Device {
 	t.Helper()
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
@@ -47,7 +47,7 @@ func onCPU(t *testing.T, mark func() error) kernel.Device {
 	return dev
 }
 
-// byGPURules has the rules of a GPU.
+// byGPURules opens a device with the rules of a GPU.
 func byGPURules(t *testing.T, mark func() error) kernel.Device {
 	t.Helper()
 	dev, err := strict.Open(onCPU(t, nil))
@@ -58,7 +58,7 @@ func byGPURules(t *testing.T, mark func() error) kernel.Device {
 	return dev
 }
 
-// onRanks makes an engine over two ranks; one of them calls mark before each operation.
+// onRanks makes an engine on two ranks, one of which calls mark before each operation.
 func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
 	source, err := family.Open(testmodel.V32(t))
@@ -93,8 +93,8 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	return e, g
 }
 
-// failures runs requests on two ranks until the one that fault is about fails, and checks what is left. It runs under
-// synctest, where time passes while ranks wait and not while they are slow, and which waits for goroutines to end.
+// failures runs requests on two ranks until the given rank fails, and checks that everything is released. It runs under
+// synctest: there, time passes only while ranks wait, and the test waits for all goroutines to end.
 func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
 	says ...string) {
 	t.Helper()
@@ -184,7 +184,7 @@ func TestARankThatFails(t *testing.T) {
 
 var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
 
-// The same under the rules of a GPU: the other ranks wait in the exchange until its time-out, as GPUs do.
+// The same under the rules of a GPU: the other ranks wait in the exchange until its timeout, as GPUs do.
 func TestARankByADevicesRulesThatFails(t *testing.T) {
 	notUnderRace(t)
 	testmodel.OnGPU(t)

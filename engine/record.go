@@ -25,8 +25,8 @@ const (
 	RecordRange                      // those of positions Record.From to Record.To
 )
 
-// Record states what is recorded of a request's rows: which keys they attended to, and which experts computed them.
-// Rows that are found in the cache are not computed and not recorded.
+// Record selects the data that is recorded for a request's rows: the keys that they attended to, and the experts that
+// computed them. Cached rows are not computed and not recorded.
 type Record struct {
 	Selections bool
 	Layers     []int // whose selections; nil is every layer
@@ -36,7 +36,7 @@ type Record struct {
 	From, To   int // positions in the sequence, half open, with RecordRange
 }
 
-// what names what passes record.
+// what returns the kinds of data that passes record.
 func (r *Record) what() plan.Record {
 	return plan.Record{Selections: r.Selections, Scores: r.Selections && r.Scores, Experts: r.Experts}
 }
@@ -52,11 +52,12 @@ func (r *Record) span(given int) sched.Span {
 	return sched.Span{From: given - 1, To: math.MaxInt}
 }
 
-// recordPassBytes is the memory of a pass for recorded rows, and again for replayed ones. Longer prompts are computed
+// recordPassBytes is the memory of a pass for recorded rows, and again for replayed rows. Longer prompts are computed
 // in chunks of as many rows as fit.
 const recordPassBytes = 64 << 20
 
-// recordRows returns how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
+// recordRows returns how many rows of a batch may be recorded, which is also the number that may be replayed; 0 if
+// recording is off.
 func (z *sizing) recordRows() int {
 	if z.cfg.RecordBytes < 0 {
 		return 0
@@ -75,7 +76,7 @@ func (z *sizing) limitRecords(l *step.Limits) {
 	l.Replay = plan.Replay{Selections: true, Experts: true}
 }
 
-// checkRecord refuses records and replays that are not possible. A choice has at most maxTokens tokens.
+// checkRecord refuses records and replays that are not supported. A choice has at most maxTokens tokens.
 func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
 	if r.Record == nil && r.Replay == nil {
 		return nil, nil
@@ -84,8 +85,8 @@ func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error)
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	if in.cfg.RecordBytes < 0 {
-		return nil, bad("sparrow", "asks for recorded choices, and this server records none; leave selections, "+
-			"experts and replay out, or start it without --record-bytes -1 (Config.RecordBytes)")
+		return nil, bad("sparrow", "requests recording, which this server has disabled; omit selections, "+
+			"experts and replay, or start the server without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {
 		if err := in.checkRecorded(r, maxTokens); err != nil {
@@ -102,7 +103,7 @@ func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error)
 		return nil, bad("sparrow.replay", "%v", err)
 	}
 	if end := replay.First + replay.Len(); end > in.info.ContextTokens {
-		return nil, bad("sparrow.replay", "ends at position %d, the context holds %d tokens", end,
+		return nil, bad("sparrow.replay", "ends at position %d, but the context holds %d tokens", end,
 			in.info.ContextTokens)
 	}
 	return replay, nil
@@ -115,29 +116,30 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	x, layers := r.Record, in.info.Config.Model.Layers
 	switch {
 	case !x.Selections && !x.Experts:
-		return bad("sparrow", "records neither selections nor experts")
+		return bad("sparrow", "selects nothing: set selections or experts")
 	case x.Tokens == RecordRange && (x.From < 0 || x.To <= x.From):
-		return bad("sparrow.selections.tokens", "is [%d, %d]; want positions from 0 on, the second above the first",
+		return bad("sparrow.selections.tokens", "is [%d, %d]; want positions of at least 0, the second above the first",
 			x.From, x.To)
 	}
 	for _, l := range x.Layers {
 		if l < 0 || l >= layers {
-			return bad("sparrow.selections.layers", "has layer %d; the model has %d, from 0 on", l, layers)
+			return bad("sparrow.selections.layers", "has layer %d; the model has %d layers, counted from 0", l, layers)
 		}
 	}
 	if most, want := in.cfg.recordBytes(), in.recordedBytes(r, maxTokens); want > most {
-		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; %s, ask for fewer "+
-			"layers or rows, or start the engine with more (Config.RecordBytes, --record-bytes)", unit.Bytes(want),
+		return bad("sparrow.selections", "would take up to %s, but %s are allowed per request; %s, select fewer "+
+			"layers or rows, or start the engine with a higher limit (Config.RecordBytes, --record-bytes)", unit.Bytes(want),
 			unit.Bytes(most), in.fittingAnswer(r, maxTokens))
 	}
 	return nil
 }
 
-// fittingAnswer describes the largest max_tokens whose recorded rows fit the limit, for a request whose own do not.
+// fittingAnswer describes the largest max_tokens with which the recorded rows stay within the limit, for a request that
+// exceeds it.
 func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {
-		why = fmt.Sprintf("max_tokens is not set, so that an answer of %d tokens counts; ", maxTokens)
+		why = fmt.Sprintf("max_tokens is not set, so the estimate is for an answer of %d tokens; ", maxTokens)
 	}
 	fits := sort.Search(maxTokens, func(n int) bool { return in.recordedBytes(r, n+1) > in.cfg.recordBytes() })
 	if fits == 0 {
@@ -146,13 +148,14 @@ func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	return why + fmt.Sprintf("send max_tokens of at most %d", fits)
 }
 
-// DefaultRecordBytes is how many bytes the recorded choices of a request may take where Config.RecordBytes is 0.
+// DefaultRecordBytes is the limit of recorded bytes per request if Config.RecordBytes is 0.
 const DefaultRecordBytes = 64 << 20
 
 func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
-// recordedBytes is a bound of what a request records as it is sent. K positions below n take a byte each, at most n/128
-// of them a second byte and n/16384 a third, since differences add up to less than n; base64 adds a third.
+// recordedBytes returns an upper bound of the bytes that a request records, in the form in which they are sent. K
+// positions below n take a byte each; at most n/128 of them take a second byte and n/16384 a third, since the
+// differences add up to less than n. base64 adds a third.
 func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of a layer's or row's JSON beside its data
 	x := r.Record
@@ -168,7 +171,7 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 			if kept.Layers[l] {
 				total += int64(rows) * names
 			}
-			// Rows that see no more keys than are selected, or kept in blocks, are recorded as one word.
+			// Rows that attend to no more keys than are selected, or kept in blocks, are recorded as one word.
 			longer := func(keys int) int64 {
 				return int64(max(end-max(span.From, keys*max(s.Layers[l].Group, 1)), 0))
 			}
@@ -191,10 +194,10 @@ func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	return total
 }
 
-// wants reports whether the selections of a layer were asked for.
+// wants reports whether the selections of a layer are recorded.
 func (r *Record) wants(layer int) bool { return r.Layers == nil || slices.Contains(r.Layers, layer) }
 
-// newRecording is nil where nothing is recorded.
+// newRecording returns nil if nothing is recorded.
 func (in *intake) newRecording(r *Record) *step.Recording {
 	if r == nil {
 		return nil
@@ -212,15 +215,16 @@ func (in *intake) newRecording(r *Record) *step.Recording {
 	return out
 }
 
-// replaySalt keeps the pages of a request that replays to itself: others would have computed other rows.
+// replaySalt returns a unique salt, so that a request that replays shares no pages: other requests would have computed
+// different rows.
 func replaySalt() []byte {
 	salt := make([]byte, 24)
 	rand.Read(salt)
 	return salt
 }
 
-// keep attaches the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token
-// it produced, and earlier rows of a prompt to the first. Where no token was sampled they have their own event. A panic
+// keep attaches the recorded rows of an item to the events of its tokens: each row to the event of the token that it
+// produced, and earlier rows of a prompt to the first event. If no token was sampled they get their own event. A panic
 // is an error of this choice only.
 func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
@@ -233,7 +237,7 @@ func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outco
 		rows.NotComputed = append(rows.NotComputed, record.Range{from, min(it.Cached, c.seq.Record.To)})
 		c.seq.Record.From = rows.NotComputed[0][1]
 	}
-	// Rows of drafts that were rejected are dropped: an accepted one produced the token after it.
+	// Rows of rejected drafts are dropped: an accepted row is one that produced the next token.
 	plain := len(it.Tokens) - it.Drafts
 	kept := plain + max(len(outs)-1, 0)
 	first := result.Recorded(work)

@@ -15,8 +15,8 @@ import (
 	"sparrow/record"
 )
 
-// The estimate that requests are refused by is an upper bound of the bytes that they return, and a close one; passes
-// record only the requested rows, and plans of batches without such rows record nothing.
+// The estimate by which requests are refused is a close upper bound of the bytes that they return. Passes record only
+// the requested rows, and plans of batches without such rows record nothing.
 func TestRecordedBytesAreBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
@@ -63,8 +63,8 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 	}
 }
 
-// longestRow is a row that records as much as one of its position may: selected positions lie so far from each other
-// that as many differences as possible take more than a byte.
+// longestRow returns a row of the maximum size for its position: selected positions are so far apart that as many
+// differences as possible take more than one byte.
 func longestRow(k *step.Recording, position int) record.Row {
 	s, row := &k.Shape, record.Row{Position: position}
 	spread := func(n, of, unit int) []int32 {
@@ -104,9 +104,9 @@ func longestRow(k *step.Recording, position int) record.Row {
 	return row
 }
 
-// The bound of what a request records holds for the longest rows that there may be. It is what their data take, and 80
-// bytes for the names of fields of each row, layer and list: for every kind of record, number of choices and family,
-// where rows begin to select and far after that.
+// The bound on the bytes of a request holds for the longest possible rows: the size of their data, and 80 bytes for
+// field names of each row, layer and list. It is tested for every kind of record, number of choices and family, where
+// rows begin to select and far beyond.
 func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 	type span struct{ from, to int }
 	for name, dir := range map[string]string{"glm": tinyGLM, "v4": testmodel.V4(t), "v4.1": testmodel.V41(t)} {
@@ -158,7 +158,7 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 					sent = c.n * (len(rows.AppendJSON(nil)) - len(`{"rows":[]}`))
 				}
 				most := c.n * (80*names + data*4/3)
-				// The length of the last row counts for all of them, and each list is rounded to whole bytes.
+				// All rows are counted with the length of the last row, and each list is rounded to whole bytes.
 				most += most/100 + c.n*2*names
 				if got := int(in.recordedBytes(&ask, c.answer)); got < sent || got > most {
 					t.Errorf("%s, %+v of %+v: %d bytes are sent and the bound is %d; want at most %d", name, what, c,
@@ -169,7 +169,7 @@ func TestTheBoundOfRecordsHoldsForTheLongestRows(t *testing.T) {
 	}
 }
 
-// A layer that shares another's selection brings that layer with it.
+// If a layer shares another layer's selection, that layer is recorded too.
 func TestSharedSelectionsName(t *testing.T) {
 	e := start(t, tinyGLM, Config{})
 	var rows []record.Row
@@ -191,13 +191,13 @@ func TestSharedSelectionsName(t *testing.T) {
 	}
 }
 
-// Under the rules of a GPU selections, their scores and experts are recorded and replayed.
+// Selections, their scores and experts are recorded and replayed under the rules of a GPU.
 func TestRecordingOnAGPU(t *testing.T) {
 	alone(t, "its device is a GPU")
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
 	}
-	// The device has rows in the layouts and shapes that CUDA's operations take.
+	// The device has rows in layouts and shapes that the CUDA operations support.
 	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
 		func(d kernel.Device) kernel.Device {
 			s, err := strict.Open(d)

@@ -49,7 +49,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 }
 
-// A conversation continues: the next turn finds its own earlier output.
+// A conversation continues: the next turn reuses its own earlier output.
 func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed := 0
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, counted(&computed))
@@ -160,7 +160,7 @@ func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
 	}
 }
 
-// heard collects the events of a listener of the cache.
+// heard collects the events that a listener of the cache receives.
 type heard struct {
 	stored, removed, cleared int
 	salts                    map[string]bool

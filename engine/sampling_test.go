@@ -12,12 +12,12 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: tokens that the device samples are those that the host samples, and drafts that are made
-// before the host has seen what the target chose are those that are made after, whatever ends, is cancelled, is
-// preempted or fails in between.
+// Invariants of this file: tokens sampled on the device equal those sampled on the host. Drafts made before the host
+// has the target's tokens equal those made afterwards, also if requests end, are cancelled, preempted or fail in
+// between.
 
-// drawing makes most requests sample in ways that the device has, with every filter, and some in ways that need the
-// host.
+// drawing gives most requests sampling parameters that the device supports, with every filter, and some requests
+// parameters that need the host.
 func drawing(list []Request, host bool) []Request {
 	for i := range list {
 		p := sample.Default()
@@ -42,7 +42,7 @@ func drawing(list []Request, host bool) []Request {
 	return list
 }
 
-// sampling is a configuration with few pages.
+// sampling returns a configuration with few pages.
 func sampling(pages int) Config {
 	return Config{Policy: deterministic(""), CacheTokens: 64 * pages}
 }
@@ -107,7 +107,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 	}
 }
 
-// The drafting layer, whose tokens are sampled on the device too, makes the same drafts as when the host samples.
+// The drafting layer makes the same drafts whether its tokens are sampled on the device or on the host.
 func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
@@ -129,7 +129,7 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	}
 }
 
-// So does one that waits for what is accepted, as with a model that has states: every draft is the same.
+// The same holds if the drafting layer waits for the accepted tokens, as with a model that has states.
 func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
@@ -157,7 +157,8 @@ func TestTheDraftingLayerAfterwardsDraftsTheSame(t *testing.T) {
 	}
 }
 
-// With one draft the next batch is enqueued while the draft pass runs. Of eight tokens the random layer finds some.
+// With one draft the next batch is enqueued while the draft pass runs. With eight tokens the random layer is sometimes
+// right.
 func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(plain(18, []int32{3}), false)
@@ -177,7 +178,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
 		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
 	}
-	// A draft pass fails that the next batch was enqueued after.
+	// A draft pass fails after the next batch was enqueued behind it.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
 		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
@@ -224,7 +225,7 @@ func TestFaultsOfDraftsAhead(t *testing.T) {
 	}
 }
 
-// failsLate fails the ninth pass of a kind, of several requests, when it is waited for.
+// failsLate makes the ninth pass of a kind, with several requests, fail in Wait.
 type failsLate struct {
 	runner
 	pass plan.Pass
@@ -241,7 +242,7 @@ func (f *failsLate) Wait(p step.Pending) (step.Result, error) {
 	return res, err
 }
 
-// Adaptive requests make equally many drafts in a batch, although all drafts of every second request are wrong.
+// Adaptive requests make the same number of drafts in a batch, although all drafts of every second request are wrong.
 func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	requests := plain(6, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // promptLogitBytes is the memory of a pass for logits of a prompt's own tokens. Longer prompts are computed in chunks
-// of as many rows as it holds.
+// of as many rows as fit.
 const promptLogitBytes = 64 << 20
 
 // promptLogits returns how many rows of logits of prompts a batch may have.
@@ -18,7 +18,7 @@ func (z *sizing) promptLogits() int {
 	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
-// given returns the tokens that follow the prompt in a choice before anything is generated.
+// given returns the given tokens after the prompt of a choice, before anything is generated.
 func (r *Request) given(choice int) []int32 {
 	if r.Score == nil || r.Score.Continuations == nil {
 		return nil
@@ -26,7 +26,7 @@ func (r *Request) given(choice int) []int32 {
 	return r.Score.Continuations[choice]
 }
 
-// givenTokens counts the tokens that a request brings.
+// givenTokens returns the number of tokens in a request: the prompt and all continuations.
 func (r *Request) givenTokens() int {
 	n := len(r.Prompt)
 	if r.Score != nil {
@@ -37,7 +37,7 @@ func (r *Request) givenTokens() int {
 	return n
 }
 
-// checkScore refuses scores that are not possible and sets the number of choices of continuations.
+// checkScore refuses invalid score parameters and sets the number of choices for continuations.
 func (in *intake) checkScore(r *Request) error {
 	if r.Score == nil {
 		return nil
@@ -67,17 +67,17 @@ func (in *intake) checkScore(r *Request) error {
 	}
 	if s.From < 0 || s.From > longest {
 		return &RequestError{Field: "score",
-			Reason: fmt.Sprintf("begins at token %d, want one of the %d that are given", s.From, longest)}
+			Reason: fmt.Sprintf("begins at token %d, want one of the %d given tokens", s.From, longest)}
 	}
 	return nil
 }
 
-// checkScored refuses a prompt that is only scored and does not fit the context: it needs no place for an answer.
+// checkScored refuses a prompt that is only scored and does not fit in the context. It needs no position for an answer.
 func (in *intake) checkScored(r *Request) error {
 	for i := range max(len(r.Score.Continuations), 1) {
 		if n := len(r.Prompt) + len(r.given(i)); n > in.info.ContextTokens {
 			return &RequestError{Field: "prompt", Err: ErrContext,
-				Reason: fmt.Sprintf("has %d tokens with its continuation, the context holds %d", n,
+				Reason: fmt.Sprintf("has %d tokens with its continuation, but the context holds %d", n,
 					in.info.ContextTokens)}
 		}
 	}
@@ -87,8 +87,8 @@ func (in *intake) checkScored(r *Request) error {
 // scores reports whether rows of logits are requested for the choice's own prompt.
 func (c *choice) scores() bool { return c.seq.Logits > 0 }
 
-// score gives the next tokens of a prompt their log probabilities: every row of logits of an item but the one that the
-// next token is sampled from. It returns how many rows it has read.
+// score computes the log probabilities of the next tokens of a prompt from every row of logits of an item, except the
+// row from which the next token is sampled. It returns the number of rows that it has read.
 func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 	if !c.scores() {
 		return 0, nil
@@ -113,7 +113,7 @@ func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 	return read, nil
 }
 
-// takeScores returns an event with the scores that were not sent yet.
+// takeScores returns an event with the scores that have not been sent yet.
 func (c *choice) takeScores() Event {
 	ev := Event{Choice: c.index, Token: -1, Scores: c.scored}
 	c.scored = nil

@@ -13,8 +13,8 @@ import (
 )
 
 // Invariants of this file: the log probabilities of given tokens are the log-softmax of the rows before them, with the
-// same bits alone or in a batch, in chunks or whole, after a cached prefix or not; and rows of a cached prefix are
-// computed only where their logits are requested.
+// same bits alone or in a batch, in chunks or whole, with and without a cached prefix. Rows of a cached prefix are
+// computed only if their logits are requested.
 
 // scoresOf runs a request and returns the scores of each choice.
 func scoresOf(t testing.TB, j *Job) [][]sample.Scored {
@@ -115,8 +115,8 @@ func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
 	}
 }
 
-// A request that is scored generates what it would without, and in deterministic mode a generated token has the log
-// probability that scoring gives it.
+// A request with scores generates the same tokens as without. In deterministic mode scoring a generated token gives the
+// log probability that it had when it was generated.
 func TestScoredPromptsGenerateTheSame(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")})
 	r := Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}

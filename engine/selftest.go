@@ -8,18 +8,18 @@ import (
 	"sparrow/plan"
 )
 
-// SelfTest is when an engine compares the forms of attention on its weights before it opens.
+// SelfTest selects when an engine compares the forms of attention on its weights before it opens.
 type SelfTest int
 
-// The settings. On a GPU the test takes milliseconds; on a CPU its time is that of expanding the keys of a few rows,
-// which auto bounds.
+// The settings. On a GPU the test takes milliseconds. On a CPU it takes as long as expanding the keys of a few rows;
+// auto limits that.
 const (
 	SelfTestAuto SelfTest = iota // on GPUs, and on CPUs for models where it takes well below a second
 	SelfTestOn
 	SelfTestOff
 )
 
-// ParseSelfTest reads a setting as flags have it.
+// ParseSelfTest parses the value of the flag.
 func ParseSelfTest(s string) (SelfTest, error) {
 	switch s {
 	case "auto":
@@ -29,21 +29,21 @@ func ParseSelfTest(s string) (SelfTest, error) {
 	case "off":
 		return SelfTestOff, nil
 	}
-	return 0, fmt.Errorf("self-test %q: supported are auto, on and off", s)
+	return 0, fmt.Errorf("self-test %q: want auto, on or off", s)
 }
 
-// mostSelfTest bounds the multiplications of a self-test that runs on a CPU by default: a quarter of a second of one
-// slow core.
+// mostSelfTest is the maximum number of multiplications of a self-test that runs on a CPU by default: a quarter of a
+// second on one slow core.
 const mostSelfTest = 4e9
 
-// selfTestCost is about how many multiplications it takes: four rows of the maximum selection are expanded, or without
-// an indexer of a few hundred keys.
+// selfTestCost returns the approximate number of multiplications of the self-test: four rows of the maximum selection
+// are expanded, or a few hundred keys if there is no indexer.
 func selfTestCost(m *plan.Model) float64 {
 	const rope, latent, whole = 64, 512, 640
 	return 4 * float64(cmp.Or(m.K, whole)) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent
 }
 
-// selfTest refuses a device that computes wrongly.
+// selfTest refuses a device that computes wrong results.
 func selfTest(s *setup) error {
 	cfg := &s.info.Config
 	m, ok := s.model.(model.SelfTester)
@@ -53,7 +53,7 @@ func selfTest(s *setup) error {
 	case setting == SelfTestOff:
 		skip = "switched off"
 	case !ok:
-		skip = "models of this family have none"
+		skip = "models of this family have no self-test"
 	case setting == SelfTestAuto && cfg.Hardware.Arch == plan.CPU && selfTestCost(&cfg.Model) > mostSelfTest:
 		skip = "it would take long on a CPU; --self-test on runs it anyway"
 	}

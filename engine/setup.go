@@ -11,12 +11,12 @@ import (
 	"sparrow/sample"
 )
 
-// setup has the constants of an engine, which do not change once it is open.
+// setup holds the constants of an engine, which do not change once it is open.
 type setup struct {
 	cfg   Config
 	info  Info
 	model model.Model
-	// stateful is the model where it keeps a state of every sequence, else nil.
+	// stateful is the model if it has a state for each sequence, otherwise nil.
 	stateful model.Stateful
 	windowed model.Windowed  // the same where its window rows have pages of their own, else nil
 	overlap  bool            // the next batch is formed while a pass runs
@@ -25,7 +25,7 @@ type setup struct {
 	scratch  *sample.Scratch // its size is read by callers, its contents are used by the loop
 }
 
-// resolve decides how an engine runs. It takes no memory yet.
+// resolve decides how an engine runs. It allocates no memory.
 func resolve(m model.Model, c Config) (*setup, error) {
 	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
 	if err != nil {
@@ -53,7 +53,8 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	s.draws = s.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	s.stateful, _ = m.(model.Stateful)
 	s.windowed, _ = m.(model.Windowed)
-	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
+	// The pages alone are not enough to continue a sequence of a stateful model, unless its state can be restored from
+	// the cache.
 	s.reuse = !c.NoReuse && (s.stateful == nil || s.windowed != nil)
 	if s.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
 		return nil, err
@@ -69,8 +70,8 @@ func threshold(cfg *plan.Config) int {
 	return cfg.T
 }
 
-// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token
-// before it.
+// maxDrafts returns the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the
+// token before it.
 func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
 	if s.Drafts() == 0 {
 		return 0, "switched off", nil
@@ -83,24 +84,24 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	if d, ok := m.(model.Drafter); ok {
 		err = d.DraftHead()
 	} else {
-		err = fmt.Errorf("models of family %s cannot draft; ask for auto or off", m.Config().Family)
+		err = fmt.Errorf("models of family %s cannot draft; set auto or off", m.Config().Family)
 	}
 	switch {
 	case err != nil:
 	case block > 0 && s.IsFixed() && s.Drafts() > block:
-		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; ask for at most %d, or "+
-			"for auto", block, block)
+		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; set at most %d, or "+
+			"auto", block, block)
 	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
-		err = fmt.Errorf("--step-tokens %d leaves room for %d drafts; ask for --step-tokens %d or more, or for fewer "+
+		err = fmt.Errorf("--step-tokens %d allows at most %d drafts; set --step-tokens %d or more, or fewer "+
 			"drafts", batchTokens, drafts, s.Drafts()+1)
 	default:
 		return drafts, "", nil
 	}
 	if s.IsFixed() {
-		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
+		return 0, "", fmt.Errorf("sparrow: the draft length is set to %v: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {
-		// auto asks for none; a fixed number names the missing tensors
+		// auto drafts nothing; for a fixed number the error names the missing tensors
 		return 0, "this checkpoint has no draft layer", nil
 	}
 	return 0, err.Error(), nil

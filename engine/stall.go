@@ -6,17 +6,17 @@ import (
 	"sparrow/internal/sched"
 )
 
-// noteTime gives the scheduler the time of a batch, so that it can bound what prompts add, and keeps the longest batch
-// that decoding sequences had to wait for.
+// noteTime passes the time of a batch to the scheduler, which limits the time that prompts add. It also stores the
+// longest batch that decoding sequences had to wait for.
 func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	l.sched.Took(b.load, took)
 	if kept := max(l.sched.Stall(), l.inner.stall(l.cfg.MaxStall)); kept > l.stalled+l.stalled/4 {
 		l.stalled = kept
 		l.cfg.Log.Warn("prompts delay running streams for longer than --max-stall: even the smallest chunk, or a "+
-			"single operation, takes so long",
+			"single operation, takes longer",
 			"max_stall", l.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
-	// Prompts come last. What drafts add is not part of batches between operations.
+	// Prompts come last. Batches between operations have no drafts, whose time must not be counted.
 	if i := &l.inner; b.items[len(b.items)-1].Decode && (b.between || i.took == 0 || l.drafter == nil) {
 		i.note(took)
 	}
@@ -36,17 +36,17 @@ func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
 	}
 }
 
-// noteWaiting gives the scheduler the time that decoding sequences have waited.
+// noteWaiting passes the time that decoding sequences have waited to the scheduler.
 func (l *loop) noteWaiting() {
 	if !l.waiting.IsZero() && l.sched.Decoding() {
 		l.sched.Waited(l.since(l.waiting))
 	}
 }
 
-// gapWindow is how long the longest gap is stored, at least; at most twice as long.
+// gapWindow is the minimum time for which the longest gap is remembered; the maximum is twice as long.
 const gapWindow = time.Minute
 
-// gaps keeps the longest of recent times.
+// gaps stores the longest of recent times.
 type gaps struct {
 	now, before time.Duration // of this window and of the one before it
 	since       time.Time     // when this window began
@@ -57,7 +57,7 @@ func (g *gaps) add(d time.Duration, at time.Time) {
 	g.now = max(g.now, d)
 }
 
-// longest is the longest time of this window and the previous one.
+// longest returns the longest time of this window and the previous one.
 func (g *gaps) longest(at time.Time) time.Duration {
 	g.turn(at)
 	return max(g.now, g.before)

@@ -13,8 +13,8 @@ import (
 	"sparrow/kernel"
 )
 
-// A bound that is too small for any chunk cuts prompts to the smallest chunk while a stream runs, the log states the
-// bound that is kept, and answers are those of an engine without a bound.
+// A bound that is too small for any chunk cuts prompts to the smallest chunk while a stream runs. The log states the
+// bound that can be met, and answers equal those of an engine without a bound.
 func TestMaxStallCutsPrompts(t *testing.T) {
 	prompt := Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 8, IgnoreEOS: true}
 	whole, _ := collect(open(t, start(t, testmodel.V32(t), Config{}), prompt))
@@ -61,8 +61,8 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 	}
 }
 
-// The time that streams have waited for the batch of a new request is not given to prompts again: the next batch takes
-// fewer prompt tokens than if the streams had not waited.
+// The time that streams have already waited for the batch of a new request reduces the time for prompts: the next batch
+// has fewer prompt tokens than if the streams had not waited.
 func TestPromptsGetWhatWaitingLeaves(t *testing.T) {
 	alone(t, "one clock is driven by one device")
 	promptRows := func(waited bool) int {

@@ -6,12 +6,12 @@ import (
 	"sparrow/internal/sched"
 )
 
-// A stateful model has a state of each sequence in addition to its pages. The engine makes that state when a sequence
-// first has pages, passes it to every pass, and releases it in the one place where pages are released: at the end of a
-// sequence, however it ended, and on preemption, after which the sequence is computed again from a new state.
+// A stateful model has a state for each sequence in addition to its pages. The engine creates the state when a sequence
+// first has pages, passes it to every pass, and releases it together with the pages: at the end of a sequence, however
+// it ended, and on preemption, after which the sequence is computed again from a new state.
 
-// maxRestarts bounds how often one choice is computed again after failed batches of others: a lasting fault must end
-// the request.
+// maxRestarts limits how often a choice is computed again after batches failed because of other requests: a permanent
+// fault must end the request.
 const maxRestarts = 3
 
 // attachStates gives every item the state it continues from, and returns the items that have one.
@@ -34,7 +34,7 @@ func (l *loop) attachStates(items []sched.Item) []sched.Item {
 func (c *choice) attachState(cached int, windows []int32) (err error) {
 	switch s := c.job.setup; {
 	case c.state == nil && cached > 0:
-		// Another request computed its beginning; reuse is on only for models that can restore a state from the cache.
+		// Another request computed the prefix. Reuse is on only for models that can restore a state from the cache.
 		c.state, err = s.windowed.Restore(cached, windows)
 	case c.state == nil:
 		c.state, err = s.stateful.NewState()
@@ -54,8 +54,9 @@ func (l *loop) released(q *sched.Sequence) {
 	l.tiers.release(c)
 }
 
-// restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the
-// fault may be another sequence's. It reports whether it did, or failed the choice for having restarted too often.
+// restartIfStateLost queues the sequence of an item again, as if preempted, if a failed pass left its state unusable:
+// another sequence may have caused the fault. If the sequence has restarted too often, the choice fails. It reports
+// whether it did one of the two.
 func (l *loop) restartIfStateLost(it *sched.Item) bool {
 	c := ownerOf(it)
 	if c.state == nil {

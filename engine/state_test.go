@@ -12,12 +12,12 @@ import (
 	"sparrow/kernel"
 )
 
-// Invariants of this file: a model that keeps a state of every sequence is served like the others. Other requests in
-// the batch, chunks, preemption, failed steps and cancellation change no bit of any logits, and in the end all states
-// are released (start checks that).
+// Invariants of this file: a model with a state for each sequence is served like the others. Other requests in the
+// batch, chunks, preemption, failed steps and cancellation change no bit of any logits, and in the end all states are
+// released (start checks that).
 
-// long is n requests that continue past the end of a page of 256 tokens, in groups with a common first page, one with
-// two choices.
+// long returns n requests that continue past the end of a page of 256 tokens, in groups with a common first page; one
+// has two choices.
 func long(n int) []Request {
 	var list []Request
 	for i := range n {
@@ -95,8 +95,8 @@ func servesACrowd(t *testing.T, of func(testing.TB) string, requests int) {
 	}
 }
 
-// A step fails half way, after some layers have overwritten rows of the states: the sequences start over and lose
-// nothing but time.
+// A step fails half way, after some layers have overwritten rows of the states: the sequences start over and lose only
+// time.
 func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
@@ -121,7 +121,7 @@ func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	}
 }
 
-// A fault that never ends fails its requests instead of starting them over forever.
+// If a fault is permanent its requests fail; they are not restarted forever.
 func TestRestartsEnd(t *testing.T) {
 	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
@@ -149,7 +149,8 @@ func TestRestartsEnd(t *testing.T) {
 	}
 }
 
-// halfway fails inside passes of several requests, after a layer: the begin-th of them, or from there on all.
+// halfway fails inside passes of several requests, after a layer: either in pass number begin only, or in that pass and
+// all later ones.
 type halfway struct {
 	begin, layer int
 	always       bool
@@ -189,7 +190,7 @@ func (f faultyDevice) Do(op kernel.Op) error {
 	return f.Device.Do(op)
 }
 
-// faulty is prepared over a device that fails.
+// faulty prepares an engine on a device that fails.
 func faulty(t *testing.T, dir string, c Config, h *halfway, hooks ...func(*Engine)) (*Engine, func()) {
 	t.Helper()
 	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device { return faultyDevice{d, h} })

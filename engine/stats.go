@@ -13,7 +13,8 @@ type Stats struct {
 	Running, Waiting int
 	Asleep           bool // the engine has given its memory back and accepts nothing
 	KV               kv.Stats
-	// Device is why the device cannot be used now: it failed, or a pass on it does not end. Empty while it works.
+	// Device is the reason why the device cannot be used now: it failed, or a pass on it hangs. It is empty while the
+	// device works.
 	Device string
 
 	Requests                                 int64 // accepted
@@ -32,21 +33,20 @@ type Stats struct {
 	Drafted, Accepted                        int64 // tokens
 	Verified                                 int64 // items whose drafts a forward pass verified
 	VerifiedTokens                           int64 // tokens that came out of those
-	// Drafts counts drafts by their place in the chain, the first at 0.
+	// Drafts counts drafts by their position in the chain, from 0.
 	Drafts [spec.MaxDrafts]DraftCount
-	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target
-	// chose.
+	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had the target's tokens.
 	DraftsAhead int64
-	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
-	// failed.
+	// DraftsEnded counts sequences that stopped drafting because it cost more time than it saved. DraftsFailed counts
+	// sequences whose draft pass failed.
 	DraftsEnded, DraftsFailed int64
 
 	// Plans counts segments that ran, by their kind.
 	Plans []PlanCount
-	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
+	// Conversions counts segments whose rows were converted. Slices counts extra launches that a limit made necessary.
 	Conversions, Slices int64
-	// Busy is the time that passes took, from their preparation until their results were there. Faults counts passes
-	// that the device failed.
+	// Busy is the total time of passes, from their preparation to their results. Faults counts passes that failed on
+	// the device.
 	Busy   time.Duration
 	Faults int64
 	// LongestGap is the time of the longest batch with decoding sequences in the last minute or two: the longest time
@@ -54,30 +54,30 @@ type Stats struct {
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
-	// Tiers has the counters of pages outside the device.
+	// Tiers holds the counters of pages outside the device.
 	Tiers TierStats
-	// Experts has the counts of chosen experts; zero where choices are not counted.
+	// Experts holds the counts of chosen experts; zero if choices are not counted.
 	Experts ExpertCount
 }
 
-// ExpertCount is how many choices of experts were counted, and the shares of them that the most chosen tenth, quarter
-// and half of each layer's experts got, in the mean over layers; and how many experts have moved.
+// ExpertCount holds the number of counted expert choices, and the shares of the most chosen tenth, quarter and half of
+// each layer's experts, averaged over layers. It also holds the number of experts that were moved.
 type ExpertCount struct {
 	Choices              float64
 	Tenth, Quarter, Half float64
 	Moved                int64 // experts that came to the device in the place of others
 }
 
-// GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
-// to another; how many graphs there are now, and the device memory that they take.
+// GraphCount counts the passes that were captured, that ran from a captured graph, that could not be captured, and
+// whose graph was evicted for another. It also holds the number of graphs now and their device memory.
 type GraphCount struct {
 	Captured, Replayed, Failed, Evicted int64
 	Held                                int
 	Bytes                               int64
 }
 
-// DraftCount is how many drafts at one position of their chains were compared with the target's choice, and how many
-// equalled it.
+// DraftCount counts the drafts at one position of their chains that were compared with the target's token, and how many
+// were equal to it.
 type DraftCount struct{ Judged, Right int64 }
 
 // PlanCount is the number of rows that ran in one kind of segment.

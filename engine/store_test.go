@@ -14,7 +14,7 @@ import (
 )
 
 // Invariants of this file: engines that share a store give the answers of lone runs, whatever the store does, and no
-// request waits for it beyond the bound.
+// request waits for it longer than the limit.
 
 // written waits until an engine has written its queued pages.
 func written(t *testing.T, s *respserver.Server, pages int) {
@@ -72,7 +72,7 @@ func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
 	e := startTiered(t, testmodel.V32(t), tiered("", 9, 64, o), checked(t))
 	o.Wait = 50 * time.Millisecond
 	hurried := startTiered(t, testmodel.V32(t), tiered("", 9, 64, o), checked(t))
-	// Package tier tests every mode; after the first failure the store is left alone for a second.
+	// Package tier tests every mode. After the first failure the engine does not use the store for one second.
 	modes := []respserver.Mode{respserver.Works, respserver.Garbage, respserver.Short, respserver.Exchanged,
 		respserver.Full, respserver.Hangs, respserver.Down}
 	if raceEnabled {

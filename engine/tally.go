@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// tally has the engine's counters. Its lock guards them; the loop changes them, any goroutine may read.
+// tally holds the engine's counters. Its lock guards them; the loop changes them, any goroutine may read them.
 type tally struct {
 	sync.Mutex
 	stats Stats
@@ -25,7 +25,7 @@ func (t *tally) add(counter *int64, n int) {
 	*counter += int64(n)
 }
 
-// notePass counts the time of a pass and whether the device failed it.
+// notePass adds the time of a pass, and counts a fault if the device failed.
 func (t *tally) notePass(took time.Duration, err error) {
 	t.Lock()
 	defer t.Unlock()
@@ -35,7 +35,7 @@ func (t *tally) notePass(took time.Duration, err error) {
 	}
 }
 
-// countDrafts counts the drafts of a verified item: the first of them were compared with the tokens of outs. The caller
+// countDrafts counts the drafts of a verified item. The first of them were compared with the tokens of outs. The caller
 // holds the lock.
 func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	judged, right := min(len(drafts), len(outs)), 0
@@ -56,7 +56,7 @@ func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	t.stats.Accepted += int64(right)
 }
 
-// countSegments counts the segments of a draft pass; its plan is nil where it only stored rows.
+// countSegments counts the segments of a draft pass. Its plan is nil if the pass only stored rows.
 func (t *tally) countSegments(p *plan.Plan) {
 	if p == nil {
 		return
@@ -68,7 +68,7 @@ func (t *tally) countSegments(p *plan.Plan) {
 	}
 }
 
-// count adds a segment to the kind it belongs to.
+// count adds a segment to the counter of its kind.
 func (s *Stats) count(seg *plan.Segment) {
 	for i := range s.Plans {
 		k := &s.Plans[i]
@@ -82,7 +82,7 @@ func (s *Stats) count(seg *plan.Segment) {
 		Steps: 1, Rows: int64(seg.Rows)})
 }
 
-// noteHang sets the place in Stats where the device hangs, or with an empty text that it does not.
+// noteHang sets the operation in Stats at which the device hangs; an empty text means that it does not hang.
 func (t *tally) noteHang(text string) {
 	t.Lock()
 	defer t.Unlock()
@@ -91,8 +91,8 @@ func (t *tally) noteHang(text string) {
 	}
 }
 
-// noteGraphs updates the counters of captured graphs, from those of one of the given number of ranks, and reports
-// whether a capture failed for the first time. The caller holds the lock.
+// noteGraphs updates the counters of captured graphs from the counters of one of the ranks. It reports whether a
+// capture failed for the first time. The caller holds the lock.
 func (t *tally) noteGraphs(g step.Graphs, ranks int) (failed bool) {
 	failed = g.Failed > 0 && t.stats.Graphs.Failed == 0
 	t.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,

@@ -46,7 +46,7 @@ var builtinWords = sync.OnceValues(func() (*words, error) {
 	return w, err
 })
 
-// These make words a grammar's vocabulary.
+// These methods make words a grammar's vocabulary.
 func (w *words) Size() int               { return w.VocabSize() }
 func (w *words) IsSpecial(id int32) bool { return w.Tokenizer.IsSpecial(id) || w.IsAdded(id) }
 func (w *words) EOS() []int32            { return []int32{w.eos} }
@@ -60,7 +60,7 @@ func vocabulary(t testing.TB) *words {
 	return w
 }
 
-// ask is a greedy request to the built-in model with one message of a user.
+// ask returns a greedy request to the built-in model with one user message.
 func ask(t testing.TB, text string) Request {
 	t.Helper()
 	w := vocabulary(t)
@@ -88,7 +88,7 @@ func schema(t testing.TB, text string) Guide {
 	return Guide{Document: g, ReasoningEnd: -1, MaskWords: w.tokens.MaskWords()}
 }
 
-// A model without an end-of-sequence token ends with the document.
+// For a model without an end-of-sequence token the answer ends with the document.
 func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 	e := still(t, "", Config{})
 	e.cfg.EOS = nil
@@ -127,7 +127,8 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	}
 }
 
-// advanced gives the first choice of a request rows of logits that favour these tokens, and returns the result of each.
+// advanced passes rows of logits that favour these tokens to the first choice of a request, and returns the result of
+// each.
 func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	t.Helper()
 	j, err := e.intake.prepare(r)
@@ -176,8 +177,7 @@ func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	}
 }
 
-// A request may fill the context to its last token, with and without drafts, and asks for that by leaving MaxTokens
-// out.
+// A request may fill the context to its last token, with and without drafts, by leaving MaxTokens unset.
 func TestARequestFillsTheContext(t *testing.T) {
 	for _, setting := range []spec.Setting{spec.Off(), drafts(t, 3)} {
 		e := start(t, testmodel.V32Draft(t), Config{CacheTokens: 128, Draft: setting}, checked(t))
@@ -205,7 +205,7 @@ func TestARequestFillsTheContext(t *testing.T) {
 	}
 }
 
-// A chat without tools never begins a call, however likely the marker: not in free text, and not before MinTokens,
+// A chat without tools never begins a call, however probable the marker is: not in free text, and not before MinTokens,
 // where the tokens that end a choice are masked as well. A document does not begin one either.
 func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	w := vocabulary(t)

@@ -17,11 +17,11 @@ import (
 )
 
 // Pages leave the device in two ways: when the cache evicts them they are copied to host memory, and when they become
-// reusable a copy goes to the tiers that outlive the process. They are copied back when a prompt begins with them: the
-// sequence is admitted, and instead of being computed its pages are filled as they arrive. The loop copies between the
-// device and host memory, a bounded number of bytes between two batches; everything slower is done by package tier.
+// reusable they are copied to the persistent tiers. They are copied back when a prompt begins with them: the sequence
+// is admitted, and its pages are filled as they arrive instead of being computed. The loop copies between the device
+// and host memory, a bounded number of bytes between two batches; package tier does all slower transfers.
 
-// tiers is the loop's side of the tiers. A nil *tiers has none and does nothing.
+// tiers connects the loop to the cache tiers. A nil *tiers does nothing.
 type tiers struct {
 	setup *setup
 	inbox *inbox
@@ -47,10 +47,10 @@ type tiers struct {
 	stats     TierStats
 }
 
-// TierStats has the counters of pages outside the device and of their reuse.
+// TierStats holds the counters of pages outside the device and of their reuse.
 type TierStats struct {
 	Tiers []tier.Count // nearest first
-	// Identified reports whether every byte of the weights is known, so that pages may leave the machine.
+	// Identified reports whether every byte of the weights has been hashed, so that pages may leave the machine.
 	Identified bool
 
 	Restored      int64 // sequences that got pages from tiers
@@ -59,8 +59,8 @@ type TierStats struct {
 	Missed        int64 // sequences whose next page no tier held
 	Slow          int64 // sequences that computed the rest because pages came too slowly
 	NoRoom        int64 // pages that were not copied for want of host memory
-	// Saved is the time that was saved by restoring tokens instead of computing them, Lost the time that sequences
-	// waited for pages longer than computing would have taken.
+	// Saved is the time saved by restoring tokens instead of computing them. Lost is the time that sequences waited for
+	// pages beyond the time that computing them would have taken.
 	Saved, Lost time.Duration
 }
 
@@ -72,7 +72,7 @@ type Restored struct {
 	Period                // in which the sequence waited for them
 }
 
-// copying is a page on its way from the device.
+// copying is a page that is being copied from the device.
 type copying struct {
 	page *tier.Page
 	done kernel.Event
@@ -88,17 +88,17 @@ type restore struct {
 }
 
 const (
-	// importBytes is how much is copied to the device between two batches, or as much as takes a quarter of the time of
-	// the latest one: a millisecond over PCIe, so that others are hardly delayed, and pages arrive faster than they
-	// could be computed however long batches take.
+	// importBytes is the number of bytes that are copied to the device between two batches, unless a quarter of the
+	// latest batch's time allows more. It takes a millisecond over PCIe, which delays other sequences little, and pages
+	// arrive faster than they could be computed for any batch time.
 	importBytes = 64 << 20
-	// maxSeeking is for how many waiting sequences pages are fetched before they are admitted.
+	// maxSeeking is the maximum number of waiting sequences for which pages are fetched before they are admitted.
 	maxSeeking = 16
-	// DefaultTierWait is how much time a request may lose by waiting for pages.
+	// DefaultTierWait is the maximum time that a request may lose by waiting for pages.
 	DefaultTierWait = 500 * time.Millisecond
 )
 
-// openTiers opens the tiers that were asked for and makes the pool report to them.
+// openTiers opens the configured tiers and registers them with the pool.
 func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	if !s.cfg.Tiers.Any() {
 		return nil, nil
@@ -107,17 +107,17 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	paged, ok := s.model.(model.Paged)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("sparrow: cache pages of family %s cannot be copied from the device; leave the cache "+
-			"tiers out", s.model.Config().Family)
+		return nil, fmt.Errorf("sparrow: cache pages of family %s cannot be copied from the device; omit the cache "+
+			"tiers", s.model.Config().Family)
 	case !s.reuse:
-		return nil, errors.New("sparrow: tiers of the prefix cache were asked for, but prefix reuse is off; leave " +
-			"one out")
+		return nil, errors.New("sparrow: tiers of the prefix cache are configured, but prefix reuse is off; remove " +
+			"one of the two settings")
 	}
 	dev := s.model.Device()
 	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights.Local, Local: s.cfg.Weights.Local,
 		PageTokens: cfg.Page, Bytes: int(s.model.PageBytes(cfg)),
-		// Rows of another device or plan differ in their last bits: a prompt must not depend on which engine computed
-		// it before.
+		// Rows of another device or plan differ in their last bits: results must not depend on which engine computed a
+		// prompt before.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
 	if w := s.cfg.Weights.Whole; w != nil {
 		spec.Weights, spec.Whole = *w, true
@@ -161,7 +161,7 @@ type pinned struct{ kernel.PageMover }
 func (p pinned) Take(bytes int) ([]byte, error) { return p.HostAlloc(int64(bytes)) }
 func (p pinned) Free(b []byte) error            { return p.HostFree(b) }
 
-// Stored notes a page for the tiers that outlive the process. It is copied when the iteration ends: the drafting layer
+// Stored queues a page for the persistent tiers. It is copied when the iteration ends, because the drafting layer
 // writes its rows after the target's.
 func (t *tiers) Stored(k kv.Kept) {
 	if t.stack.Wants(k.Hash, tier.Stored) {
@@ -169,7 +169,7 @@ func (t *tiers) Stored(k kv.Kept) {
 	}
 }
 
-// Leaving copies a page that the device evicts.
+// Leaving copies a page that is evicted from the device.
 func (t *tiers) Leaving(k kv.Kept) {
 	var on []tier.Occasion
 	if i := slices.IndexFunc(t.stored, func(s kv.Kept) bool { return s.Page == k.Page }); i >= 0 {
@@ -195,7 +195,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
-		// The device reports the same error at its next pass, where requests get it.
+		// The device reports the same error at its next pass, which returns it to the requests.
 		t.log.Warn("a page could not be copied from the device", "error", err)
 		p.Drop()
 		return
@@ -206,7 +206,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 	}
 }
 
-// partsOf returns where a page is, valid until the next call.
+// partsOf returns the tensors of a page; the result is valid until the next call.
 func (t *tiers) partsOf(page, window int) []kernel.Tensor {
 	t.parts = t.model.PageParts(t.parts[:0], page)
 	if window >= 0 {
@@ -215,7 +215,7 @@ func (t *tiers) partsOf(page, window int) []kernel.Tensor {
 	return t.parts
 }
 
-// settle ends an iteration: pages that became reusable are copied, and copies that were enqueued have ended.
+// settle ends an iteration: it copies pages that became reusable, and waits for the enqueued copies.
 func (t *tiers) settle() {
 	if t == nil {
 		return
@@ -270,7 +270,8 @@ func (t *tiers) seek(c *choice) {
 	}
 }
 
-// fetch begins to bring back the pages of a choice from the given one on, and reports whether any tier may have them.
+// fetch starts to fetch the pages of a choice, beginning with page number from, and reports whether any tier may have
+// them.
 func (t *tiers) fetch(c *choice, from int) bool {
 	chain, err := t.pools[0].Chain(c.seq.Tokens, c.seq.Options())
 	if err != nil || from >= len(chain) {
@@ -324,7 +325,7 @@ func (t *tiers) release(c *choice) {
 	t.restoring = slices.DeleteFunc(t.restoring, func(x *choice) bool { return x == c })
 }
 
-// advance fills pages that have arrived, and lets sequences continue that got theirs or have waited too long. It
+// advance fills pages that have arrived. Sequences continue that have all their pages or have waited too long. It
 // reports whether it did anything.
 func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
@@ -342,7 +343,7 @@ func (t *tiers) advance() bool {
 					t.finish(c, c.restore.fetch.Why())
 				case !now.Before(late):
 					t.stats.Slow++
-					t.finish(c, fmt.Sprintf("pages arrived too slowly: %v were lost", t.wait))
+					t.finish(c, fmt.Sprintf("pages arrived too slowly: %v lost", t.wait))
 				default:
 					if next.IsZero() || late.Before(next) {
 						next = late
@@ -362,8 +363,8 @@ func (t *tiers) advance() bool {
 	return did
 }
 
-// deadline is the time at which a choice stops waiting and computes the rest of its prompt: when the wait has cost the
-// maximum allowed time compared with computing the whole prompt.
+// deadline returns the time at which a choice stops waiting and computes the rest of its prompt. Then the wait has cost
+// the maximum allowed time compared with computing the whole prompt.
 func (t *tiers) deadline(c *choice) time.Time {
 	return c.restore.begun.Add(t.wait + t.computing(c))
 }
@@ -398,7 +399,7 @@ func (t *tiers) take(c *choice, p *tier.Page, from string) {
 	t.stats.Tokens += int64(size)
 }
 
-// fill copies a page to the device, as the page of a choice's tokens from at on.
+// fill copies a page to the device, as the page of a choice that begins at token at.
 func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	q := &c.seq
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
@@ -415,7 +416,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	return t.sched.Restored(q)
 }
 
-// finish lets a choice continue with computing.
+// finish ends the restore of a choice, which continues with computing.
 func (t *tiers) finish(c *choice, why string) {
 	took := t.setup.since(c.restore.begun)
 	if saved := t.computing(c) - took; saved > 0 {
@@ -431,20 +432,21 @@ func (t *tiers) finish(c *choice, why string) {
 	t.release(c)
 }
 
-// computing is the time that computing the restored tokens of a choice would take; 0 before any prompt was computed.
+// computing returns the time that computing the restored tokens of a choice would take; 0 before any prompt was
+// computed.
 func (t *tiers) computing(c *choice) time.Duration {
 	n := c.restored.Tokens
 	return t.sched.PromptTime(n, max(c.restore.next*t.pools[0].Tag().PageTokens-n, 0))
 }
 
-// noteBatch takes the time of a batch.
+// noteBatch records the time of a batch.
 func (t *tiers) noteBatch(took time.Duration) {
 	if t != nil {
 		t.latest = took
 	}
 }
 
-// close ends everything that the tiers have under way.
+// close cancels all transfers and closes the tiers.
 func (t *tiers) close() {
 	if t == nil {
 		return
@@ -462,7 +464,8 @@ func (t *tiers) close() {
 	}
 }
 
-// clear drops every page of every tier, also those in transfer. Sequences that are being restored compute the rest.
+// clear drops every page of every tier, including those in transfer. Sequences that are being restored compute the
+// rest.
 func (t *tiers) clear() {
 	if t == nil {
 		return
@@ -476,7 +479,7 @@ func (t *tiers) clear() {
 	t.stack.Clear()
 }
 
-// counts returns what every tier holds and did.
+// counts returns the counters of every tier.
 func (t *tiers) counts() []tier.Count {
 	list := t.stack.Counts()
 	if t.pulls {
@@ -488,21 +491,20 @@ func (t *tiers) counts() []tier.Count {
 // ServePages serves pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
-		return errors.New("sparrow: pages are served from the host cache, and there is none; ask for a host cache")
+		return errors.New("sparrow: pages are served from the host cache, but no host cache is configured; configure one")
 	}
 	e.loop.tiers.stack.Serve(l)
 	return nil
 }
 
-// Discard makes Close drop all pages of all tiers: nothing that this engine computed is to be used again.
+// Discard makes Close drop all pages of all tiers, so that nothing that this engine computed is used again.
 func (e *Engine) Discard() {
 	e.tally.Lock()
 	defer e.tally.Unlock()
 	e.inbox.discard = true
 }
 
-// Settle waits until the pages of everything that has been answered so far are stored in the tiers, or ctx or the
-// engine ends.
+// Settle waits until the pages of all answered requests are stored in the tiers, or ctx or the engine ends.
 func (e *Engine) Settle(ctx context.Context) {
 	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: any caller that waits continues
 }

@@ -18,11 +18,11 @@ import (
 )
 
 // Invariants of this file: a prompt whose beginning was evicted from the device and returns from a tier gets the logits
-// of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end all memory of the
+// of a lone run to the bit; if a transfer fails or is cancelled, the prompt is computed; in the end all memory of the
 // device and the host is released.
 
-// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o states how
-// long.
+// tiered returns a configuration with a small cache and tiers. Requests wait for pages however busy the machine is,
+// unless o sets a limit.
 func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
 		o.Wait = time.Hour
@@ -31,7 +31,7 @@ func tiered(kv string, pages, page int, o tier.Options) Config {
 		Weights: tier.Weights{Whole: &tier.Fingerprint{}}}
 }
 
-// emptied checks, when an engine has stopped, that its tiers hold nothing.
+// emptied checks that the tiers of a stopped engine hold nothing.
 func emptied(t testing.TB, e *Engine) {
 	t.Cleanup(func() { // runs after the engine was closed: cleanups run in reverse, so this is registered first
 		if pages, fetches := e.loop.tiers.stack.Held(); pages != 0 || fetches != 0 {
@@ -40,7 +40,7 @@ func emptied(t testing.TB, e *Engine) {
 	})
 }
 
-// startTiered is start with emptied.
+// startTiered is start, followed by emptied at the end of the test.
 func startTiered(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
 	e := still(t, dir, c)
@@ -50,7 +50,7 @@ func startTiered(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *En
 	return e
 }
 
-// families are the models and cache layouts that pages are made of.
+// families lists the models and the cache layouts of their pages.
 var families = []struct {
 	name     string
 	dir      func(testing.TB) string
@@ -147,8 +147,8 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 var sequences = flag.Int("tier-sequences", 150, "sequences of the test that evicts, restores and cancels at random")
 
 // Random prompts of few beginnings, many at a time, in a cache far too small for them, over tiers that are too small
-// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer is that
-// of a lone run, and nothing is left behind.
+// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer equals
+// that of a lone run, and everything is released.
 func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	n := *sequences
 	if raceEnabled {
@@ -225,7 +225,7 @@ func spoil(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// A flush empties the tiers too, and pages that are being read from one are not used.
+// A flush empties the tiers too. Pages that are being read from a tier are not used.
 func TestFlushingEmptiesTheTiers(t *testing.T) {
 	dir := t.TempDir()
 	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, DiskDir: dir,

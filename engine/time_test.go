@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: times that the engine reports and decides by are those that the device took. The clock
+// Invariants of this file: the times that the engine reports and uses are those that the device took. The clock
 // advances only with operations of the device.
 
 // paced is a device, and the clock of its engine: each row of a norm takes a millisecond, everything else takes no
@@ -34,7 +34,7 @@ func (p *paced) Do(op kernel.Op) error {
 	return p.Device.Do(op)
 }
 
-// startPaced makes an engine over such a device. It does not run yet.
+// startPaced makes an engine on such a device. Its loop does not run yet.
 func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func(), *paced) {
 	t.Helper()
 	alone(t, "one clock is driven by one device")
@@ -52,7 +52,7 @@ func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func()
 	return e, run, p
 }
 
-// rowsOf counts the rows of a plan that are of prompts, and the others.
+// rowsOf returns the number of prompt rows of a plan, and the number of other rows.
 func rowsOf(p *plan.Plan) (prompts, decodes int) {
 	for _, s := range p.Segments {
 		if s.Row.DecodeLike() {
@@ -64,8 +64,8 @@ func rowsOf(p *plan.Plan) (prompts, decodes int) {
 	return prompts, decodes
 }
 
-// The time of a batch that runs between the operations of another is not counted for both: in sum, passes take as long
-// as the device was busy.
+// The time of a batch that runs between the operations of another is counted once: the sum over all passes is the time
+// that the device was busy.
 func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
 	hold, arrived := holdsAt(4)
 	e, run, clock := startPaced(t, Config{MaxStall: 5 * time.Millisecond, PlanHistory: 1024}, hold)
@@ -122,7 +122,8 @@ func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
 	}
 }
 
-// A first sequence's batch apart holds up those that decode: their gap is that batch and their own.
+// The first batch of a new sequence runs apart and delays decoding sequences: their gap is the time of that batch plus
+// their own.
 func TestAGapIncludesTheBatchApart(t *testing.T) {
 	e, _, _ := startPaced(t, Config{PlanHistory: 1024})
 	for i := range 24 {
@@ -146,7 +147,7 @@ func TestAGapIncludesTheBatchApart(t *testing.T) {
 	t.Error("no first sequence was computed apart")
 }
 
-// Streams that wait for a batch apart and then end wait no longer: what comes much later has no gap since then.
+// If streams end while they wait for a batch apart, their wait ends: a much later batch reports no gap since then.
 func TestEndedStreamsDoNotWait(t *testing.T) {
 	e, _, clock := startPaced(t, Config{})
 	var streams []*Job
@@ -175,8 +176,8 @@ func TestEndedStreamsDoNotWait(t *testing.T) {
 	}
 }
 
-// A choice waits for its pages for as long as it may, and for the time that computing those that came would have taken;
-// what was gained or lost is counted against that.
+// A choice waits for its pages at most for the allowed time plus the time that computing the received pages would have
+// taken. Saved and lost time are counted relative to that.
 func TestWaitsForPages(t *testing.T) {
 	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
 	e, run, clock := startPaced(t, c)
@@ -217,7 +218,7 @@ func (s *swapper) SwapExperts(layer, in, out int) error {
 	return nil
 }
 
-// Experts are moved for a limited time, and by recent choices: old counts decay.
+// Experts are moved for a limited time, based on recent choices: old counts decay.
 func TestExpertsMoveByRecentChoices(t *testing.T) {
 	clock := &paced{}
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})

@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// Two engines of one process, with different models, cache layouts and drafts, share nothing that changes: run at the
-// same time, each gives every request the tokens, and the logits to the bit, that it gives alone. Under the race
-// detector nothing that one writes is read by the other.
+// Two engines of one process, with different models, cache layouts and drafts, share no mutable data: when they run at
+// the same time, each gives every request the tokens, and the logits to the bit, that it gives alone. The race detector
+// finds no shared access.
 func TestTwoEnginesAtOnce(t *testing.T) {
 	type side struct {
 		dir        string
@@ -20,7 +20,7 @@ func TestTwoEnginesAtOnce(t *testing.T) {
 		want       []*response
 		rows, lone *logitsOf
 	}
-	// No prefix is reused and memory suffices for all requests, so that no token is computed twice.
+	// No prefix is reused and there is memory for all requests, so that no token is computed twice.
 	sides := []*side{
 		{dir: testmodel.V32Draft(t), cfg: Config{Policy: plan.Policy{KV: "fp8-656"}, Draft: drafts(t, 3)}},
 		{dir: testmodel.V32(t), cfg: Config{Policy: plan.Policy{KV: "bf16"}}},

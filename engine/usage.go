@@ -9,14 +9,14 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// How often counts of experts are read at most, while batches run, and before the loop waits or where experts move:
-// reading waits for the device.
+// The minimum intervals between two readings of expert counts: while batches run, and before the loop waits or if
+// experts move. Reading waits for the device.
 const (
 	usageEvery = 5 * time.Second
 	usageIdle  = time.Second
 )
 
-// experts counts which experts rows choose, and moves them. The loop owns it.
+// experts counts the experts that rows choose, and moves experts. The loop owns it.
 type experts struct {
 	*setup
 	tally   *tally
@@ -25,10 +25,10 @@ type experts struct {
 	moves   *placement.Placement // Config.Moves, until a move fails
 }
 
-// count lets passes count which experts rows choose, where that was asked for.
+// count makes passes count the experts that rows choose, if that is configured.
 func (x *experts) count() error {
 	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
-		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; leave --experts move out",
+		return fmt.Errorf("sparrow: experts of family %s cannot move on %s; omit --experts move",
 			x.model.Config().Family, x.model.Device().Name())
 	}
 	if x.cfg.Usage == nil {
@@ -36,7 +36,7 @@ func (x *experts) count() error {
 	}
 	c, ok := x.model.(model.ExpertCounter)
 	if !ok {
-		return fmt.Errorf("sparrow: the experts of family %s cannot be counted; leave --expert-usage out",
+		return fmt.Errorf("sparrow: the experts of family %s cannot be counted; omit --expert-usage",
 			x.model.Config().Family)
 	}
 	if err := c.CountExperts(); err != nil {
@@ -45,8 +45,8 @@ func (x *experts) count() error {
 	return nil
 }
 
-// read adds the device's counts to the table, where at least the given time has passed since the last call, and moves
-// experts by it. An error means that the device is lost.
+// read adds the device's counts to the table if at least the given time has passed since the last call, and moves
+// experts by these counts. An error means that the device is lost.
 func (x *experts) read(since time.Duration) error {
 	if x.cfg.Usage == nil || x.counted.IsZero() && x.tally.stats.Steps == 0 || x.tally.lost != nil {
 		return nil
@@ -84,7 +84,7 @@ func (x *experts) add(fresh *usage.Table) {
 	n.Choices, n.Tenth, n.Quarter, n.Half = u.Total(), u.MeanTop(0.1), u.MeanTop(0.25), u.MeanTop(0.5)
 }
 
-// Usage is a copy of the counts of chosen experts, as they were read last; nil where choices are not counted.
+// Usage returns a copy of the counts of chosen experts, as last read; nil if choices are not counted.
 func (e *Engine) Usage() *usage.Table {
 	if e.cfg.Usage == nil {
 		return nil

@@ -23,9 +23,9 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: each function that only computes values gives the right ones, compared whole.
+// Invariants of this file: functions that only compute values return the right ones. Results are compared as a whole.
 
-// queuedJob is a job of an engine whose loop does not run.
+// queuedJob returns a job of an engine whose loop does not run.
 func queuedJob(t *testing.T, e *Engine, r Request) *Job {
 	t.Helper()
 	j := open(t, e, r)
@@ -33,8 +33,8 @@ func queuedJob(t *testing.T, e *Engine, r Request) *Job {
 	return j
 }
 
-// Accounting adds the tokens of a pass, notes the first of them, and sends their events in order. Progress does not go
-// back, though a preempted sequence has fewer tokens in the cache.
+// account adds the tokens of a pass, records the time of the first token, and sends the events in order. Progress does
+// not decrease, although a preempted sequence has fewer tokens in the cache.
 func TestAPassIsAccountedOnce(t *testing.T) {
 	clock := &paced{}
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})
@@ -73,7 +73,8 @@ func TestAPassIsAccountedOnce(t *testing.T) {
 	}
 }
 
-// A trace has the times in which a choice was suspended: from the latest batch before a preemption to the next one.
+// A trace lists the periods in which a choice was suspended: from the latest batch before a preemption to the next
+// batch.
 func TestATraceHasSuspensions(t *testing.T) {
 	e, _ := prepared(t, testmodel.V32(t), Config{Clock: &paced{}})
 	j := queuedJob(t, e, Request{Prompt: tokens(1, 9), Sampling: greedy(), MaxTokens: 9, Trace: true})
@@ -106,8 +107,8 @@ func TestATraceHasSuspensions(t *testing.T) {
 	}
 }
 
-// Of a request with choices that ended in different ways, a failure counts, then a cancellation; the last event is that
-// of the last choice.
+// If the choices of a request end in different ways, the request counts as failed if one failed, else as cancelled if
+// one was cancelled. The last event is that of the last choice.
 func TestTheEndOfARequestIsCountedOnce(t *testing.T) {
 	for _, c := range []struct {
 		ends []Finish
@@ -164,7 +165,7 @@ func TestAdmitIsToldTheGivenTokens(t *testing.T) {
 	}
 }
 
-// Rows that were found in the cache are named as such, inside the recorded range, once.
+// Rows that were found in the cache are reported as cached, within the recorded range, once.
 func TestCachedRowsAreNotComputed(t *testing.T) {
 	for _, c := range []struct {
 		from, to, cached int
@@ -192,7 +193,7 @@ func TestCachedRowsAreNotComputed(t *testing.T) {
 	}
 }
 
-// Layers and positions of records are refused at their edges.
+// Invalid layers and positions of records are refused, just outside the valid range.
 func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	in := still(t, tinyGLM, Config{CacheTokens: 1024}).intake
 	layers := in.info.Config.Model.Layers
@@ -226,7 +227,7 @@ func TestRecordsAreRefusedAtTheirEdges(t *testing.T) {
 	}
 }
 
-// Before the minimum the tokens that end a choice are not allowed, unless nothing else is.
+// Before the minimum length the tokens that end a choice are not allowed, unless no other token is.
 func TestEndsAreRemovedWhereMoreIsAllowed(t *testing.T) {
 	noEnd := sample.Mask{^uint64(1 << 3), ^uint64(1)}
 	for _, c := range []struct{ mask, want sample.Mask }{
@@ -241,7 +242,7 @@ func TestEndsAreRemovedWhereMoreIsAllowed(t *testing.T) {
 	}
 }
 
-// Reasoning has exactly as many tokens as it may, and what follows its end is free.
+// Reasoning has exactly its maximum number of tokens, and the tokens after its end are not constrained.
 func TestReasoningEndsAtItsLimit(t *testing.T) {
 	w := vocabulary(t)
 	four, _ := w.TokenID("4")
@@ -275,8 +276,8 @@ func (x *told) Stored(s prefix.Stored) { x.stored = append(x.stored, s.Hash[0]) 
 func (x *told) Removed(h prefix.Hash)  { x.removed = append(x.removed, h[0]) }
 func (x *told) Cleared()               { x.cleared++ }
 
-// Several pools call a listener as one pool would: a page is stored with the first and removed with the last, and all
-// are cleared together.
+// Several pools call a listener as one pool would: a page is reported as stored with the first pool and as removed with
+// the last, and all pools are cleared together.
 func TestPoolsTellAsOne(t *testing.T) {
 	x := &told{}
 	o := &onceStored{Listener: x, of: 3, pools: map[prefix.Hash]int{}}
@@ -303,14 +304,14 @@ func TestPoolsTellAsOne(t *testing.T) {
 	}
 }
 
-// A cache on a machine takes a quarter of what is free at most, to the page.
+// A cache in host memory takes at most a quarter of the free memory, exact to the page.
 func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 256, StepTokens: 16, MaxRunning: 2, RecordBytes: -1})
 		s := *e.setup
 		s.cfg.CacheTokens, s.cfg.WeightBytes = 0, 0
 		cfg := s.info.Config
-		// Passes take little compared with the free memory here, and four contexts would be more.
+		// Passes need little of the free memory here, and four contexts would need more.
 		pages := min(90, 2*s.model.Config().MaxPositions/cfg.Page)
 		z := &sizing{setup: &s}
 		most := z.cacheOf(&cfg, pages).bytes
@@ -330,7 +331,7 @@ func TestACacheTakesAQuarterOfFreeMemory(t *testing.T) {
 	}
 }
 
-// Tokens of a prompt are computed densely up to the threshold, where they are at all.
+// Tokens of a prompt are computed densely up to the threshold, if the plan has one.
 func TestThePromptThreshold(t *testing.T) {
 	for dense, want := range map[bool]int{true: 5, false: 0} {
 		if got := threshold(&plan.Config{DenseOK: dense, T: 5}); got != want {
@@ -339,7 +340,7 @@ func TestThePromptThreshold(t *testing.T) {
 	}
 }
 
-// Each draft of a block is drawn with the random numbers of its own position, as tokens of later passes are.
+// Each draft of a block is sampled with the random number of its own position, like tokens of later passes.
 func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{})
 	s := *e.setup
@@ -374,8 +375,8 @@ func TestDrawsAreThoseOfTheirPositions(t *testing.T) {
 	}
 }
 
-// Pages that the device has are not fetched: those after them are. What arrives is copied in pieces of a bounded number
-// of bytes between two batches.
+// Pages that are on the device are not fetched, only the pages after them. Fetched pages are copied in pieces of a
+// bounded number of bytes between two batches.
 func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	alone(t, "one pool has the pages")
 	store := respserver.Start(t)
@@ -421,7 +422,7 @@ func TestPagesAreFetchedAfterThoseThatAreThere(t *testing.T) {
 	}
 }
 
-// waiting is a runner whose draft passes take a given time to be waited for.
+// waiting is a runner whose draft passes take a given time in Wait.
 type waiting struct {
 	runner
 	clock *paced
@@ -433,7 +434,8 @@ func (w *waiting) Wait(step.Pending) (step.Result, error) {
 	return step.Result{Plan: &plan.Plan{}}, nil
 }
 
-// If the host waited for a draft pass late, for less than an eighth of its time, the measured time is not exact.
+// If the host began to wait for a draft pass late, and waited for less than an eighth of its time, the measured time is
+// not exact.
 func TestDraftPassesThatAreSeenLate(t *testing.T) {
 	for took, late := range map[time.Duration]bool{100: false, 99: true} {
 		clock := &paced{}
@@ -456,7 +458,7 @@ func TestDraftPassesThatAreSeenLate(t *testing.T) {
 	}
 }
 
-// Batches whose results the host must see are not overlapped: those of recorded rows and of scored prompts.
+// Batches with recorded rows or scored prompts are not overlapped, because the host needs their results first.
 func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 	alone(t, "passes of several ranks do not overlap")
 	for name, r := range map[string]Request{
@@ -483,7 +485,7 @@ func TestRecordedAndScoredBatchesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// The likeliest tokens of an event stay, whatever is sampled later.
+// The list of most probable tokens in an event does not change when later tokens are sampled.
 func TestEventsKeepTheirLikeliestTokens(t *testing.T) {
 	w := vocabulary(t)
 	four, _ := w.TokenID("4")
@@ -497,12 +499,12 @@ func TestEventsKeepTheirLikeliestTokens(t *testing.T) {
 	}
 }
 
-// capturing is a device with captured graphs, none of which it makes.
+// capturing is a device that supports captured graphs but makes none.
 type capturing struct{ kernel.Device }
 
 func (capturing) Capture(func() error) (kernel.Graph, error) { return nil, errFault }
 
-// Captured graphs are part of the memory that is needed, unless they are switched off.
+// Captured graphs are part of the needed memory, unless they are disabled.
 func TestNeedCountsGraphs(t *testing.T) {
 	alone(t, "sizes are those of one rank")
 	source, m := load(t, testmodel.V32(t), kernel.Options{}, func(d kernel.Device) kernel.Device {
@@ -516,7 +518,7 @@ func TestNeedCountsGraphs(t *testing.T) {
 	}
 }
 
-// Passes may record and replay everything, of as many rows as there is memory for, unless recording is off.
+// Passes may record and replay all kinds of data, for as many rows as fit in memory, unless recording is off.
 func TestLimitsOfRecords(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{StepTokens: 48})
 	s := *e.setup
@@ -545,7 +547,7 @@ func TestLimitsOfRecords(t *testing.T) {
 	}
 }
 
-// With drafts, only batches between operations say how long sequences decode: others verify.
+// With drafts, decode times are measured only in batches between operations, because other batches verify.
 func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 	for _, c := range []struct {
 		draft      spec.Setting
@@ -566,7 +568,7 @@ func TestTimesOfDecodesAreThoseWithoutDrafts(t *testing.T) {
 	}
 }
 
-// Segments are counted by all that tells them apart.
+// Segments are counted by every property that distinguishes their kinds.
 func TestSegmentsAreCountedByKind(t *testing.T) {
 	var s Stats
 	list := []plan.Segment{{Rows: 1}, {Rows: 2, Row: 1}, {Rows: 3, Form: 1}, {Rows: 4, Kernel: 1},
@@ -583,7 +585,7 @@ func TestSegmentsAreCountedByKind(t *testing.T) {
 	}
 }
 
-// Sequences that find no page between operations wait again as long as before, not until the next operation.
+// Sequences that find no free page between operations wait for the full limit again, not until the next operation.
 func TestBetweenOperationsWithoutPages(t *testing.T) {
 	clock := &paced{}
 	e := still(t, testmodel.V32(t), Config{Clock: clock, MaxStall: time.Millisecond})
@@ -610,7 +612,7 @@ func TestBetweenOperationsWithoutPages(t *testing.T) {
 	}
 }
 
-// What an engine is told to discard is gone with it.
+// Pages that an engine was told to discard are not found later.
 func TestDiscardedPagesAreGone(t *testing.T) {
 	dir := t.TempDir()
 	for i, want := range []int{0, 256, 0} {

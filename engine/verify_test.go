@@ -11,9 +11,9 @@ import (
 )
 
 // Invariants of this file: drafts are proposed at their own positions with their own random numbers, none is made
-// beyond the last token that a request may have, all of them are counted, and the pages of rejected ones are released.
+// beyond the last token that a request may have, all are counted, and the pages of rejected drafts are released.
 
-// targetLogits keeps whole rows of logits of a plain run, by output position.
+// targetLogits returns whole rows of logits of a plain run, by output position.
 func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
 	t.Helper()
 	e := start(t, dir, Config{Draft: spec.Off()}, after(func(works []step.Work, res step.Result) {
@@ -30,8 +30,8 @@ func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 }
 
 // A drafter that returns the target's own logits is always accepted: it samples with the random number of the draft's
-// own position, and each chained row is at the place of its token. So every number is known: each verify gives drafts
-// and one more token, and the last ones have as many drafts as the request may still use.
+// own position, and each chained row is at the position of its token. So every number is known: each verification gives
+// the drafts and one more token, and the last ones have as many drafts as the request may still use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V32Draft(t)
@@ -58,8 +58,8 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
 				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ends the answer ends its chain
 				drafting(func(w *step.Draft, row []float32) {
-					// The row is computed at place Cached+len(Tokens)-1 from the token after it, and proposes the one
-					// after that.
+					// The row is computed at position Cached+len(Tokens)-1 from the token after it, and proposes the
+					// token after that.
 					copy(row, rows[w.Cached+len(w.Tokens)+1-prompt])
 				}))
 			what := fmt.Sprintf("%d tokens in drafts of %d at temperature %v", c.tokens, c.drafts, temperature)
@@ -80,8 +80,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	}
 }
 
-// Rows of a chain follow each other directly after the sequence's own rows, and each has the draft before it as its
-// token.
+// Rows of a chain directly follow the sequence's own rows, and the token of each row is the previous draft.
 func TestWhereChainedRowsLie(t *testing.T) {
 	type row struct{ cached, tokens int }
 	var passes []row
@@ -94,10 +93,10 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	})
 	r := Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
 	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
-	// Proposals take the request's bias too; this drafter overcomes it, the target does not.
+	// The request's bias also applies to proposals; this drafter's logits outweigh it, the target's do not.
 	out := generate(t, e, r)
-	// After the prompt come its ten rows and no chain, because only one draft can be used before the third token; after
-	// the second token none can.
+	// After the prompt there is a draft pass over its ten rows and no chain, because only one draft can be used before
+	// the third token; after the second token none can.
 	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 ||
 		out.Usage.AcceptedTokens != 0 {
 		t.Errorf("rows with logits %v, usage %+v; want %v and one rejected draft", passes, out.Usage, want)
@@ -139,7 +138,8 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	if u := generate(t, e, r).Usage; u.DraftedTokens != 3 || u.AcceptedTokens != 0 {
 		t.Fatalf("usage %+v; want drafts of two and one, all rejected", u)
 	}
-	// Two drafts after the first token reach row 64, one after the second too; after the third none can be used.
+	// Two drafts after the first token reach row 64, and so does one draft after the second; after the third no draft
+	// can be used.
 	if held[1] != 2 || held[2] != 2 || held[3] != 1 {
 		t.Errorf("pages held after each token: %v; want 2, 2, 1", held)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// waits estimates how long a new request waits, from how many requests wait and how fast they were admitted recently.
-// Choices of requests that have begun do not count: they take turns with what comes later.
+// waits estimates how long a new request waits, from the number of waiting requests and the recent rate of admissions.
+// Choices of requests that have begun are not counted, because they take turns with later requests.
 type waits struct {
 	tenants  map[string]int // requests of each tenant that have not begun
 	jobs     int            // of all
@@ -34,7 +34,7 @@ func (w *waits) admit(tenant string, now time.Time) {
 	w.admitted++
 }
 
-// leave counts a request that waits no longer.
+// leave removes a request that no longer waits.
 func (w *waits) leave(tenant string) {
 	w.jobs--
 	if w.tenants[tenant]--; w.tenants[tenant] == 0 {
@@ -42,8 +42,8 @@ func (w *waits) leave(tenant string) {
 	}
 }
 
-// estimate returns how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as
-// much as the tenant's own.
+// estimate returns the expected wait of a request of a tenant. Tenants take turns, so each other tenant counts with at
+// most as many requests as the tenant's own queue.
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	jobs, owners, own := w.jobs, len(w.tenants), w.tenants[tenant]
 	for name, n := range w.tenants {
@@ -58,7 +58,8 @@ func (w *waits) estimate(tenant string, now time.Time) time.Duration {
 	return time.Duration(ahead) * w.interval(now)
 }
 
-// interval is the time between two admissions: the mean of the latest ones, or since the last where that is longer.
+// interval returns the time between two admissions: the mean of the latest intervals, or the time since the last
+// admission if that is longer.
 func (w *waits) interval(now time.Time) time.Duration {
 	if w.admitted == 0 {
 		return now.Sub(w.since)

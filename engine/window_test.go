@@ -10,16 +10,16 @@ import (
 )
 
 // Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt
-// gives the same logits to the bit whole, in chunks, after a cached prefix, and computed again; a prefix is used only
-// where its window rows and its state are stored too.
+// gives the same logits to the bit if it is computed whole, in chunks, after a cached prefix, or again. A prefix is
+// used only if its window rows and its state are stored too.
 
-// The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every
-// remainder by 4.
+// The boundaries are groups of 4, windows and groups of 128, and pages of 256, with the lengths just below and above;
+// lengths of every remainder mod 4.
 var boundaries = []int{1, 3, 4, 5, 127, 128, 129, 131, 255, 256, 257, 259, 511, 512, 515}
 
 func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) { everyWay(t, testmodel.V4) }
 
-// A model whose layers share entries needs no raw rows after a cached page, but the last tokens before its own.
+// A model whose layers share entries needs no raw rows after a cached page, only the last tokens before its own.
 func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
 	if standIn != nil {
 		t.Skip("GPUs refuse it")
@@ -87,9 +87,9 @@ func restarting(made int) func(*Engine) {
 	}
 }
 
-// There are fewer window pages than pages. A prompt whose beginning is cached, but whose window rows there were
-// evicted, reuses it up to the last boundary that has them, or not at all, and the reason is reported; its tokens are
-// those that it gets alone.
+// There are fewer window pages than pages. If a prefix of a prompt is cached but its window rows were evicted, the
+// prompt reuses the prefix up to the last boundary that has them, or not at all. The reason is reported, and the tokens
+// are those of a lone run.
 func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time races with nobody")

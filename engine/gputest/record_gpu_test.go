@@ -57,7 +57,7 @@ func greedy() sample.Params {
 	return p
 }
 
-// tokens are n tokens that depend on the seed.
+// tokens returns n tokens that depend on the seed.
 func tokens(seed, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -66,7 +66,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// result holds the tokens of a request and what its rows recorded.
+// result holds the tokens of a request and its recorded rows.
 type result struct {
 	tokens []int32
 	rows   []record.Row
@@ -101,16 +101,16 @@ func finish(t *testing.T, j *engine.Job) (got result) {
 	}
 }
 
-// run runs a request that shares its prefix with no other.
+// run runs a request that shares no prefix with others.
 func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result {
 	t.Helper()
 	r.Tenant = tenant
 	return finish(t, submit(t, e, r))
 }
 
-// What rows of a GPU record does not depend on chunks, on the rest of the batch or on captured graphs; recording
-// changes no token; replayed rows give the same again; and where a CPU selects differently, scores are closer than the
-// devices' arithmetic.
+// The rows that a GPU records do not depend on chunks, on the rest of the batch or on captured graphs. Recording
+// changes no token, and replayed rows give the same results again. If a CPU selects differently, the scores differ by
+// less than the devices' arithmetic error.
 func TestGPURecordedRows(t *testing.T) {
 	gpu.Need(t)
 	const prompt, output = 300, 12
@@ -148,7 +148,7 @@ func TestGPURecordedRows(t *testing.T) {
 				t.Errorf("replayed, tokens %v, want %v", again.tokens, want.tokens)
 			}
 			equalRows(t, "replayed", again.rows, want.rows)
-			// Experts that were exchanged compute the rows: the recorded experts are the given ones.
+			// The rows are computed with exchanged experts: the recorded experts are the given ones.
 			other := exchanged(want.rows)
 			given.Replay = other
 			changed := run(t, e, "exchanged", given)
@@ -171,7 +171,7 @@ func TestGPURecordedRows(t *testing.T) {
 	}
 }
 
-// exchanged are the same rows, each with the experts of the row before it.
+// exchanged returns the same rows, each with the experts of the previous row.
 func exchanged(rows []record.Row) []record.Row {
 	out := slices.Clone(rows)
 	for i := 1; i < len(out); i++ {
@@ -192,9 +192,9 @@ func equalRows(t *testing.T, what string, got, want []record.Row) {
 	}
 }
 
-// nearSelections compares what the first layer selects on two devices for the same tokens: a position that only one of
-// them selects has a score near the lowest selected one. After the first layer one difference changes everything that
-// follows; verify compares those layers with a reference that follows the GPU's choices.
+// nearSelections compares the selections of the first layer on two devices for the same tokens: a position that only
+// one of them selects has a score near the lowest selected one. In later layers a single difference changes everything
+// after it; package verify compares those with a reference that uses the GPU's selections.
 func nearSelections(t *testing.T, a, b []record.Row) {
 	t.Helper()
 	const margin = 0.1 // of the largest score of the row
@@ -228,7 +228,7 @@ func nearSelections(t *testing.T, a, b []record.Row) {
 	}
 }
 
-// selectedScores is the score of each selected position.
+// selectedScores returns the score of each selected position.
 func selectedScores(t *testing.T, l *record.Layer) map[int]float64 {
 	t.Helper()
 	at := make([]int32, record.CountPositions(l.Selected))

@@ -26,7 +26,7 @@ const killedLoad = "SPARROW_KILLED_LOAD"
 // checkpoint has experts in FP8.
 const checkpoint = "../../testdata/oracle/deepseek_v32-fp8-1"
 
-// TestMain is the process that is killed, where it was asked to be.
+// TestMain also runs as the process that is killed, if the environment variable is set.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(killedLoad); name != "" {
 		fmt.Fprintln(os.Stderr, loadHalf(name))
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// openNear opens the device that a process loads a model on.
+// openNear opens the device on which a process loads a model.
 func openNear(name string) (kernel.Device, error) {
 	if name == op.Name {
 		return op.Open(0)
@@ -57,7 +57,7 @@ func loadHalf(name string) error {
 	})
 }
 
-// load loads the model and closes what it opened.
+// load loads the model and closes everything that it opened.
 func load(near kernel.Device, onTensor func(n int)) error {
 	defer near.Close()
 	src, err := family.Open(checkpoint)
@@ -95,8 +95,8 @@ func files(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// kill starts a process that loads a model, kills it in the middle, and checks what it has left: no file in the model's
-// folder or the folder for temporary files; the next process loads the model.
+// kill starts a process that loads a model, kills it during the load, and checks that no file is left in the model's
+// folder or in the folder for temporary files. The next process loads the model.
 func kill(t *testing.T, name string) {
 	t.Helper()
 	temp, before := t.TempDir(), files(t, checkpoint)
@@ -135,7 +135,7 @@ func kill(t *testing.T, name string) {
 
 func TestKilledInMidLoad(t *testing.T) { kill(t, "cpu") }
 
-// GPU memory and page-locked host memory are released when the process is killed, too.
+// GPU memory and page-locked host memory are also released when the process is killed.
 func TestGPUKilledInMidLoad(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)

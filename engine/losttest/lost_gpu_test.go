@@ -17,14 +17,14 @@ import (
 	"sparrow/sample"
 )
 
-// stray is a device one of whose operations reads memory that was freed.
+// stray is a device with one operation that reads freed memory.
 type stray struct {
 	kernel.Device
 	calls atomic.Int32
 	at    int32
 }
 
-// Do runs an operation in its own way, or by the device.
+// Do runs the faulty operation, and passes all others to the device.
 func (d *stray) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.NormArgs:
@@ -46,8 +46,8 @@ func (d *stray) Norm(a kernel.NormArgs) error {
 	return d.Device.Do(a)
 }
 
-// A kernel reads an illegal address: the requests of the step and those that wait end with an error that names the
-// fault, later ones are refused, and the engine closes.
+// A kernel reads an illegal address: the running and the waiting requests end with an error that names the fault, later
+// ones are refused, and the engine closes.
 func TestGPUIllegalAddress(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
