@@ -372,7 +372,7 @@ func TestRecordRefusals(t *testing.T) {
 		r    Request
 		want string
 	}{
-		{"nothing", Request{Record: &Record{}}, "neither selections nor experts"},
+		{"nothing", Request{Record: &Record{}}, "selects nothing: set selections or experts"},
 		{"a layer", Request{Record: &Record{Selections: true, Layers: []int{77}}}, "has layer 77"},
 		{"a range", Request{Record: &Record{Selections: true, Tokens: RecordRange, From: 5, To: 5}}, "[5, 5]"},
 		{"bytes", Request{Record: everyRow(), MaxTokens: 800}, "1.0 MiB are allowed"},

@@ -29,8 +29,8 @@ func (b *backlog) add(tenant string, n int) error {
 	large := own.requests <= 1 && max(own.sequences, n) > 1
 	share := own.sequences+n <= b.most/owners || own.requests == 0 || large
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
-		return fmt.Errorf("%w: %d sequences are waiting, %d of them from this tenant; the limit is %d, and %d per tenant "+
-			"while other tenants wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
+		return fmt.Errorf("%w: %d sequences are waiting, %d of them from this tenant; the limit is %d, and %d per "+
+			"tenant while other tenants wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/owners)
 	}
 	if b.tenants == nil {
 		b.tenants = map[string]queued{}

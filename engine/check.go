@@ -35,7 +35,8 @@ func (e *Engine) Check() error {
 		}
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != held {
-		return fmt.Errorf("engine: the model has %d sequence states, but %d running sequences use one", m.States(), held)
+		return fmt.Errorf("engine: the model has %d sequence states, but %d running sequences use one", m.States(),
+			held)
 	}
 	if s := &e.tally.stats; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0) {
 		return fmt.Errorf("engine: closed with %d pages in use, %d running, %d waiting", kv.Used, s.Running, s.Waiting)
@@ -112,8 +113,8 @@ func (t *tiers) check() error {
 		}
 	}
 	if seeking != t.seeking || restoring != len(t.restoring) {
-		return fmt.Errorf("engine: %d waiting and %d admitted sequences are fetching pages, but the counters are %d and %d",
-			seeking, restoring, t.seeking, len(t.restoring))
+		return fmt.Errorf("engine: %d waiting and %d admitted sequences are fetching pages, but the counters are %d "+
+			"and %d", seeking, restoring, t.seeking, len(t.restoring))
 	}
 	return nil
 }

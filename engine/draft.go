@@ -375,7 +375,8 @@ func (k *chain) propose(row logitRow) (int32, error) {
 
 // stop ends drafting for the sequences of the latest draft pass, which failed; they continue with plain decoding.
 func (d *drafter) stop(err error) {
-	d.cfg.Log.Error("drafting failed; the sequences of the pass continue without drafts", "sequences", len(d.choices), "error", err)
+	d.cfg.Log.Error("drafting failed; the sequences of the pass continue without drafts", "sequences", len(d.choices),
+		"error", err)
 	d.tally.Lock()
 	defer d.tally.Unlock()
 	for _, c := range d.choices {

@@ -34,7 +34,8 @@ func (in *intake) prepare(r Request) (*Job, error) {
 	}
 	if r.Sampling.N > in.cfg.MaxQueue {
 		return nil, &RequestError{Field: "n",
-			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at the same time", r.Sampling.N, in.cfg.MaxQueue)}
+			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at the same time", r.Sampling.N,
+				in.cfg.MaxQueue)}
 	}
 	if d := r.Draft; d != nil && (*d < 0 || *d > in.info.Drafts) {
 		return nil, &RequestError{Field: "draft",
@@ -111,14 +112,14 @@ func (in *intake) maxTokens(r *Request) (int, error) {
 	switch {
 	case left < 1:
 		return 0, tooLong("prompt",
-			fmt.Sprintf("has %d tokens, but the context holds %d with at least one for the answer; send fewer, or open "+
-				"the model with a larger --context if it allows that", prompt, context))
+			fmt.Sprintf("has %d tokens, but the context holds %d with at least one for the answer; send fewer, or "+
+				"open the model with a larger --context if it allows that", prompt, context))
 	case r.MaxTokens < 0:
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case limit > left:
 		return 0, tooLong("max_tokens",
-			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d tokens has space for %d", r.MaxTokens,
-				prompt, context, left))
+			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d tokens has space for %d",
+				r.MaxTokens, prompt, context, left))
 	case r.MinTokens < 0 || limit > 0 && r.MinTokens > limit:
 		return 0, &RequestError{Field: "min_tokens",
 			Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, limit)}

@@ -128,8 +128,8 @@ func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	}
 	if most, want := in.cfg.recordBytes(), in.recordedBytes(r, maxTokens); want > most {
 		return bad("sparrow.selections", "would take up to %s, but %s are allowed per request; %s, select fewer "+
-			"layers or rows, or start the engine with a higher limit (Config.RecordBytes, --record-bytes)", unit.Bytes(want),
-			unit.Bytes(most), in.fittingAnswer(r, maxTokens))
+			"layers or rows, or start the engine with a higher limit (Config.RecordBytes, --record-bytes)",
+			unit.Bytes(want), unit.Bytes(most), in.fittingAnswer(r, maxTokens))
 	}
 	return nil
 }

@@ -491,7 +491,8 @@ func (t *tiers) counts() []tier.Count {
 // ServePages serves pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
 	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
-		return errors.New("sparrow: pages are served from the host cache, but no host cache is configured; configure one")
+		return errors.New("sparrow: pages are served from the host cache, but no host cache is configured; " +
+			"configure one")
 	}
 	e.loop.tiers.stack.Serve(l)
 	return nil
