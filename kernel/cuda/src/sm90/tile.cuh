@@ -1,10 +1,10 @@
-// What the kernels of matrix products share: types of operands, blocks of k, the ring of stages, and the products of a
-// block.
+// Common parts of the matrix product kernels: operand types, blocks of k, the ring of stages, and the matrix
+// instructions of a block.
 //
-// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed
-// by the tensor cores from zero, and the result times the product of the two scales is added in float32. bf16: the
-// tensor cores' own sum runs through. How many columns an instruction has, and which operand is which, changes no bit
-// (tests compare them).
+// Bits: a sum over k adds blocks of 128 bytes in order. For e4m3, the tensor cores sum a block (four instructions)
+// from zero, and the result times the product of the two scales is added in float32. For bf16, the tensor cores
+// accumulate over all blocks. The number of columns of an instruction, and which operand is which, do not change the
+// bits; tests compare them.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -32,7 +32,7 @@ struct Bf16 {
     static constexpr int Bytes = 2, BlockColumns = 64;
 };
 
-// A place in a ring and the parity of its use there.
+// A position in a ring and the parity of its current use.
 struct Cursor {
     u32 stage = 0, parity = 0;
 
@@ -44,7 +44,7 @@ struct Cursor {
     }
 };
 
-// The four products of a block. d is overwritten by the first unless the sum goes on.
+// Issues the four matrix instructions of a block. The first one overwrites d unless go_on is set.
 template <class T, int N>
 __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 left, u64 right, bool go_on) {
 #pragma unroll
@@ -53,7 +53,7 @@ __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 left, u64 
     }
 }
 
-// Whether the phase of a barrier is complete; it does not wait.
+// Reports whether the phase of a barrier is complete, without waiting.
 __device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
     u32 done;
     asm volatile(

@@ -21,9 +21,9 @@ constexpr int kCopyWarps = 4;        // warps of the copy warpgroup that ask for
 constexpr int kItemStages = 2;       // query tiles in flight
 constexpr int kMaxRows = 8;          // query rows of one item at most: 256 columns of 32 heads
 
-// An item is the unit that shares a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows columns
-// in all. An instruction has at most 128 columns: 256 columns are two column groups, each with its own math groups,
-// so that a key byte fetched once serves all 256.
+// An item is a set of query rows that share a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows
+// columns in all. An instruction has at most 128 columns, so 256 columns are two column groups with separate math
+// groups. A key that is loaded once therefore serves all 256 columns.
 template <int HeadCount, int RowCount>
 struct Shape {
     static constexpr int Heads = HeadCount;

@@ -1,13 +1,14 @@
-// Paged index scores (decode and verify): every request's one to four query rows against the request's pages of the
-// index cache.
+// Paged index scores, for decode and verification: one to four query rows of every request against the request's
+// pages of the index cache.
 //
 // In:    q e4m3 [requests, next_n, H, 128]; weights f32 [requests * next_n, H]; cache u8 [pages, 8448] (64 keys x 128
 //        e4m3 bytes, then 64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n]
 //        (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
-// Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found
-//        in the kernel. Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to
-//        128 columns), or two and two share each page (256 columns).
+// Block: one per SM, 640 threads. An item is a request. A block owns a contiguous run of (request, page) pairs, which
+//        the kernel computes. Four warps copy pages into a ring of 16 stages. With up to 128 columns, the four math
+//        warpgroups take pages in turn; with 256 columns, two pairs of warpgroups take pages in turn, and the two of
+//        a pair share the columns.
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
 // H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 75 / 81 / 124 us; 128 x 64k: 283 / 298 us, 4.0 TB/s. Copies alone take
 //        258 us; writing the scores costs 20 us more (NOTES.md).
@@ -27,7 +28,7 @@ struct PagedSource {
         return keys > args.skip ? max(keys, 0) : 0;
     }
 
-    // Pages that some row of the request needs.
+    // Returns the number of pages that any row of the request needs.
     __device__ __forceinline__ u32 operator()(i32 request) const {
         i32 longest = 0;
         for (i32 j = 0; j < args.next_n; ++j) {
@@ -37,7 +38,7 @@ struct PagedSource {
     }
 };
 
-// Page numbers of a request, read 32 at a time, the next 32 ahead of use. One reader per warp.
+// Reads the page numbers of a request, 32 at a time, with the next 32 loaded ahead of use. Each warp has one reader.
 struct PageReader {
     const i32* table;
     i32 last;  // last page that may be read
@@ -50,7 +51,7 @@ struct PageReader {
 
     __device__ __forceinline__ i32 read(i32 from) const { return table[min(from + static_cast<i32>(lane), last)]; }
 
-    // Page of tile t; t never falls, and rises by less than 32.
+    // Returns the page of tile t. t never decreases, and increases by less than 32.
     __device__ __forceinline__ i32 page(i32 t) {
         if (t - base >= 32) {
             base += 32;
@@ -61,9 +62,8 @@ struct PageReader {
     }
 };
 
-// One of the four copy warps: they walk the block's share together, each takes every fourth tile, because one warp
-// that shares its issue slots with the math warps cannot ask for pages fast enough. The first also publishes the
-// items.
+// One of the four copy warps. Each takes every fourth tile of the block's share, because a single warp, which shares
+// its issue slots with the math warps, cannot issue the copies fast enough. The first warp also publishes the items.
 template <class S>
 __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share, i32 worker) {
     const u32 lane = threadIdx.x % 32;

@@ -1,4 +1,5 @@
-// Arguments of the paged index-score kernels, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of the paged index-score kernels, passed by value as one __grid_constant__ parameter. They are mirrored
+// in Go.
 #pragma once
 
 #include "ptx/types.h"
@@ -12,17 +13,18 @@
 //   scales FLOAT32, rank 2, dims {64, pages}, stride {stride}, box {64, 1}, no swizzle, address of the cache + 8192
 struct IndexPagedArgs {
     TensorMap query_map;         // over q e4m3 [requests, next_n, H, 128]
-    // over the key bytes of the cache, u8 [pages, 8448]: 64 keys x 128 bytes, then 64 f32 scales
+    // Over the key bytes of the cache, u8 [pages, 8448]: 64 keys x 128 bytes, then 64 f32 scales.
     TensorMap keys_map;
     TensorMap scales_map;        // over the scales of the cache
     const float* weights;        // f32 [requests * next_n, H], 16-byte aligned
     const i32* context_lengths;  // i32 [requests, next_n]: keys visible to each row; 0 or less is an empty row
-    // i32 [tables, table_stride]: physical page of each logical page; a page outside the pool reads as zeros
+    // i32 [tables, table_stride]: the physical page of each logical page. A page outside the pool reads as zeros.
     const i32* block_table;
-    // i32 [requests, next_n]: row of block_table of each query row, the first of a request counts; null: request r
-    // has row r
+    // i32 [requests, next_n]: the row of block_table for each query row; the first entry of a request is used. Null:
+    // request r has row r.
     const i32* table_rows;
-    // f32 [requests * next_n, stride]; column = logical position; only columns below the row's length are written
+    // f32 [requests * next_n, stride]; the column is the logical position. Only columns below the length of the row
+    // are written.
     float* scores;
     i64 stride;                  // floats between rows of scores
     i64 table_stride;            // entries between rows of block_table

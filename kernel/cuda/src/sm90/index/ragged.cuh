@@ -1,4 +1,4 @@
-// Ragged index scores (prefill): every query row against its own contiguous range of keys.
+// Ragged index scores, for prefill: every query row against its own contiguous range of keys.
 //
 // In:    q e4m3 [rows, H, 128]; keys e4m3 [keys, 128] with f32 scale each; weights f32 [rows, H]; key ranges i32
 //        [rows] (ragged_args.h).
@@ -6,10 +6,11 @@
 //        a row's range.
 // Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block
 //        owns a contiguous run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a
-//        ring of 16; of the four math warpgroups two take every other tile, 128 columns each.
+//        ring of 16 stages. Two pairs of math warpgroups take the tiles in turn; each warpgroup of a pair has 128
+//        columns.
 // Bytes: keys are read once per item from L2, q once, scores are written once.
 // H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power
-//        limit lowers the clock: 76 and 70 % of 1650, the rate of the products alone.
+//        limit lowers the clock. This is 76 and 70 % of 1650 TFLOP/s, the rate of the matrix instructions alone.
 #pragma once
 
 #include "sm90/index/ragged_args.h"
@@ -17,7 +18,7 @@
 
 namespace sparrow_index {
 
-// The keys that an item of the ragged kernel walks: the union of its rows' ranges.
+// The keys that an item of the ragged kernel reads: the union of the ranges of its rows.
 struct RaggedSpan {
     i32 begin, end;
 
@@ -40,8 +41,8 @@ struct RaggedSource {
         }
     }
 
-    // Where tiles start. The copy engine takes scales from multiples of 16 bytes; with absolute columns multiples of
-    // 16 keys let a warp store whole 64-byte runs.
+    // Aligns the start of tiles. The copy engine reads scales at multiples of 16 bytes. With absolute columns,
+    // multiples of 16 keys allow a warp to store whole runs of 64 bytes.
     __device__ __forceinline__ i32 align(i32 key) const { return key & (args.relative ? ~3 : ~15); }
 
     __device__ __forceinline__ RaggedSpan span(i32 item) const {
@@ -60,7 +61,7 @@ struct RaggedSource {
     __device__ __forceinline__ u32 operator()(i32 item) const { return span(item).tiles(); }
 };
 
-// The copy warp: walks the block's share and keeps both rings full.
+// The copy warp: processes the block's share and keeps both rings full.
 template <class S>
 __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Share share) {
     const u32 lane = threadIdx.x % 32;

@@ -1,4 +1,5 @@
-// Arguments of the ragged index-score kernels, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of the ragged index-score kernels, passed by value as one __grid_constant__ parameter. They are mirrored
+// in Go.
 #pragma once
 
 #include "ptx/types.h"
@@ -13,7 +14,8 @@ struct IndexRaggedArgs {
     TensorMap scales_map;  // over f32 [keys]
     const float* weights;  // f32 [rows, H], 16-byte aligned
     const i32* key_start;  // i32 [rows]: first key of a row
-    // i32 [rows]: one past its last key, or with `lengths` its number of keys; none is an empty row
+    // i32 [rows]: one past the last key of the row or, with `lengths`, its number of keys. A row without keys is
+    // empty.
     const i32* key_end;
     float* scores;         // f32 [rows, stride], only columns of keys in [key_start, key_end) are written
     i64 stride;            // floats between rows of scores

@@ -1,14 +1,14 @@
 // The common part of the index-score kernels: the shared-memory pipeline and the four math warpgroups. Copy warps
-// (ragged.cuh, paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles; the
+// (ragged.cuh, paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles. The
 // math groups multiply, reduce over heads and store.
 //
-// Overlap: a group multiplies a tile, waits, reduces it, and takes the next. Four groups do so side by side, so that
-//          the tensor cores
-// have work from one while the others reduce; the reduction is what has to be short (reduce_heads).
+// Overlap: A group multiplies a tile, waits, reduces it, and takes the next one. Four groups do this concurrently, so
+// that the tensor cores have work from one group while the others reduce. Therefore the reduction has to be short
+// (reduce_heads).
 //
-// Bits: a score depends on its query row and its key alone. The order of the sum over heads (lane chains, then lanes
-//       xor 1, then
-// xor 2) is the same in every shape, so ragged and paged kernels, alone or in any batch, agree bit for bit.
+// Bits: A score depends only on its query row and its key. The order of the sum over heads (chains inside a lane,
+// then lanes xor 1, then lanes xor 2) is the same in every shape, so ragged and paged kernels give the same bits,
+// alone or in any batch.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -19,8 +19,8 @@
 
 namespace sparrow_index {
 
-// What the copy warp tells the math groups about one item. All its lanes arrive on item_full, each after its own
-// writes.
+// Describes one item; the copy warp writes it for the math groups. Every lane of the copy warp arrives on item_full
+// after its own writes.
 struct Record {
     i32 item;          // output rows item*rows_per_item + j
     i32 key;           // first key of the first tile
@@ -42,7 +42,7 @@ struct Storage {
     ShareScratch scratch;
 };
 
-// Bytes to ask for at launch: the storage plus room to align it to a swizzle atom.
+// Returns the dynamic shared memory of a launch: the storage, and padding to align it to a swizzle atom.
 template <class S>
 constexpr u32 shared_bytes() {
     return sizeof(Storage<S>) + 1024;
@@ -56,7 +56,7 @@ __device__ __forceinline__ Storage<S>& storage() {
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// Called by one thread, before the block barrier that everybody waits for.
+// One thread calls this before the barrier of the whole block.
 template <class S>
 __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     constexpr u32 kWarps = kMathGroups * 4;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     ptx::barrier_init_fence();
 }
 
-// Position in a ring of Stages buffers.
+// A position in a ring of Stages buffers.
 template <int Stages>
 struct Cursor {
     i32 stage = 0;
@@ -86,9 +86,10 @@ struct Cursor {
     }
 };
 
-// relu by two roads. max(x, 0) runs in the integer pipe at half rate; a multiplication that saturates to [0, 1] runs
-// in the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Mixed so that
-// neither pipe holds up the other; weights of the max columns carry the 2^-25 and the key's scale takes it out again.
+// relu in two ways. max(x, 0) runs in the integer pipe at half rate. A multiplication that saturates to [0, 1] runs
+// in the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Both are used so
+// that neither pipe is the bottleneck. The weights of the columns that use max contain the factor 2^-25, and the
+// scale of the key removes it.
 constexpr float kShrink = 0x1p-25f, kGrow = 0x1p25f;
 constexpr int kMaxEvery = 2;  // one of this many octets of heads goes through max
 
@@ -147,15 +148,15 @@ __device__ __forceinline__ void reduce_heads(const float (&d)[S::N / 2], const f
     }
 }
 
-// Where a math group writes.
+// The output of a math group.
 struct Output {
     float* scores;  // [items * rows_per_item, stride]
     i64 stride;     // floats between rows
     i32 rows_per_item;
 };
 
-// The life of one math warpgroup: items until the record with no tiles. Group g owns columns [half*N, half*N + N) of
-// every item, with half = g % ColumnGroups, and every TileGroups-th key tile of the block's share.
+// One math warpgroup, which processes items until a record without tiles. Group g owns columns [half*N, half*N + N)
+// of every item, with half = g % ColumnGroups, and every TileGroups-th key tile of the block's share.
 template <class S>
 struct MathGroup {
     static constexpr int kScores = (S::GroupRows + 1) / 2;
@@ -196,7 +197,7 @@ struct MathGroup {
         ptx::mma_pin(d);
     }
 
-    // Reduces and stores the tile; its shared memory goes back to the copy warp first.
+    // Reduces and stores the tile. Its shared memory is released to the copy warp first.
     __device__ __forceinline__ void finish(const float (&d)[S::N / 2]) {
         const float scale = shared.scales[stage()][in_tile];
         __syncwarp();
@@ -216,7 +217,7 @@ struct MathGroup {
         }
     }
 
-    // Takes weights and output rows of an item, this group starting at its tile `first`.
+    // Loads the weights and output rows of an item. This group starts at tile `first` of the item.
     __device__ __forceinline__ void open(const Record& record, i32 item_stage, i32 first, const Output& out) {
         query = ptx::operand_128b(ptx::shared_address(shared.query[item_stage]) + half * S::N * kHeadBytes);
         const float* weights = shared.weights[item_stage] + half * S::N + 2 * (lane % 4);

@@ -1,6 +1,6 @@
-// The schedule: every block works out for itself which contiguous run of key tiles is its own. Items lie end to end
-// on a line of tiles, of which every block takes an equal part, so shares differ by one tile at most, an empty item
-// costs nothing, and there is no table that could be stale or too small.
+// The schedule. Every block computes which contiguous run of key tiles it owns. The tiles of all items are
+// concatenated, and every block takes an equal part, so shares differ by at most one tile and an empty item costs
+// nothing. There is no table that could be out of date or too small.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -8,7 +8,7 @@
 
 namespace sparrow_index {
 
-// Where a block starts and how many tiles it owns.
+// The first tile of a block and the number of tiles it owns.
 struct Share {
     i32 item;   // first item
     i32 tile;   // first tile inside it
@@ -21,8 +21,8 @@ struct ShareScratch {
     Share share;
 };
 
-// find_share is called by all threads of the block. tiles_of(item) must be cheap: it is called once per item and once
-// more inside the run of items that one thread searches.
+// All threads of the block call find_share. tiles_of(item) must be cheap: it is called once per item, and again for
+// the items that one thread searches.
 template <class TilesOf>
 __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& scratch) {
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;

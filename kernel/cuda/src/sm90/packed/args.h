@@ -1,4 +1,4 @@
-// Arguments of the products with packed weights. Mirrored in Go.
+// Arguments of the matrix products with packed weights. They are mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
@@ -30,7 +30,7 @@ struct PackedArgs {
     i32 reserved;
 };
 
-// Packing of one matrix, or of gate and up.
+// Arguments for packing one matrix, or gate and up.
 struct PackPackedArgs {
     const u8* first;         // codes as they are stored, row by row
     const u8* second;        // up, or null

@@ -1,12 +1,13 @@
-// Products with weights that stay packed: shapes of tiles, the ring of stages and the rule of summation.
+// Matrix products with weights that stay packed: tile shapes, the ring of stages and the order of summation.
 //
-// Weights lie in tiles of 256 rows, a tile in units of F::K columns, a unit in four stripes of 64 rows whose codes are
-// in the order in which the lanes of a warpgroup take the first operand of the tensor cores (decode.cuh). A lane widens
-// its own eight values of a step of 16 columns to bf16 in registers: nothing widened is ever written to memory.
+// Weights are stored in tiles of 256 rows, a tile in units of F::K columns, a unit in four stripes of 64 rows. The
+// codes of a stripe are in the order in which the lanes of a warpgroup take the first operand of the tensor cores
+// (decode.cuh). A lane widens its eight values of a step of 16 columns to bf16 in registers; widened values are never
+// written to memory.
 //
-// Bits: k is cut into args.parts parts of whole units, as many as the weight's shape asks for. A part's sum begins at
-// zero and takes steps of 16 columns in order; parts are added in order. An element's bits depend on its row, its
-// column and the weight alone: not on the number of tokens.
+// Bits: k is cut into args.parts parts of whole units; their number depends on the shape of the weight. The sum of a
+// part starts at zero and adds steps of 16 columns in order; parts are added in order. The bits of an element depend
+// only on its row, its column and the weight, not on the number of tokens.
 #pragma once
 
 #include "sm90/packed/args.h"
@@ -17,7 +18,7 @@ namespace sparrow_packed {
 
 using sparrow_tile::Cursor;
 
-// The table in shared memory that a format asks for (decode_lattice.cuh).
+// The lookup table in shared memory that a format needs (decode_lattice.cuh).
 template <class F>
 struct Table {
     static constexpr int TableBytes = 0;
@@ -26,7 +27,7 @@ struct Table {
     static __device__ __forceinline__ u32 of_lane(u32, u32) { return 0; }
 };
 
-// A format's state of a unit.
+// Returns the decoder state of a format for a unit.
 template <class F>
 __device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
     F format;
@@ -40,7 +41,8 @@ __device__ __forceinline__ F unit_of(u32 unit, u32 table, u32 warp, u32 lane) {
 constexpr int kStripes = 4;  // of a tile
 constexpr int kMaxListed = 512;  // experts that have rows: all there can be
 
-// MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential: one block sums all parts of k.
+// MathGroups warpgroups multiply 64 weight rows each by up to N tokens. Sequential means that one block sums all
+// parts of k.
 template <class Format, int N, int MathGroups, bool Sequential>
 struct Shape {
     using F = Format;
@@ -49,7 +51,7 @@ struct Shape {
     static constexpr int Threads = 128 * (Groups + 1);
     static constexpr int Columns = 128;  // of a stage of inputs: two swizzled tiles
     static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
-    // Stages of inputs and of weights: each has a ring of its own.
+    // The numbers of stages for inputs and for weights, which have separate rings.
     static constexpr int Inputs = N <= 16 ? 8 : N <= 64 ? 5 : 4;
     static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Table<F>::TableBytes;
     static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
@@ -93,12 +95,12 @@ struct Item {
     i32 slot;  // of sums
 };
 
-// Many tokens are taken by bands of so many groups: the 132 SMs of an H200 have 11 tiles by 12 groups at a time, which
-// reads least from memory.
+// Many tokens are processed in bands of this many groups. The 132 SMs of an H200 then process 11 tiles by 12 groups
+// at a time, which minimises the bytes read from memory.
 constexpr i32 kBand = 12;
 
-// Walks the items of a block: every gridDim-th of all. Groups of tokens are innermost, so that blocks that share
-// weights run side by side.
+// Iterates over the items of a block: every gridDim-th item. Groups of tokens are the innermost index, so that blocks
+// that share weights run at the same time.
 template <class S>
 struct Walk {
     i32 at = 0;

@@ -1,26 +1,27 @@
-// Packed formats: how the values of a unit lie in memory and how a lane widens its own to bf16. A further format is a
-// further struct here, with a kernel that packs it (pack.cuh) and a file of instantiations.
+// Packed formats: the layout of the values of a unit in memory, and how a lane widens its values to bf16. A new
+// format needs a struct here, a kernel that packs it (pack.cuh) and a file of instantiations.
 //
-// A unit is 64 rows by K columns: codes, then what scales them. Warp w of the warpgroup has rows 16w to 16w+15, and its
-// lane l of step s (16 columns) the eight values of rows 16w + l/4 and 8 below it, columns 16s + 2(l%4), the one behind
-// it, and 8 further: a[0] upper row, a[1] lower row, a[2] and a[3] the same 8 columns further. Four steps are a batch.
+// A unit is 64 rows by K columns: codes, then their scales. Warp w of the warpgroup has rows 16w to 16w+15. In step s
+// (16 columns), lane l of the warp has eight values, from rows 16w + l/4 and 16w + l/4 + 8, and columns 16s + 2(l%4),
+// the next column, and the two columns 8 further. a[0] is the upper row and a[1] the lower row; a[2] and a[3] are the
+// same rows 8 columns further. Four steps are a batch.
 //
-// Turned formats have another order of columns: lane l has columns 16(l%4) to 16(l%4)+15 of a batch, four in each step:
-// a[0] and a[1] take two, a[2] and a[3] the others. So it needs one scale of a row for a batch. The columns of the
-// tokens then have this order too.
+// Turned formats have another order of columns: lane l has columns 16(l%4) to 16(l%4)+15 of a batch, four per step;
+// a[0] and a[1] take two of them, a[2] and a[3] the other two. A lane therefore needs only one scale per row and
+// batch. The columns of the tokens must have the same order.
 //
-//   4 bits  [warp][batch][lane][step of the batch] words; a[j] from bits 4j (low half) and 16+4j (high half), but e2m1
-//           in an order of its own (pack.cuh)
-//   8 bits  [warp][batch][half of the batch][lane][step][2] words; a[2h] from bytes 0 and 2 of word h, a[2h+1] from
+//   4 bits  [warp][batch][lane][step of the batch] words. a[j] is in bits 4j (low half) and 16+4j (high half); e2m1
+//           has a different order (pack.cuh)
+//   8 bits  [warp][batch][half of the batch][lane][step][2] words. a[2h] is in bytes 0 and 2 of word h, a[2h+1] in
 //           bytes 1 and 3
 //
-// Whole numbers are taken as bits of bf16: a number n of up to 8 bits is n * 2^-133 there, below the smallest normal
-// number or, with its highest bit, just above. Scales are stored times a power of two that makes up for it.
+// Integers are used directly as bits of bf16: an integer n of up to 8 bits is n * 2^-133, which is subnormal or, with
+// its highest bit set, the smallest normal range. The stored scales contain the power of two that compensates this.
 //
-// Values are rounded to bf16 once, where a code times its scale has more than 8 bits (int4 and int8 groups, FP8 with
-// scales that are no powers of two, GGUF types): as other engines do that widen to bf16. NVFP4, MXFP4, FP8 with scales
-// of powers of two and everything with codes of few bits and such scales are exact. What scales a whole matrix is
-// applied to the float32 sums.
+// Values are rounded to bf16 once if a code times its scale has more than 8 bits (int4 and int8 groups, FP8 with
+// scales that are not powers of two, GGUF types). Other engines that widen to bf16 do the same. NVFP4, MXFP4 and FP8
+// with power-of-two scales are exact, as is every format whose codes and scales have few enough bits. A scale of the
+// whole matrix is applied to the float32 sums.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -59,7 +60,7 @@ __device__ __forceinline__ u32 load_1(u32 address) {
     return v;
 }
 
-// Pairs of bf16, rounded to nearest even.
+// Arithmetic on pairs of bf16, rounded to nearest even.
 __device__ __forceinline__ u32 times(u32 a, u32 b) {
     u32 r;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
@@ -75,7 +76,8 @@ __device__ __forceinline__ u32 times_plus(u32 a, u32 b, u32 c) {
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-// One half of a pair twice. Said in halves, not as a permutation of bytes: products then take the half themselves.
+// Returns one half of a pair twice. It is written with 16-bit registers and not as a byte permutation, because
+// multiplications can then select the half themselves.
 __device__ __forceinline__ u32 low_twice(u32 v) {
     u32 r;
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l}; }" : "=r"(r) : "r"(v));
@@ -90,19 +92,20 @@ __device__ __forceinline__ u32 high_twice(u32 v) {
 // 2^e twice, as bf16.
 constexpr u32 power(int e) { return static_cast<u32>(e + 127) * 0x00800080u; }
 
-// A shift to the left by n, or to the right by -n.
+// Shifts left by n, or right by -n if n is negative.
 template <int n>
 __device__ __forceinline__ u32 shifted(u32 v) {
     return n >= 0 ? v << (n >= 0 ? n : 0) : v >> (n < 0 ? -n : 0);
 }
 
-// A bit of each half, brought from one place to another.
+// Moves a bit of each half from one bit position to another.
 __device__ __forceinline__ u32 moved(u32 v, int from, int to) {
     return from >= to ? v >> (from >= to ? from - to : 0) : v << (from < to ? to - from : 0);
 }
 
-// Pairs of e2m1, each times 2^-126: the sign to bit 15, the other three bits to bits 6 to 8 of a half. Three of the
-// four pairs of a word lie so that one rotation brings all their bits to their places (e2m1_bits in pack.cuh).
+// Extracts pairs of e2m1, each times 2^-126: the sign moves to bit 15, the other three bits to bits 6 to 8 of a half.
+// Three of the four pairs of a word are stored so that one rotation moves all their bits into position (e2m1_bits in
+// pack.cuh).
 template <int j>
 __device__ __forceinline__ u32 e2m1_pair(u32 codes) {
     constexpr u32 kMask = 0x81C081C0u;
@@ -117,13 +120,13 @@ __device__ __forceinline__ u32 e2m1_pair(u32 codes) {
     }
 }
 
-// Pairs of whole numbers of 4 bits: 0 and 2 are times 2^-133, 1 and 3 times 2^-129.
+// Extracts pairs of 4-bit integers: pairs 0 and 2 are times 2^-133, pairs 1 and 3 times 2^-129.
 template <int j>
 __device__ __forceinline__ u32 u4_pair(u32 codes) {
     return (j < 2 ? codes : codes >> 8) & (j % 2 == 0 ? 0x000F000Fu : 0x00F000F0u);
 }
 
-// Codes of 4 bits: where a lane reads them. K columns make a unit.
+// The codes of 4 bits as a lane reads them. A unit has K columns.
 template <int K>
 struct Nibbles {
     static constexpr int CodeBytes = 64 * K / 2;
@@ -137,7 +140,7 @@ struct Nibbles {
 };
 using Codes4 = Nibbles<256>;
 
-// NVFP4: e2m1 times an e4m3 scale of 16 values, exact in bf16. Sums are 2^-Exponent of what they stand for.
+// NVFP4: e2m1 times an e4m3 scale per 16 values; exact in bf16. Sums are the true sums times 2^-Exponent.
 struct Nvfp4 {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 10;
@@ -150,7 +153,7 @@ struct Nvfp4 {
         codes.begin(unit, warp, lane);
         scales = unit + Codes4::CodeBytes + (16 * warp + lane / 4) * 16;
     }
-    // The scales of four steps from four bytes, two at a time.
+    // Widens the scales of four steps from four bytes, two at a time.
     static __device__ __forceinline__ void widen(u32 (&out)[4], u32 v) {
         const u32 even = times(times(v << 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
         const u32 odd = times(times(v >> 4 & 0x07F007F0u, power(120)), power(126 - Exponent));
@@ -171,7 +174,7 @@ struct Nvfp4 {
     }
 };
 
-// MXFP4: e2m1 times a power of two for 32 values. A stored scale is the exponent's field of bf16 of the scale times
+// MXFP4: e2m1 times a power of two per 32 values. A stored scale is the exponent field of the bf16 number scale *
 // 2^(126 - Exponent).
 struct Mxfp4 {
     static constexpr bool Turned = false;
@@ -201,8 +204,8 @@ struct Mxfp4 {
     }
 };
 
-// Scales of groups of one row: Groups of them in 128 columns, as bf16, or General: as the sum of two bf16, with a zero
-// point for each.
+// The scales of the groups of one row: Groups of them per 128 columns, as bf16. With General, each scale is the sum
+// of two bf16 numbers and has a zero point.
 template <int Groups, bool General, int K>
 struct GroupScales {
     static constexpr int Each = Groups * K / 128;  // of a row
@@ -215,7 +218,7 @@ struct GroupScales {
         at = scales + row * Each * (General ? 4 : 2);
         zeros = scales + ScaleBytes + row * Each;
     }
-    // Both halves of the scale of a step, in the row `below` further down.
+    // Loads both parts of the scale of a step, for the row `below` rows further down.
     __device__ __forceinline__ void load(int step, int below, u32& high, u32& low) const {
         const int group = step * Groups / 8 + below * Each;
         if constexpr (General) {
@@ -233,8 +236,8 @@ struct GroupScales {
     }
 };
 
-// Whole numbers of 4 bits less a zero point, 8 where there is none, times the scale of a group. Scales are stored times
-// 2^(133 - Exponent), those of a warp's lower eight rows times 2^(129 - Exponent).
+// 4-bit integers minus a zero point (8 if there is none), times the scale of a group. Scales are stored times 2^(133
+// - Exponent); scales of a warp's lower eight rows are stored times 2^(129 - Exponent).
 template <int Groups, bool General>
 struct U4 {
     static constexpr bool Turned = false;
@@ -249,7 +252,7 @@ struct U4 {
         codes.begin(unit, warp, lane);
         scales.begin(unit + Codes4::CodeBytes, 16 * warp + lane / 4);
     }
-    // zero: the zero point as codes are, General; else what the code 0 stands for.
+    // With General, zero is the zero point in the format of the codes. Otherwise it is the value of code 0.
     static __device__ __forceinline__ u32 value(u32 v, u32 high, u32 low, u32 zero) {
         return General ? Scales::scaled(minus(v, zero), high, low) : times_plus(v, high, zero);
     }
@@ -289,14 +292,14 @@ struct Codes8 {
     }
 };
 
-// Two whole numbers of 8 bits at bytes j and 2+j, times 2^-133.
+// Extracts two 8-bit integers from bytes j and 2+j, times 2^-133.
 template <int j>
 __device__ __forceinline__ u32 u8_pair(u32 codes) {
     return j == 0 ? codes & 0x00FF00FFu : __byte_perm(codes, 0, 0x4341);
 }
 
-// Whole numbers of 8 bits less a zero point, 128 where there is none, times the scale of a group. Scales are stored
-// times 2^(133 - Exponent).
+// 8-bit integers minus a zero point (128 if there is none), times the scale of a group. Scales are stored times
+// 2^(133 - Exponent).
 template <int Groups, bool General>
 struct I8 {
     static constexpr bool Turned = false;
@@ -337,13 +340,13 @@ struct I8 {
     }
 };
 
-// Two codes of e4m3 at bytes j and 2+j: their values times 2^-120.
+// Extracts two e4m3 codes from bytes j and 2+j; the result is their values times 2^-120.
 template <int j>
 __device__ __forceinline__ u32 e4m3_pair(u32 codes) {
     return (shifted<8 - 8 * j>(codes) & 0x80008000u) | (shifted<4 - 8 * j>(codes) & 0x07F007F0u);
 }
 
-// e4m3 times the scale of a group. Stored scales are times 2^(120 - Exponent).
+// e4m3 codes times the scale of a group. Scales are stored times 2^(120 - Exponent).
 template <int Groups, bool General>
 struct E4m3 {
     static constexpr bool Turned = false;
@@ -376,7 +379,7 @@ struct E4m3 {
     }
 };
 
-// A pair of bf16 of two floats, the first in the low half, and what is lost.
+// Packs two floats as a pair of bf16, the first in the low half, and computes the rounding error.
 __device__ __forceinline__ u32 pack_pair(float low, float high) {
     u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -390,13 +393,13 @@ __device__ __forceinline__ float half_float(u32 bits) {
     return f;
 }
 
-// Q4_K: d * scale * code - dmin * least for groups of 32, d and dmin f16 of 256 values, scale and least whole numbers
-// of 6 bits. A row's 16 bytes: d, dmin, then for each half of four groups the lower four bits of four scales and of
-// four leasts, then the upper two bits of both halves. Lanes 2r and 2r+1 work out those of row r, as a pair of bf16
-// each, and hand them to the lanes that have the row.
+// Q4_K: d * scale * code - dmin * least for groups of 32. d and dmin are f16, one per 256 values; scale and least are
+// 6-bit integers. A row has 16 bytes: d, dmin, then for each half of four groups the lower four bits of four scales
+// and of four leasts, then the upper two bits of both halves. Lanes 2r and 2r+1 compute the scales and leasts of row
+// r, each as a pair of bf16, and pass them to the lanes that have the row.
 //
-// Q5_K (Five) has a fifth bit of each code: [warp][batch][lane] words, bit 4 * step + j of a[j]'s first value, 16 bits
-// above of its second.
+// Q5_K (Five) stores the fifth bit of each code separately, in [warp][batch][lane] words: bit 4 * step + j belongs to
+// the first value of a[j], and the bit 16 above it to the second value.
 template <bool Five>
 struct Q45K {
     static constexpr bool Turned = false;
@@ -459,11 +462,13 @@ struct Q45K {
 using Q4K = Q45K<false>;
 using Q5K = Q45K<true>;
 
-// Q2_K: d * scale * code - dmin * least for groups of 16; scale and least have 4 bits. Turned: a lane has one group of
-// a row in each batch. Codes of 2 bits: [warp][half of the unit][lane][batch][2] words, a word has two steps, a[j] of
-// the first at bits 2j and 16+2j, of the second 8 bits above; so they are taken times 2^(2j-133). Then [row][4] words
-// of lanes l%4 with the scales of their four groups, 16 bits above their leasts, then [row] d and -dmin as the sum of
-// two pairs of bf16, times 2^(133 - Exponent) for the codes, of which the lower row's are times four, and 2^6.
+// Q2_K: d * scale * code - dmin * least for groups of 16; scale and least have 4 bits. It is a turned format: a lane
+// has one group of a row in each batch. The 2-bit codes are [warp][half of the unit][lane][batch][2] words. A word
+// has two steps: a[j] of the first step is at bits 2j and 16+2j, and a[j] of the second step 8 bits above. The codes
+// are therefore used times 2^(2j-133). Next are [row][4] words, one for each l%4, with the scales of their four
+// groups 16 bits above the leasts. Last are, for each row, two pairs of bf16 whose sum is the pair (d, -dmin). d is
+// times 2^(133 - Exponent) for the codes, of which those of the lower row are times four; the factor of the 4-bit
+// numbers is 2^6.
 struct Q2K {
     static constexpr bool Turned = true;
     static constexpr int K = 256, Exponent = 28;
@@ -484,7 +489,7 @@ struct Q2K {
             high[r] = both.x, low[r] = both.y;
         }
     }
-    // Scale and least of a row's group, as a pair.
+    // Returns scale and least of a row's group as a pair.
     __device__ __forceinline__ u32 pair(int r, int b) const {
         const u32 n = times(scales[r] >> (4 * b) & 0x000F000Fu, power(127));  // times 2^-6
         return times_plus(n, high[r], times(n, low[r]));
@@ -511,7 +516,7 @@ struct Q2K {
     }
 };
 
-// A row's scales of groups of 16 as bf16, [row][16]: four steps of a batch.
+// The scales of a row for groups of 16, as bf16 [row][16]. A batch has four steps.
 struct Scales16 {
     static constexpr int Bytes = 64 * 32;
     u32 at;
@@ -519,16 +524,16 @@ struct Scales16 {
     __device__ __forceinline__ void begin(u32 scales, u32 warp, u32 lane) {
         at = scales + (16 * warp + lane / 4) * 32;
     }
-    // Of the upper row, or of the lower.
+    // Loads the scales of the upper or the lower row.
     __device__ __forceinline__ void load(u32 (&s)[4], int batch, bool lower) const {
         const uint2 v = load_8(at + batch * 8 + (lower ? 256 : 0));
         s[0] = low_twice(v.x), s[1] = high_twice(v.x), s[2] = low_twice(v.y), s[3] = high_twice(v.y);
     }
 };
 
-// Q6_K: scale * (code - 32) for groups of 16, the scale rounded to bf16 when it is packed. The lower four bits of codes
-// are as those of 4 bits, the upper two in words as Q2_K has them, but [warp][batch][half of the batch][lane]. Scales
-// are stored times 2^(133 - Exponent).
+// Q6_K: scale * (code - 32) for groups of 16; the scale is rounded to bf16 when it is packed. The lower four bits of
+// codes are stored like 4-bit codes. The upper two bits are stored in words as in Q2_K, but ordered
+// [warp][batch][half of the batch][lane]. Scales are stored times 2^(133 - Exponent).
 struct Q6K {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;
@@ -562,9 +567,9 @@ struct Q6K {
     }
 };
 
-// Q3_K: scale * (code - 4) for groups of 16, the scale rounded to bf16 when it is packed. The lower two bits of codes
-// are as the upper ones of Q6_K; the third: [warp][batch][lane] words, bit 4 * step + j of a[j]'s first value, 16 bits
-// above of its second.
+// Q3_K: scale * (code - 4) for groups of 16; the scale is rounded to bf16 when it is packed. The lower two bits of
+// codes are stored like the upper two bits of Q6_K. The third bit is in [warp][batch][lane] words: bit 4 * step + j
+// belongs to the first value of a[j], and the bit 16 above it to the second value.
 struct Q3K {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 30;

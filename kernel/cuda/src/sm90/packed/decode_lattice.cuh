@@ -1,16 +1,16 @@
-// Packed formats whose codes are points of a lattice: an index stands for eight or four magnitudes. A lane looks points
-// up in shared memory, where each of them is repeated over 128 bytes so that no two lanes meet in a bank (of large
-// grids over 64).
+// Packed formats whose codes are points of a lattice: an index represents eight or four magnitudes. A lane looks
+// points up in shared memory. There each point is repeated over 128 bytes (64 bytes for large grids) to avoid bank
+// conflicts.
 //
-// Turned (decode.cuh): of a batch lane l has columns 16(l%4) to 16(l%4)+15, which are two octets.
+// These are turned formats (decode.cuh): of a batch, lane l has columns 16(l%4) to 16(l%4)+15, which are two octets.
 //
-// A unit. Octet p = 2 * octet of the lane in a batch + row (0 upper, 1 lower):
-//   indices  [warp][lane][batch] of four octets, of two points [warp][half of the unit][lane][batch of the half]: their
-//            lower eight bits, a byte for each point
-//   upper    [warp][lane][batch] bytes, where there are more than 256 points: two bits of each octet
-//   signs    [warp][lane][batch] words: those of an octet's first, third, fifth and seventh value at bits 4p to 4p+3,
-//            of the others 16 bits above
-//   scales   [row][8 or 16 of 4 bits]: of groups of 32, or of 16
+// Layout of a unit. Octet p = 2 * octet of the lane in a batch + row (0 upper, 1 lower):
+//   indices  [warp][lane][batch] of four octets; with two points per octet, [warp][half of the unit][lane][batch of
+//            the half]: the lower eight bits of each index, one byte per point
+//   upper    [warp][lane][batch] bytes, if there are more than 256 points: two bits for each octet
+//   signs    [warp][lane][batch] words: the signs of the first, third, fifth and seventh value of an octet at bits 4p
+//            to 4p+3, and of the other values 16 bits above
+//   scales   [row][8 or 16 numbers of 4 bits]: for groups of 32 or of 16 values
 //   d        [row] f16
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace sparrow_packed {
 
-// Values are Eighths * d / 8 * (2s + 1) times a point. Points: of an octet. Upper: more than 256 of them. Fine: scales
-// of 16 values. Apart: bytes between points of the table.
+// Values are kEighths * d / 8 * (2s + 1) times a point. kPoints is the number of points per octet. kUpper means more
+// than 256 points. kFine means one scale per 16 values. kApart is the number of bytes between points in the table.
 template <int kPoints, int kEighths, bool kUpper, bool kFine, int kApart>
 struct Lattice {
     static constexpr bool Turned = true;
@@ -61,7 +61,8 @@ struct Lattice {
         const uint4 v = load_16(from);
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
-    // s as the four highest bits of a float's fraction makes 1 + s / 16: nothing is rounded before bf16.
+    // Writing s to the four highest fraction bits of a float gives 1 + s / 16, so nothing is rounded before the
+    // conversion to bf16.
     __device__ __forceinline__ u32 scale(int batch, int r) const {
         const u32 word = scales[r][Fine ? batch / 2 : 0];
         const int bit = Fine ? batch % 2 * 16 : batch * 8;
@@ -70,13 +71,14 @@ struct Lattice {
         const float s = __fmaf_rn(f, wide[r], less[r]);
         return pack_pair(s, s);
     }
-    // Two values of an octet with their signs, times a scale. n = 4 * octet + pair.
-    // Rotations are the work of other units than shifts, which become products: both are busy.
+    // Returns two values of an octet with their signs, times a scale. n = 4 * octet + pair. Rotations and shifts run
+    // on different execution units (shifts are compiled to multiplications), so both are used.
     static __device__ __forceinline__ u32 value(u32 magnitudes, u32 signs, int n, u32 scale) {
         const u32 turned = n % 3 == 0 ? __funnelshift_l(signs, signs, 15 - n) : signs << (15 - n);
         return times(magnitudes ^ (turned & 0x80008000u), scale);
     }
-    // Where a point lies whose lower bits are a byte of a word, and whose upper bits are at bits 8 and 9.
+    // Returns the address of a point. The lower bits of its index are a byte of a word, and its upper bits are at
+    // bits 8 and 9.
     __device__ __forceinline__ u32 point(u32 word, int byte, u32 upper) const {
         return (__byte_perm(word, 0, 0x4440 + byte) | upper) * Apart + table;
     }
@@ -109,7 +111,7 @@ struct IQ2S : Lattice<1, 1, true, true, 64> {};
 struct IQ3XXS : Lattice<2, 2, false, false, 128> {};
 struct IQ3S : Lattice<2, 8, true, false, 64> {};
 
-// The table of a grid: a point's values as bf16, repeated over Apart bytes.
+// The table of a grid: the values of each point as bf16, repeated over Apart bytes.
 template <class F, int Count, const u16* Grid>
 struct PointTable {
     static constexpr int TableBytes = Count * F::Apart;
@@ -153,8 +155,8 @@ struct Table<IQ3XXS> : PointTable<IQ3XXS, 256, kIQ3XXS> {};
 template <>
 struct Table<IQ3S> : PointTable<IQ3S, 512, kIQ3S> {};
 
-// IQ4_NL and IQ4_XS: one of sixteen numbers times the scale of 32 values. Codes are as those of 4 bits (decode.cuh),
-// but a byte has the two of a pair: the table has both. Scales: [row][8] bf16.
+// IQ4_NL and IQ4_XS: one of sixteen numbers times a scale per 32 values. Codes are stored like 4-bit codes
+// (decode.cuh), but a byte holds both codes of a pair, and the table holds pairs. Scales are [row][8] bf16.
 struct IQ4 {
     static constexpr bool Turned = false;
     static constexpr int K = 256, Exponent = 0;

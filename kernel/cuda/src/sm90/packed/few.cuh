@@ -1,10 +1,10 @@
-// Products of up to 8 or 16 tokens with packed weights: out = x * weight transposed, of one matrix or of all experts
-// that have rows. Arguments and results are those of product.cuh, and so are the bits.
+// Matrix products of up to 8 or 16 tokens with packed weights: out = x * weight transposed, for one matrix or for all
+// experts that have rows. Arguments, results and bits are the same as in product.cuh.
 //
-// Block: persistent. One warp copies: a unit of weights in one piece by the copy engine, and beside it the tokens' rows
-//        of the unit. The others have 16 weight rows each: they widen them in registers as the first operand of the
-//        tensor cores and multiply eight tokens at a time. No warp waits for another one's products.
-// Bytes: weights once from memory for each group of tokens.
+// Block: persistent. One warp copies: the copy engine loads a unit of weights in one piece, together with the rows of
+// the tokens for the unit. The other warps have 16 weight rows each. They widen them in registers as the first
+// operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another warp.
+// Bytes: weights are read once from memory for each group of tokens.
 #pragma once
 
 #include "ptx/matrix.cuh"
@@ -13,9 +13,10 @@
 
 namespace sparrow_packed {
 
-// How blocks share an SM. The bytes of a stage: the weights of some stripes, and N tokens' rows of the unit, with more
-// behind each, so that eight pieces of 16 bytes that are read at once lie in different banks: one of eight rows, or of
-// turned formats four of two rows. Listed: experts that have rows, at most.
+// Shared memory per block, depending on how many blocks share an SM. A stage holds the weights of some stripes and
+// the rows of N tokens for the unit. Each row is padded so that eight 16-byte pieces that are read together (one
+// piece of eight rows, or four pieces of two rows for turned formats) are in different banks. Listed is the maximum
+// number of experts that have rows.
 template <class F, int N, int Listed>
 struct FewRoom {
     static constexpr int Pitch = F::K * 2 + 16;
@@ -24,12 +25,12 @@ struct FewRoom {
     static constexpr int stages(int stripes, int blocks) {
         return (limit(blocks) - Listed * 16 - 512 - Table<F>::TableBytes) / stage(stripes);
     }
-    // Widening waits for itself: three blocks of eight warps run more of it side by side than one of sixteen. Experts
-    // are faster by one block: it leaves room for the next kernel's first units.
+    // Widening is limited by latency: three blocks of eight warps overlap more of it than one block of sixteen.
+    // Experts are faster with one block less, which leaves space for the first units of the next kernel.
     static constexpr bool Three = stages(2, 3) >= 2;
 };
 
-// Products of up to N tokens: a block has some stripes of 64 weight rows, a warp 16 rows.
+// Matrix products of up to N tokens. A block has some stripes of 64 weight rows; a warp has 16 rows.
 template <class Format, int N, int MostListed, int BlockStripes>
 struct FewOf {
     using F = Format;
@@ -62,7 +63,7 @@ constexpr u32 few_shared_bytes() {
     return sizeof(FewStorage<S>);
 }
 
-// What a lane of the copying warp has of an item: a token's row.
+// The part of an item that a lane of the copy warp has: the row of one token.
 template <class S>
 struct Feed {
     const u8* weights;
@@ -73,7 +74,7 @@ struct Feed {
     __device__ __forceinline__ Feed(const PackedArgs& args, const Item& item)
         : weights(weights_of<S>(args, item)), row(nullptr), count(item.count), span(span_of(args, item.part)) {}
 
-    // Where the lane's row is, once the kernel before has ended.
+    // Finds the row of this lane; it must be called after the previous kernel has finished.
     __device__ __forceinline__ void find(const PackedArgs& args, const Item& item, u32 lane) {
         const i32 place = item.first + min(static_cast<i32>(lane), count - 1);
         const i64 at = args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
@@ -83,7 +84,7 @@ struct Feed {
     static __device__ __forceinline__ i32 bytes(const PackedArgs& args, i32 unit) {
         return max(0, min(S::F::K * 2, args.x_bytes - unit * (S::F::K * 2)));
     }
-    // The stage's weights; where rows end before the unit does, zeros behind them.
+    // Starts the copy of the weights of a stage. If the rows end before the unit does, fills the rest with zeros.
     __device__ __forceinline__ void begin(const PackedArgs& args, FewStorage<S>& shared, u32 stage, i32 unit,
                                           u32 lane) const {
         const i32 n = bytes(args, unit);
@@ -120,8 +121,8 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     Walk<S> walk;
     Cursor at;
     Item item;
-    // Weights, and the list of experts where it is not of the kernel before, are older than that kernel: the first
-    // units are asked for before waiting for it.
+    // The weights were written before the previous kernel, and so was the list of experts unless that kernel writes
+    // it. The copies of the first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -148,7 +149,7 @@ __device__ __forceinline__ void feed_few(const PackedArgs& args, FewStorage<S>& 
     }
 }
 
-// The tokens of two steps of 16 columns.
+// Loads the tokens of two steps of 16 columns.
 template <class S>
 __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     if constexpr (S::F::Turned) {
@@ -159,7 +160,7 @@ __device__ __forceinline__ void load_tokens(u32 (&b)[4], u32 at) {
     }
 }
 
-// Adds the units of a span, from zero: of 16 weight rows by 8 * Eights tokens.
+// Sums the units of a span, starting at zero, for 16 weight rows by 8 * Eights tokens.
 template <class S, int Eights>
 __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                           i32 count, Cursor& at, u32 table, u32 group, u32 warp, u32 lane) {
@@ -207,8 +208,9 @@ __device__ __forceinline__ void add_units(FewStorage<S>& shared, float (&sum)[S:
     }
 }
 
-// Parts of k meet in global memory, warp by warp: the warp whose part arrives last adds them in order and goes on with
-// the sum. No warp waits for the others of its block. args.arrived has a word for each warp of an item.
+// The sums of the parts of k are combined in global memory, warp by warp. The warp whose part arrives last adds all
+// parts in order and continues with the sum. No warp waits for the other warps of its block. args.arrived has one
+// counter per warp of an item.
 template <class S>
 __device__ __forceinline__ bool add_parts_of_warp(const PackedArgs& args, float (&sum)[S::Tokens / 2], const Item& item,
                                                   u32 warp, u32 lane) {

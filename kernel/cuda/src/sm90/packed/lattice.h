@@ -1,5 +1,5 @@
-// Grids of GGUF's lattice types: points of eight values, codes of 2 bits for 8, 25 and 43, and points of four values,
-// codes of 4 bits; the first value in the lowest bits.
+// The grids of GGUF's lattice types. Points have eight values, with 2-bit codes for 8, 25 and 43, or four values with
+// 4-bit codes. The first value is in the lowest bits.
 #pragma once
 
 #include "ptx/types.h"
@@ -148,7 +148,7 @@ __device__ const u16 kIQ2S[1024] = {
     0xaa88, 0xaaaa,
 };
 
-// IQ3_XXS: 4 + 8 * code, but 62 for 7.
+// IQ3_XXS: a value is 4 + 8 * code, except 62 for code 7.
 __device__ const u16 kIQ3XXS[256] = {
     0x0000, 0x0002, 0x0004, 0x0011, 0x0013, 0x0017, 0x0020, 0x0022, 0x0031, 0x0042, 0x0073, 0x0075, 0x0101, 0x0103,
     0x0110, 0x0112, 0x0121, 0x0125, 0x0130, 0x0132, 0x0141, 0x0154, 0x0170, 0x0200, 0x0202, 0x0204, 0x0211, 0x0220,

@@ -1,4 +1,5 @@
-// What the products with packed weights share: where weights lie, the list of experts, sums of parts, and results.
+// Common parts of the matrix products with packed weights: addresses of weights, the list of experts, sums of parts,
+// and results.
 #pragma once
 
 #include "sm90/packed/config.h"
@@ -7,10 +8,10 @@
 
 namespace sparrow_packed {
 
-// Gate and up: the list of experts is made by the kernel before.
+// For gate and up, the previous kernel writes the list of experts.
 __device__ __forceinline__ bool late(const PackedArgs& args) { return args.order != nullptr && !args.from_pairs; }
 
-// Where the units of an item begin.
+// Returns the address of the first unit of an item.
 template <class S>
 __device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const Item& item) {
     const i32 stripe = item.tile * S::Stripes;
@@ -18,7 +19,7 @@ __device__ __forceinline__ const u8* weights_of(const PackedArgs& args, const It
     return args.weights + (tile * args.units * kStripes + stripe % kStripes) * S::F::Bytes;
 }
 
-// The experts that have rows, for all threads; a plain product has one.
+// Reads the list of experts that have rows, for all threads. A plain matrix product has one entry.
 template <class S, class Shared>
 __device__ __forceinline__ void read_list(const PackedArgs& args, Shared& shared) {
     if (late(args)) {
@@ -40,7 +41,8 @@ __device__ __forceinline__ void read_list(const PackedArgs& args, Shared& shared
     __syncthreads();
 }
 
-// Parts of k meet in global memory; the block whose part arrives last adds them in order and goes on with the sum.
+// The sums of the parts of k are combined in global memory. The block whose part arrives last adds all parts in order
+// and continues with the sum.
 template <class S, class Shared, int N>
 __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared, float (&sum)[N],
                                           const Item& item) {
@@ -80,7 +82,8 @@ __device__ __forceinline__ bool add_parts(const PackedArgs& args, Shared& shared
     return true;
 }
 
-// A lane has rows 16 warp + lane/4 and 8 below of its stripe, and of every eight tokens two.
+// Writes the results. A lane has rows 16 warp + lane/4 and 16 warp + lane/4 + 8 of its stripe, and two of every eight
+// tokens.
 template <class S>
 __device__ __forceinline__ void write(const PackedArgs& args, const float (&sum)[S::Tokens / 2], const Item& item,
                                       i32 stripe, u32 warp, u32 lane) {

@@ -1,8 +1,9 @@
-// Packing of weights, once, when they are loaded: from rows as they are stored into the units that decode.cuh
-// describes. A matrix has tiles of 256 rows. Gate and up share tiles: of every 16 rows the first eight are gate's and
-// the others the same rows of up, so that a lane has both of a column. Rows and columns beyond the matrix are zeros.
+// Packs weights into the units that decode.cuh describes. This runs once, when the weights are loaded. A matrix has
+// tiles of 256 rows. Gate and up share tiles: of every 16 rows, the first eight are rows of gate and the others the
+// same rows of up, so that a lane has both values of a column. Rows and columns beyond the matrix are zeros.
 //
-// Block    256 threads, the four stripes of a unit. Bytes: the matrix read and written.
+// Block    256 threads, the four stripes of a unit.
+// Bytes    the matrix is read once and written once.
 #pragma once
 
 #include "sm90/packed/args.h"
@@ -22,12 +23,12 @@ enum Source {
     kBlocks = 6,  // of 256 values, which the format's own packer reads
 };
 
-// Types of scales behind those of floats.cuh.
+// Scale types in addition to the types of floats.cuh.
 constexpr i32 kScaleE4m3 = 3, kScaleE8m0 = 4;
 
 constexpr int kTileRows = 256, kPackThreads = 256;
 
-// A row of a tile, where it is stored.
+// A row of a tile in its stored format.
 struct Row {
     const u8* codes;
     const u8* scales;
@@ -63,7 +64,7 @@ struct Row {
     __device__ __forceinline__ i64 scale_at(const PackPackedArgs& args, i32 column) const {
         return scale_row * args.scale_stride + column / args.block_columns;
     }
-    // The byte of a scale of e4m3 or e8m0.
+    // Returns the byte of an e4m3 or e8m0 scale.
     __device__ __forceinline__ u32 scale_byte(const PackPackedArgs& args, i32 column) const {
         if (!inside || column >= args.columns) {
             return 0;
@@ -92,7 +93,7 @@ struct Row {
     }
 };
 
-// Value j of a lane's pairs: row and column in the stripe.
+// Returns the row and the column, within the stripe, of value j of a lane's pairs.
 __device__ __forceinline__ i32 row_of(u32 warp, u32 lane, int j) { return 16 * warp + lane / 4 + 8 * (j & 1); }
 template <bool Turned>
 __device__ __forceinline__ i32 column_of(u32 step, u32 lane, int j, int half) {
@@ -100,7 +101,7 @@ __device__ __forceinline__ i32 column_of(u32 step, u32 lane, int j, int half) {
                   : 16 * step + 2 * (lane % 4) + half + 8 * (j >> 1);
 }
 
-// Where the bits of a code of e2m1 lie in a word (e2m1_pair).
+// Returns the bits of an e2m1 code at their positions in a word (e2m1_pair).
 __device__ __forceinline__ u32 e2m1_bits(u32 code, int j, int half) {
     const u32 sign = code >> 3, rest = code & 7;
     u32 bits;
@@ -120,7 +121,7 @@ __device__ __forceinline__ u32 e2m1_bits(u32 code, int j, int half) {
     return half == 0 ? bits : __funnelshift_l(bits, bits, 16);
 }
 
-// Codes of 4 bits of a stripe: Packer::code(args, row, first column, column).
+// Packs the 4-bit codes of a stripe; Packer::code(args, row, first column, column) returns a code.
 template <int K, bool E2m1, class Packer>
 __device__ __forceinline__ void pack_4(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1
@@ -156,7 +157,7 @@ __device__ __forceinline__ void pack_8(const PackPackedArgs& args, u8* to, i32 t
     }
 }
 
-// Scales of groups, times powers of two for the upper and the lower eight of 16 rows.
+// Packs the scales of groups, times separate powers of two for the upper and the lower eight of 16 rows.
 template <class S, int Groups, bool General>
 __device__ __forceinline__ void pack_groups(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first,
                                             f32 upper, f32 lower) {
@@ -181,7 +182,7 @@ struct Packer;
 
 template <>
 struct Packer<Nvfp4> {
-    // A scale's sign goes to the codes.
+    // The sign of a scale is moved to the codes.
     static __device__ __forceinline__ u32 code(const PackPackedArgs& args, const Row& row, i32 first, i32 column) {
         return row.code(args, first + column) ^ row.scale_byte(args, first + column) >> 7 << 3;
     }
@@ -241,12 +242,13 @@ struct Packer<E4m3<Groups, General>> {
     }
 };
 
-// A row's block of 256 values, or null.
+// Returns the block of 256 values of a row, or null.
 __device__ __forceinline__ const u8* block_of(const PackPackedArgs& args, const Row& row, i32 first, i32 bytes) {
     return row.inside && first < args.columns ? row.codes + first / 256 * bytes : nullptr;
 }
 
-// Bits of codes in words of two steps, [warp][batch][half][lane]: Packer::two(args, row, first column, column).
+// Packs two bits of each code in words of two steps, [warp][batch][half][lane]; Packer::two(args, row, first column,
+// column) returns them.
 template <class Packer>
 __device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1
@@ -265,7 +267,8 @@ __device__ __forceinline__ void pack_2(const PackPackedArgs& args, u8* to, i32 t
     }
 }
 
-// One bit of codes in words of a batch, [warp][batch][lane]: Packer::bit(args, row, first column, column).
+// Packs one bit of each code in words of a batch, [warp][batch][lane]; Packer::bit(args, row, first column, column)
+// returns it.
 template <class Packer>
 __device__ __forceinline__ void pack_1(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1
@@ -284,7 +287,7 @@ __device__ __forceinline__ void pack_1(const PackPackedArgs& args, u8* to, i32 t
     }
 }
 
-// Scales of 16 values, times 2^103: Packer::scale(block, number of 16).
+// Packs the scales of groups of 16, times 2^103; Packer::scale(block, group) returns a scale.
 template <class Packer>
 __device__ __forceinline__ void pack_scales16(const PackPackedArgs& args, u8* to, i32 tile, i32 stripe, i32 first) {
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// Packing of lattice types and of IQ4 (decode_lattice.cuh).
+// Packs the lattice types and IQ4 (decode_lattice.cuh).
 #pragma once
 
 #include "sm90/packed/decode_lattice.cuh"
@@ -6,7 +6,7 @@
 
 namespace sparrow_packed {
 
-// Eight signs of seven: the last makes the number of negative values even.
+// Returns eight signs from seven stored signs: the last one makes the number of negative values even.
 __device__ __forceinline__ u32 eight_signs(u32 seven) {
     seven &= 127u;
     return seven | (__popc(seven) & 1u) << 7;
@@ -16,7 +16,8 @@ __device__ __forceinline__ u32 word_at(const u8* at) {
 }
 __device__ __forceinline__ u32 nibble_at(const u8* at, i32 i) { return at[i / 2] >> (4 * (i % 2)) & 15u; }
 
-// Blocks of 256 values as files have them, d in front: the index of point j of an octet, an octet's signs, and scale i.
+// A block of 256 values in the file format, which starts with d. It returns the index of point j of an octet, the
+// signs of an octet, and scale i.
 template <class F>
 struct Block;
 
@@ -129,7 +130,7 @@ struct Packer<IQ3XXS> : LatticePacker<IQ3XXS> {};
 template <>
 struct Packer<IQ3S> : LatticePacker<IQ3S> {};
 
-// IQ4_XS in blocks of 256; IQ4_NL is stored as Q4_0 is.
+// IQ4_XS has blocks of 256 values; IQ4_NL is stored like Q4_0.
 template <>
 struct Packer<IQ4> {
     static constexpr i32 kBytes = 136;  // d, 16 bits of upper pairs of scales, 4 bytes of their lower nibbles, codes

@@ -1,12 +1,14 @@
-// Products with packed weights: out = x * weight transposed, of one matrix or of all experts that have rows.
+// Matrix products with packed weights: out = x * weight transposed, for one matrix or for all experts that have rows.
 //
 // In:    packed weights (pack.cuh); rows of bf16, gathered by pair for experts.
-// Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: a row for each pair (args.h).
-// Block: one per SM, persistent. One warpgroup copies: a unit of weights in one piece by the copy engine, the tokens'
-//        rows 16 bytes at a time to where the swizzle wants them; of turned formats it then brings their columns into
-//        order. The others widen 64 weight rows each in registers, as the first operand of the tensor cores, and
-//        multiply; widening of four steps runs beside the products of the four before.
-// Bytes: weights once from memory for each group of tokens: few tokens make it a stream of packed weights.
+// Out:   bf16 or f32 [rows, columns]; gate and up: their activation; down: one row per pair (args.h).
+// Block: one per SM, persistent. One warpgroup copies: the copy engine loads a unit of weights in one piece, and the
+// threads copy the rows of the tokens, 16 bytes at a time, to their swizzled positions. For turned formats the
+// warpgroup then reorders the columns of the tokens. The other warpgroups widen 64 weight rows each in registers, as
+// the first operand of the tensor cores, and multiply. The widening of four steps overlaps the products of the
+// previous four.
+// Bytes: weights are read once from memory for each group of tokens. With few tokens the kernel is limited by the
+// bandwidth of the packed weights.
 #pragma once
 
 #include "ptx/wgmma_packed.cuh"
@@ -14,13 +16,13 @@
 
 namespace sparrow_packed {
 
-// Where the row of an item's token is; the first row for those that it lacks.
+// Returns the row of an item's token; tokens beyond the count use the first row.
 __device__ __forceinline__ u32 row_of(const PackedArgs& args, const Item& item, i32 token) {
     const i32 place = item.first + token;
     return token >= item.count ? 0 : args.order == nullptr || args.from_pairs ? place : args.order[place] / args.top;
 }
 
-// The tokens of an item that a copying thread has: a piece of 16 bytes of some rows.
+// The part of an item's tokens that a copy thread has: a piece of 16 bytes of some rows.
 template <class S>
 struct Tokens {
     static constexpr int kChunks = S::Columns / 8, kApart = 128 / kChunks, kSlots = S::Tokens / kApart;
@@ -51,7 +53,7 @@ struct Tokens {
     }
 };
 
-// Four pieces of 16 bytes of the pairs of four.
+// Stores four pieces of 16 bytes, made of the pairs of four input pieces.
 __device__ __forceinline__ void put_turned(u32 at, const uint4& a, const uint4& b, const uint4& c, const uint4& d) {
     const u32 words[4][4] = {
         {a.x, b.x, c.x, d.x}, {a.y, b.y, c.y, d.y}, {a.z, b.z, c.z, d.z}, {a.w, b.w, c.w, d.w}};
@@ -63,9 +65,9 @@ __device__ __forceinline__ void put_turned(u32 at, const uint4& a, const uint4& 
     }
 }
 
-// Turned formats (decode.cuh): brings the columns of a stage into their order, after they have landed. Of 64 columns,
-// four times eight pairs, piece i of 16 bytes has pair i of each. A thread has such a row of a token, in its place;
-// eight threads that read or write at once have eight tokens, whose pieces lie in different banks.
+// For turned formats (decode.cuh): reorders the columns of a stage after they have arrived. 64 columns are four sets
+// of eight pairs; piece i of 16 bytes gets pair i of each set. A thread reorders such a row of a token in place.
+// Eight threads that read or write together have eight different tokens, whose pieces are in different banks.
 template <class S>
 __device__ __forceinline__ void turn(u32 inputs, u32 t) {
     static_assert(S::Columns == 128 && S::Tokens % 64 == 0, "twice 64 columns of tokens");
@@ -108,8 +110,8 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     Cursor inputs, units;
     Item item;
     i32 last = -1, older = -1;  // the stages whose tokens are on their way
-    // Weights, and the list of experts where it is not of the kernel before, are older than that kernel: the first
-    // units are asked for before waiting for it.
+    // The weights were written before the previous kernel, and so was the list of experts unless that kernel writes
+    // it. The copies of the first units are therefore issued before waiting for the previous kernel.
     i32 primed = 0;
     if (!late(args)) {
         Walk<S> first;
@@ -158,12 +160,12 @@ __device__ __forceinline__ void feed(const PackedArgs& args, Storage<S>& shared)
     }
 }
 
-// Where the multiplying warps are in both rings.
+// The positions of the math warps in both rings.
 struct Rings {
     Cursor inputs, units;
 };
 
-// Adds the units of a span, from zero.
+// Sums the units of a span, starting at zero.
 template <class S>
 __device__ __forceinline__ void add_span(Storage<S>& shared, float (&sum)[S::Tokens / 2], const Span& span,
                                          Rings& at, u32 table, u32 group, u32 warp, u32 lane) {
@@ -265,8 +267,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
 
 }  // namespace sparrow_packed
 
-// The kernels of a format: up to 8 tokens, up to 16, up to 64, and more. Codes of 8 bits: 16 tokens by the products of
-// warpgroups, which take less of the time there.
+// Defines the kernels of a format: up to 8, up to 16, up to 64 tokens, and more. For 8-bit codes, 16 tokens use the
+// warpgroup products, which take less time there.
 #define PACKED_KERNEL(Name, ...)                                                                                 \
     extern "C" __global__ void __launch_bounds__(sparrow_packed::Shape<__VA_ARGS__>::Threads, 1)                 \
         sparrow_packed_##Name(const __grid_constant__ PackedArgs args) {                                         \
@@ -281,7 +283,7 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
     PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, 4>)
-// Also a kernel for few experts of few rows: blocks of 64 weight rows, so that all SMs have their share.
+// Also defines a kernel for few experts with few rows: its blocks have 64 weight rows, so that all SMs have work.
 #define PACKED_KERNELS_FINE(Name, ...)                      \
     PACKED_KERNELS(Name, __VA_ARGS__)                       \
     PACKED_FEW(Name##_fine, FewOf<__VA_ARGS__, 16, 64, 1>)

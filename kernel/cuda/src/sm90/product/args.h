@@ -1,5 +1,5 @@
-// Arguments of the matrix products: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each of
-// a batch.
+// Arguments of the matrix products: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each
+// element of a batch.
 #pragma once
 
 #include "ptx/types.h"

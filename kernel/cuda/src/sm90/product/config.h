@@ -1,8 +1,9 @@
-// What the product kernels share: parts of k and the rule of summation, and scales of the weight.
+// Common parts of the matrix product kernels: parts of k, the order of summation, and scales of the weight.
 //
-// Bits: k is cut into parts of whole blocks, as many as the weight's shape asks for, whatever the number of rows. A
-// part's sum begins at zero and takes its blocks in order (tile.cuh); parts are added in order. An element's bits
-// therefore depend on its row, its column and the weight alone: not on the kernel, the tile or the other rows.
+// Bits: k is cut into parts of whole blocks. The number of parts depends on the shape of the weight and not on the
+// number of rows. The sum of a part starts at zero and adds its blocks in order (tile.cuh); parts are added in order.
+// The bits of an element therefore depend only on its row, its column and the weight, not on the kernel, the tile or
+// the other rows.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -17,7 +18,8 @@ using namespace sparrow_tile;
 constexpr int kScaleRows = 128;  // weight rows that share a scale
 constexpr int kMaxStages = 32;
 
-// Division of small numbers (below 2^22) by one that stays, without the long way of an integer division.
+// Division of small numbers (below 2^22) by a constant divisor, without the long instruction sequence of an integer
+// division.
 struct Divisor {
     i32 by;
     float inverse;
@@ -32,7 +34,7 @@ struct Divisor {
     }
 };
 
-// Blocks of k that part `part` has.
+// The range of blocks of k in part `part`.
 struct Span {
     i32 begin, end;
 };
@@ -42,7 +44,7 @@ __device__ __forceinline__ Span span_of(const ProductArgs& args, i32 part) {
     return {part * each, min(args.blocks, (part + 1) * each)};
 }
 
-// A batch of the products of a block of operands at addresses in shared memory.
+// Issues the products of one block, with operands at addresses in shared memory, as one batch.
 template <class T, int N>
 __device__ __forceinline__ void ask_block(float (&d)[N / 2], u32 left, u32 right, bool go_on) {
     ptx::mma_pin(d);
@@ -51,7 +53,8 @@ __device__ __forceinline__ void ask_block(float (&d)[N / 2], u32 left, u32 right
     ptx::mma_commit();
 }
 
-// The scales of one row of blocks of the weight, 32 blocks at a time in the lanes of a warp, the next 32 on their way.
+// The scales of one row of weight blocks. The lanes of a warp hold 32 blocks at a time while the next 32 are being
+// loaded.
 struct WeightScales {
     const float* row = nullptr;  // of the first block
     i32 count = 0;
@@ -62,7 +65,7 @@ struct WeightScales {
         return i < count ? __ldg(row + i) : 0.0f;
     }
 
-    // The first 32 were fetched before.
+    // Starts a row; its first 32 scales have already been loaded.
     __device__ __forceinline__ void begin(const float* scales, i32 blocks, float fetched) {
         row = scales;
         count = blocks;
@@ -70,7 +73,7 @@ struct WeightScales {
         next = fetch(row, 32, count);
     }
 
-    // The scale of block i; blocks are asked for in order.
+    // Returns the scale of block i. Calls must be in the order of blocks.
     __device__ __forceinline__ float at(i32 i) {
         if (i % 32 == 0 && i > 0) {
             now = next;

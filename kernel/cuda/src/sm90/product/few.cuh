@@ -1,25 +1,25 @@
-// Products of few rows: a stream of weights.
+// Matrix products of few rows, limited by weight bandwidth.
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], few rows; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies
-//        into a ring of stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs
-//        come first. e4m3 has two sets of accumulators, so that a block's products run while the one before is scaled
-//        and added. Blocks are persistent where k has one part, but of a batch in e4m3, whose inputs have scales of
-//        their own for each of the batch; with more parts those of a tile are a cluster, and the sums
-//        meet in one member's shared memory for each 8 input rows. Weights do not depend on the kernel before: the
-//        first stages are filled with them before waiting for it.
-// Bytes: weights once from memory; inputs once per tile from L2.
-// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x 7168,
-//        15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.
+// Block: 64 * Groups weight rows are the rows of the tensor-core tile, and N input rows its columns. One warp issues
+// copies into a ring of stages (a stage is a block of k: weights and inputs); Groups warpgroups multiply. The scales
+// of all inputs are loaded first. e4m3 has two sets of accumulators, so that the products of a block run while the
+// previous block is scaled and added. If k has one part, blocks are persistent, except for a batch in e4m3, whose
+// inputs have separate scales for each element of the batch. If k has several parts, the parts of a tile form a
+// cluster, and the sums for each 8 input rows are combined in the shared memory of one member. Weights do not depend
+// on the previous kernel, so the first stages are filled with weights before waiting for that kernel.
+// Bytes: weights are read once from memory; inputs once per tile from L2.
+// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x
+//        7168, 15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.
 #pragma once
 
 #include "sm90/product/config.h"
 
 namespace sparrow_product {
 
-// Turned: 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows of a warpgroup its columns. A lane
-// then has the scales of two inputs instead of 16. k has one part.
+// Turned means that 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows of a warpgroup its
+// columns. A lane then needs the scales of two inputs instead of 16. k has one part.
 template <class T, int Inputs, int WeightGroups, int TurnedRows = 0>
 struct FewShape {
     using Type = T;
@@ -42,8 +42,8 @@ struct FewShape {
 
 constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
 
-// Shared memory is the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole
-// boxes][N], and where k has several parts their sums.
+// Shared memory holds the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole
+// boxes][N] and, if k has several parts, their sums.
 struct FewBarriers {
     u64 full[kMaxStages], empty[kMaxStages];
     u64 sums, scales;
@@ -69,19 +69,20 @@ struct FewPlaces {
     __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
-// The part of k that this block has, which is its rank in the cluster. The compiler knows that a block's number is the
-// same for all lanes, and keeps what follows from it in registers of the warp; of the rank it does not.
+// Returns the part of k of this block, which is its rank in the cluster. blockIdx is used because the compiler treats
+// it as uniform over the lanes and keeps derived values in uniform registers; it does not do so with the cluster
+// rank.
 __device__ __forceinline__ u32 part_of(const ProductArgs& args) {
     return blockIdx.x % static_cast<u32>(args.parts);
 }
 
-// A tile: weight rows from `column` (of the result) on, input rows from `row` on, one of the batch.
+// A tile: weight rows starting at `column` of the result, input rows starting at `row`, and an element of the batch.
 struct FewTile {
     i32 column, row, batch;
 };
 
-// The tiles of a block, one after the other. Where k has several parts a block has one tile, and there may be several
-// tiles of input rows, those of the same weights side by side; else all input rows are in one.
+// The tiles of a block, in order. If k has several parts, a block has one tile; there may be several tiles of input
+// rows, and the tiles of the same weights are adjacent. If k has one part, one tile has all input rows.
 template <class S>
 struct FewTiles {
     i32 next, step, count, input_tiles;
@@ -101,7 +102,7 @@ struct FewTiles {
     }
 };
 
-// The blocks of k of all tiles in the order in which they are asked for.
+// The blocks of k of all tiles, in the order in which they are loaded.
 template <class S>
 struct FewWalk {
     FewTiles<S> tiles;
@@ -136,7 +137,7 @@ __device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPla
                  walk.tile.batch, ptx::kEvictLast);
 }
 
-// The scales of the inputs in all blocks of the part; the last box may reach beyond what there is.
+// Issues the copies of the input scales for all blocks of the part. The last box may extend beyond the blocks.
 template <class S>
 __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span,
                                            const FewTile& tile) {
@@ -150,8 +151,9 @@ __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPla
     }
 }
 
-// The thread that asks for copies, after the first weights: inputs of those, then both of the blocks that follow.
-// Inputs that were asked for behind a whole ring of weights would come behind all of them.
+// The thread that issues copies, after the first weights have been issued: first the inputs for those weights, then
+// weights and inputs of the following blocks. Inputs that are issued after a whole ring of weights would arrive after
+// all of them.
 template <class S>
 __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
     const u32 stages = args.stages;
@@ -178,7 +180,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
     ptx::release_next_kernel();  // its weights come behind all of these
 }
 
-// A warpgroup that multiplies: 64 weight rows of each tile.
+// A math warpgroup: 64 weight rows of each tile.
 template <class S>
 struct FewMath {
     static constexpr int N = S::N, Sums = S::Sums;
@@ -210,8 +212,8 @@ struct FewMath {
         done.advance(args.stages);
     }
 
-    // Waits for all products but the Pending last, frees their stage and adds them times their scales: those of block i
-    // of the part.
+    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
+    // times their scales, which are those of block i of the part.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
         const float weight = scales.at(i);
@@ -244,7 +246,7 @@ struct FewMath {
         return args.weight_scales + static_cast<i64>(tile.batch * (last + 1) + row) * args.blocks + span.begin;
     }
 
-    // The part's sum of a tile in e4m3.
+    // Computes the sum of a part for a tile in e4m3.
     __device__ __forceinline__ void sum_scaled(float (&sum)[Sums]) {
         float d0[Sums], d1[Sums];
         const i32 count = span.end - span.begin;
@@ -285,10 +287,10 @@ struct FewMath {
         free_stage();
     }
 
-    // Which member of the cluster adds the parts of a group of 8 input rows.
+    // Returns the member of the cluster that adds the parts of a group of 8 input rows.
     __device__ __forceinline__ u32 owner_of(u32 eight) const { return eight % static_cast<u32>(args.parts); }
 
-    // Sends the part to whoever adds it, and adds what this member has to.
+    // Sends the sums of this part to the members that add them, and adds the parts that this member owns.
     __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
         const u32 parts = args.parts, rank = part_of(args);
         const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
@@ -322,7 +324,7 @@ struct FewMath {
         }
     }
 
-    // Writes the groups of 8 input rows that this member has: a warp has 16 columns of the result.
+    // Writes the groups of 8 input rows that this member owns. A warp has 16 columns of the result.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
         const u32 rank = part_of(args);
         const i32 column = tile.column + group * 64 + warp * 16;
@@ -360,7 +362,7 @@ struct FewMath {
         __syncwarp();
     }
 
-    // The same of a turned tile: a warp has 16 input rows and GroupRows columns of the result.
+    // The same for a turned tile: a warp has 16 input rows and GroupRows columns of the result.
     __device__ __forceinline__ void write_turned(const float (&sum)[Sums], const FewTile& tile) {
         const i32 column = tile.column + group * S::GroupRows + static_cast<i32>(lane % 4) * 2;
 #pragma unroll

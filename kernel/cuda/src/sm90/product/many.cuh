@@ -1,16 +1,17 @@
-// Products of many rows.
+// Matrix products of many rows.
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k]; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: one per SM, persistent, two in a cluster. A tile is 128 or 256 input rows by N columns. The two blocks of a
-//        cluster have neighbouring tiles of 128 rows and the same columns, and each fetches half of the weights for
-//        both; or they have the same rows (256, or the only tile of 128) and neighbouring columns, and each fetches
-//        half of the rows for both. Two warpgroups multiply 64 or twice 64 rows each, one warp asks for copies. e4m3: a
-//        warpgroup scales and adds a block's products while others run: its own of the next block where registers
-//        allow two sets of accumulators, else those of the other warpgroup. Where k has several parts, their sum is in
-//        registers or in shared memory; of tiles of 256 rows half is in global memory, which stays in L2.
-// Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights, or half of the rows and N.
-// H200:  4096 rows, with pauses, 7168 x 16384 e4m3: 1385 TFLOP/s, 84 % of what the instructions alone reach; 24576 x
+// Block: one per SM, persistent, in clusters of two. A tile is 128 or 256 input rows by N columns. The two blocks of
+// a cluster have either adjacent tiles of 128 rows and the same columns, and each loads half of the weights for both;
+// or they have the same rows (256, or the only tile of 128) and adjacent columns, and each loads half of the rows for
+// both. Two warpgroups multiply 64 or twice 64 rows each; one warp issues copies. For e4m3, a warpgroup scales and
+// adds the products of a block while others run: its own products of the next block if there are registers for two
+// sets of accumulators, otherwise the products of the other warpgroup. If k has several parts, their sum is in
+// registers or in shared memory; for tiles of 256 rows half of it is in global memory, which stays in L2.
+// Bytes: for each block of k and tile, 128 rows of input and N / 2 rows of weights from L2, or half of the rows and N
+// rows of weights.
+// H200:  4096 rows, with pauses, 7168 x 16384 e4m3: 1385 TFLOP/s, 84 % of the rate of the instructions alone; 24576 x
 //        1536: 1199, 73 %; head in bf16: 723 TFLOP/s, 92 %.
 #pragma once
 
@@ -20,24 +21,24 @@
 
 namespace sparrow_product {
 
-// A warpgroup has RowWaves times 64 rows. Apart: k has several parts.
+// A warpgroup has RowWaves times 64 rows. Apart means that k has several parts.
 template <class T, int Columns, int RowWaves, bool Apart>
 struct ManyShape {
     using Type = T;
     static constexpr int N = Columns, Waves = RowWaves;
     static constexpr bool Parted = Apart;
     static constexpr int Threads = 384;  // two warpgroups that multiply, and one of which a warp asks for copies
-    // e4m3: two sets of accumulators, where registers are enough.
+    // For e4m3: two sets of accumulators, if there are enough registers.
     static constexpr bool Deep = T::Scaled && N <= 128 && Waves == 1 && !Parted;
     static constexpr int Rows = 128 * Waves;  // of the input
     static constexpr int InputBytes = Rows * kBlockBytes, WeightBytes = N * kBlockBytes;
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
-    // The sum of parts of the first of two waves is in shared memory, that of the second in global memory. e4m3: that
-    // of a single wave stays in registers, where they are enough; else it is in shared memory.
+    // The sum of parts of the first of two waves is in shared memory, and that of the second in global memory. For
+    // e4m3, the sum of a single wave stays in registers if there are enough, otherwise in shared memory.
     static constexpr bool Away = Parted && Waves == 2, Kept = Parted && !Away && T::Scaled && N <= 128;
-    // The sum of parts, then the result in bf16: a warp has 16 rows of each wave. In float32 one wave takes as much as
-    // two in bf16.
+    // Memory for the sum of parts, and later for the result in bf16. A warp has 16 rows of each wave. One wave in
+    // float32 takes as many bytes as two waves in bf16.
     static constexpr int OutBytes = Rows * N * (Parted && !Kept && !Away ? 4 : 2);
     static constexpr int Stages = (kSharedLimit - 1024 - 256 - OutBytes) / (StageBytes + ScaleBytes);
     static constexpr bool Boxes = N % 64 == 0;  // results are stored in boxes of 64 columns, else of N
@@ -45,11 +46,11 @@ struct ManyShape {
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
 
-// Pairs of tiles of 128 rows that run over the columns together, so that they share weights in L2.
+// The number of pairs of tiles of 128 rows that process the columns together, so that they share weights in L2.
 constexpr int kManyPairs = 8;
 
-// Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it
-// out in every loop.
+// Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it in a register instead
+// of computing it again in every loop.
 template <class S>
 struct ManyPlaces {
     u32 base;
@@ -77,7 +78,7 @@ struct ManyTile {
     i32 row, column, batch;  // of this block
 };
 
-// The tiles of a cluster: groups of kManyPairs pairs of row tiles run over all columns.
+// The tiles of a cluster: groups of kManyPairs pairs of row tiles process all columns.
 template <class S>
 struct ManyTiles {
     i32 next, step, count, pairs, across;
@@ -109,8 +110,8 @@ struct ManyTiles {
     }
 };
 
-// The thread that asks for copies: of what the two blocks of a cluster share its half for both, of what they do not
-// share both halves.
+// The thread that issues copies. For data that the two blocks of a cluster share, it loads its half for both blocks;
+// for other data, it loads both halves.
 template <class S>
 __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPlaces<S>& at, u32 rank) {
     constexpr u16 kBoth = 3;
@@ -150,11 +151,11 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
     }
 }
 
-// A warpgroup that multiplies: 64 rows of each tile.
+// A math warpgroup: 64 rows of each tile.
 template <class S>
 struct ManyMath {
     static constexpr int N = S::N, Sums = N / 2;
-    // Blocks of the weight's scales that a tile of columns touches.
+    // The number of weight scale blocks that a tile of columns overlaps.
     static constexpr int ScaleBlocks = N % 128 == 0 ? N / 128 : (N + 128 - (N % 64 == 0 ? 64 : 16) - 1) / 128 + 1;
 
     const ProductArgs& args;
@@ -175,7 +176,7 @@ struct ManyMath {
         ask.advance(S::Stages);
     }
 
-    // A stage is free when the warps of both blocks have said so to both.
+    // Releases a stage: the warps of both blocks arrive at the barriers of both blocks.
     __device__ __forceinline__ void free_stage() {
         __syncwarp();
         if (lane < 2) {
@@ -190,7 +191,8 @@ struct ManyMath {
         return args.weight_scales + static_cast<i64>(row) * args.blocks;
     }
 
-    // Waits for all products but the Pending last, frees their stage and adds them times their scales.
+    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
+    // times their scales.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 block) {
         const u32 rows = at.scales(done.stage) + (group * 64 + warp * 16 + lane / 4) * 4;
@@ -206,7 +208,8 @@ struct ManyMath {
         }
     }
 
-    // The sum of a part in e4m3 with two sets of accumulators: a block's products run while those before are added.
+    // Computes the sum of a part in e4m3 with two sets of accumulators: the products of a block run while the
+    // previous ones are added.
     __device__ __forceinline__ void sum_deep(float (&sum)[Sums], Span span) {
         float d0[Sums], d1[Sums];
 #pragma unroll
@@ -231,7 +234,8 @@ struct ManyMath {
         }
     }
 
-    // What a block of k needs beside its products: the scales of the weight, and the descriptors of a stage.
+    // The values that a block of k needs in addition to its operands: the scales of the weight, and the descriptors
+    // of a stage.
     struct Block {
         float weights[ScaleBlocks];
         u64 left, right;
@@ -250,9 +254,9 @@ struct ManyMath {
         }
     };
 
-    // The sum of a part in e4m3 with one set of accumulators: while a wave of 64 rows is scaled and added, the other
-    // warpgroup's products run. What the next block needs is worked out while products run: what stands between the
-    // end of a warpgroup's products and its next ones is what the tensor cores may have to wait for.
+    // Computes the sum of a part in e4m3 with one set of accumulators. While a wave of 64 rows is scaled and added,
+    // the products of the other warpgroup run. The values for the next block are computed while products run, because
+    // instructions between the end of a warpgroup's products and its next products can leave the tensor cores idle.
     template <int Offset>
     __device__ __forceinline__ void sum_waves(float (&sum)[S::Waves][Sums], Span span) {
 #pragma unroll
@@ -304,8 +308,8 @@ struct ManyMath {
         }
     }
 
-    // The same for a tile whose first column is the offset-th of a block of the weight's scales: a copy of the loop for
-    // each offset that tiles can have.
+    // The same for a tile whose first column has the given offset in a weight scale block. The loop is instantiated
+    // for each offset that tiles can have.
     template <int Offset>
     __device__ __forceinline__ void sum_from(float (&sum)[S::Waves][Sums], i32 offset, Span span) {
         constexpr int kNext = Offset + (N % 128 == 0 ? 128 : N % 64 == 0 ? 64 : 16);
@@ -337,7 +341,8 @@ struct ManyMath {
         }
     }
 
-    // Adds a part to those before it, which are in shared memory, and keeps the sum there unless it is the last.
+    // Adds a part to the sum of the earlier parts, which is in shared memory, and stores the sum there unless this is
+    // the last part.
     __device__ __forceinline__ void add_part(float (&sum)[Sums], bool is_first, bool is_last) {
         const u32 mine = at.out() + (group * 4 + warp) * (16 * N * 4) + lane * 16;
 #pragma unroll
@@ -357,8 +362,8 @@ struct ManyMath {
         __syncwarp();
     }
 
-    // The same of two waves: the first one's sums take a warp's places of both waves' results, the second one's are in
-    // global memory, [Sums / 4][256 threads] of 16 bytes for each block.
+    // The same for two waves. The sums of the first wave use the warp's result memory of both waves; the sums of the
+    // second wave are in global memory, [Sums / 4][256 threads] of 16 bytes per block.
     __device__ __forceinline__ u32 place_of(int piece) const {
         return result_of(piece / (Sums / 8)) + piece % (Sums / 8) * 512 + lane * 16;
     }
@@ -376,7 +381,8 @@ struct ManyMath {
         }
     }
 
-    // Adds the parts before. The second wave's are on their way while `between` runs, which may write the first wave.
+    // Adds the earlier parts. The sums of the second wave are being loaded while `between` runs, which may write the
+    // first wave.
     template <class F>
     __device__ __forceinline__ void add_waves(float (&sum)[S::Waves][Sums], F between) {
         float4 before[Sums / 4];
@@ -405,13 +411,13 @@ struct ManyMath {
         }
     }
 
-    // Where a warp's results of a wave are before they are stored.
+    // Returns the address of a warp's results of a wave before they are stored.
     __device__ __forceinline__ u32 result_of(int wave) const {
         return at.out() + ((group * S::Waves + wave) * 4 + warp) * (S::OutBytes / (8 * S::Waves));
     }
 
-    // A warp writes its 16 rows: float32 from registers, bf16 through shared memory and the copy engine in boxes of 64
-    // columns.
+    // A warp writes its 16 rows: float32 directly from registers, bf16 through shared memory and the copy engine in
+    // boxes of 64 columns.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const ManyTile& tile, i32 wave) {
         const i32 top = tile.row + (group * S::Waves + wave) * 64 + static_cast<i32>(warp) * 16;
         if (args.out_f32) {

@@ -1,14 +1,14 @@
-// Products of few rows with a small weight whose k has four parts.
+// Matrix products of few rows with a small weight whose k has four parts.
 //
 // In:    weight e4m3 [columns, k]; input e4m3 [rows, k], up to 64 or 128 rows; scales (args.h).
 // Out:   bf16 or f32 [rows, columns].
-// Block: 64 input rows a warpgroup are the rows of the tensor-core tile, 32 weight rows its columns. Two blocks are a
-//        cluster: each sums two of the parts, one after the other. The kernel of few rows has four blocks in a cluster
-//        for tiles of twice the weights; of those 32 fit on 132 SMs, so that the last of 33 shares SMs with others.
-//        One warp asks for copies into a ring of stages, of inputs as many rows as there may be: what the others hold
-//        is multiplied and not written. The blocks exchange sums: one adds those of the upper eight of
-//        every 16 rows, the other those of the lower eight.
-// Bytes: weights once from memory; inputs once per tile from L2.
+// Block: 64 input rows per warpgroup are the rows of the tensor-core tile, and 32 weight rows its columns. Two blocks
+// form a cluster; each sums two of the parts, one after the other. The kernel for few rows (few.cuh) has four blocks
+// in a cluster for tiles of twice the weights. Only 32 such clusters fit on 132 SMs, so that the last of 33 has to
+// share SMs with others. One warp issues copies into a ring of stages. It always loads the maximum number of input
+// rows; the rows beyond the input are multiplied but not written. The blocks exchange sums: one adds those of the
+// upper eight of every 16 rows, the other those of the lower eight.
+// Bytes: weights are read once from memory; inputs once per tile from L2.
 #pragma once
 
 #include "sm90/product/config.h"
@@ -29,8 +29,8 @@ struct NarrowShape {
 
 constexpr int kNarrowScaleBox = 8;  // blocks of k whose input scales one copy fetches
 
-// Shared memory is the ring of stages, the other block's sums, barriers, and the scales of the inputs [blocks of this
-// block's parts, in whole boxes][copied rows].
+// Shared memory holds the ring of stages, the sums of the other block, barriers, and the scales of the inputs [blocks
+// of this block's parts, in whole boxes][copied rows].
 struct NarrowBarriers {
     u64 full[kMaxStages], empty[kMaxStages];
     u64 sums, scales;
@@ -56,7 +56,7 @@ struct NarrowPlaces {
     __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
-// What a block has: its tile of weights, and blocks of k.
+// The work of a block: its tile of weights, and its blocks of k.
 struct NarrowTile {
     i32 column;
     Span span;  // of both parts
@@ -83,7 +83,7 @@ __device__ __forceinline__ void ask_narrow_inputs(const ProductArgs& args, const
                  ptx::kEvictLast);
 }
 
-// The thread that asks for copies, after the first weights.
+// The thread that issues copies, after the first weights have been issued.
 template <class S>
 __device__ __forceinline__ void feed_narrow(const ProductArgs& args, const NarrowPlaces<S>& at,
                                             const NarrowTile& tile) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void feed_narrow(const ProductArgs& args, const Narro
     ptx::release_next_kernel();
 }
 
-// A warpgroup that multiplies: 64 input rows.
+// A math warpgroup: 64 input rows.
 template <class S>
 struct NarrowMath {
     static constexpr int Sums = S::Sums;
@@ -137,8 +137,8 @@ struct NarrowMath {
         ask.advance(args.stages);
     }
 
-    // Waits for all products but the Pending last, frees their stage and adds them times their scales: those of block i
-    // of this block's parts.
+    // Waits until at most Pending products are incomplete, releases the stage of the completed ones, and adds them
+    // times their scales, which are those of block i of this block's parts.
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
         const u32 rows = at.scales + i * at.scale_bytes + (group * 64 + warp * 16 + lane / 4) * 4;
@@ -155,7 +155,7 @@ struct NarrowMath {
         }
     }
 
-    // The sum of blocks first to last of this block's parts, with two sets of accumulators.
+    // Computes the sum of blocks first to last of this block's parts, with two sets of accumulators.
     __device__ __forceinline__ void sum_part(float (&sum)[Sums], i32 first, i32 last) {
         float d0[Sums], d1[Sums];
 #pragma unroll
@@ -192,7 +192,7 @@ struct NarrowMath {
         sum_part(part[0], 0, middle);
         sum_part(part[1], middle, count);
 
-        // Rows of which this block adds the parts: the first eight of 16 or the others, as its rank says.
+        // The rows whose parts this block adds: the first or the last eight of every 16, depending on its rank.
         const u32 rank = blockIdx.x % 2, mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
         ptx::cluster_wait();
         const u32 there = ptx::peer_address(mine, rank ^ 1), arrived = ptx::peer_address(at.sums_arrived(), rank ^ 1);

@@ -1,14 +1,15 @@
-// Products of many rows with small weights, one after the other of a batch: absorb and expand of all heads.
+// Matrix products of many rows with small weights, for all elements of a batch: the absorb and expand products of all
+// heads.
 //
-// In:    weight bf16 [batch, columns, k] of which one of the batch fits into 128 KB; input bf16 [batch, rows, k].
+// In:    weight bf16 [batch, columns, k], where one element of the batch fits in 128 KB; input bf16 [batch, rows, k].
 // Out:   bf16 [batch, rows, columns].
-// Block: one per SM, persistent. It keeps the weights of one of the batch in shared memory and takes every splits-th
-//        tile of 128 input rows, so that blocks write neighbouring columns of the same rows at about the same time.
-//        Two warpgroups multiply 64 rows each by 128 columns at a time, one warp asks for copies. Products begin when
-//        the first weights are there.
-// Bytes: inputs and results once; weights once for each block.
-// H200:  4096 rows of 128 heads: absorb 180 us, 3.7 TB/s, 87 % of 4.3; expand 177 us, 3.8 TB/s, 88 %. 64 rows, launches
-//        that overlap: 8.6 and 8.7 us.
+// Block: one per SM, persistent. It keeps the weights of one element of the batch in shared memory and takes every
+// splits-th tile of 128 input rows, so that blocks write adjacent columns of the same rows at about the same time.
+// Two warpgroups multiply 64 rows each by 128 columns at a time; one warp issues copies. The products start as soon
+// as the first weights have arrived.
+// Bytes: inputs are read and results written once; weights are read once per block.
+// H200:  4096 rows of 128 heads: absorb 180 us, 3.7 TB/s, 87 % of 4.3; expand 177 us, 3.8 TB/s, 88 %. 64 rows,
+//        launches that overlap: 8.6 and 8.7 us.
 #pragma once
 
 #include "ptx/global.cuh"
@@ -43,7 +44,7 @@ struct ResidentPlaces {
     __device__ __forceinline__ u32 weights_empty() const { return weights_full(kResidentPieces); }
 };
 
-// What a block has: one of the batch and every splits-th tile of rows.
+// The work of a block: one element of the batch and every splits-th tile of rows.
 struct ResidentItems {
     i32 item, count, splits, row_tiles, batch;
 
@@ -60,9 +61,9 @@ struct ResidentItems {
     __device__ __forceinline__ void advance() { item += gridDim.x; }
 };
 
-// The thread that asks for copies. Pieces of weights come in the order in which products read them: the blocks of k of
-// the first 128 columns, of the next and so on. Two pieces do not wait for the kernel in front. The first tile of rows
-// comes between them, so that products of few rows begin early.
+// The thread that issues copies. Pieces of weights are loaded in the order in which products read them: the blocks of
+// k of the first 128 columns, then of the next 128, and so on. Two pieces are loaded before waiting for the previous
+// kernel. The first tile of rows is loaded between them, so that products of few rows start early.
 __device__ __forceinline__ void feed_resident(const ProductArgs& args, const ResidentPlaces& at) {
     Cursor ring;
     u32 parity = 0;
@@ -109,8 +110,8 @@ __device__ __forceinline__ void feed_resident(const ProductArgs& args, const Res
     }
 }
 
-// A warp writes 16 rows by 128 columns, a row's 256 bytes by 16 lanes. Its shared memory is free as soon as it has been
-// read; stores by the copy engine would have to be waited for.
+// A warp writes 16 rows by 128 columns; 16 lanes write the 256 bytes of a row. Its shared memory is free as soon as
+// it has been read, whereas stores by the copy engine would need a wait.
 __device__ __forceinline__ void write_resident(const ProductArgs& args, u32 place, const float (&sum)[64], i32 row,
                                                i32 column, i32 batch, u32 lane) {
 #pragma unroll
@@ -135,7 +136,7 @@ __device__ __forceinline__ void write_resident(const ProductArgs& args, u32 plac
     __syncwarp();
 }
 
-// A warpgroup that multiplies 64 rows of each tile; of the last tile it may have none.
+// A math warpgroup multiplies 64 rows of each tile; it may have no rows in the last tile.
 __device__ __forceinline__ void multiply_resident_rows(const ProductArgs& args, const ResidentPlaces& at, i32 group) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 place = at.out(warp), tiles = at.column_tiles;

@@ -1,4 +1,4 @@
-// Paged index scores, 32 heads, up to 2 query rows per request.
+// Paged index scores of 32 heads, for up to 2 query rows per request.
 #include "sm90/index/paged.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
@@ -6,6 +6,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
     sparrow_index::paged_scores<sparrow_index::Shape<32, 2>>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_index_paged_h32_n2_shared = sparrow_index::shared_bytes<sparrow_index::Shape<32,
     2>>();

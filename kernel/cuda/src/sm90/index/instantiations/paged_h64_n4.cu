@@ -1,4 +1,4 @@
-// Paged index scores, 64 heads, up to 4 query rows per request.
+// Paged index scores of 64 heads, for up to 4 query rows per request.
 #include "sm90/index/paged.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
@@ -6,6 +6,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
     sparrow_index::paged_scores<sparrow_index::Shape<64, 4>>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_index_paged_h64_n4_shared = sparrow_index::shared_bytes<sparrow_index::Shape<64,
     4>>();

@@ -6,6 +6,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
     sparrow_index::ragged_scores<sparrow_index::Shape<64, 4>>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_index_ragged_h64_shared = sparrow_index::shared_bytes<sparrow_index::Shape<64,
     4>>();

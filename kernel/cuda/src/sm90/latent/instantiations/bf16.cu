@@ -1,5 +1,5 @@
-// Attention over every key of paged sequences of rows of 576 bf16 values: sparse attention's kernel with page tables in
-// place of lists.
+// Attention over every key of paged sequences with rows of 576 bf16 values. It is the sparse-attention kernel with
+// page tables instead of lists.
 #define SPARROW_EVERY_KEY
 #include "sm90/sparse/held.cuh"
 
@@ -8,6 +8,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kHeldThreads,
     sparrow_sparse::attend_held<9>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_bf16_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::HeldStorage<9>>();

@@ -1,5 +1,5 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows: sparse attention's kernel with page tables in place
-// of lists.
+// Attention over every key of paged sequences with 656-byte FP8 rows. It is the sparse-attention kernel with page
+// tables instead of lists.
 #define SPARROW_EVERY_KEY
 #include "sm90/sparse/kernel.cuh"
 
@@ -13,6 +13,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_block_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

@@ -1,4 +1,4 @@
-// Attention over every key of paged sequences of 656-byte FP8 rows, few rows: two thread blocks for each unit.
+// Attention over every key of paged sequences with 656-byte FP8 rows, for few query rows: two thread blocks per unit.
 #define SPARROW_EVERY_KEY
 #include "sm90/sparse/duo.cuh"
 
@@ -7,6 +7,6 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse:
     sparrow_sparse::attend_duo<sparrow_sparse::BlockFormat>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_latent_block_duo_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::DuoStorage>();

@@ -1,4 +1,4 @@
-// Products with int8 in groups of 32 or 64, any scales and zero points.
+// Matrix products with int8 weights in groups of 32 or 64, with any scales and zero points.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(i8_g32_any, sparrow_packed::I8<4, true>)

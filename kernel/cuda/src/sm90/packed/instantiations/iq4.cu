@@ -1,4 +1,4 @@
-// Products with IQ4_XS and IQ4_NL.
+// Matrix products with IQ4_XS and IQ4_NL weights.
 #include "sm90/packed/decode_lattice.cuh"
 #include "sm90/packed/product.cuh"
 

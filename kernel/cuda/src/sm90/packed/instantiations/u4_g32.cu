@@ -1,4 +1,4 @@
-// Products with int4 in groups of 32 or 64, bf16 scales.
+// Matrix products with int4 weights in groups of 32 or 64, with bf16 scales.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(u4_g32, sparrow_packed::U4<4, false>)

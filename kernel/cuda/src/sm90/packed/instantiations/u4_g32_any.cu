@@ -1,4 +1,4 @@
-// Products with int4 in groups of 32 or 64, any scales and zero points.
+// Matrix products with int4 weights in groups of 32 or 64, with any scales and zero points.
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(u4_g32_any, sparrow_packed::U4<4, true>)

@@ -1,4 +1,4 @@
-// Products of few rows in e4m3: launched with what the stages take of all dynamic shared memory.
+// Matrix products of few rows in e4m3. The dynamic shared memory of a launch depends on the number of stages.
 #include "sm90/product/few.cuh"
 
 namespace {

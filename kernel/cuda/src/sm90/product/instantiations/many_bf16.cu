@@ -1,4 +1,4 @@
-// Products of many rows in bf16.
+// Matrix products of many rows in bf16.
 #include "sm90/product/many.cuh"
 
 namespace {

@@ -1,4 +1,4 @@
-// Products of many rows in e4m3.
+// Matrix products of many rows in e4m3.
 #include "sm90/product/many.cuh"
 
 namespace {

@@ -1,5 +1,5 @@
-// Products of few rows in e4m3 with small weights whose k has four parts: launched with what the stages take of all
-// dynamic shared memory.
+// Matrix products of few rows in e4m3 with small weights whose k has four parts. The dynamic shared memory of a
+// launch depends on the number of stages.
 #include "sm90/product/narrow.cuh"
 
 namespace {

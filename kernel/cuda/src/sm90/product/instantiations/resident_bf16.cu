@@ -1,4 +1,4 @@
-// Products of many rows in bf16 with weights that stay in shared memory.
+// Matrix products of many rows in bf16 with weights that stay in shared memory.
 #include "sm90/product/resident.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_product::kResidentThreads, 1)
