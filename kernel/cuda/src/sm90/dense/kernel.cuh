@@ -4,8 +4,8 @@
 //        row its first key and the number of keys it sees (args.h); a plan of tiles (plan.cuh).
 // Out:   bf16 [rows, heads * values], f32 lse [rows, heads].
 // Block: one per SM, persistent. Two math warpgroups have 64 query rows each (math.cuh); one warp issues copies and
-// one finds units (feed.cuh). Tiles of keys and of values are double-buffered. Masks are applied only to tiles that
-// extend beyond the keys of a row.
+//        one finds units (feed.cuh). Tiles of keys and of values are double-buffered. Masks are applied only to tiles
+//        that extend beyond the keys of a row.
 // Bytes: a tile of keys and values is read from L2 once per 128 rows and head.
 // H200:  128 heads of 192/128, 8 x 2048 causal: 611 TFLOP/s, 77 % of a large matrix product; 64 heads, 2 x 8192: 699
 //        TFLOP/s, 88 %.

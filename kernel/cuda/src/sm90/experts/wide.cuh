@@ -3,13 +3,14 @@
 //
 // In, out, bits: as in product.cuh.
 // Block: one per SM, 512 threads. An item is 256 weight rows by up to 256 tokens of an expert. It is computed in two
-// passes. Each pass takes 64 rows of either half of the tile (64 inner columns of gate and the same of up). A tile of
-// 256 tokens by 128 weights needs half as much widening per product as a tile of 128 tokens by 256 weights. One
-// warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages of 128 bytes of k.
-// The other two multiply, 64 tokens at a time; the first of them has tokens 0 to 63 and 128 to 191.
-// Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass must be kept
-// until the second. They are stored as float32 in the memory of the results. Those of the second pass are stored
-// there too, because there are not enough registers. The thread that wrote a value reads it again.
+//        passes. Each pass takes 64 rows of either half of the tile (64 inner columns of gate and the same of up). A
+//        tile of 256 tokens by 128 weights needs half as much widening per product as a tile of 128 tokens by 256
+//        weights. One warpgroup gathers tokens, one loads packed weights and widens them, both into rings of stages
+//        of 128 bytes of k. The other two multiply, 64 tokens at a time; the first of them has tokens 0 to 63 and 128
+//        to 191. Gate and up: activations are quantised per 128 inner columns, so the activations of the first pass
+//        must be kept until the second. They are stored as float32 in the memory of the results. Those of the second
+//        pass are stored there too, because there are not enough registers. The thread that wrote a value reads it
+//        again.
 #pragma once
 
 #include "sm90/experts/feed.cuh"

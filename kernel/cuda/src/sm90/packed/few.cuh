@@ -2,8 +2,9 @@
 // experts that have rows. Arguments, results and bits are the same as in product.cuh.
 //
 // Block: persistent. One warp copies: the copy engine loads a unit of weights in one piece, together with the rows of
-// the tokens for the unit. The other warps have 16 weight rows each. They widen them in registers as the first
-// operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another warp.
+//        the tokens for the unit. The other warps have 16 weight rows each. They widen them in registers as the first
+//        operand of the tensor cores and multiply eight tokens at a time. No warp waits for the products of another
+//        warp.
 // Bytes: weights are read once from memory for each group of tokens.
 #pragma once
 
@@ -25,8 +26,8 @@ struct FewRoom {
     static constexpr int stages(int stripes, int blocks) {
         return (limit(blocks) - Listed * 16 - 512 - Table<F>::TableBytes) / stage(stripes);
     }
-    // Widening is limited by latency: three blocks of eight warps overlap more of it than one block of sixteen.
-    // Experts are faster with one block less, which leaves space for the first units of the next kernel.
+    // Widening is limited by latency: three blocks of eight warps overlap more of it than one block of sixteen warps.
+    // For experts, one block per SM is faster, because it leaves space for the first units of the next kernel.
     static constexpr bool Three = stages(2, 3) >= 2;
 };
 

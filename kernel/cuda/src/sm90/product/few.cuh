@@ -3,12 +3,13 @@
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], few rows; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
 // Block: 64 * Groups weight rows are the rows of the tensor-core tile, and N input rows its columns. One warp issues
-// copies into a ring of stages (a stage is a block of k: weights and inputs); Groups warpgroups multiply. The scales
-// of all inputs are loaded first. e4m3 has two sets of accumulators, so that the products of a block run while the
-// previous block is scaled and added. If k has one part, blocks are persistent, except for a batch in e4m3, whose
-// inputs have separate scales for each element of the batch. If k has several parts, the parts of a tile form a
-// cluster, and the sums for each 8 input rows are combined in the shared memory of one member. Weights do not depend
-// on the previous kernel, so the first stages are filled with weights before waiting for that kernel.
+//        copies into a ring of stages (a stage is a block of k: weights and inputs); Groups warpgroups multiply. The
+//        scales of all inputs are loaded first. e4m3 has two sets of accumulators, so that the products of a block
+//        run while the previous block is scaled and added. If k has one part, blocks are persistent, except for a
+//        batch in e4m3, whose inputs have separate scales for each element of the batch. If k has several parts, the
+//        parts of a tile form a cluster, and the sums for each 8 input rows are combined in the shared memory of one
+//        member. Weights do not depend on the previous kernel, so the first stages are filled with weights before
+//        waiting for that kernel.
 // Bytes: weights are read once from memory; inputs once per tile from L2.
 // H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x
 //        7168, 15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.

@@ -3,14 +3,15 @@
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k]; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
 // Block: one per SM, persistent, in clusters of two. A tile is 128 or 256 input rows by N columns. The two blocks of
-// a cluster have either adjacent tiles of 128 rows and the same columns, and each loads half of the weights for both;
-// or they have the same rows (256, or the only tile of 128) and adjacent columns, and each loads half of the rows for
-// both. Two warpgroups multiply 64 or twice 64 rows each; one warp issues copies. For e4m3, a warpgroup scales and
-// adds the products of a block while others run: its own products of the next block if there are registers for two
-// sets of accumulators, otherwise the products of the other warpgroup. If k has several parts, their sum is in
-// registers or in shared memory; for tiles of 256 rows half of it is in global memory, which stays in L2.
+//        a cluster have either adjacent tiles of 128 rows and the same columns, and each loads half of the weights
+//        for both; or they have the same rows (256, or the only tile of 128) and adjacent columns, and each loads
+//        half of the rows for both. Two warpgroups multiply 64 or twice 64 rows each; one warp issues copies. For
+//        e4m3, a warpgroup scales and adds the products of a block while others run: its own products of the next
+//        block if there are registers for two sets of accumulators, otherwise the products of the other warpgroup. If
+//        k has several parts, their sum is in registers or in shared memory; for tiles of 256 rows half of it is in
+//        global memory, which stays in L2.
 // Bytes: for each block of k and tile, 128 rows of input and N / 2 rows of weights from L2, or half of the rows and N
-// rows of weights.
+//        rows of weights.
 // H200:  4096 rows, with pauses, 7168 x 16384 e4m3: 1385 TFLOP/s, 84 % of the rate of the instructions alone; 24576 x
 //        1536: 1199, 73 %; head in bf16: 723 TFLOP/s, 92 %.
 #pragma once

@@ -3,11 +3,11 @@
 // In:    weight e4m3 [columns, k]; input e4m3 [rows, k], up to 64 or 128 rows; scales (args.h).
 // Out:   bf16 or f32 [rows, columns].
 // Block: 64 input rows per warpgroup are the rows of the tensor-core tile, and 32 weight rows its columns. Two blocks
-// form a cluster; each sums two of the parts, one after the other. The kernel for few rows (few.cuh) has four blocks
-// in a cluster for tiles of twice the weights. Only 32 such clusters fit on 132 SMs, so that the last of 33 has to
-// share SMs with others. One warp issues copies into a ring of stages. It always loads the maximum number of input
-// rows; the rows beyond the input are multiplied but not written. The blocks exchange sums: one adds those of the
-// upper eight of every 16 rows, the other those of the lower eight.
+//        form a cluster; each sums two of the parts, one after the other. The kernel for few rows (few.cuh) has four
+//        blocks in a cluster for tiles of twice the weights. Only 32 such clusters fit on 132 SMs, so that the last
+//        of 33 has to share SMs with others. One warp issues copies into a ring of stages. It always loads the
+//        maximum number of input rows; the rows beyond the input are multiplied but not written. The blocks exchange
+//        sums: one adds those of the upper eight of every 16 rows, the other those of the lower eight.
 // Bytes: weights are read once from memory; inputs once per tile from L2.
 #pragma once
 

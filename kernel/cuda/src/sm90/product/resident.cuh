@@ -4,9 +4,9 @@
 // In:    weight bf16 [batch, columns, k], where one element of the batch fits in 128 KB; input bf16 [batch, rows, k].
 // Out:   bf16 [batch, rows, columns].
 // Block: one per SM, persistent. It keeps the weights of one element of the batch in shared memory and takes every
-// splits-th tile of 128 input rows, so that blocks write adjacent columns of the same rows at about the same time.
-// Two warpgroups multiply 64 rows each by 128 columns at a time; one warp issues copies. The products start as soon
-// as the first weights have arrived.
+//        splits-th tile of 128 input rows, so that blocks write adjacent columns of the same rows at about the same
+//        time. Two warpgroups multiply 64 rows each by 128 columns at a time; one warp issues copies. The products
+//        start as soon as the first weights have arrived.
 // Bytes: inputs are read and results written once; weights are read once per block.
 // H200:  4096 rows of 128 heads: absorb 180 us, 3.7 TB/s, 87 % of 4.3; expand 177 us, 3.8 TB/s, 88 %. 64 rows,
 //        launches that overlap: 8.6 and 8.7 us.

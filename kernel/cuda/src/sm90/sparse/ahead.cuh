@@ -1,6 +1,6 @@
-// What a fetching warp knows of the blocks to come: which rows they select, read from the lists two blocks before
-// they are asked for. Queries are asked into L2 on the way: their place is free only when the last scores of the
-// queries before are there.
+// Look-ahead of a fetching warp: the selected rows of the coming blocks. The lists are read two blocks before the
+// rows are loaded. Queries are prefetched into L2, because their shared memory is free only after the last scores of
+// the previous queries.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -10,8 +10,8 @@ namespace sparrow_sparse {
 
 constexpr u32 kFaultSlot = 1;
 
-// One block to come, as lane l of warp w of the fetchers sees it. Lanes 16-31 repeat lanes 0-15. Two: of two streams.
-// Wide: of eight warps, who have eight keys each; lanes 8-15 repeat them, too.
+// A coming block, as lane l of warp w of the fetchers holds it. Lanes 16-31 repeat lanes 0-15. Two means two streams.
+// Wide means eight warps with eight keys each, and lanes 8-15 repeat lanes 0-7.
 template <bool Two, bool Wide = false>
 struct Coming {
     static constexpr u32 kNone = ~0u;
@@ -25,11 +25,11 @@ struct Coming {
     __device__ __forceinline__ bool fresh() const { return at & 1; }
     __device__ __forceinline__ u32 unit() const { return at >> 1; }
 
-    // A warp serves keys 8w to 8w + 7 and 32 more.
+    // A warp has keys 8w to 8w + 7 and 32 + 8w to 32 + 8w + 7.
     static __device__ __forceinline__ i32 own_key(u32 t) {
         return static_cast<i32>((Wide ? 0 : t / 8 % 2 * 32) + t / 32 * 8 + t % 8); }
 
-    // Turns what the list said into a slot, once it is needed.
+    // Converts the list entry to a slot, when it is needed.
     __device__ __forceinline__ void settle(const SparseAttendArgs& args) {
         if constexpr (kEvery) {
             slot = slot_of(slot, own_key(threadIdx.x - 256));  // fetchers follow two math groups
@@ -42,17 +42,17 @@ struct Coming {
         }
     }
 
-    // Bit i: key 8w + i counts; bit 8 + i: key 32 + 8w + i.
+    // Bit i is set if key 8w + i is valid, bit 8 + i if key 32 + 8w + i is valid.
     __device__ __forceinline__ u32 mask() const { return __ballot_sync(ptx::kFullMask, slot >= 0) & 0xFFFF; }
 };
 
-// Writes a warp's share of the valid bits of a block.
+// Writes a warp's part of the valid bits of a block.
 __device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
     reinterpret_cast<u8*>(&valid)[warp] = static_cast<u8>(mask);
     reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
-// The walk of a fetching warp through the blocks of its thread block's units. Two: of up to two streams.
+// Iterates over the blocks of all units of a thread block, for a fetching warp. Two means up to two streams.
 template <int Tiles, i64 RowBytes, bool Two>
 struct Ahead {
     using Block = Coming<Two>;
@@ -71,7 +71,7 @@ struct Ahead {
         unit = share.first - (Two ? 0 : share.step);
     }
 
-    // Steps to the next block and asks for its slots, and for the queries if it needs others.
+    // Advances to the next block and loads its slots. If it needs other queries, prefetches them.
     __device__ __forceinline__ Block next(const SparseAttendArgs& args, u32 t) {
         Block c;
         bool fresh = false;

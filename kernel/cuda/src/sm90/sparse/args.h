@@ -1,11 +1,11 @@
-// Arguments of sparse attention, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of sparse attention, passed by value as one __grid_constant__ parameter. They are mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
 
 // Selected rows of one paged pool. Slot s is row s & page_mask of page s >> page_shift; a pool of one page has shift
-// 31 and mask 2^31 - 1. Kernels that attend to every key (sm90/latent) have page tables of pages of 64 rows as
-// indices; their second stream has width 0, and its lens are the tables of the rows.
+// 31 and mask 2^31 - 1. For kernels that attend to every key (sm90/latent), indices are page tables with pages of 64
+// rows; their second stream has width 0, and its lens are the table numbers of the rows.
 struct SelectionView {
     const u8* base;      // first byte of page 0, multiple of 16
     i64 page_bytes;      // from one page to the next, multiple of 16
@@ -28,9 +28,9 @@ struct SparseAttendArgs {
     float* lse;                // f32 [rows, lse_stride], natural logarithm, without the sink; or null
     float* max;                // f32 [rows, max_stride], largest scaled score; or null
     const float* sinks;        // f32 [heads], neither scaled nor in base 2; or null
-    // when segments > 1, parts of results (output.cuh): [rows, segments, heads in whole groups of 64, 512] values
+    // If segments > 1, the partial results (output.cuh): [rows, segments, heads in whole groups of 64, 512] values.
     void* partial;
-    // f32 [rows, segments, heads, 4] when segments > 1: base of the exponents, sum, largest score (base 2), unused
+    // If segments > 1, f32 [rows, segments, heads, 4]: base of the exponents, sum, largest score (base 2), unused.
     float* stats;
     u32* faults;               // one word: bit 0 is set when a slot is at or beyond its pool; or null
     i64 q_stride;              // elements between rows
@@ -46,8 +46,8 @@ struct SparseAttendArgs {
 };
 static_assert(sizeof(SparseAttendArgs) == 264, "mirrored in Go");
 
-// Of the kernels of bf16 rows: queries and outputs go by the copy engine, past the copies of rows, which wait for each
-// other in the load-store unit.
+// For the kernels of bf16 rows: the copy engine transfers queries and outputs, so that they do not wait behind the
+// copies of rows in the load-store unit.
 struct MappedAttendArgs {
     TensorMap query_map;   // over q as bf16 [rows, heads, D], boxes {64, 64, 1}, swizzle 128B
     TensorMap output_map;  // over out as bf16 [rows, heads, 512], boxes {64, 64, 1}, swizzle 128B

@@ -1,11 +1,11 @@
-// Joins the segments of sparse attention: out = sum over segments of w_s * o_s / sum over segments of w_s, with w_s =
-// 2^(m_s - M) * l_s.
+// Combines the segments of sparse attention: out = sum over segments of w_s * o_s / sum over segments of w_s, with
+// w_s = 2^(m_s - M) * l_s.
 //
-// In:    parts of segments that have keys (Parts in output.cuh), stats f32 [rows, segments, heads, 4].
+// In:    partial results of the segments that have keys (Parts in output.cuh), stats f32 [rows, segments, heads, 4].
 // Out:   bf16 [rows, heads * 512], lse, max.
-// Block: 128 threads, who stand for the lanes that wrote the parts; two eighths of 32 heads and 256 columns. Segments
-//        are added in their order, whatever else is in the launch.
-// Bytes: 1 KB (bf16 rows: 2 KB) per segment and head read, 1 KB written.
+// Block: 128 threads, which correspond to the lanes that wrote the partial results; two eighths of 32 heads and 256
+//        columns. Segments are added in order, independently of the rest of the launch.
+// Bytes: 1 KB (for bf16 rows 2 KB) per segment and head is read, 1 KB is written.
 #pragma once
 
 #include "sm90/sparse/output.cuh"
@@ -14,11 +14,11 @@ namespace sparrow_sparse {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineEighths = 2;  // of a block
-// of 64 heads: column halves, heads row and row + 8, eighths
+// For 64 heads: column halves, heads row and row + 8, eighths.
 constexpr int kCombineBlocks = 2 * 2 * 8 / kCombineEighths;
 constexpr int kCombineAtOnce = 4;   // segments whose loads are in flight together
 
-// Sixteen bytes, plainly loaded: another kernel has just written them.
+// Loads 16 bytes without cache hints, because another kernel has just written them.
 __device__ __forceinline__ uint4 load_part(const u8* p) {
     uint4 v;
     asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_halves(float* o, u32 pair, float weight) {
     o[1] = fmaf(b, weight, o[1]);
 }
 
-// What one lane holds of one eighth of a part: 8 columns of fp32, or of half precision.
+// A lane's share of one eighth of a partial result: 8 columns in fp32 or in half precision.
 template <class Type>
 struct Eighth {
     static constexpr int kChunks = Parts<Type>::kChunks;

@@ -1,20 +1,20 @@
-// Fetching warpgroups, part two: rows that are stored as e4m3 codes and become half-precision values on the way to
-// shared memory.
+// Fetching warpgroups, part two: rows that are stored as e4m3 codes and converted to half precision when they are
+// written to shared memory.
 //
-// Half precision holds every code exactly, and every code times a power of two from 2^-15 to 2^7: what is stored must
-// be below 57344, which a normalised latent always is. The conversion takes two instructions for two values; bf16,
-// which has no direct one, takes six.
+// Half precision represents every code exactly, and every code times a power of two from 2^-15 to 2^7. Stored values
+// must be below 57344, which always holds for a normalised latent. The conversion takes two instructions for two
+// values; bf16 has no direct conversion and would take six.
 //
-// Four lanes share a row: lane q of them takes 16 of the 64 codes of every tile, so a thread knows a slot and an
-// address for each of its rows. Rows are asked for a block ahead. No fence follows the stores: it would wait for what
-// has been asked for. Who multiplies has it.
+// Four lanes share a row: lane q of the four takes 16 of the 64 codes of every tile, so a thread needs one slot and
+// one address per row. Rows are loaded one block ahead. No fence follows the stores, because it would wait for the
+// loads in flight; the math warpgroups have the fence.
 #pragma once
 
 #include "sm90/sparse/fetch.cuh"
 
 namespace sparrow_sparse {
 
-// Two codes, the lower 16 bits of codes, in half precision.
+// Converts two codes, the lower 16 bits of codes, to half precision.
 __device__ __forceinline__ u32 widen(u32 codes) {
     u32 halves;
     asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %1; cvt.rn.f16x2.e4m3x2 %0, lo; }" : "=r"(halves) : "r"(codes));
@@ -27,14 +27,14 @@ __device__ __forceinline__ u32 times(u32 halves, u32 scale) {
     return r;
 }
 
-// A scale twice, in half precision.
+// Returns a scale twice, in half precision.
 __device__ __forceinline__ u32 half_scale(float scale) {
     u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %1;" : "=r"(r) : "f"(scale));
     return r;
 }
 
-// Two bf16 values in half precision.
+// Converts two bf16 values to half precision.
 __device__ __forceinline__ u32 halve(u32 pair) {
     return ptx::F16::pack(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
 }
@@ -49,7 +49,7 @@ __device__ __forceinline__ uint4 load_16(const u8* p) {
     return v;
 }
 
-// Zeros that the compiler does not write before it knows whether they are wanted.
+// Returns zeros in a way that the compiler does not write them before the branch that needs them.
 __device__ __forceinline__ uint4 zeros() {
     uint4 v;
     asm volatile("mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint4 zeros() {
     return v;
 }
 
-// Sixteen codes of key r, quarter q of a tile, times a scale, to their two chunks.
+// Stores sixteen codes of key r, quarter q of a tile, times a scale, to their two chunks.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes, u32 scale) {
     store_16(tile + tile_byte(r, 2 * q), times(widen(codes.x), scale), times(widen(codes.x >> 16), scale),
         times(widen(codes.y), scale),
@@ -74,10 +74,11 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes)
         widen(codes.w >> 16));
 }
 
-// A format is what one thread holds of one row beside the codes: scales of the left tiles (0-3), and scales of the
-// others and the rotary part. kApart: which of two orders of asking is faster (ConvertedRows::run).
+// A format is what one thread holds of a row in addition to the codes: the scales of the left tiles (0-3), and the
+// scales of the other tiles and the rotary part. kApart selects the faster of two load orders (ConvertedRows::run).
 
-// 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
+// A row of 656 bytes: 512 codes, 4 f32 scales of 128 codes each, and 64 bf16 values of the rotary part, which stay
+// bf16.
 struct BlockFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 1;
     static constexpr bool kTwoStreams = false;
@@ -113,8 +114,8 @@ struct BlockFormat {
     }
 };
 
-// 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the score and value scales of the
-// launch.
+// A row of 576 bytes: 512 codes and 64 codes of the rotary part. The score and value scales of the launch contain the
+// scale of the pool.
 struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;
@@ -131,8 +132,9 @@ struct RawFormat {
     __device__ __forceinline__ void store_rope(u32 tile, u32 r, u32 q) const { store_codes(tile, r, q, rope); }
 };
 
-// 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576, and 7 power-of-two scales and a zero in a
-// scale row at the end of the page. The rotary part is part of the values, too: it becomes half precision.
+// A row of 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576 bytes, and 7 power-of-two scales and a
+// zero in a scale row at the end of the page. The rotary part is also part of the values, so it is converted to half
+// precision.
 struct EntryFormat {
     static constexpr int kTiles = 8, kCodeTiles = 7, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = true;
@@ -168,8 +170,8 @@ struct EntryFormat {
     }
 };
 
-// Rows of one e4m3 format. Thread t of Fetchers serves keys t / 4 and, while there are fewer than four threads a key,
-// every kStep-th after it.
+// Rows of one e4m3 format. Thread t of Fetchers has key t / 4 and, if there are fewer than four threads per key,
+// every kStep-th key after it.
 template <class Format, int Fetchers = kFetchers>
 struct ConvertedRows {
     using Type = ptx::F16;
@@ -188,7 +190,7 @@ struct ConvertedRows {
     uint4 codes[kRows][Format::kCodeTiles];
     Format rest[kRows];
 
-    // Values for registers that may be looked at before rows are asked into them.
+    // Initialises registers that may be read before rows are loaded into them.
     __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int k = 0; k < kRows; ++k) {
@@ -199,14 +201,14 @@ struct ConvertedRows {
         }
     }
 
-    // Zero, but known only when the last loads of a half have arrived.
+    // Returns zero, but only after the last loads of a half have arrived.
     template <bool Left>
     __device__ __forceinline__ u32 arrived(const SparseAttendArgs& args) const {
         return codes[kRows - 1][Left ? kHalfTiles - 1 : Format::kCodeTiles - 1].w & static_cast<u32>(args.rows >> 31);
     }
 
-    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part. after is zero: what
-    // must be there before.
+    // Loads half of row k of a coming block: tiles 0-3, or the other tiles and the rotary part. `after` is zero; it
+    // makes the loads wait for another value.
     template <bool Left, class Coming>
     __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Coming& c, int k, u32 t,
         u32 after = 0) {
@@ -247,7 +249,7 @@ struct ConvertedRows {
         }
     }
 
-    // Converts half of row k, which has arrived; rotary: the rotary part, too.
+    // Converts half of row k, which has arrived, and if `rotary` is set also its rotary part.
     template <bool Left>
     __device__ __forceinline__ void store_row(u32 base, int k, u32 t, bool rotary = true) const {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
@@ -260,7 +262,7 @@ struct ConvertedRows {
         }
     }
 
-    // Converts half of the rows. Unless asking is apart, the same half of the block to come is asked for, row by row.
+    // Converts half of the rows. Unless kApart is set, the same half of the next block is loaded, row by row.
     template <bool Left>
     __device__ __forceinline__ void turn(const SparseAttendArgs& args, const Block& c, u32 base, u32 t) {
 #pragma unroll
@@ -271,15 +273,16 @@ struct ConvertedRows {
 #pragma unroll
                 for (int i = Left ? 0 : kHalfTiles; i < (Left ? kHalfTiles : Format::kCodeTiles); ++i) {
                     uint4& w = codes[k + 1][i];
-                    // not converted before: there are no registers for both
+                    // The empty assembly prevents an earlier conversion, because there are not enough registers for
+                    // both.
                     asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
                 }
             }
         }
     }
 
-    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The rotary tile has been
-    // the weights, which all quarters need.
+    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The memory of the rotary
+    // tile held the weights, which all quarters need.
     __device__ __forceinline__ void store_quarters(Storage<Tiles>& shared, u32 base, u32 b, u32 parity, u32 t) const {
         const u32 quarter = t / 64;  // of the thread's first row; the second is two quarters on
         ptx::barrier_wait(ptx::shared_address(&shared.quarter_empty[b][quarter]), parity);
@@ -294,9 +297,10 @@ struct ConvertedRows {
         }
     }
 
-    // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits
-    // for one half waits for all that were asked for before: there a half is asked for when the other has arrived,
-    // and has the time of its conversion (kApart). Other rows ask for a half as soon as its registers are free.
+    // The main loop of a fetching thread. For rows with scales, the compiler tracks all loads together, so a wait for
+    // one half waits for every earlier load. For these rows (kApart) a half is loaded only after the other half has
+    // arrived, and its latency overlaps the conversion. For other rows, a half is loaded as soon as its registers are
+    // free.
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
         constexpr bool kApart = Format::kApart;
         u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
@@ -318,7 +322,7 @@ struct ConvertedRows {
         }
         next.settle(args);
         for (; now.there(); ++done) {
-            // addresses are worked out again for every block: there are no registers to keep them in
+            // Addresses are computed again for every block, because there are no registers to keep them.
             asm volatile("" : "+r"(t));
             const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
             if constexpr (kApart) {
@@ -358,7 +362,8 @@ struct ConvertedRows {
             now = next;
             next = third;
             if constexpr (!kApart) {
-                // into its place: to move what is still on its way would be to wait for it
+                // The result is loaded directly into its final registers. A move would wait for loads that are in
+                // flight.
                 third = ahead.next(args, t);
                 rows.template ask_row<false>(args, now, kRows - 1, t);
             }

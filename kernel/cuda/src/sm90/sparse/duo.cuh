@@ -1,17 +1,19 @@
-// Few rows: two thread blocks, a cluster, share one unit of work, so that it takes half as long.
+// Sparse attention for few rows: two thread blocks, a cluster, share one unit of work, so that it takes half as long.
 //
-// Each has half of the output columns. Blocks of keys alternate between them: the one whose turn it is fetches the
-// whole block, computes its scores and weights and sends them to the other; for the other's blocks it fetches the
-// columns it has to multiply, nothing else. Every output element is the same chain of products as in one thread
-// block, and exponents and sums pass from block to block in order: the bits are those of kernel.cuh.
+// Each thread block has half of the output columns. Blocks of keys alternate between them. The owner of a block of
+// keys fetches it completely, computes its scores and weights, and sends the weights to the other thread block. For
+// the blocks that the other owns, it fetches only the columns that it multiplies. Every output element is the same
+// chain of products as in one thread block, and exponents and sums pass from block to block in order. Therefore the
+// bits are the same as those of kernel.cuh.
 //
-// In:    as kernel.cuh, rows of one stream and nine tiles, cut into segments.
-// Out:   parts of segments for combine.cuh.
+// In:    as in kernel.cuh, rows of one stream and nine tiles, cut into segments.
+// Out:   partial results of segments for combine.cuh.
 // Block: a cluster of two per unit. One warpgroup computes scores and weights of its own blocks, one the products of
-//        all blocks, two fetch rows. So many threads have too few registers at launch for products of 256 columns:
-//        they are done in halves.
-// Bytes: every selected row is read once per 64 heads, and half of it again.
-// H200:  128 heads, top-k 2048: one row 21.3 us with its combine, against 27.4 with one thread block a unit.
+//        all blocks, and two fetch rows. With this many threads there are too few registers at launch for products of
+//        256 columns, so they are done in halves.
+// Bytes: every selected row is read once per 64 heads, and half of it a second time.
+// H200:  128 heads, top-k 2048: one row takes 21.3 us including its combine, against 27.4 us with one thread block
+//        per unit.
 #pragma once
 
 #include "sm90/sparse/duo_fetch.cuh"
@@ -20,7 +22,8 @@
 
 namespace sparrow_sparse {
 
-// Asks into L2 for what is needed whatever the length of the row: its list, from block `from` to `to`, and its queries.
+// Prefetches into L2 the data that is needed for any length of the row: its list, from block `from` to `to`, and its
+// queries.
 template <int Tiles, int Fetchers>
 __device__ __forceinline__ void ask_first(const SparseAttendArgs& args, i32 row, i32 head, i32 from, i32 to, u32 t) {
     constexpr i32 kLine = 128, kQueryBytes = Tiles * 128;

@@ -1,5 +1,5 @@
-// Two thread blocks a unit: the fetching warps. Eight of them, a row a thread, so that a whole block of keys is on
-// its way while the one before is converted.
+// Two thread blocks per unit: the fetching warps. There are eight, with one row per thread, so that a whole block of
+// keys is in flight while the previous one is converted.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"
@@ -7,8 +7,8 @@
 
 namespace sparrow_sparse {
 
-// The fetching warps: left halves of all blocks for thread block 0, right halves for thread block 1, and the other
-// halves of own blocks.
+// The fetching warps. Thread block 0 needs the left halves of all blocks, thread block 1 the right halves; each also
+// needs the other halves of its own blocks.
 template <class Rows>
 struct DuoFetch {
     using Block = Coming<false, true>;
@@ -17,7 +17,7 @@ struct DuoFetch {
     const DuoUnit& unit;
     u32 t;
 
-    // Block n, whose list is on its way.
+    // Returns block n; its list entry is being loaded.
     __device__ __forceinline__ Block block(i32 n) const {
         Block c;
         const SelectionView& s = args.streams[0];
@@ -31,7 +31,7 @@ struct DuoFetch {
     __device__ __forceinline__ bool left(i32 n) const { return unit.own(n) || unit.rank == 0; }
     __device__ __forceinline__ bool right(i32 n) const { return unit.own(n) || unit.rank == 1; }
 
-    // Asks for what is needed of block n.
+    // Loads the needed halves of block n.
     __device__ __forceinline__ void ask(Rows& rows, const Block& c, i32 n, u32 after) const {
         if (left(n)) {
             rows.template ask<true>(args, c, t, after);
@@ -41,11 +41,12 @@ struct DuoFetch {
         }
     }
 
-    // Converts block n, which have holds or is about to, and asks for the next one.
+    // Converts block n, which is in `have` or being loaded into it, and loads the next block into `get`.
     __device__ __forceinline__ void step(Rows& have, Rows& get, i32 n, Block& now, Block& next) {
         asm volatile("" : "+r"(t));  // addresses are worked out again for every block
         const bool own = unit.own(n);
-        // own blocks, or the other's, before this; the buffer of the latter
+        // The number of earlier blocks that are own, or owned by the other thread block, and the buffer of the
+        // latter.
         const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
         const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
         const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);

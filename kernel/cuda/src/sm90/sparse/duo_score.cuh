@@ -1,4 +1,4 @@
-// Two thread blocks a unit: scores and weights.
+// Two thread blocks per unit: scores and weights.
 #pragma once
 
 #include "sm90/sparse/duo_storage.cuh"
@@ -6,7 +6,7 @@
 
 namespace sparrow_sparse {
 
-// The score group: scores and weights of own blocks.
+// The score group: scores and weights of the own blocks.
 template <class Rows>
 struct DuoScores : Softmax<typename Rows::Type> {
     using Type = typename Rows::Type;
@@ -21,7 +21,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
     __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p),
         unit.rank ^ 1); }
 
-    // Two numbers of this lane's heads to the other block.
+    // Sends two numbers of this lane's heads to the other thread block.
     __device__ __forceinline__ void send_heads(float* place, u64& barrier, float a, float b) const {
         __syncwarp();  // the other may answer at once, and the answer takes the place of what lanes here have read
         if (at.lane % 4 == 0) {
@@ -30,7 +30,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
     }
 
-    // Adds the sums of the other's block n.
+    // Adds the sums of the other thread block's block n.
     __device__ __forceinline__ void add_other(i32 n) {
         ptx::barrier_wait(ptx::shared_address(&shared.other_full), n >> 1 & 1);
         const LaneSums v = *const_cast<const LaneSums*>(&shared.sums[threadIdx.x % 128]);
@@ -39,7 +39,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
         arrive_at_other(shared.sums_free, unit.rank);
     }
 
-    // Weights, sums and factors of own block to both value groups.
+    // Publishes the weights, sums and factors of an own block to the value groups of both thread blocks.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], const LaneSums& sums, u32 parity) {
         const u32 t = threadIdx.x % 128;
         ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
@@ -120,7 +120,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
         finish();
     }
 
-    // The end of the segment: what the output is multiplied by, and the numbers beside the parts.
+    // The end of the segment: writes the factors of the output, and the softmax statistics of the partial result.
     __device__ __forceinline__ void finish() {
         if (at.lane % 4 == 0) {
             shared.final[at.row] = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;

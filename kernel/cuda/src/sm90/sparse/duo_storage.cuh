@@ -6,13 +6,14 @@
 
 namespace sparrow_sparse {
 
-// Per lane of the score group: its parts of the sums of a block, and what the block multiplies the output so far by.
+// For each lane of the score group: its partial sums of a block, and the factors by which the block rescales the
+// output.
 struct LaneSums {
     float t0, t1, f0, f1;
 };
 
-// Shared memory of one of the two. Own: of the blocks whose turn is its own. Weights of own blocks take the place of
-// the rotary tile.
+// Shared memory of one of the two thread blocks. "Own" refers to the blocks of keys that this thread block owns. The
+// weights of own blocks are stored in the rotary tile.
 struct DuoStorage {
     static constexpr int kTiles = 9;
     u8 q[kTiles * kTileBytes];
@@ -21,13 +22,13 @@ struct DuoStorage {
     u8 weights[kTileBytes];                // of one of the other's blocks
     LaneSums sums[128];                    // of the same
     LaneSums own_sums[128];                // of an own block
-    // from the other: what its block's exponents are relative to; its largest scores
+    // Received from the other thread block: the base of its block's exponents, and its largest scores.
     float base[kHeads], largest[kHeads];
     float final[kHeads];
     u64 valid;  // of an own block
-    // Filled and freed: queries; both halves of an own block; own columns; weights and sums, own and the other's.
-    // own_free also frees the right half, where own weights are; sums_free, that the other's score group has read its
-    // sums, which it does a block later.
+    // Barriers for filled and free buffers: queries; both halves of an own block; own columns; weights and sums, own
+    // and of the other. own_free also frees the right half, where the own weights are. sums_free means that the
+    // other's score group has read its sums, which it does one block later.
     u64 q_full, k_full[2], left_free, v_full[2], v_free[2];
     u64 own_full, own_free, sums_free, other_full;
     u64 base_full, largest_full, final_full;
@@ -35,7 +36,7 @@ struct DuoStorage {
     __device__ __forceinline__ u32 own_weights() { return ptx::shared_address(k) + 8 * kTileBytes; }
 };
 
-// The unit of a cluster, and which of the two this thread block is.
+// The unit of a cluster, and the rank of this thread block.
 struct DuoUnit {
     i32 row, head, segment, block, blocks, keys;
     i32 list;  // of the row, among the lists
@@ -51,7 +52,7 @@ struct DuoUnit {
         keys = 0;
         blocks = 0;
     }
-    // Called when the launch before has ended.
+    // Must be called after the previous kernel has finished.
     __device__ __forceinline__ void measure(const SparseAttendArgs& args) {
         const SelectionView& s = args.streams[0];
         keys = clipped(s, s.lens[row * s.len_stride]);
@@ -66,8 +67,8 @@ struct DuoUnit {
     __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }
 };
 
-// Threads that fetch, threads of a block, and registers of a thread of each warpgroup, which together are those of
-// the launch at most.
+// The number of fetching threads, of all threads of a block, and the registers per thread of each warpgroup. Their
+// sum may not exceed the registers at launch.
 constexpr int kDuoFetchers = 256, kDuoThreads = 256 + kDuoFetchers;
 constexpr int kDuoScoreRegisters = 96, kDuoValueRegisters = 168, kDuoFetchRegisters = 120;
 static_assert(kDuoScoreRegisters + kDuoValueRegisters + 2 * kDuoFetchRegisters <= 4 * 128,
@@ -93,14 +94,14 @@ __device__ __forceinline__ void duo_init(DuoStorage& shared) {
     init(shared.base_full, 1);
     init(shared.largest_full, 1);
     init(shared.final_full, kGroup);
-    // What the other sends first.
+    // The bytes that the other thread block sends first.
     ptx::barrier_expect(ptx::shared_address(&shared.other_full), kWeightBytes);
     ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
     ptx::barrier_expect(ptx::shared_address(&shared.largest_full), kBaseBytes);
     ptx::barrier_init_fence();
 }
 
-// One arrival per warp at the same barrier of the other block, after what all its lanes have read.
+// One arrival per warp at the same barrier of the other thread block, after the reads of all its lanes.
 __device__ __forceinline__ void arrive_at_other(u64& barrier, u32 rank) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

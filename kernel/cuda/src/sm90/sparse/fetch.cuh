@@ -7,9 +7,9 @@
 
 namespace sparrow_sparse {
 
-// Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk
-// t % 8 of every tile of its rows, and then converts what it has copied to the type of the tiles of keys, in three
-// steps, so that the first tiles are converted while the others are still coming. Rows says what type, and how many of
+// Copies the queries of 64 heads of a row to shared memory; heads beyond the last are zeros. A thread copies chunk t
+// % 8 of every tile of its rows and then converts it to the type of the key tiles. The conversion has three steps, so
+// that the first tiles are converted while the others are still being loaded. Rows defines the type, and how many of
 // the last tiles stay bf16.
 template <class Rows>
 struct Queries {
@@ -40,7 +40,7 @@ struct Queries {
         }
     }
 
-    // Eight bf16 values. Those beyond half precision become its largest.
+    // Converts eight bf16 values. Values out of the range of half precision become its largest finite value.
     static __device__ __forceinline__ void to_type(u32 (&w)[4]) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
@@ -80,9 +80,9 @@ struct Queries {
         ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
     }
 
-    // The queries of the first unit with keys, by kTakers threads that have nothing else to do until its keys are
-    // there: they are on their way beside lengths, lists and rows, which come one after the other. Thread t takes chunk
-    // t % 8 of every row it has.
+    // Loads the queries of the first unit with keys, by kTakers threads that are idle until its keys arrive. The
+    // queries are then loaded at the same time as lengths, lists and rows, which depend on each other. Thread t has
+    // chunk t % 8 of each of its rows.
     static constexpr u32 kTakers = 256;
 
     static __device__ __forceinline__ void take_first(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
@@ -90,7 +90,7 @@ struct Queries {
         if (share.first >= share.end) {
             return;
         }
-        // most first units have keys
+        // A guess: most first units have keys.
         const i32 head = head_of(args, share.first), bytes = min(args.heads - head, kHeads) * Tiles * 128;
         const u8* guess = reinterpret_cast<const u8*>(args.q + row_of(args, share.first) * args.q_stride) +
             static_cast<i64>(head) * (Tiles * 128);

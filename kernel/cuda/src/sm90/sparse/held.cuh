@@ -1,9 +1,9 @@
-// Sparse attention over rows of bf16 values. In and out as kernel.cuh, of one stream.
+// Sparse attention over rows of bf16 values. Inputs and outputs are those of kernel.cuh, with one stream.
 //
 // Block: one per SM, four warpgroups. One holds two thirds of the queries of a unit in registers and computes scores
-//        and softmax, two have half of the output columns each, one fetches. Keys and queries pass through one ring of
-//        shared memory, in quarters, so that the next unit's queries and keys arrive while this one's are multiplied,
-//        and its scores begin while this one's output is written.
+//        and softmax; two have half of the output columns each; one fetches. Keys and queries pass through one ring
+//        in shared memory, in quarters. The queries and keys of the next unit therefore arrive while the current ones
+//        are multiplied, and its scores start while the current output is written.
 // Bytes: every selected row is read once per 64 heads.
 // H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k / 128k 746 / 686 / 658 TFLOP/s, 94 / 87 / 83 % of a large
 //        matrix product.
@@ -15,8 +15,8 @@
 
 namespace sparrow_sparse {
 
-// Registers of a thread of each group. The compiler keeps 24 for itself beside accumulators and operands of products:
-// 128 accumulators need 154, queries and scores as many.
+// Registers per thread of each group. The compiler needs 24 registers in addition to the accumulators and operands of
+// products: 128 accumulators need 154 registers, and so do queries and scores.
 constexpr int kHeldMathRegisters = 160, kHeldFetchRegisters = 32;
 static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchRegisters,
     "more registers than the launch got: a group would wait for them for ever");

@@ -1,8 +1,8 @@
 // The fetching group of the kernel that holds queries in registers: rows of bf16 values, and queries.
 //
-// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to where the swizzle wants them, so that reads are
-// whole lines and writes meet no bank twice. Rows that do not count are filled with zeros and never read: what they
-// hold cannot leak, not even as 0 * NaN. Queries come by the copy engine.
+// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to their swizzled positions, so that reads are whole
+// cache lines and writes have no bank conflicts. Invalid rows are filled with zeros and never read, so their contents
+// cannot affect the result, not even as 0 * NaN. The copy engine loads the queries.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -11,8 +11,8 @@
 
 namespace sparrow_sparse {
 
-// Where a lane's next entry of a list stands. Page tables are short: a number does in place of an address, for which
-// there are no registers.
+// The position of a lane's next list entry. Page tables are short, so an index is enough; there are no registers for
+// an address.
 template <bool Every>
 struct ListPlace {
     const i32* at;
@@ -44,22 +44,22 @@ struct HeldFetchGroup {
     const SparseAttendArgs& args;
     HeldStorage<Tiles>& shared;
     const TensorMap* queries;
-    // Where the next quarter and the next entry stand in their rings. They run along: a division for each quarter takes
-    // as long as asking for half of its rows.
+    // The positions of the next quarter and the next entry in their rings. They are updated incrementally, because a
+    // division per quarter takes as long as issuing the copies of half of its rows.
     u32 quarter = 0, quarter_phase = 1, turn = 0, turn_phase = 1;
     u32 place;     // of this thread's chunk of its first row in a tile
     bool first_lane;
 
-    // Where the walk through the lists is: a unit, the blocks that it still has, where this lane's slot of the next one
-    // stands, and how many slots of the row stand from there on.
+    // The position in the lists: a unit, its remaining blocks, the address of this lane's slot of the next block, and
+    // the number of slots of the row from there on.
     u32 unit;
     i32 length;  // of the row of the unit behind it, read ahead
     i32 left = 0;
     ListPlace<kEvery> list;
     i32 keys;
-    // Of the next block: the slot of this lane's key, or its page until the rows are located; below zero: nothing to
-    // read. It is read a block before its rows are asked for. fresh: it is the first that needs the queries of its
-    // unit.
+    // For the next block: the slot of this lane's key, or its page until the rows are located; negative if there is
+    // nothing to read. It is read one block before its rows are loaded. fresh means that it is the first block that
+    // needs the queries of its unit.
     i32 slot = -1;
     bool fresh = false;
 
@@ -73,7 +73,8 @@ struct HeldFetchGroup {
         length = held_length(args, Share(args).first);
     }
 
-    // The thread's number in the group, read again: there are no registers to keep it and what follows from it in.
+    // Returns the thread's number in the group. It is read again each time, because there are no registers to keep it
+    // and values derived from it.
     static __device__ __forceinline__ u32 thread() {
         u32 r;
         asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
@@ -82,13 +83,14 @@ struct HeldFetchGroup {
     static __device__ __forceinline__ u32 warp() { return thread() / 32; }
     static __device__ __forceinline__ u32 lane() { return thread() % 32; }
 
-    // The key of a block that lane l of a warp reads the slot of: warps serve keys 8w to 8w + 7 and 32 more.
+    // Returns the key of a block whose slot lane l of a warp reads. A warp has keys 8w to 8w + 7 and 32 + 8w to 32 +
+    // 8w + 7.
     static __device__ __forceinline__ i32 own_key(u32 l) {
         return static_cast<i32>(l / 8 % 2 * 32 + warp() * 8 + l % 8);
     }
 
-    // Steps to the next block and asks for its slots; queries are asked into L2 on the way. The walk ends at the last
-    // unit of the thread block.
+    // Advances to the next block, loads its slots and prefetches its queries into L2. It ends at the last unit of the
+    // thread block.
     __device__ __forceinline__ void step() {
         fresh = false;
 #pragma unroll 1
@@ -131,7 +133,8 @@ struct HeldFetchGroup {
         }
     }
 
-    // Finds the rows of the next block. Lane l copies chunk l % 8; row i is slot i * 4 + l / 8 of the warp's 16.
+    // Computes the addresses of the rows of the next block. Lane l copies chunk l % 8; row i is slot i * 4 + l / 8 of
+    // the warp's 16.
     __device__ __forceinline__ void locate() {
         const SelectionView& s = args.streams[0];
         slot = slot_of(slot, own_key(lane()));
@@ -150,10 +153,10 @@ struct HeldFetchGroup {
         }
     }
 
-    // Copies Count tiles of the rows to consecutive tiles, from the given one on.
+    // Copies Count tiles of the rows, starting at tile `from`, to consecutive tiles.
     template <int Count>
     __device__ __forceinline__ void copy_tiles(int from, u32 to) const {
-        // rows 0 and 1 are four keys apart, rows 2 and 3 are 32 keys behind them
+        // Rows 0 and 1 are four keys apart; rows 2 and 3 are 32 keys after them.
         const u32 first = to + place, second = to + ((place + 4 * 128) ^ 64);
 #pragma unroll
         for (u32 i = 0; i < kRows; ++i) {
@@ -182,7 +185,8 @@ struct HeldFetchGroup {
         }
     }
 
-    // Waits until the next quarter is free, and with the last of an entry with rotary tiles its side tile.
+    // Waits until the next quarter is free. For the last quarter of an entry with rotary tiles, also waits for its
+    // side tile.
     __device__ __forceinline__ void wait_empty(bool last) const {
         ptx::barrier_wait(ptx::shared_address(&shared.empty[quarter]), quarter_phase);
         if (Shape::kRotary && last) {
@@ -191,7 +195,7 @@ struct HeldFetchGroup {
         }
     }
 
-    // Queries of the next block's unit to the ring.
+    // Loads the queries of the next block's unit into the ring.
     __device__ __forceinline__ void ask_queries() {
 #pragma unroll 1
         for (int part = 0; part < kQuarters; ++part) {
@@ -221,7 +225,8 @@ struct HeldFetchGroup {
         next_entry();
     }
 
-    // A quarter of the block's rows, the last one with the rotary tile. mask: the warp's valid bits, with the first.
+    // Copies a quarter of the block's rows; the last quarter includes the rotary tile. mask holds the warp's valid
+    // bits, which are written with the first quarter.
     template <int Part>
     __device__ __forceinline__ void copy_quarter(u32 mask) {
         wait_empty(Part == kQuarters - 1);

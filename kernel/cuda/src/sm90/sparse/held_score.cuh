@@ -1,7 +1,7 @@
 // The score group of the kernel that holds queries in registers: scores and softmax.
 //
-// Scores of 64 keys take half of the tensor cores' time, and the softmax about as long: the value groups multiply a
-// block under the softmax of the next one.
+// The scores of 64 keys take half of the time of the tensor cores, and the softmax takes about as long. The value
+// groups multiply a block during the softmax of the next one.
 #pragma once
 
 #include "ptx/matrix.cuh"
@@ -23,7 +23,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
 
     __device__ __forceinline__ HeldScoreGroup(const SparseAttendArgs& a, Storage& s) : Softmax(a), shared(s) {}
 
-    // Where this lane's row of columns 16 * j of a tile is, as ldmatrix and stmatrix name it.
+    // Returns this lane's address in columns 16 * j of a tile, as ldmatrix and stmatrix need it.
     __device__ __forceinline__ u32 fragment(int j) const {
         return tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16) ^ (j * 32);
     }
@@ -37,7 +37,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         }
     }
 
-    // Waits for a quarter of the entry; where it is.
+    // Waits for a quarter of the entry and returns its address.
     __device__ __forceinline__ u32 wait_full(u32 part) const {
         const typename Storage::Quarter quarter(entry * kQuarters + part);
         ptx::barrier_wait(ptx::shared_address(&shared.full[quarter.at]), quarter.parity);
@@ -48,19 +48,19 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         return ptx::shared_address(shared.side[typename Storage::Side(entry).at]);
     }
 
-    // Before the side tile is written to: the value groups have read what was there.
+    // Waits until the value groups have read the side tile, before it is overwritten.
     __device__ __forceinline__ void wait_side() const {
         const typename Storage::Side side(entry);
         ptx::barrier_wait(ptx::shared_address(&shared.side_empty[side.at]), side.parity ^ 1);
     }
 
-    // A quarter of the queries is free, as far as this thread read it.
+    // Frees a quarter of the queries, for the reads of this thread.
     __device__ __forceinline__ void free_quarter(u32 part) {
         ptx::barrier_arrive(
             ptx::shared_address(&shared.empty[typename Storage::Quarter(entry * kQuarters + part).at]));
     }
 
-    // Takes the queries of a unit out of the ring.
+    // Reads the queries of a unit from the ring.
     __device__ __forceinline__ void take_queries() {
 #pragma unroll
         for (int part = 0; part < kHeldQuarters; ++part) {
@@ -93,7 +93,8 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         ++entry;
     }
 
-    // The scores of a block. No fence follows the wait for copies: what completes on the barrier has landed.
+    // Computes the scores of a block. No fence follows the wait for copies, because copies that complete on the
+    // barrier are visible.
     __device__ __forceinline__ u64 score(float (&s)[32]) {
         ptx::mma_pin(s);
         const u64 rest = ptx::operand_128b(ptx::shared_address(shared.q));
@@ -141,10 +142,11 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         weigh_step<3>(s, side_tile(), t0, t1);
     }
 
-    // Scores of a block to weights, which go to the value groups with the factors; first: of the unit.
+    // Converts the scores of a block to weights and passes them with the factors to the value groups. first means the
+    // first block of the unit.
     //
-    // The largest score is looked for only when the caller wants it or some head may have outgrown its base: weights
-    // relative to the base as it is, all of them together below 2^8, say that none has.
+    // The largest score is computed only if the caller needs it or some head may have exceeded its base. If all
+    // weights relative to the current base sum to less than 2^8, no head has.
     __device__ __forceinline__ void weigh(float (&s)[32], u64 valid, bool first) {
         constexpr float kSmall = 255.0f;
         if constexpr (Shape::kRotary) {
@@ -168,7 +170,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
             shared.factor[turn][at.row] = f0;
             shared.factor[turn][at.row + 8] = f1;
         }
-        // no fence here, as it would wait for the stores: the value groups have it
+        // There is no fence here, because it would wait for the stores; the value groups have the fence.
         ptx::barrier_arrive(ptx::shared_address(&shared.weighted[entry % kSteps]));
         sum0 = fmaf(sum0, f0, t0);
         sum1 = fmaf(sum1, f1, t1);
@@ -196,7 +198,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         });
     }
 
-    // Hands what the softmax of a unit has found to the value groups.
+    // Passes the softmax statistics of a unit to the value groups.
     __device__ __forceinline__ void finish() {
         gather();
         ptx::barrier_wait(ptx::shared_address(&shared.final_empty), (units & 1) ^ 1);

@@ -1,7 +1,7 @@
 // Shared memory of the kernel that holds queries in registers.
 //
 // Keys and queries pass through one ring. An entry of the ring is a block of 64 keys, or the queries of a unit: four
-// quarters of two tiles each. Every quarter is filled and freed for itself.
+// quarters of two tiles each. Every quarter is filled and freed separately.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -9,7 +9,8 @@
 
 namespace sparrow_sparse {
 
-// Warpgroups: 0 scores and softmax; 1 and 2 output columns 0-255 and 256-511; 3 fetches.
+// Warpgroup 0 computes scores and softmax; warpgroups 1 and 2 compute output columns 0-255 and 256-511; warpgroup 3
+// fetches.
 constexpr int kHeldThreads = 512;
 constexpr int kHeldLaunchRegisters = 128;
 
@@ -18,12 +19,12 @@ constexpr int kQuarterTiles = 2;
 constexpr int kQuarterBytes = kQuarterTiles * kTileBytes;
 constexpr int kHeldQuarters = 3;  // of the queries in registers; the rest is in shared memory
 constexpr u32 kTurns = 3;         // entries of which words beside the tiles are kept
-// Entries whose steps are told apart. The score group may be three entries ahead of a value group: it frees queries
-// itself, so that the ring holds three blocks more when a value group comes to them.
+// The number of entries with separate step barriers. The score group may be three entries ahead of a value group,
+// because it frees queries itself, and the ring then holds three more blocks when a value group reaches them.
 constexpr u32 kSteps = 4;
 
-// What fits depends on the tiles of a row. Nine: the rotary tiles of three entries, each of which takes the weights of
-// its block once the scores are there. Eight: weights of two blocks.
+// The buffers that fit depend on the tiles of a row. With nine tiles: the rotary tiles of three entries; each also
+// takes the weights of its block once the scores are complete. With eight tiles: the weights of two blocks.
 template <int Tiles>
 struct HeldShape {
     static constexpr bool kRotary = Tiles > kQuarters * kQuarterTiles;
@@ -32,7 +33,7 @@ struct HeldShape {
     static constexpr int kQueryTiles = Tiles - kHeldQuarters * kQuarterTiles;
 };
 
-// The place of use n of a ring of Size, and the parity of that use.
+// The position of use n in a ring of Size, and the parity of that use.
 template <u32 Size>
 struct Place {
     u32 at, parity;
@@ -40,14 +41,15 @@ struct Place {
     __device__ __forceinline__ explicit Place(u32 n) : at(n % Size), parity(n / Size & 1) {}
 };
 
-// Who waits for whom. full: the fetchers have filled a quarter. empty: the value group that has the columns is done
-// with them, or the score group with queries. side_empty: both value groups have read the weights, or the score group
-// has what it needs of queries. Both count the threads of a group: who reads by the tensor cores alone arrives once
-// for a warp, who reads queries or factors by itself for itself. A warp's barrier and one arrival order those reads as
-// well, but racecheck does not see that a read of one lane is before the arrival of another. weighted: weights and
-// factors of a block are there. scored: the tensor cores have taken the last products of a block's scores. Entry e of
-// the ring has quarters 4 * e and following, side tile, turn and step e of their rings, whether it is keys or queries,
-// so that its number says all phases. Every phase is waited for. final: units with keys.
+// Barriers. full: the fetchers have filled a quarter. empty: the value group that uses these columns has read them,
+// or the score group has read the queries. side_empty: both value groups have read the weights, or the score group
+// has read its part of the queries. Both count the threads of a group: a group that reads only with the tensor cores
+// arrives once per warp, for all lanes; a thread that reads queries or factors itself arrives for itself. A warp
+// barrier and one arrival would order those reads as well, but racecheck does not recognise that a read of one lane
+// precedes the arrival of another. weighted: the weights and factors of a block are complete. scored: the tensor
+// cores have read the operands of a block's last score product. Entry e of the ring uses quarters 4 * e to 4 * e + 3,
+// and side tile, turn and step e of their rings, whether it holds keys or queries, so that its number determines all
+// phases. Every phase is waited for. final: units with keys.
 template <int Tiles>
 struct HeldStorage {
     using Shape = HeldShape<Tiles>;
@@ -60,7 +62,8 @@ struct HeldStorage {
     u8 side[Shape::kSides][kTileBytes];
     u8 q[Shape::kQueryTiles][kTileBytes];
     float factor[kTurns][kHeads];  // what a block multiplies the output so far by
-    // Of a unit, for each head: what exponents are relative to, the sum, and the largest score, both in base 2.
+    // For each head of a unit: the base of the exponents, the sum, and the largest score; base and largest are in
+    // base 2.
     float base[kHeads], sum[kHeads], largest[kHeads];
     u64 valid[kTurns];             // bit t: key t of the block counts
     u64 full[Shape::kRing], empty[Shape::kRing];
@@ -69,8 +72,8 @@ struct HeldStorage {
     u64 final_full, final_empty;
 };
 
-// Called by one thread before the block's barrier. A full quarter has an arrival of every fetching thread for its
-// copies, and one of every warp for what it has written itself.
+// One thread calls this before the barrier of the block. A full quarter has one arrival per fetching thread for its
+// copies, and one per warp for its direct writes.
 template <int Tiles>
 __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
@@ -90,7 +93,7 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     ptx::barrier_init_fence();
 }
 
-// The arrivals of all lanes of a warp at once, after what all of them have done.
+// Arrives for all lanes of a warp at once, after the work of all of them.
 __device__ __forceinline__ void arrive_lanes(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -98,13 +101,13 @@ __device__ __forceinline__ void arrive_lanes(u64& barrier) {
     }
 }
 
-// A unit of work over one stream, as storage.cuh cuts rows into units. Every group walks through them for itself and
-// keeps only the unit's number while it runs: registers are scarce.
+// A unit of work over one stream, with the division of rows into units of storage.cuh. Every group iterates over the
+// units itself and keeps only the number of the unit while it runs, to save registers.
 struct HeldUnit {
     i32 first, blocks;  // blocks of the row: [first, first + blocks)
     bool fresh;         // the queries are not those of the thread block's unit before
 
-    // length: of the row, as the list says.
+    // length is the length of the row's list.
     __device__ __forceinline__ HeldUnit(const SparseAttendArgs& args, u32 u, i32 length) {
         const u32 segment = segment_of(args, u);
         const i32 all = (clipped(args.streams[0], length) + kKeys - 1) / kKeys, each = segment_blocks(args, all);
@@ -114,7 +117,7 @@ struct HeldUnit {
     }
 };
 
-// The length of the row of unit u, 0 beyond the last one.
+// Returns the length of the row of unit u, or 0 beyond the last unit.
 __device__ __forceinline__ i32 held_length(const SparseAttendArgs& args, u32 u) {
     const SelectionView& s = args.streams[0];
     return u < Share(args).end ? s.lens[row_of(args, u) * s.len_stride] : 0;

@@ -1,4 +1,4 @@
-// The value groups of the kernel that holds queries in registers: each has half of the output's columns.
+// The value groups of the kernel that holds queries in registers: each has half of the output columns.
 #pragma once
 
 #include "ptx/multicast.cuh"
@@ -7,7 +7,7 @@
 
 namespace sparrow_sparse {
 
-// Half: 0 columns 0-255, 1 columns 256-511.
+// Half 0 has columns 0-255, half 1 columns 256-511.
 template <int Tiles, int Half>
 struct HeldValueGroup {
     using Shape = HeldShape<Tiles>;
@@ -22,7 +22,7 @@ struct HeldValueGroup {
     __device__ __forceinline__ HeldValueGroup(const SparseAttendArgs& a, const TensorMap* o, Storage& s)
         : args(a), outputs(o), shared(s) {}
 
-    // The first and the second of the group's quarters of an entry.
+    // Return the group's first and second quarter of an entry.
     static __device__ __forceinline__ u32 first_quarter(u32 entry) {
         return typename Storage::Quarter(entry * kQuarters + 2 * Half).at;
     }
@@ -40,7 +40,7 @@ struct HeldValueGroup {
         ptx::barrier_wait(ptx::shared_address(&shared.scored[step.at]), step.parity);
     }
 
-    // Multiplies the weights by the 128 columns of a quarter, into o[From] and following.
+    // Multiplies the weights by the 128 columns of a quarter and adds to o, starting at o[From].
     template <int From>
     __device__ __forceinline__ void multiply(float (&o)[128], u32 quarter, u64 p, bool first) {
         const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.ring[quarter]), kTileBytes);
@@ -51,8 +51,9 @@ struct HeldValueGroup {
         ptx::mma_commit();
     }
 
-    // A block is multiplied when the scores of the next one are all but there, under its softmax. The last quarters of
-    // a unit in one segment are kept: its output goes through them.
+    // A block is multiplied shortly before the scores of the next one are complete, so that the product overlaps its
+    // softmax. If a row has one segment, the last quarters of a unit are not freed, because its output passes through
+    // them.
     __device__ __forceinline__ void run_unit(i32 blocks, float (&o)[128]) {
 #pragma unroll 1
         for (i32 left = blocks - 1; left >= 0; --left, ++entry) {
@@ -131,7 +132,7 @@ struct HeldValueGroup {
 
     __device__ __forceinline__ bool leads() const { return at.warp == 0 && at.lane == 0; }
 
-    // The numbers beside the output, for heads row and row + 8. One of the groups writes them.
+    // Writes the softmax statistics for heads row and row + 8. One of the groups writes them.
     __device__ __forceinline__ void save(u32 u, float m0, float m1, float largest0, float largest1, float sum0,
         float sum1) const {
         if (Half == 0 && at.lane % 4 == 0) {
@@ -159,7 +160,7 @@ struct HeldValueGroup {
             write_part<ptx::Bf16>(Parts<ptx::Bf16>::at(args, row, segment, head, Half * kHalfColumns), o, f0, f1);
             return;
         }
-        // in the place of the last block's keys, once no warp's product reads them
+        // The output is staged in the memory of the last block's keys, after no warp's product reads them any more.
         const u32 quarter = first_quarter(entry - 1), second = second_quarter(entry - 1);
         const u32 place = tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16);
         ptx::group_sync<2 + Half, 128>();

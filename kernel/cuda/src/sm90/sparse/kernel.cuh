@@ -1,11 +1,11 @@
-// Sparse attention of absorbed queries over selected FP8 rows of a paged pool; held.cuh has rows of bf16 values.
+// Sparse attention of absorbed queries over selected FP8 rows of a paged pool. held.cuh has the kernel for bf16 rows.
 //
-// In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a
-//        list of slots and its length, of V4 perhaps two (args.h).
-// Out:   bf16 [rows, heads * 512] with lse and max, or parts of segments for combine.cuh.
-// Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every
-//        gridDim-th, or, when rows are cut into segments, consecutive ones. One warpgroup computes scores, softmax
-//        and half of the output columns, one the other half, one fetches rows into two buffers of 64 keys.
+// In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); for each
+//        row a list of slots and its length; V4 can have two lists (args.h).
+// Out:   bf16 [rows, heads * 512] with lse and max, or partial results of segments for combine.cuh.
+// Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every gridDim-th
+//        unit or, if rows are cut into segments, consecutive units. One warpgroup computes scores, softmax and half
+//        of the output columns, one computes the other half, and one fetches rows into two buffers of 64 keys.
 // Bytes: every selected row is read once per 64 heads.
 // H200:  128 heads, top-k 2048: decode of 64 / 128 whole rows 82 / 155 us, 56 / 59 % of a large matrix product.
 #pragma once

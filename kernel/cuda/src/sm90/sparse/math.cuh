@@ -1,11 +1,12 @@
-// What the two math warpgroups have in common.
+// Common parts of the two math warpgroups.
 //
-// The score group (score.cuh) multiplies queries by a block of keys, turns scores into weights, multiplies them, from
-// its own registers, by columns 0-255 of the block and hands them to the value group (value.cuh) through shared
-// memory, which does columns 256-511. The value group's product runs under the softmax of the next block.
+// The score group (score.cuh) multiplies queries by a block of keys and converts the scores to weights. It multiplies
+// the weights, from its registers, by columns 0-255 of the block and passes them through shared memory to the value
+// group (value.cuh), which has columns 256-511. The product of the value group overlaps the softmax of the next
+// block.
 //
-// Bits: a unit's result depends on its row, its keys and their order alone; so does the sum over segments
-//       (combine.cuh), because where a segment ends depends on nothing but the position.
+// Bits: The result of a unit depends only on its row, its keys and their order. The same holds for the sum over
+// segments (combine.cuh), because the end of a segment depends only on the position.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -13,12 +14,12 @@
 
 namespace sparrow_sparse {
 
-// Exponents are relative to a number that follows the largest score only when that has outgrown it by this much, in
-// base 2: the output is rescaled in few blocks, and weights reach 2^8 at most. What a row does depends on the row
-// alone.
+// Exponents are relative to a base, which is raised to the largest score only when that exceeds it by this much, in
+// base 2. The output is therefore rescaled in few blocks, and weights are at most 2^8. The decision for a row depends
+// only on the row.
 constexpr float kSlack = 8.0f;
 
-// Multiplies the accumulator's two rows. Warps whose factors are all one leave it out, which changes no bit.
+// Multiplies the accumulator's two rows. A warp whose factors are all one skips it, which does not change the bits.
 template <int N>
 __device__ __forceinline__ void rescale(float (&o)[N], float f0, float f1) {
 #pragma unroll
@@ -30,7 +31,7 @@ __device__ __forceinline__ void rescale(float (&o)[N], float f0, float f1) {
     }
 }
 
-// Declares accumulators whose first product overwrites them.
+// Declares accumulators that the first product overwrites.
 template <int N>
 __device__ __forceinline__ void declare(float (&o)[N]) {
 #pragma unroll
@@ -39,7 +40,7 @@ __device__ __forceinline__ void declare(float (&o)[N]) {
     }
 }
 
-// Asks for the products of tiles [From, To) of queries and keys, of which Rows says what they hold. Tile 0 overwrites
+// Issues the products of tiles [From, To) of queries and keys. Rows defines the type of the tiles. Tile 0 overwrites
 // the scores.
 template <class Rows, int From, int To>
 __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries, const u8* keys) {
@@ -56,7 +57,8 @@ __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries
     ptx::mma_commit();
 }
 
-// A block's valid bits. One lane reads for its warp: its arrival then says that the word has been read.
+// Returns the valid bits of a block. One lane reads the word for its warp, so that its arrival also marks the word as
+// read.
 __device__ __forceinline__ u64 valid_keys(const u64& valid) {
     u64 v = 0;
     if (threadIdx.x % 32 == 0) {
@@ -65,7 +67,7 @@ __device__ __forceinline__ u64 valid_keys(const u64& valid) {
     return __shfl_sync(ptx::kFullMask, v, 0);
 }
 
-// One arrival per warp, after what all its lanes have read.
+// One arrival per warp, after the reads of all its lanes.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {

@@ -1,4 +1,4 @@
-// Rows without a rotated part: 528 bytes, 512 codes and 4 f32 scales of 128 codes each.
+// Cache rows without a rotary part: 528 bytes, which are 512 codes and 4 f32 scales of 128 codes each.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"

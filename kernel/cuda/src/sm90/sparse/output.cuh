@@ -1,5 +1,5 @@
-// What becomes of a unit's sums: the row's result in bf16, or a part of it for the combine, and the numbers beside
-// them.
+// Writes the result of a unit: the row in bf16, or a partial result for the combine kernel, and the softmax
+// statistics.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -15,8 +15,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return r;
 }
 
-// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every
-// lane.
+// Transposes 4 x 4 words over four adjacent lanes: lane q sends word k to lane k and receives word q of every lane.
 __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
@@ -32,8 +31,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// Where a lane's part of a [64, 256] accumulator goes: heads row and row + 8, and of every 8 columns 2*(lane%4) and
-// the next.
+// The destination of a lane's part of a [64, 256] accumulator: heads row and row + 8, and columns 2*(lane%4) and
+// 2*(lane%4) + 1 of every 8 columns.
 struct Corner {
     i32 warp, lane, row;
 
@@ -74,10 +73,10 @@ constexpr int kPartBytes = 2;
 template <>
 constexpr int kPartBytes<ptx::Bf16> = 4;
 
-// A part of a result as the combine reads it: what a lane holds, 16 bytes at a time, in the order of the lanes, so
-// that it is written and read in whole lines: [rows, segments, head groups, column halves, heads row and row + 8,
-// eighths, chunks][128 lanes][16 bytes]. An eighth is four times eight columns of a head. Half precision is eight
-// times as fine as the result; bf16 rows have a wider range and get fp32.
+// A partial result as the combine kernel reads it: the values of a lane, 16 bytes at a time, in the order of the
+// lanes, so that it is written and read in whole cache lines: [rows, segments, head groups, column halves, heads row
+// and row + 8, eighths, chunks][128 lanes][16 bytes]. An eighth is four times eight columns of a head. Half precision
+// has eight times the resolution of the result; bf16 rows have a wider range and use fp32.
 template <class Type>
 struct Parts {
     static constexpr int kChunks = kPartBytes<Type> / 2;  // of an eighth
@@ -126,7 +125,7 @@ __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const
     }
 }
 
-// Zeros of a row without keys.
+// Writes zeros for a row without keys.
 __device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
     i32 column) {
 #pragma unroll 1
@@ -136,19 +135,19 @@ __device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const 
     }
 }
 
-// A head's sink in base 2; minus infinity when there are none.
+// Returns a head's sink in base 2, or minus infinity if there are no sinks.
 __device__ __forceinline__ float sink_of(const SparseAttendArgs& args, i32 head) {
     return args.sinks != nullptr && head < args.heads ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
 }
 
-// What a head's output is multiplied by in the end: one over its sum, relative to m, with the sink in it. A row
-// without keys gives zeros.
+// Returns the final factor of a head's output: the inverse of its sum, relative to m and including the sink. It is
+// zero for a row without keys.
 __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, float sink, float m, float sum) {
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
-// The same for heads row and row + 8 of a unit. In a part of a row it is one over the sum: sink and value scale enter
-// in the combine.
+// The same for heads row and row + 8 of a unit. For a partial result it is the inverse of the sum; the combine kernel
+// applies sink and value scale.
 __device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float sink0, float sink1, float m0, float m1,
     float sum0, float sum1, float& f0, float& f1) {
     if (args.segments == 1) {
@@ -160,7 +159,7 @@ __device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float
     }
 }
 
-// Logarithm of the sum, which is relative to m, and largest score of a row and head.
+// Writes the log-sum-exp and the largest score of a row and head. sum is relative to m.
 __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
     float sum) {
     const float infinity = __int_as_float(0x7F800000);
@@ -172,7 +171,7 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     }
 }
 
-// The same for the combine; segment: row * segments + the segment of the row.
+// The same for the combine kernel. segment is row * segments + the segment of the row.
 __device__ __forceinline__ void write_part_stats(const SparseAttendArgs& args, i64 segment, i32 head, float m,
     float largest, float sum) {
     *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);

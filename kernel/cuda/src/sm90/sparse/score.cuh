@@ -1,16 +1,16 @@
 // The score group: scores, softmax and columns 0-255 of the output.
 //
-// The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one;
-// under the softmax runs the value group's product; and the own product is asked for in two halves, the first while
-// the weights of the second are still computed. Weights are handed over before the next scores are asked for, so that
-// the left half is freed a product earlier.
+// The order of instructions keeps the tensor cores busy. The scores of the next block are issued after the product of
+// a block. The product of the value group overlaps the softmax. The product of this group is issued in two halves,
+// the first while the weights of the second are still computed. Weights are published before the next scores are
+// issued, so that the left half is freed one product earlier.
 #pragma once
 
 #include "sm90/sparse/softmax.cuh"
 
 namespace sparrow_sparse {
 
-// Rows says what the tiles hold (Type), how many, and how many of the last tiles of the queries stay bf16.
+// Rows defines the type of the tiles (Type), their number, and how many of the last query tiles stay bf16.
 template <class Rows>
 struct ScoreGroup : Softmax<typename Rows::Type> {
     using Type = typename Rows::Type;
@@ -24,7 +24,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
 
-    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others.
+    // Issues the scores of the block in buffer b: ask_left the tiles of the first part, ask_right the others.
     __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
         ptx::fence_async_proxy();
@@ -40,8 +40,9 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         multiply_tiles<Rows, kPartTiles[1], Tiles>(s, shared.q, shared.k[b]);
     }
 
-    // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that
-    // the first runs while the weights of the second are computed; first: of the unit.
+    // Converts the scores of a block to weights and issues the product of the weights and the left columns. The
+    // product is issued in two halves, so that the first runs while the weights of the second are computed. first
+    // means the first block of the unit.
     __device__ __forceinline__ void weigh(float (&s)[32], u32 (&p)[4][4], float (&o)[128], u64 valid, u32 b, bool first,
         float& f0, float& f1) {
         const bool moved = this->rebase(s, valid, f0, f1);
@@ -71,7 +72,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         sum1 = fmaf(sum1, f1, t1);
     }
 
-    // Hands weights and factors to the value group.
+    // Publishes weights and factors to the value group.
     __device__ __forceinline__ void publish(const u32 (&p)[4][4], float f0, float f1, u32 b) {
         if constexpr (Tiles == 9) {
             ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
@@ -89,7 +90,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
     }
 
-    // The score group's part of a unit. The value group is told shortly before the next scores are there.
+    // The score group's part of a unit. The value group is notified shortly before the next scores are complete.
     __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
         float s[32], f0, f1;
         u32 p[4][4];
@@ -158,7 +159,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
                 }
                 run_unit(unit, o);
             }
-            // Only the unit's number is kept while it runs: there are few registers.
+            // Only the number of the unit is kept while it runs, to save registers.
             asm volatile("" : "+r"(u));
             const Unit unit = unit_of(args, share, u, lengths);
             lengths = Lengths(args, share, u + share.step);

@@ -1,6 +1,6 @@
-// Rows on their way into L2 while earlier blocks are computed: selected rows are scattered over device memory, and
-// the loads of one block alone are too few in flight to cover its latency. The value group has the time to ask for
-// them. Two of its threads take turns at the lines of a row.
+// Prefetches rows into L2 while earlier blocks are computed. Selected rows are scattered over device memory, and the
+// loads of one block are too few in flight to hide the memory latency. The value group issues the prefetches because
+// it has time. Two of its threads alternate over the lines of a row.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -8,7 +8,7 @@
 
 namespace sparrow_sparse {
 
-// Asks half of the lines of a row into L2: even ones (half 0), or odd ones.
+// Prefetches half of the lines of a row into L2: even lines (half 0) or odd lines (half 1).
 template <u32 RowBytes, u32 Line>
 __device__ __forceinline__ void prefetch_lines(const u8* row, u32 half) {
 #pragma unroll
@@ -28,8 +28,8 @@ struct Scout {
     __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
         return args.streams[Rows::kTwoStreams ? second : 0]; }
 
-    // Asks for slots of the block kAhead behind block of the unit; behind the last of its row come those of next_row,
-    // below zero: none.
+    // Loads the slots of the block that is kAhead blocks after `block` of the unit. After the last block of the row,
+    // it loads those of next_row; a negative next_row means none.
     __device__ __forceinline__ void look(const SparseAttendArgs& args, const Unit& unit, i32 block, i32 next_row) {
         const i32 key = static_cast<i32>(threadIdx.x % 128 / 2), b = block + kAhead;
         const BlockPlace place = place_of(unit, b);
@@ -42,7 +42,7 @@ struct Scout {
             second = 0;
             row = next_row;
             position = (unit.block + b - all) * kKeys + key;
-            // what stands behind the row's length asks for a row in vain
+            // A list entry beyond the length of the row prefetches a row that is not needed.
             there = next_row >= 0 && position < args.streams[0].width;
         }
         if (there) {
@@ -51,7 +51,7 @@ struct Scout {
         }
     }
 
-    // Asks for a whole page: the lines of its rows follow each other.
+    // Prefetches a whole page. The lines of its rows are contiguous.
     __device__ __forceinline__ void fetch_page(const SelectionView& s) const {
         constexpr u32 kPageBytes = kKeys * Rows::kRowBytes;
         if (slot < 0 || slot >= s.slots / kKeys) {

@@ -1,22 +1,22 @@
-// Scores of a block to weights, for the two heads of a lane: rows of the tensor cores' tile.
+// Converts the scores of a block to weights, for the two heads of a lane, which are rows of the tensor-core tile.
 #pragma once
 
 #include "sm90/sparse/math.cuh"
 
 namespace sparrow_sparse {
 
-// Type is that of the weights.
+// Type is the type of the weights.
 template <class Type>
 struct Softmax {
     const SparseAttendArgs& args;
     Corner at;
-    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's
+    // For heads row and row + 8: the base of the exponents and the largest score, both in base 2, and this lane's
     // part of the sum.
     float m0, m1, max0, max1, sum0, sum1;
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
 
-    // Takes keys that do not count out of the scores of a block.
+    // Sets the scores of invalid keys of a block to minus infinity.
     __device__ __forceinline__ void mask(float (&s)[32], u64 valid) const {
         if (valid != ~0ull) {
             const float never = __int_as_float(0xFF800000);
@@ -28,7 +28,7 @@ struct Softmax {
         }
     }
 
-    // The same, and high0, high1 become the largest that this lane has.
+    // The same; it also sets high0 and high1 to the largest scores of this lane.
     __device__ __forceinline__ void peaks(float (&s)[32], u64 valid, float& high0, float& high1) const {
         mask(s, valid);
         high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
@@ -41,8 +41,8 @@ struct Softmax {
         high1 *= args.score_scale;
     }
 
-    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by;
-    // false when that is one in the whole warp.
+    // Updates the bases of the exponents for a block. f0 and f1 become the factors of the output so far. Returns
+    // false if they are one in the whole warp.
     __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
         float high0, high1;
         peaks(s, valid, high0, high1);
@@ -65,7 +65,7 @@ struct Softmax {
         return true;
     }
 
-    // Scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and their sums.
+    // Converts the scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and adds them to the sums.
     template <int Step>
     __device__ __forceinline__ void weigh_keys(const float (&s)[32], u32 (&p)[4], float& t0, float& t1) const {
         float w[8];
@@ -81,7 +81,7 @@ struct Softmax {
         }
     }
 
-    // Adds what the lanes of a head hold.
+    // Adds the sums of the lanes that share a head.
     __device__ __forceinline__ void gather() {
 #pragma unroll
         for (int d = 1; d < 4; d *= 2) {

@@ -1,4 +1,4 @@
-// Shared memory of a block of sparse attention, and how a unit of work is found.
+// Shared memory of a block of sparse attention, and the computation of its units of work.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -8,8 +8,8 @@
 
 namespace sparrow_sparse {
 
-// Weights of a block, 16 bits [64 heads][64 keys]. Rows of nine tiles lend their rotary tile, which nobody needs once
-// the scores are there.
+// The weights of a block, 16 bits [64 heads][64 keys]. With nine tiles they are stored in the rotary tile, which is
+// not needed once the scores are complete.
 template <int Tiles>
 struct WeightTiles {
     u8 tile[2][kTileBytes];
@@ -17,10 +17,10 @@ struct WeightTiles {
 template <>
 struct WeightTiles<9> {};
 
-// Who waits for whom: fetchers fill q and k, parts of k apart; the score group frees q after the last scores that
-// need it and the first part of k after its product; the value group frees the other parts, with the weights, and
-// final. Phases count the blocks of a buffer (k, scores, weights), queries (q) and every second unit with keys
-// (final).
+// Barriers. The fetchers fill q and k; the parts of k have separate barriers. The score group frees q after the last
+// scores that need it, and the first part of k after its product. The value group frees the other parts together with
+// the weights, and final. Phases count the blocks of a buffer (k, scores, weights), queries (q) and every second unit
+// with keys (final).
 template <int Tiles>
 struct Storage {
     u8 q[Tiles * kTileBytes];
@@ -31,8 +31,8 @@ struct Storage {
     u64 valid[2];             // bit t: key t of the block counts
     u64 q_full, q_empty;
     u64 k_full[2][kParts], k_empty[2][kParts];
-    // The first three quarters of a block's keys, of the value group's columns: free before k_empty says that all are
-    // (Rows::kQuarters).
+    // The first three quarters of a block's keys, for the columns of the value group. They are free before k_empty
+    // completes for all keys (Rows::kQuarters).
     u64 quarter_empty[2][3];
     u64 scores_done[2];
     u64 weights_full[2];
@@ -47,7 +47,7 @@ struct Storage {
     }
 };
 
-// Dynamic shared memory to launch with.
+// Returns the dynamic shared memory of a launch, in bytes.
 template <class Shared>
 constexpr u32 shared_bytes() {
     return sizeof(Shared) + 1024;  // room to align it to a swizzle atom
@@ -61,7 +61,7 @@ __device__ __forceinline__ Shared& shared_memory() {
     return *reinterpret_cast<Shared*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// Called by one thread before the block's barrier. k_full has an arrival for each fetching thread.
+// One thread calls this before the barrier of the block. k_full has one arrival per fetching thread.
 template <int Tiles>
 __device__ __forceinline__ void init_barriers(Storage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
@@ -97,9 +97,9 @@ __device__ __forceinline__ u32 head_groups(const SparseAttendArgs& args) {
     return (static_cast<u32>(args.heads) + kHeads - 1) / kHeads;
 }
 
-// Blocks of 64 keys in each segment of a row of so many. Where every key is attended to the segments of a row are about
-// equally long, so that units are: a row of n blocks has n / segment_blocks of them, rounded up. Where they end depends
-// on the row's length alone.
+// Returns the number of blocks of 64 keys in each segment of a row with the given number of blocks. If every key is
+// attended to, the segments of a row have about equal lengths, so that units do too: a row of n blocks has n /
+// segment_blocks segments, rounded up. The ends of segments depend only on the length of the row.
 __device__ __forceinline__ i32 segment_blocks(const SparseAttendArgs& args, i32 blocks) {
     if constexpr (kEvery) {
         const i32 segments = max((blocks + args.segment_blocks - 1) / args.segment_blocks, 1);
@@ -108,8 +108,8 @@ __device__ __forceinline__ i32 segment_blocks(const SparseAttendArgs& args, i32 
     return args.segment_blocks;
 }
 
-// The units that a thread block takes, where rows that attend to every key are cut into segments: sequences differ in
-// length, so that most of the units there could be have no keys.
+// The units that a thread block takes if rows that attend to every key are cut into segments. Sequences differ in
+// length, so most of the possible units have no keys.
 struct UnitList {
     static constexpr u32 kMost = 32;
     u32 count;
@@ -123,7 +123,7 @@ __device__ __forceinline__ UnitList& unit_list() {
 
 __device__ __forceinline__ bool listed(const SparseAttendArgs& args) { return kEvery && args.segments > 1; }
 
-// The number, among the units of a launch, of the u-th that a thread block may come to.
+// Returns the number, among the units of a launch, of the u-th unit of this thread block.
 __device__ __forceinline__ u32 number_of(const SparseAttendArgs& args, u32 u) {
     if constexpr (kEvery) {
         if (listed(args)) {
@@ -133,14 +133,14 @@ __device__ __forceinline__ u32 number_of(const SparseAttendArgs& args, u32 u) {
     return u;
 }
 
-// Units of a launch: fewer than 2^31.
+// Returns the number of units of a launch, which is below 2^31.
 __device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
     return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
 }
 
-// The units of this thread block. In one segment a row, blocks take turns, so that the head groups of a row run side
-// by side and share its keys in L2. With several, a block has consecutive units: segments of the same heads, which
-// need their queries only once.
+// The units of this thread block. With one segment per row, blocks take units in turn, so that the head groups of a
+// row run at the same time and share its keys in L2. With several segments, a block has consecutive units: segments
+// of the same heads, which load their queries only once.
 struct Share {
     u32 first, end, step;
 
@@ -161,12 +161,12 @@ struct Share {
     }
 };
 
-// The row of a unit by its number.
+// Returns the row of a unit.
 __device__ __forceinline__ i32 row_at(const SparseAttendArgs& args, u32 number) {
     return static_cast<i32>(number / static_cast<u32>(args.segments) / head_groups(args));
 }
 
-// The first of the heads of a unit by its number.
+// Returns the first head of a unit.
 __device__ __forceinline__ i32 head_at(const SparseAttendArgs& args, u32 number) {
     return static_cast<i32>(number / static_cast<u32>(args.segments) % head_groups(args)) * kHeads;
 }
@@ -188,23 +188,23 @@ __device__ __forceinline__ i32 list_row(const SparseAttendArgs& args, i32 row) {
     return kEvery ? args.streams[1].lens[row * args.streams[1].len_stride] : row;
 }
 
-// The list of a row: slots of its keys, or the pages of its sequence.
+// Returns the list of a row: the slots of its keys, or the pages of its sequence.
 __device__ __forceinline__ const i32* list_of(const SparseAttendArgs& args, const SelectionView& s, i32 row) {
     return s.indices + list_row(args, row) * s.index_stride;
 }
 
-// Where in a row's list the key at a position stands.
+// Returns the index in a row's list of the key at a position.
 __device__ __forceinline__ i32 entry_of(i32 position) { return kEvery ? position / kKeys : position; }
 
-// From a block's entry of a list to the next block's.
+// The distance between the list entries of consecutive blocks.
 constexpr i32 kEntries = kEvery ? 1 : kKeys;
 
-// The slot of a key of a block, by what its list says; below zero: none.
+// Returns the slot of a key of a block from its list entry; negative means none.
 __device__ __forceinline__ i32 slot_of(i32 entry, i32 key) {
     return !kEvery || entry < 0 ? entry : entry * kKeys + key;
 }
 
-// Keys of the row of a unit, asked for ahead of their use.
+// The numbers of keys of the row of a unit, loaded ahead of their use.
 struct Lengths {
     i32 first = 0, second = 0;
 
@@ -219,7 +219,7 @@ struct Lengths {
 
 __device__ __forceinline__ i32 clipped(const SelectionView& s, i32 length) { return max(min(length, s.width), 0); }
 
-// Blocks of all keys of a row.
+// Returns the number of blocks of all keys of a row.
 __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row) {
     i32 blocks = 0;
 #pragma unroll
@@ -232,8 +232,9 @@ __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row)
     return blocks;
 }
 
-// Lists the units with keys that this thread block takes: its share of those of all rows, in their order. All threads
-// of the block call it before they know of any unit. A launch has at most kMost times as many units as thread blocks.
+// Lists the units with keys that this thread block takes: its share of the units of all rows, in order. All threads
+// of the block must call it before any other use of units. A launch has at most kMost times as many units as thread
+// blocks.
 __device__ __forceinline__ void list_units(const SparseAttendArgs& args) {
     if (!listed(args)) {
         return;
@@ -283,7 +284,7 @@ __device__ __forceinline__ void list_units(const SparseAttendArgs& args) {
     __syncthreads();
 }
 
-// Unit u: segments of a head group first, then the row's next head group, then the next row.
+// Returns unit u. Segments of a head group come first, then the next head group of the row, then the next row.
 __device__ __forceinline__ Unit unit_of(const SparseAttendArgs& args, const Share& share, u32 u,
     const Lengths& lengths) {
     const u32 number = number_of(args, u), rest = number / static_cast<u32>(args.segments);
@@ -307,7 +308,7 @@ __device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, const Shar
     return unit_of(args, share, u, Lengths(args, share, u));
 }
 
-// The selection a block belongs to, and the position of its first key there.
+// The selection to which a block belongs, and the position of its first key in it.
 struct BlockPlace {
     i32 stream;
     i32 position, length;
@@ -323,13 +324,13 @@ __device__ __forceinline__ const u8* page_of(const SelectionView& s, i32 slot) {
     return s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
 }
 
-// A word of shared memory that other threads write.
+// Reads a word of shared memory that other threads write.
 template <class Word>
 __device__ __forceinline__ Word read(const Word& word) {
     return *const_cast<const volatile Word*>(&word);
 }
 
-// The byte of 16-byte chunk c of row r inside a tile.
+// Returns the byte offset of 16-byte chunk c of row r inside a tile.
 __device__ __forceinline__ u32 tile_byte(u32 r, u32 c) {
     return r * 128 + ((c ^ (r & 7)) << 4);
 }

@@ -6,8 +6,8 @@
 
 namespace sparrow_sparse {
 
-// The value group multiplies a block only when the scores of the next one are all but there: its product then fills
-// the time in which the score group is busy with the softmax.
+// The value group multiplies a block only when the scores of the next one are almost complete. Its product then runs
+// while the score group computes the softmax.
 template <class Rows>
 struct ValueGroup {
     using Type = typename Rows::Type;
@@ -34,7 +34,7 @@ struct ValueGroup {
                 rescale(o, f0, f1);
             }
             if (first) {
-                // long done: every phase is waited for
+                // It has completed long before; every phase must be waited for.
                 ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b]), parity);
             }
             if (left > 0) {
@@ -64,7 +64,7 @@ struct ValueGroup {
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
-            // by every lane, as every lane has read factors
+            // Every lane arrives, because every lane has read factors.
             ptx::barrier_arrive(ptx::shared_address(&shared.k_empty[b][1]));
         }
     }
@@ -85,7 +85,7 @@ struct ValueGroup {
             }
             float o[128];
             declare(o);
-            // the first unit of other heads or another row
+            // The first unit of other heads or of another row.
             const u32 after = args.segments == 1 || kEvery ? u + share.step : u - unit.segment + args.segments;
             run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
             const u32 b = units & 1;

@@ -1,9 +1,9 @@
-// Arguments of the top-k kernels, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of the top-k kernels, passed by value as one __grid_constant__ parameter. They are mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
 
-// What is written for a selected position p of a row. Unused entries are -1 under every transform.
+// The value written for a selected position p of a row. Unused entries are -1 under every transform.
 enum TopKTransform : i32 {
     kTopKPosition = 0,  // p
     kTopKPaged = 1,     // page_table[row / rows_per_request][p >> page_shift] << page_shift | low bits of p
@@ -11,13 +11,13 @@ enum TopKTransform : i32 {
 };
 
 // Few long rows are selected in two launches. The first cuts every row into `parts` parts and writes the best k of
-// each with their scores (kept); the second selects among those and looks up what its columns stand for (via).
+// each part with their scores (kept). The second selects among those and maps its columns back to positions (via).
 struct TopKArgs {
-    // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], what the first launch kept
+    // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], the scores that the first launch kept.
     const float* scores;
     const i32* lengths;       // i32 [rows]: candidates of a row; 0 or less is an empty row
     const i32* starts;        // i32 [rows]: column of position 0, or null for column 0
-    // i32 [rows, k]: selected positions, ascending, transformed, then -1; with kept: i32 [rows, parts, k]
+    // i32 [rows, k]: selected positions, ascending and transformed, then -1; with kept: i32 [rows, parts, k].
     i32* out;
     i32* counts;              // i32 [rows]: entries that are not -1, or null
     const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
@@ -39,5 +39,5 @@ struct TopKArgs {
 };
 static_assert(sizeof(TopKArgs) == 128, "mirrored in Go");
 
-// What a kernel writes in front of a row that it leaves to another one; no selection begins with it.
+// The first entry of a row that a kernel leaves to another kernel. No selection begins with this value.
 constexpr i32 kMarkedRow = static_cast<i32>(0x80000000u);

@@ -1,5 +1,6 @@
-// Sizes that the top-k kernels share, and those of the streaming ones: blocks of 256 threads, three per SM, for many
-// rows, so that one row streams while others are being cut; blocks of 512 threads, one per SM, for few.
+// Sizes that the top-k kernels share, and the sizes of the streaming kernels. For many rows, blocks have 256 threads
+// and three run per SM, so that one row streams while others are being cut. For few rows, blocks have 512 threads,
+// one per SM.
 #pragma once
 
 #include "ptx/types.h"

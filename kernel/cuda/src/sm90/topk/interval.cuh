@@ -1,5 +1,5 @@
-// From a sample of a row to an interval of scores that holds its k-th largest, and from an interval to words of bits.
-// The interval decides speed, never the result.
+// Estimates from a sample of a row an interval of scores that contains its k-th largest, and classifies scores by an
+// interval into words of bits. The interval affects only speed, never the result.
 #pragma once
 
 #include "sm90/topk/row.cuh"
@@ -10,7 +10,7 @@ namespace sparrow_topk {
 constexpr u32 kKeyInf = 0xFF800000u;
 constexpr u32 kLowestKey = kKeyMinusInf + 1;  // of a score that can be selected
 
-// Keys low to high, both included.
+// The keys from low to high, both inclusive.
 struct Interval {
     u32 low, high;
     bool refine;  // more scores inside than a list takes, as far as is known
@@ -21,7 +21,7 @@ __device__ __forceinline__ void visit(float4 v, const Each& each) {
     each(v.x), each(v.y), each(v.z), each(v.w);
 }
 
-// Linear bins over scores. What lies outside counts in the first or the last one, NaN in the first.
+// Linear bins over scores. Scores outside the range are counted in the first or the last bin, and NaN in the first.
 template <int Bins>
 struct SampleBins {
     float low, width;    // of all bins together
@@ -29,19 +29,19 @@ struct SampleBins {
 
     __device__ __forceinline__ u32 of(float score) const {
         const float share = __saturatef(__fmaf_rn(score, scale, shift));
-        // rounded to whole numbers by 2^23
+        // Adding 2^23 rounds to an integer.
         return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) - 0x4B000000u;
     }
 
-    // About the smallest score of a bin.
+    // Returns approximately the smallest score of a bin.
     __device__ __forceinline__ float edge(u32 bin) const { return low + (bin - 0.5f) * (width / (Bins - 1)); }
 
-    // False when the scores hardly differ.
+    // Returns false if the scores are almost equal.
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
-// Of the scores that are neither NaN nor huge among one quad per lane. Every warp works this out for itself. The
-// variance may be below zero by rounding.
+// Mean and variance of the scores that are neither NaN nor huge, from one quad per lane. Every warp computes them
+// itself. Rounding can make the variance negative.
 struct Moments {
     float mean, variance;
 
@@ -66,12 +66,12 @@ struct Moments {
     }
 };
 
-// Bins from three spreads below the mean to five above it, of one quad of scores per lane.
+// Returns bins from three standard deviations below the mean to five above it, for one quad of scores per lane.
 template <int Bins>
 __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
     const Moments of(quad);
     const float mean = of.mean;
-    // infinite when nothing differs
+    // The inverse is infinite if all scores are equal.
     const float variance = fmaxf(of.variance, 0.0f), inverse = rsqrtf(variance);
     const float spread = variance > 0.0f ? variance * inverse : 0.0f;
     SampleBins<Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0.125f * inverse, 0};
@@ -79,24 +79,24 @@ __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
     return bins;
 }
 
-// What a sample says: how many of the k largest scores are expected in it, how far off that may be, and for how many
-// scores of the row a sampled one stands.
+// An estimate from a sample: how many of the k largest scores are expected in the sample, the margin of error, and
+// the number of scores of the row per sampled score.
 struct Estimate {
     float expected, margin, each;
 
-    // Five standard deviations, and a few for what no sample sees.
+    // The margin is five standard deviations, plus a few scores that are not covered by the sample.
     __device__ __forceinline__ Estimate(i32 k, float standing_for, float beyond)
         : expected(__fdividef(static_cast<float>(k), standing_for)),
           margin(5.0f * __fsqrt_rn(expected * (1.0f - __fdividef(1.0f, standing_for))) + beyond),
           each(standing_for) {}
 
-    // Ranks in the sample between which the k-th largest score is.
+    // The ranks in the sample between which the k-th largest score lies.
     __device__ __forceinline__ u32 last() const { return static_cast<u32>(expected + margin); }
     __device__ __forceinline__ u32 best() const { return static_cast<u32>(fmaxf(expected - margin, 1.0f)); }
 };
 
-// The interval between the bins of the last and the best rank of an estimate. With more than `most` scores inside it
-// is to be refined.
+// Returns the interval between the bins of the last and the best rank of an estimate. If more than `most` scores are
+// inside, it must be refined.
 template <int Bins>
 __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bins, const BinRank& last,
     const BinRank& best, const Estimate& e, u32 most) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bin
     }
     v.refine = last.inside == 0 || e.each * (last.above + last.inside - best.above) > most || v.low >= v.high;
     if (v.refine) {
-        // One value many times over? Behind a relu it is zero.
+        // Checks for one value that occurs many times; after a relu this is zero.
         const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
         v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v
             : Interval{kLowestKey, kKeyInf, true};
@@ -117,16 +117,16 @@ __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bin
     return v;
 }
 
-// Which places of a word of 32 belong to a row.
+// Returns a mask of the positions in a word of 32 that belong to the row.
 __device__ __forceinline__ u32 valid_places(const Row& w, u32 word) {
     const i32 left = w.end() - static_cast<i32>(word * 32);
     const u32 bits = left >= 32 ? ~0u : left <= 0 ? 0u : (1u << left) - 1;
     return word == 0 ? bits & ~0u << w.head : bits;
 }
 
-// Bits of the 32 scores of a word above the interval and inside it. Lane l begins with quad l % 8 of its 128 bytes,
-// so that the eight lanes of a part of the load meet in no bank; the words are turned back at the end. AtOnce quads are
-// loaded together.
+// Computes bits for the 32 scores of a word: above the interval, and inside it. Lane l starts with quad l % 8 of its
+// 128 bytes, so that the eight lanes of a part of the load have no bank conflicts; the words are rotated back at the
+// end. AtOnce quads are loaded together.
 template <int AtOnce = 8>
 __device__ __forceinline__ void scan_word(const float* scores, u32 lane, const Interval& v, u32& above_bits,
     u32& inside_bits) {
@@ -158,8 +158,8 @@ __device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
     return word;
 }
 
-// The keys of this thread's list entries, and the candidate that divides the `wanted` largest from the rest. Unless
-// a range is known, the list's own is used.
+// Sets the keys of this thread's list entries and returns the candidate that separates the `wanted` largest from the
+// rest. If no range is given, the range of the list is used.
 template <class M>
 __device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted,
     bool ranged, KeyRange range) {
@@ -196,8 +196,8 @@ __device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&key
     }
 }
 
-// Whether every word of 32 places lies in one page, so that a word's page can be asked for before its winners are
-// known.
+// Reports whether every word of 32 positions lies in one page, so that the page of a word can be loaded before its
+// winners are known.
 __device__ __forceinline__ bool words_in_pages(const TopKArgs& args, const Row& w) {
     return args.transform == kTopKPaged && args.page_shift >= 5 && w.head == 0 && !args.via;
 }
@@ -207,7 +207,8 @@ __device__ __forceinline__ i32 page_of(const TopKArgs& args, const Row& w, const
     return place < w.length ? table[place >> args.page_shift] : 0;
 }
 
-// Writes the winners of one word to staged[rank] and following; `paged` says that `page` is the word's.
+// Writes the winners of one word to staged, starting at staged[rank]. If `paged` is set, `page` is the page of the
+// word.
 __device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u32 word, u32 bits, bool paged, i32 page,
     i32* staged, u32 rank) {
     const i32 place = word * 32 - w.head;
@@ -223,7 +224,7 @@ __device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u
     }
 }
 
-// Copies a staged row to its place. A barrier is behind the staging.
+// Copies a staged row to the output. A barrier must have followed the staging.
 template <int Threads>
 __device__ __forceinline__ void store_staged(const TopKArgs& args, i32 v, const i32* staged,
     u32 thread = threadIdx.x) {

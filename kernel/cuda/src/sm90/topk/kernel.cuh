@@ -1,23 +1,24 @@
-// Top-k of every row of a score matrix: exact, deterministic, ascending positions, lowest position wins a tie; NaN
-// and -inf are never selected; a row with at most k candidates gives all its positions without its scores being read.
+// Exact and deterministic top-k selection of every row of a score matrix. Positions are in ascending order, and the
+// lowest position wins a tie. NaN and -inf are never selected. A row with at most k candidates returns all of their
+// positions without reading its scores.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally the column of position 0 of each row (args.h).
 // Out:   i32 [rows, k], positions or their paged or ragged transform, padded with -1.
-// Block: one row at a time, rows dealt round robin over the grid, which may have any size.
-// How:   1. evenly spaced scores of the row form a sample, which gives a threshold that k scores exceed with a margin
-//           of 4.5 standard deviations;
-//        2. the row streams through registers and every score above the threshold joins a list of at most 3840
-//           candidates;
-//        3. the list is cut to its k largest by a histogram over the candidates' range;
-//        4. winners set bits in a bitmap over positions, which is read out in order.
-//        If the list overflows, the k-th largest of what it holds is a better threshold, and the row is read again;
-//        if too few scores pass, it is read again from -inf. If ties defeat even that, it is read in windows that
-//        fit, the list being cut to k whenever it is full: a later score equal to the smallest kept one loses its tie
-//        by position. The threshold decides speed, never the result.
-// Bytes: each score is read once from global memory (the sample once more, mostly from L2), k indices are written.
+// Block: one row at a time; rows are assigned round robin over the grid, which may have any size.
+// How:   1. Evenly spaced scores of the row form a sample. It gives a threshold that k scores exceed with a margin of
+//           4.5 standard deviations.
+//        2. The row streams through registers, and every score above the threshold is added to a list of at most 3840
+//           candidates.
+//        3. The list is cut to its k largest by a histogram over the range of the candidates.
+//        4. Winners set bits in a bitmap over positions, which is read out in order.
+//        If the list overflows, the k-th largest of its entries is a better threshold, and the row is read again. If
+//        too few scores pass, the row is read again from -inf. If ties make both fail, the row is read in windows
+//        that fit, and the list is cut to k whenever it is full: a later score equal to the smallest kept score loses
+//        its tie by position. The threshold affects only speed, never the result.
+// Bytes: each score is read once from global memory (the sample once more, mostly from L2), and k indices are
+//        written.
 // H200:  4096 rows x 32k, k 2048: 206 us, 61 % of one read at 4.3 TB/s; 64 rows x 32k: 11.2 us; one row of a million:
-//        113 us. Rows whose cut falls on a score that thousands share leave the fast road: they are read several
-//        times.
+//        113 us. Rows whose k-th largest score occurs thousands of times are slower: they are read several times.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -47,12 +48,12 @@ struct Storage {
     u64 cut;                                // likewise
 };
 
-// The scores of a warp's chunk: quad q of lane l holds scores first + q*128 + l*4 ...
+// The scores of a warp's chunk: quad q of lane l holds the four scores from first + q*128 + l*4.
 struct Chunk {
     float4 v[kLaneQuads];
 };
 
-// The run of scores that a warp reads, [first, last).
+// The range of scores that a warp reads, [first, last).
 struct Run {
     i32 first, last;
 };
@@ -101,7 +102,7 @@ struct TopK {
         return Run{from, min(from + length, last)};
     }
 
-    // Adds one chunk's scores above the threshold to the list. When they do not fit, they are counted but not stored.
+    // Adds one chunk's scores above the threshold to the list. Scores that do not fit are counted but not stored.
     __device__ __forceinline__ void admit(const Row& w, i32 first, const Chunk& c, float threshold) {
         u32 marks = 0;  // element i of the lane in bit 31 - i: the sign of threshold - score, which NaN does not have
 #pragma unroll
@@ -129,9 +130,9 @@ struct TopK {
             return;
         }
         to += upto - own;
-        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a
-        // chunk at a time. What shared memory takes is lost to the first-level cache, and with it to the loads in
-        // flight.
+        // A lane cannot index its registers at run time, so it passes its scores through its own shared memory, half
+        // a chunk at a time. Shared memory reduces the L1 cache and with it the number of loads in flight, so little
+        // of it is used.
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
         u32 position = first - w.head + at.lane * 4;
 #pragma unroll
@@ -151,14 +152,15 @@ struct TopK {
         }
     }
 
-    // Asks for a chunk of a row to be brought into L2.
+    // Prefetches a chunk of a row into L2.
     __device__ __forceinline__ void prefetch(const Row& w, i32 first, i32 last) const {
         if (at.lane == 0 && first < last) {
             ptx::prefetch_bytes(w.scores + first, ((min(first + kChunk, w.end()) - first + 3) & ~3) * sizeof(float));
         }
     }
 
-    // Streams a warp's run past the threshold, a chunk ahead of use in L2; `c` is its first chunk, already loaded.
+    // Compares a warp's range of scores with the threshold; chunks are prefetched into L2 one ahead. `c` is the first
+    // chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
             prefetch(w, i + kChunk, run.last);
@@ -170,7 +172,7 @@ struct TopK {
         }
     }
 
-    // Brings what this warp reads first of a later row into L2.
+    // Prefetches into L2 the first scores that this warp reads of a later row.
     __device__ __forceinline__ void prefetch_run(const Row& w) const {
         if (w.length > args.k) {
             const Run run = run_of_warp(0, w.end());
@@ -185,13 +187,15 @@ struct TopK {
         float4 v[S::SampleQuads];
     };
 
-    // Rounds of the sample: more for longer rows, so that about 64 sampled scores or more are above the cut.
+    // Returns the number of sample rounds (log2). Longer rows have more, so that at least about 64 sampled scores are
+    // above the cut.
     __device__ __forceinline__ u32 sample_rounds_log2(const Row& w) const {
         const u32 wanted = static_cast<u32>(w.length) >> 16;
         return wanted ? 32 - __clz(wanted) : 0;
     }
 
-    // Evenly spaced groups of one or two quads. The first quad of a row is left out, it may hold foreign scores.
+    // Loads evenly spaced groups of one or two quads. The first quad of a row is not used, because it may contain
+    // scores of another row.
     __device__ __forceinline__ void load_sample(const Row& w, u32 round, Sample& sample) const {
         const float4* scores = reinterpret_cast<const float4*>(w.scores) + 1;
         const u64 groups = (w.end() / 4 - 1) / S::SampleQuads;
@@ -203,8 +207,8 @@ struct TopK {
         }
     }
 
-    // A score that, judged by the sample, somewhat more than k scores of the row exceed. `range` becomes the range of
-    // keys above it, as far as the sample shows.
+    // Returns a score that, according to the sample, somewhat more than k scores of the row exceed. Sets `range` to
+    // the range of keys above it, as far as the sample shows.
     __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
         u32 low = ~0u, high = 0;
         auto each = [](const Sample& s, const auto& visit) {
@@ -228,8 +232,8 @@ struct TopK {
         const u32 rounds = 1u << sample_rounds_log2(w), seen = rounds << kSampleLog2;
         const float expected = static_cast<float>(args.k) * seen / w.length;
         const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
-        // Bins over the top sixteen octaves: fine where the cut usually is, whatever the small scores are. If it is
-        // below, over the rest.
+        // The bins cover the top sixteen octaves, which is fine-grained where the cut usually is, whatever the small
+        // scores are. If the cut is below, the bins cover the rest.
         KeyRange bins{high - low > kOctaves ? high - kOctaves : low, high};
         for (;;) {
             const u32 shift = bins.template shift<S>();
@@ -257,7 +261,8 @@ struct TopK {
                 load_sample(w, 0, sample);
                 continue;
             }
-            // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
+            // Interpolates inside a bin with few scores. A bin with many scores is taken whole, because it may be one
+            // value many times.
             if (found.inside * 16 <= seen) {
                 key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) *
                     (1u << shift));
@@ -277,8 +282,8 @@ struct TopK {
         int number;
     };
 
-    // Cuts the list after a pass and either writes the row (true) or sets up another pass (false): because there were
-    // too many candidates, too few, or because more windows are to come.
+    // Cuts the list after a pass. Returns true if it has written the row. Returns false after setting up another
+    // pass, because there were too many or too few candidates or because more windows follow.
     __device__ __forceinline__ bool settle(i32 r, const Row& w, Pass& pass, KeyRange range, bool ranged) {
         const u32 k = args.k, count = shared.count;
         const bool overflow = count > kList;
@@ -303,7 +308,7 @@ struct TopK {
             }
             cut = find_cut(shared, at, own, stored, k, range);
         }
-        // From here on a winner's position, ~0 for the others.
+        // From here on, own holds a winner's position, and ~0 for the others.
         const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
@@ -318,7 +323,7 @@ struct TopK {
             write_ordered(r, w, stored, own);
             return true;
         }
-        // Another pass; between windows the winners stay.
+        // Sets up another pass. Between windows, the winners are kept.
         __syncthreads();  // all have read the count and the list
         if (at.thread == 0) {
             clear_count();
@@ -354,7 +359,7 @@ struct TopK {
     // ---- output
     // ---------------------------------------------------------------------------------------------------------
 
-    // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a
+    // Writes the positions of the winners in ascending order, one segment of the row at a time. The rank of a
     // position is the number of set bits before it in the bitmap.
     __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const u32 (&own)[S::ListSteps]) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
@@ -442,7 +447,7 @@ struct TopK {
         }
     }
 
-    // Whether this block finds no row to select: a glance at all of its rows at once.
+    // Reports whether this block has no row to select; all of its rows are checked at once.
     __device__ __forceinline__ bool nothing_marked() const {
         bool any = false;
         for (i64 r = blockIdx.x + static_cast<i64>(at.thread) * gridDim.x; r < args.rows;

@@ -1,6 +1,6 @@
-// A ring of slots in shared memory through which the rows of a block pass. One warp beside the readers fills it with
-// the copies of one row after the other, in an order that the row source gives; readers take them in that order and
-// give each one back.
+// A ring of slots in shared memory through which the rows of a block pass. A copy warp fills it with the pieces of
+// one row after the other, in an order that the row source defines. Readers take the pieces in that order and release
+// each one.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -22,8 +22,8 @@ struct alignas(16) RingStorage {
     u32 asked;           // copies asked for so far
 };
 
-// Source says which rows there are: count(), row(v), copies(row), and Order(copies), whose next() is the place in the
-// row of one copy after the other. Returns is how often a copy is given back.
+// Source defines the rows: count(), row(v), copies(row), and Order(copies), whose next() returns the position in the
+// row of one copy after the other. Returns is the number of times that a copy is released.
 template <int Slots, int Returns, class Source>
 struct Ring {
     RingStorage<Slots>& storage;
@@ -33,7 +33,7 @@ struct Ring {
 
     __device__ __forceinline__ Ring(RingStorage<Slots>& s, const Source& r) : storage(s), source(r) {}
 
-    // All threads, before a block barrier.
+    // All threads call this before a block barrier.
     __device__ __forceinline__ void init() {
         if (threadIdx.x < Slots) {
             ptx::barrier_init(ptx::shared_address(&storage.arrived[threadIdx.x]), 1);
@@ -45,7 +45,7 @@ struct Ring {
         ptx::barrier_init_fence();
     }
 
-    // Copies everything. One thread, which is no reader.
+    // Issues all copies. One thread, which is not a reader, runs it.
     __device__ __forceinline__ void fill() {
         u32 slot = 0, lap = 1;
         Row next = source.row(blockIdx.x);
@@ -72,9 +72,9 @@ struct Ring {
         }
     }
 
-    // Waits for the i-th copy of the current row. Copies may arrive out of order, so a reader can be here before the
-    // copy that had its slot last has arrived; the barrier's parity would mistake that one's absence for this one's
-    // presence. Hence a look at what was asked for.
+    // Waits for the i-th copy of the current row. Copies may complete out of order, so a reader can get here before
+    // the previous copy in its slot has completed. The parity of the barrier cannot distinguish that state from the
+    // completed current copy, so the number of issued copies is checked first.
     __device__ __forceinline__ const float* copy(u32 i) const {
         const u32 number = base + i, slot = number % Slots;
         while (static_cast<i32>(seen - number) <= 0) {
@@ -84,10 +84,10 @@ struct Ring {
         return storage.slots[slot];
     }
 
-    // Where in its row the i-th copy is, once it is there.
+    // Returns the position in its row of the i-th copy, after the copy has arrived.
     __device__ __forceinline__ i32 place(u32 i) const { return storage.place[(base + i) % Slots]; }
 
-    // Gives the i-th copy of the current row back.
+    // Releases the i-th copy of the current row.
     __device__ __forceinline__ void give_back(u32 i) const {
         ptx::barrier_arrive(ptx::shared_address(&storage.emptied[(base + i) % Slots])); }
 

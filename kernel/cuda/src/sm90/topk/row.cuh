@@ -1,4 +1,4 @@
-// Rows as the top-k kernels see them, and what they write for them.
+// Rows as the top-k kernels read them, and the output for a row.
 #pragma once
 
 #include "sm90/topk/args.h"
@@ -6,7 +6,7 @@
 
 namespace sparrow_topk {
 
-// One row, or one part of a row. `head` scores that are not part of it come first, because loads are 16 bytes wide.
+// One row, or one part of a row. `head` scores that do not belong to it come first, because loads are 16 bytes wide.
 struct Row {
     const float* scores;  // 16-byte aligned
     i32 length;           // candidates
@@ -18,7 +18,7 @@ struct Row {
     __device__ __forceinline__ i32 end() const { return head + length; }
 };
 
-// Where row v is: its number and its first candidate's position, and what memory says about it.
+// The address of row v: its number, the position of its first candidate, and its length and start from memory.
 struct RowFacts {
     i32 number, first;
     bool parted;
@@ -57,12 +57,12 @@ __device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
     return row_from(args, facts_of(args, v));
 }
 
-// The row of the page table that belongs to a row.
+// Returns the page table of a row.
 __device__ __forceinline__ const i32* table_of(const TopKArgs& args, const Row& w) {
     return args.page_table + w.number / args.rows_per_request * args.table_stride;
 }
 
-// What is written for candidate `i` of a row.
+// Returns the value that is written for candidate `i` of a row.
 __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i32 i) {
     i32 position = i + w.first;
     if (args.via && !w.whole) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i
     }
 }
 
-// Pads row v after `written` entries and notes their number.
+// Pads row v after `written` entries and stores their number.
 template <int Threads>
 __device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 written, u32 thread = threadIdx.x) {
     const i64 to = static_cast<i64>(v) * args.k;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 writ
     }
 }
 
-// A row that is selected whole.
+// Writes a row of which all positions are selected.
 template <int Threads>
 __device__ __forceinline__ void write_whole(const TopKArgs& args, i32 v, const Row& w, u32 thread = threadIdx.x) {
     const i64 to = static_cast<i64>(v) * args.k;

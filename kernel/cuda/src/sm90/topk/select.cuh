@@ -1,7 +1,7 @@
-// Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining
-// range into bins. The list is in no particular order; candidates carry their positions, so the outcome does not
-// depend on it. Every function here is called by the first Threads threads of the block. M is the block's shared
-// memory; its Shape says how many threads and bins there are.
+// Exact selection among the candidates in shared memory: finds the candidate of rank k by repeatedly splitting the
+// remaining range into bins. The list is not ordered; candidates contain their positions, so the result does not
+// depend on the order. The first Threads threads of the block call every function here. M is the shared memory of the
+// block; its Shape defines the numbers of threads and bins.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -11,7 +11,8 @@
 
 namespace sparrow_topk {
 
-// The bin that holds rank `rank` (1 is the largest) counted from the top bin, the entries above it and its own.
+// The bin that contains rank `rank` (1 is the largest), counted from the top bin; the number of entries above it; and
+// the number inside it.
 struct BinRank {
     u32 bin, above, inside;
 };
@@ -21,7 +22,8 @@ struct Place {
     u32 thread, lane, warp;
 };
 
-// Smallest and largest key over the block. One barrier; callers keep another one between uses.
+// Computes the smallest and largest key over the block. It uses one barrier; callers must have another between two
+// calls.
 template <class M>
 __device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& high) {
     low = ~ptx::warp_max(~low);
@@ -35,7 +37,8 @@ __device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& hi
     high = ptx::warp_max(shared.warp_high[at.lane % M::Shape::Warps]);
 }
 
-// Exclusive prefix over the block of a count that each warp holds once. One barrier; `use` alternates between 0 and 1.
+// Exclusive prefix sum over the block of a count that each warp holds once. It uses one barrier; `use` alternates
+// between 0 and 1.
 template <class M>
 __device__ __forceinline__ u32 warps_prefix(M& shared, Place at, u32 warp_count, u32 use, u32& total) {
     if (at.lane == 0) {
@@ -52,7 +55,7 @@ __device__ __forceinline__ void clear_bins(M& shared, Place at) {
     reinterpret_cast<uint4*>(shared.bins)[at.thread] = make_uint4(0, 0, 0, 0);
 }
 
-// Every warp sums its own run of bins. A barrier must follow.
+// Every warp sums its own range of bins. A barrier must follow.
 template <class M>
 __device__ __forceinline__ void sum_bins(M& shared, Place at) {
     const uint4 own = reinterpret_cast<const uint4*>(shared.bins)[at.thread];
@@ -62,12 +65,12 @@ __device__ __forceinline__ void sum_bins(M& shared, Place at) {
     }
 }
 
-// Looks through the summed bins for rank `rank` >= 1; inside is 0 when they hold fewer entries. One warp does this,
-// so that the others leave the issue slots to whoever needs them.
+// Searches the summed bins for rank `rank` >= 1. inside is 0 if they hold fewer entries. One warp does this, so that
+// the other warps leave their issue slots free.
 template <class M>
 __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRank& result) {
     using S = typename M::Shape;
-    // Lane l looks at the l-th run of 128 bins from the top.
+    // Lane l reads the l-th range of 128 bins from the top.
     u32 count = at.lane < S::Warps ? shared.bin_sums[S::Warps - 1 - at.lane] : 0;
     u32 upto = ptx::warp_prefix(count, at.lane);
     const u32 reached = __ballot_sync(ptx::kFullMask, upto >= rank);
@@ -79,7 +82,7 @@ __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRa
     }
     const u32 first = __ffs(reached) - 1;
     const u32 above = __shfl_sync(ptx::kFullMask, upto - count, first);
-    // Inside the run lane l looks at the l-th group of four bins from the top.
+    // Inside the range, lane l reads the l-th group of four bins from the top.
     const u32 quad = (S::Warps - 1 - first) * 32 + 31 - at.lane;
     const uint4 group = reinterpret_cast<const uint4*>(shared.bins)[quad];
     count = group.x + group.y + group.z + group.w;
@@ -98,7 +101,8 @@ __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRa
     }
 }
 
-// The bin of rank `rank`, known to every thread. Bins were filled before a barrier. Two barriers.
+// Returns the bin of rank `rank` in every thread. The bins must have been filled before a barrier. It uses two
+// barriers.
 template <class M>
 __device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
     sum_bins(shared, at);
@@ -110,7 +114,8 @@ __device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
     return shared.found;
 }
 
-// The candidate of rank `rank` among `count` <= 32 distinct ones in small_bin, found by the first warp. One barrier.
+// Returns the candidate of rank `rank` among `count` <= 32 distinct candidates in small_bin; the first warp finds it.
+// It uses one barrier.
 template <class M>
 __device__ __forceinline__ u64 rank_small_bin(M& shared, Place at, u32 count, u32 rank) {
     if (at.warp == 0) {
@@ -128,7 +133,7 @@ __device__ __forceinline__ u64 rank_small_bin(M& shared, Place at, u32 count, u3
     return shared.cut;
 }
 
-// A range of keys. What lies above it counts in its top bin, what lies below in bin 0.
+// A range of keys. Keys above it are counted in its top bin, keys below it in bin 0.
 struct KeyRange {
     u32 low, high;
 
@@ -142,8 +147,8 @@ struct KeyRange {
     }
 };
 
-// The smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads +
-// thread, 0 past the end. One round of bins over the keys usually leaves a handful.
+// Returns the smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads
+// + thread, or 0 past the end. After one round of bins over the keys, usually only a few candidates remain.
 template <class M>
 __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u32 k,
     KeyRange range) {
@@ -167,7 +172,7 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
     u32 low = found.bin == 0 ? 1 : range.low + (found.bin << shift);
     u32 high = found.bin == (range.high - range.low) >> shift ? ~0u
         : range.low + (found.bin << shift) + ((1u << shift) - 1);
-    // More rounds, first over the keys, then, when one key is left, over the low words of its candidates.
+    // More rounds: first over the keys, then, when only one key is left, over the low words of its candidates.
     u32 tied = 0;
     while (found.inside > kSmallBin && found.inside != rank) {
         if (low == high) {

@@ -1,18 +1,18 @@
-// Top-k of many short rows: one block per SM holds several rows in shared memory, and each of its teams of warps
-// selects one of them while others arrive. Same contract as kernel.cuh, for rows of up to Places scores, foreign ones
-// included; every row is selected, none is left to another kernel.
+// Top-k of many short rows. One block per SM holds several rows in shared memory, and each of its teams of warps
+// selects one row while others arrive. The contract is that of kernel.cuh, for rows of up to Places scores, including
+// the leading scores of other rows. Every row is selected; none is left to another kernel.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h); no parts.
 // Out:   i32 [rows, k], positions or their transform, padded with -1.
-// Block: Teams teams of Threads threads and a copy warp; rows dealt round robin over the grid, which may have any
-//        size. The i-th row of a block is in slot i % Slots and belongs to team i % Teams.
-// How:   1. all scores are counted in linear bins that a sample of the row places; the bin of the k-th largest is
-//           known exactly, and so are the numbers of scores above and inside it;
-//        2. every thread turns its words of 32 scores into bits: above the bin (selected), and inside it;
-//        3. the handful inside is listed, and every thread ranks its own scores inside among the list;
-//        4. winners are counted in order of position, staged over the row, and written.
-//        A bin that holds too many scores (bins misplaced, or equal scores) costs time: it is split at zero where
-//        that is the k-th largest, as it often is behind a relu; otherwise the interval of the k-th largest is found by
+// Block: Teams teams of Threads threads and a copy warp; rows are assigned round robin over the grid, which may have
+//        any size. The i-th row of a block is in slot i % Slots and belongs to team i % Teams.
+// How:   1. All scores are counted in linear bins, which are placed by a sample of the row. This gives exactly the
+//           bin of the k-th largest score and the numbers of scores above and inside it.
+//        2. Every thread converts its words of 32 scores to bits: above the bin (selected), and inside it.
+//        3. The few scores inside are listed, and every thread ranks its own scores inside among the list.
+//        4. Winners are counted in order of position, staged over the memory of the row, and written.
+//        A bin with too many scores (misplaced bins, or equal scores) costs time. It is split at zero if the k-th
+//        largest score is zero, as is common after a relu. Otherwise the interval of the k-th largest is found by
 //        rounds of bins over the keys.
 // Bytes: each score is read once from global memory; k indices are written.
 // H200:  4096 rows x 8k, k 2048, paged: 58 us, 68 % of one read and one write at 4.3 TB/s.
@@ -43,7 +43,7 @@ struct ShortShape {
     static_assert(Places < 1 << 16, "counts of a row are kept in halves of a word");
 };
 
-// What a team has for itself.
+// The shared memory of one team.
 template <class S>
 struct ShortTeam {
     alignas(16) u32 bins[S::Bins];         // clear between rows
@@ -67,40 +67,41 @@ struct ShortStorage {
 
 constexpr u32 kBinZero = 0x4B000000u;  // bits of 2^23, from which bins are counted
 
-// Where bins lie: linear over scores around the k-th largest, if scores are spread as a normal distribution is. What
-// lies outside is in the first or the last bin, NaN in the first. Bin b is all scores whose share of the range times
-// the last bin's number has b as its whole part.
+// Linear bins over the scores around the expected k-th largest, for a normal distribution of scores. Scores outside
+// the range are in the first or the last bin, and NaN in the first. A score's bin is the integer part of its share of
+// the range times the number of the last bin.
 template <int Bins>
 struct LinearBins {
     float scale, shift;
 
-    // From a quad of sampled scores per lane.
+    // Places the bins from a quad of sampled scores per lane.
     __device__ __forceinline__ LinearBins(float4 quad, const Row& w, u32 k) {
         const Moments of(quad);
         const float mean = of.mean, variance = of.variance;
-        // spreads above the mean at which a share k / length of a normal distribution lies beyond
+        // The number of standard deviations above the mean beyond which a share k / length of a normal distribution
+        // lies.
         const float z = 0.5875f * __logf(__fdividef(static_cast<float>(w.length - k), static_cast<float>(k)));
         constexpr float kReach = 2.0f;  // spreads to either side
-        // scores that hardly differ: all in bin 0
+        // Scores that are almost equal are all in bin 0.
         const bool placed = variance > 1e-30f && variance > 1e-12f * mean * mean;
         scale = placed ? rsqrtf(variance) * (0.5f / kReach) : 0.0f;
         shift = placed ? 0.5f - z * (0.5f / kReach) - mean * scale : 0.0f;
     }
 
-    // kBinZero + the score's bin
+    // Returns kBinZero + the bin of the score.
     __device__ __forceinline__ u32 of(float score) const {
         const float share = __saturatef(__fmaf_rn(score, scale, shift));
         return __float_as_uint(__fmaf_rd(share, Bins - 1, 8388608.0f));
     }
 };
 
-// Scores of a row that are not decided: their number, how many of them are wanted, and whether they are equal.
+// The undecided scores of a row: their number, how many of them must still be selected, and whether they are equal.
 struct Inside {
     u32 count, wanted;
     bool tied;
 };
 
-// What becomes of a score that was not decided.
+// The decision about a score that was undecided.
 enum class Verdict { kWins, kLoses, kStays };
 
 template <class S>
@@ -128,7 +129,7 @@ struct ShortRows {
 
     // ---- the copy warp
 
-    // Each lane knows every 32nd row of the block and copies it when its turn comes.
+    // Each lane has every 32nd row of the block and issues its copy in turn.
     __device__ __forceinline__ void fill() {
         const u32 count = rows();
         for (u32 base = 0; base < count; base += 32) {
@@ -136,7 +137,7 @@ struct ShortRows {
             Row w{nullptr, 0, 0, 0, 0, true};
             if (own < count) {
                 w = row_of(args, blockIdx.x + own * gridDim.x);
-                // scores beyond what fits are ignored: the launcher never lets that happen
+                // Scores beyond the capacity are ignored; the launcher never allows such rows.
                 w.length = min(w.length, S::Places - w.head);
             }
             for (u32 i = base; i < min(base + 32, count); ++i) {
@@ -160,14 +161,14 @@ struct ShortRows {
 
     // ---- the bin of the k-th largest
 
-    // Bins of this thread's scores: halves of register i of word j are places i and i + 16 of the word, in the turned
-    // order of load().
+    // The bins of this thread's scores. The halves of register i of word j are positions i and i + 16 of the word, in
+    // the rotated order of load().
     struct BinsOfScores {
         u32 pair[S::Words][16];
     };
 
-    // A word's 32 scores. Lanes begin with different quads, so that they meet in no bank; what is found out about them
-    // is turned back by in_order().
+    // Loads the 32 scores of a word. Lanes start with different quads to avoid bank conflicts; in_order() rotates the
+    // results back.
     __device__ __forceinline__ void load(const float* word, float (&x)[32]) const {
 #pragma unroll
         for (u32 q = 0; q < 8; ++q) {
@@ -179,7 +180,7 @@ struct ShortRows {
         return __funnelshift_l(bits, bits, lane % 8 * 4);
     }
 
-    // Counts all scores. Those that are not of the row are not counted, and get bin 0.
+    // Counts all scores. Scores that do not belong to the row are not counted and get bin 0.
     __device__ __forceinline__ void count(const Row& w, const float* scores, const ShortBins& bins, BinsOfScores& to) {
         const u32 base = ptx::shared_address(mine.bins) - 4 * kBinZero;
 #pragma unroll
@@ -222,8 +223,8 @@ struct ShortRows {
         }
     }
 
-    // Looks for rank `rank` >= 1 from the top; inside is 0 when the bins hold fewer scores. Bins were filled before a
-    // barrier and are clear afterwards. Two barriers.
+    // Finds rank `rank` >= 1 from the top. inside is 0 if the bins hold fewer scores. The bins must have been filled
+    // before a barrier and are cleared afterwards. It uses two barriers.
     __device__ __forceinline__ BinRank find(u32 rank) {
         uint4* quads = reinterpret_cast<uint4*>(mine.bins) + (S::Threads - 1 - thread) * S::BinQuads;
         uint4 own[S::BinQuads];
@@ -267,12 +268,12 @@ struct ShortRows {
 
     // ---- winners
 
-    // Bits of this thread's words.
+    // The bits of this thread's words.
     struct Bits {
         u32 word[S::Words];
     };
 
-    // Scores above a bin and inside it.
+    // Sets the bits of scores above a bin and inside it.
     __device__ __forceinline__ void classify(const BinsOfScores& of, u32 bin, Bits& won, Bits& inside) const {
         const u32 from = (0x8000 - bin) * 0x10001, above = from - 0x10001;  // bit 15 of a sum: at or above the bin
 #pragma unroll
@@ -288,7 +289,7 @@ struct ShortRows {
         }
     }
 
-    // Calls each(word, bit, place) for the set bits of this thread's words, of which there are few.
+    // Calls each(word, bit, place) for the set bits of this thread's words; there are few.
     template <class Each>
     __device__ __forceinline__ void each_bit(const Bits& bits, const Each& each) const {
 #pragma unroll
@@ -300,7 +301,7 @@ struct ShortRows {
         }
     }
 
-    // Calls each(score), which says what becomes of it, for all scores inside, of which there may be many.
+    // Calls each(score) for all scores inside, of which there may be many; it returns the decision about the score.
     template <class Each>
     __device__ __forceinline__ void each_inside(const float* scores, Bits& won, Bits& inside, const Each& each) const {
 #pragma unroll
@@ -328,7 +329,8 @@ struct ShortRows {
         }
     }
 
-    // Set bits before each of this thread's words, in order of position, and their sum. One barrier.
+    // Counts the set bits before each of this thread's words, in order of position, and returns their total. It uses
+    // one barrier.
     __device__ __forceinline__ u32 count_before(const Bits& bits, u32 (&before)[S::Words]) {
         u32 upto[S::Words];
 #pragma unroll
@@ -364,8 +366,8 @@ struct ShortRows {
         return total;
     }
 
-    // Decides scores inside where the `wanted` largest are those above zero and some of the zeros: the former win, the
-    // zeros stay. False when they are not, and nothing is decided. One barrier.
+    // Decides scores inside if the `wanted` largest are all scores above zero and some zeros: the positive scores
+    // win, the zeros stay undecided. Otherwise returns false and decides nothing. It uses one barrier.
     __device__ __forceinline__ bool split_at_zero(const float* scores, u32 wanted, Bits& won, Bits& inside,
         Inside& in) {
         const Interval zero{key_of(0.0f), key_of(0.0f), false};
@@ -400,9 +402,9 @@ struct ShortRows {
         return true;
     }
 
-    // Moves scores inside that are among the `wanted` largest of them to the winners, and leaves those that are not
-    // decided: few enough for the list, all of one key, or all of them wanted. Many scores are inside when bins were
-    // misplaced, when scores are equal, and in bin 0, which also has what cannot be selected.
+    // Moves scores inside that are among the `wanted` largest of them to the winners. The scores that stay undecided
+    // are few enough for the list, or all have one key, or are all wanted. Many scores are inside if bins were
+    // misplaced, if scores are equal, and in bin 0, which also holds the scores that cannot be selected.
     __device__ __forceinline__ Inside narrow(const float* scores, u32 wanted, Bits& won, Bits& inside) {
         for (;;) {
             u32 low = ~0u, high = 0, count = 0;
@@ -451,7 +453,7 @@ struct ShortRows {
         }
     }
 
-    // Adds the best `wanted` of the `count` scores inside to the winners. One barrier.
+    // Adds the best `wanted` of the `count` scores inside to the winners. It uses one barrier.
     __device__ __forceinline__ void take_best(const float* scores, const Bits& inside, u32 count, u32 wanted,
         Bits& won) {
         each_bit(inside, [&](int, u32, u32 place) {
@@ -469,7 +471,7 @@ struct ShortRows {
         });
     }
 
-    // Adds the first `wanted` of the scores inside, which are equal. Two barriers.
+    // Adds the first `wanted` of the scores inside, which are equal. It uses two barriers.
     __device__ __forceinline__ void take_first(const Bits& inside, u32 wanted, Bits& won) {
         u32 before[S::Words];
         count_before(inside, before);

@@ -1,25 +1,26 @@
-// Top-k of few rows, each spread over the blocks of a cluster so that the whole device works on them. Same contract
-// as kernel.cuh.
+// Top-k of few rows. Each row is distributed over the blocks of a cluster, so that the whole device works on few
+// rows. The contract is that of kernel.cuh.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h). A row has at most 16384 scores
-//        per block of a cluster, foreign ones included.
+//        per block of a cluster, including the leading scores of other rows.
 // Out:   i32 [rows, k], positions or their transform, padded with -1.
-// Block: 512 threads; a cluster of up to 8 blocks has one row, or one part of a row. Every warp has 1024 places of
+// Block: 512 threads; a cluster of up to 8 blocks has one row, or one part of a row. Every warp has 1024 positions of
 //        it, every thread 32.
-// How:   1. while the scores arrive, every block works out the same interval from the same sample: it holds the k-th
-//           largest score with a margin of five standard deviations to either side;
-//        2. scores above the interval have won, those inside are counted in 512 bins. Blocks send each other their
-//           bins and counts;
-//        3. scores in bins above that of the k-th largest have won, and the few in that bin go to every block's list;
-//        4. the list is ranked exactly, winners are ranked by their places and written in order.
-//        When the interval is one value that many share (zeros behind a relu), the lowest positions win and there is
-//        no list. A wrong interval, or too long a list, is mended by splitting exactly until it is decided. The
-//        interval decides speed, never the result.
-// Cost:  after its scores are there a block is one chain of some 500 instructions, 4 to 5 clocks each, and two
-//        exchanges; hence the care to have few of both.
+// How:   1. While the scores arrive, every block computes the same interval from the same sample. It contains the
+//           k-th largest score with a margin of five standard deviations on either side.
+//        2. Scores above the interval have won; scores inside are counted in 512 bins. Blocks send each other their
+//           bins and counts.
+//        3. Scores in bins above that of the k-th largest have won, and the few in that bin are sent to the list of
+//           every block.
+//        4. The list is ranked exactly; winners are ranked by their positions and written in order.
+//        If the interval is one value that many scores share (zeros after a relu), the lowest positions win and there
+//        is no list. If the interval is wrong or the list is too long, the range is split exactly until the result is
+//        decided. The interval affects only speed, never the result.
+// Cost:  After its scores have arrived, a block executes one dependent chain of about 500 instructions, 4 to 5 clocks
+//        each, and two exchanges. Therefore both numbers are kept small.
 // Bytes: each score is read once from global memory; k indices are written.
-// H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one of a million in 9
-//        parts: 18 us.
+// H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one row of a million in
+//        9 parts: 18 us.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -33,8 +34,8 @@ struct Spread : SpreadPart {
     // ---- the interval
     // ---------------------------------------------------------------------------------------------------
 
-    // A quad of the n-th of `runs` runs of eight quads spread over the row, which a row with fewer of them has one
-    // after the other.
+    // Returns a quad of the n-th of `runs` runs of eight quads, which are spread over the row. In a short row the
+    // runs are consecutive.
     __device__ __forceinline__ float4 quad_of(u32 n, u32 runs) const {
         const i32 quads = w.end() / 4 - 1;  // the first one may hold foreign scores
         const i32 quad = quads > static_cast<i32>(8 * runs) ? n / 8 * ((quads - 8) / (runs - 1)) + n % 8 : n;
@@ -42,7 +43,8 @@ struct Spread : SpreadPart {
         return quad < quads ? reinterpret_cast<const float4*>(w.scores)[quad + 1] : make_float4(none, none, none, none);
     }
 
-    // The scores that the interval is judged by: a few to place the bins, the same for every warp, and the sample.
+    // The scores from which the interval is estimated: a few that place the bins, the same for every warp, and the
+    // sample.
     struct Look {
         float4 common, sample[kSampleQuads];
     };
@@ -57,8 +59,8 @@ struct Spread : SpreadPart {
         return l;
     }
 
-    // The interval, and bins inside it. They reach no further than the sample: whatever lies beyond shares the first
-    // or the last one. Three barriers, while the scores arrive.
+    // Returns the interval, and the bins inside it. The bins cover the range of the sample; scores beyond it are
+    // counted in the first or the last bin. It uses three barriers, while the scores arrive.
     __device__ __forceinline__ Interval guess(const Look& l, SampleBins<kFine>& fine) {
         const auto bins = place_bins<S::Bins>(l.common);
         if (bins.placed()) {
@@ -83,7 +85,7 @@ struct Spread : SpreadPart {
         return v;
     }
 
-    // The bins of both ranks of an estimate; each is found by the warp that has it. Two barriers.
+    // Finds the bins of both ranks of an estimate; the warp that holds a bin finds it. It uses two barriers.
     __device__ __forceinline__ void find_ranks(const Estimate& e) {
         const u32 quad = S::Bins / 4 - 1 - at.thread;  // threads in falling order of bins
         const uint4 bins = reinterpret_cast<const uint4*>(shared.bins)[quad];
@@ -114,11 +116,11 @@ struct Spread : SpreadPart {
         sync();
     }
 
-    // ---- places inside, split exactly: the slow road
+    // ---- exact splitting of the scores inside (slow path) 
     // ---------------------------------------------------------------------
 
-    // Writes the same value into the same place of every block's shared memory; each of the first lanes writes to one
-    // block.
+    // Writes the same value to the same shared-memory address in every block of the cluster; each of the first lanes
+    // writes to one block.
     __device__ __forceinline__ void everywhere(const u32* place, u32 value) const {
         if (at.lane < blocks) {
             ptx::peer_store(ptx::peer_address(ptx::shared_address(place), at.lane), value);
@@ -126,7 +128,7 @@ struct Spread : SpreadPart {
         __syncwarp();
     }
 
-    // The keys inside, over all blocks. One cluster barrier.
+    // Returns the range and number of the keys inside, over all blocks. It uses one cluster barrier.
     __device__ __forceinline__ Extent extent() {
         Extent e{~0u, 0, 0};
         each_inside([&](u32 bit, float score) {
@@ -152,7 +154,8 @@ struct Spread : SpreadPart {
         return Extent{~ptx::warp_max(~e.low), ptx::warp_max(e.high), ptx::warp_sum(e.count)};
     }
 
-    // Splits the whole row until the list takes what is inside, or until it is decided: then the bin is empty.
+    // Splits the whole row until the scores inside fit the list, or until the result is decided; then the bin is
+    // empty.
     __device__ SpreadBin refine(bool busy) {
         const u32 k = args.k;
         won = above = 0;
@@ -206,7 +209,7 @@ struct Spread : SpreadPart {
     // ---- winners
     // --------------------------------------------------------------------------------------------------------
 
-    // Sends the winners of this warp and its candidates of bin b to every block, and waits for all of them.
+    // Sends the winners of this warp and its candidates of bin b to every block, and waits for those of all blocks.
     __device__ __forceinline__ void list(const SpreadBin& b) {
         const u32 complete = ptx::shared_address(&shared.complete), count = ptx::warp_sum(__popc(won));
         if (at.thread == 0) {
@@ -236,7 +239,7 @@ struct Spread : SpreadPart {
         ptx::barrier_wait(complete, 0);
     }
 
-    // Winners before this warp's places, once the list is cut.
+    // Cuts the list and returns the number of winners before this warp's positions.
     __device__ __forceinline__ u32 cut(const SpreadBin& b) {
         u32 sum = 0;
 #pragma unroll 1
@@ -253,7 +256,7 @@ struct Spread : SpreadPart {
             }
             const bool wins = at.lane < b.inside && greater < wanted;
             before += __popc(__ballot_sync(ptx::kFullMask, wins && ~static_cast<u32>(c) < slice * kSlice));
-            // The least winner is a list entry.
+            // The smallest winner is a list entry.
             const u32 least = __ffs(__ballot_sync(ptx::kFullMask, wins && greater == wanted - 1)) - 1;
             each_inside([&](u32 bit, float score) {
                 won |= candidate(key_of(score), word() * 32 + __ffs(bit) - 1) >= shared.list[least] ? bit : 0;
@@ -264,8 +267,8 @@ struct Spread : SpreadPart {
         return before;
     }
 
-    // Writes the winners, of which `before` come before this warp's. `page` is the page of this thread's word if
-    // `paged`.
+    // Writes the winners; `before` of them come before this warp's positions. If `paged` is set, `page` is the page
+    // of this thread's word.
     __device__ __forceinline__ void write(i32 v, u32 before, bool paged, i32 page) {
         const u32 own = __popc(won);
         const u32 to = before + ptx::warp_prefix(own, at.lane) - own;
@@ -296,7 +299,8 @@ struct Spread : SpreadPart {
     // ---- a row
     // ----------------------------------------------------------------------------------------------------------
 
-    // Barriers and clear memory. A cluster barrier is open afterwards.
+    // Initialises barriers and clears memory. Afterwards the cluster barrier has been arrived at and must be waited
+    // for.
     __device__ __forceinline__ void init() {
         if (at.lane == 0) {
             ptx::barrier_init(ptx::shared_address(&shared.arrived[at.warp]), 1);
@@ -314,7 +318,7 @@ struct Spread : SpreadPart {
         shared.told[rank].bins[at.thread] = 0;
     }
 
-    // Overwrites what lies around the row, so that nobody has to look at places any more.
+    // Overwrites the scores around the row, so that later code need not check positions.
     __device__ __forceinline__ void blank() {
         const u32 foreign = ~valid_places(w, word());
         if (foreign) {
@@ -329,7 +333,7 @@ struct Spread : SpreadPart {
         }
     }
 
-    // Finds the winners' words and returns how many winners come before this warp's.
+    // Finds the words of winners and returns the number of winners before this warp's.
     __device__ __forceinline__ u32 decide(const Interval& v, const SampleBins<kFine>& fine, bool busy, bool sure) {
         const u32 k = args.k;
         const bool tied = v.low == v.high;

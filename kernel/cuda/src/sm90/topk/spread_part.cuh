@@ -1,4 +1,4 @@
-// A block's part of a row that is spread over a cluster, and what the blocks tell each other about their parts
+// A block's part of a row that is distributed over a cluster, and the data that the blocks exchange about their parts
 // (spread.cuh).
 #pragma once
 
@@ -22,7 +22,7 @@ struct SpreadShape {
     static constexpr int BinBits = 9;         // of kFine
 };
 
-// What a block tells the others.
+// The data that a block sends to the others.
 struct alignas(16) Told {
     u32 bins[kFine];
     u32 counts[SpreadShape::Warps];  // of a warp: scores above the interval, and from bit 16 those inside
@@ -34,7 +34,7 @@ struct SpreadBin {
     u32 first, own;  // of its scores, how many lie in blocks before this one, and how many in this one
 };
 
-// Smallest and largest key, and how many.
+// The smallest and the largest key, and the number of keys.
 struct Extent {
     u32 low, high, count;
 };
@@ -76,14 +76,14 @@ struct SpreadPart {
 
     __device__ __forceinline__ static void sync() { ptx::threads_sync<S::Threads>(); }
 
-    // This warp among all of the cluster.
+    // Returns the number of this warp in the cluster.
     __device__ __forceinline__ u32 cluster_warp() const { return rank * S::Warps + at.warp; }
 
-    // The 32 places of this thread: word `word()` of the row.
+    // The 32 positions of this thread are word `word()` of the row.
     __device__ __forceinline__ u32 word() const { return slice * (kSlice / 32) + at.lane; }
     __device__ __forceinline__ float* own_scores() const { return shared.scores[at.warp] + at.lane * 32; }
 
-    // Calls each(bit, score) for the places inside.
+    // Calls each(bit, score) for the positions inside the interval.
     template <class Each>
     __device__ __forceinline__ void each_inside(const Each& each) {
         const float* scores = own_scores();
@@ -93,7 +93,7 @@ struct SpreadPart {
         }
     }
 
-    // Sends this block's bins and counts to the others and waits for theirs. Two barriers.
+    // Sends this block's bins and counts to the other blocks and waits for theirs. It uses two barriers.
     __device__ __forceinline__ void tell() {
         sync();
         const u32 heard = ptx::shared_address(&shared.heard);
@@ -113,7 +113,7 @@ struct SpreadPart {
         heard_parity ^= 1;
     }
 
-    // Scores above the interval and scores inside it, of the first `warps` warps of the cluster.
+    // Counts the scores above the interval and inside it, over the first `warps` warps of the cluster.
     __device__ __forceinline__ void counts(u32 warps, u32& over, u32& within) const {
         over = within = 0;
 #pragma unroll 1
@@ -126,7 +126,7 @@ struct SpreadPart {
         within = ptx::warp_sum(within);
     }
 
-    // The bin of rank `wanted` over all blocks, which hold that many. Two barriers.
+    // Returns the bin of rank `wanted` over all blocks, which hold at least that many scores. It uses two barriers.
     __device__ __forceinline__ SpreadBin find(u32 wanted) {
         const u32 bin = kFine - 1 - at.thread;  // threads in falling order of bins
         u32 sum = 0, first = 0, own = 0;

@@ -1,18 +1,20 @@
-// Top-k of many rows: several small blocks per SM, each with a row that streams past it, so that one row's waiting is
-// another's work. Same contract as kernel.cuh, for rows of up to Places scores, foreign ones included.
+// Top-k of many rows. Several small blocks run per SM, each with a row that streams through it, so that the work on
+// one row hides the latency of another. The contract is that of kernel.cuh, for rows of up to Places scores,
+// including the leading scores of other rows.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h); no parts.
 // Out:   i32 [rows, k], positions or their transform, padded with -1. A row that could not be selected begins with
-//        kMarkedRow instead: kernel.cuh's kernels select those.
-// Block: 256 threads in pairs of warps, and a copy warp; rows dealt round robin over the grid, which may have any size.
-// How:   1. four copies of 2048 scores, spread over the row, come first and are the sample: bins give an interval
-//           that holds the k-th largest with a margin of five standard deviations to either side;
-//        2. every pair of warps takes copies as they come, without a barrier: scores above the interval set bits of a
-//           bitmap over places, scores inside join a list; when the interval is a single value, a second bitmap takes
-//           them;
-//        3. the list is cut exactly by bins, or the first of the equal scores are taken;
-//        4. the bitmap is ranked and written in order.
-//        Rows with a wrong guess or too long a list are left to the other kernels: about none of a million when
+//        kMarkedRow instead; the kernels of kernel.cuh select those rows.
+// Block: 256 threads in pairs of warps, and a copy warp; rows are assigned round robin over the grid, which may have
+//        any size.
+// How:   1. Four pieces of 2048 scores, spread over the row, are copied first and form the sample. Bins give an
+//           interval that contains the k-th largest with a margin of five standard deviations on either side.
+//        2. Every pair of warps takes pieces as they arrive, without a barrier. Scores above the interval set bits of
+//           a bitmap over positions; scores inside are added to a list. If the interval is a single value, they set
+//           bits of a second bitmap.
+//        3. The list is cut exactly by bins, or the first of the equal scores are taken.
+//        4. The bitmap is ranked and written in order.
+//        Rows with a wrong interval or too long a list are left to the other kernels: less than one in a million if
 //        scores are independent.
 // Bytes: each score is read once from global memory; k indices are written.
 // H200:  4096 rows x 32k, k 2048, paged: 164 to 168 us, 80 % of one read at 4.3 TB/s; 4096 x 128k: 85 %.
@@ -47,7 +49,8 @@ struct SweptStorage {
     RingStorage<S::Slots> ring;
     u32 bins[S::Bins];              // clear between rows
     float values[S::List];          // the list's scores; later the row's output
-    // and their places in the row, foreign scores counted; with values a bitmap of equal scores
+    // Their positions in the row, counting leading scores of other rows. Together with values, the memory also serves
+    // as a bitmap of equal scores.
     u32 positions[S::List];
     u32 bitmap[S::Places / 32];     // winners
     u64 small_bin[kSmallBin];
@@ -62,14 +65,14 @@ struct SweptStorage {
     u64 cut;
 };
 
-// Rows whose first copies are spread over them.
+// The source of rows whose first copies are spread over the row.
 template <class S>
 struct SweptSource {
     const TopKArgs& args;
 
     __device__ __forceinline__ i32 count() const { return args.rows; }
 
-    // Scores beyond what fits are ignored: the launcher never lets that happen.
+    // Scores beyond the capacity are ignored; the launcher never allows such rows.
     __device__ __forceinline__ Row row(i32 v) const {
         if (v >= args.rows) {
             return Row{nullptr, 0, 0, 0, 0, true};
@@ -82,8 +85,8 @@ struct SweptSource {
     __device__ __forceinline__ i32 copies(const Row& w) const { return w.whole ? 0
         : (w.end() + kSlotScores - 1) / kSlotScores; }
 
-    // Every gap-th copy first, until there are enough for the sample, then the others in their order. One thread asks
-    // for all copies between other warps' instructions, so this has to be short: no divisions.
+    // The order of copies: every gap-th copy first, until there are enough for the sample, then the others in order.
+    // One thread issues all copies, so this must be short and has no divisions.
     struct Order {
         const i32 gap;
         i32 sampled = 0, at = 0;
@@ -125,15 +128,16 @@ struct Swept {
 
     __device__ __forceinline__ static void sync() { ptx::threads_sync<S::Threads>(); }
 
-    // This thread's word of a copy.
+    // Returns this thread's word of a copy.
     __device__ __forceinline__ u32 own_word() const { return at.warp % 2 * 32 + at.lane; }
 
     // ---- the interval
     // ---------------------------------------------------------------------------------------------------
 
-    // Bins are clear before and full after.
+    // Estimates the interval. The bins must be clear before and are filled after.
     __device__ __forceinline__ Interval guess(const Row& w, u32 copies) {
-        // Bins by a copy without a ragged end, a quarter into the row if it is long enough; no foreign scores there.
+        // The bins are placed by a copy without a partial end, a quarter into the row if it is long enough, because
+        // it has no scores of other rows.
         const float* middle = ring.copy(w.end() >= 2 * kSlotScores ? 1 : 0);
         const auto bins = place_bins<S::Bins>(reinterpret_cast<const float4*>(middle)[96 + at.lane]);
         const u32 pair = at.warp / 2;
@@ -174,8 +178,8 @@ struct Swept {
     // ---- the stream
     // -----------------------------------------------------------------------------------------------------
 
-    // Adds the scores inside the interval to the list. When they do not fit, they are counted but not stored. Lanes
-    // take places for themselves: a sum over the warp first is a chain of shuffles that takes longer.
+    // Adds the scores inside the interval to the list. Scores that do not fit are counted but not stored. Each lane
+    // reserves its entries itself, because a prefix sum over the warp is a longer chain of shuffles.
     __device__ __forceinline__ void append(u32 inside, const float* scores, u32 word) {
         const u32 own = __popc(inside);
         if (own == 0) {
@@ -283,7 +287,7 @@ struct Swept {
         sync();
     }
 
-    // Set bits before this thread's words.
+    // Returns the number of set bits before this thread's words.
     __device__ __forceinline__ u32 rank_before(const u32* words, u32 first, u32 last) {
         u32 own = 0, total;
         for (u32 word = first; word < last; ++word) {

@@ -1,4 +1,4 @@
-// Sparse attention over rows of 576 bf16 values: the bf16 pool, or rows gathered for the batch.
+// Sparse attention over rows of 576 bf16 values: the bf16 pool, or rows that were gathered for the batch.
 #include "sm90/sparse/held.cuh"
 
 extern "C" __global__ void __launch_bounds__(sparrow_sparse::kHeldThreads,
@@ -6,6 +6,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kHeldThreads,
     sparrow_sparse::attend_held<9>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_sparse_bf16_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::HeldStorage<9>>();

@@ -1,4 +1,4 @@
-// Sparse attention over 656-byte FP8 rows, few rows: two thread blocks for each unit.
+// Sparse attention over 656-byte FP8 rows, for few query rows: two thread blocks per unit.
 #include "sm90/sparse/duo.cuh"
 
 extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse::kDuoThreads, 1)
@@ -6,6 +6,6 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse:
     sparrow_sparse::attend_duo<sparrow_sparse::BlockFormat>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_sparse_block_duo_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::DuoStorage>();

@@ -1,4 +1,4 @@
-// Sparse attention over V4 entries of 584 bytes, up to two streams.
+// Sparse attention over V4 entries of 584 bytes, with up to two streams.
 #include "sm90/sparse/kernel.cuh"
 
 namespace {
@@ -11,6 +11,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 
-// Dynamic shared memory to launch with.
+// The dynamic shared memory of a launch, in bytes.
 extern "C" __device__ const u32 sparrow_sparse_entry_shared =
     sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

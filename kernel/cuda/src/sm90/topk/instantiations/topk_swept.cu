@@ -1,5 +1,5 @@
-// Top-k with an optional index transform, k up to 2048, rows of up to 49149 scores, blocks of 256 threads and a copy
-// warp, 3 per SM.
+// Top-k with an optional index transform, for k up to 2048 and rows of up to 49149 scores. A block has 256 threads
+// and a copy warp; three blocks run per SM.
 #include "sm90/topk/swept.cuh"
 
 using Shape = sparrow_topk::SweptShape<49152, 2048, 6>;
@@ -9,6 +9,6 @@ extern "C" __global__ void __launch_bounds__(288, 3) sparrow_topk_swept(const __
     sparrow_topk::Swept<Shape>(args, *reinterpret_cast<sparrow_topk::SweptStorage<Shape>*>(dynamic_shared)).run();
 }
 
-// Dynamic shared memory to launch with: three blocks on an SM, each with a kilobyte of its own, fit.
+// The dynamic shared memory of a launch, in bytes. Three blocks fit on an SM, each with one reserved kilobyte.
 extern "C" __device__ const u32 sparrow_topk_swept_shared = sizeof(sparrow_topk::SweptStorage<Shape>);
 static_assert(3 * (sizeof(sparrow_topk::SweptStorage<Shape>) + 1024) <= 233472, "three blocks per SM");
