@@ -1,7 +1,7 @@
 package sched
 
-// An account is an owner of sequences: a tenant, a flow of a tenant, or one request of a flow. While others of the same
-// parent wait, none keeps more than they have.
+// An account is an owner of sequences: a tenant, a flow of a tenant, or a request of a flow. No account keeps more than
+// its siblings have while sequences of these wait.
 type account struct {
 	parent  *account
 	key     any // in the table of the parent
@@ -14,8 +14,8 @@ type account struct {
 	members map[any]*account
 }
 
-// member finds or makes the account of a key. A new one begins with the service of the least served of the others: time
-// without requests earns nothing.
+// member returns the account of a key, or makes one. A new account begins with the service of the least served sibling:
+// idle time gives no credit.
 func (p *account) member(key any) *account {
 	if m := p.members[key]; m != nil {
 		return m
@@ -34,7 +34,7 @@ func (p *account) member(key any) *account {
 	return m
 }
 
-// count changes how many sequences run and wait, up to the root. An account without any is forgotten.
+// count changes the numbers of running and waiting sequences, up to the root. An account without sequences is removed.
 func (p *account) count(running, waiting int) {
 	for ; p != nil; p = p.parent {
 		p.running += running
@@ -52,7 +52,7 @@ func (p *account) serve(tokens int) {
 	}
 }
 
-// countPrompts counts prompts that are under way and that are in the batch.
+// countPrompts counts the prompts in progress and the prompts in the batch.
 func (p *account) countPrompts(begun, chosen int) {
 	for ; p != nil; p = p.parent {
 		p.begun += begun
@@ -60,7 +60,7 @@ func (p *account) countPrompts(begun, chosen int) {
 	}
 }
 
-// forgetPrompts ends what countPrompts counts.
+// forgetPrompts resets the counts of countPrompts.
 func (p *account) forgetPrompts() {
 	for ; p != nil; p = p.parent {
 		p.begun, p.chosen = 0, 0

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A background sequence yields its place and its pages to any other, waits while prompts of others are computed,
-// decodes in batches with them, and ends.
+// A background sequence releases its place and its pages for any other sequence, waits while prompts of others are
+// computed, decodes in batches with them, and ends.
 func TestTheBackgroundGivesWay(t *testing.T) {
 	for name, pages := range map[string]int{"by places": 1000, "by pages": 24} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTheBackgroundGivesWay(t *testing.T) {
 	}
 }
 
-// Random sequences of both kinds all end.
+// Random background and foreground sequences all end.
 func TestTheBackgroundBesideAnything(t *testing.T) {
 	for seed := range uint64(40) {
 		d := rand.New(rand.NewPCG(seed, 7))

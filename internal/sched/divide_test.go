@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/kv"
 )
 
-// divided is a scheduler whose batches are divided, over pages of 16 tokens, with streams that decode.
+// divided returns a scheduler whose batches are divided, with pages of 16 tokens, and with streams that decode.
 func divided(t *testing.T, pages, streams int) (*Scheduler, []*Sequence) {
 	t.Helper()
 	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: 16, Main: "rows", Index: "keys"})
@@ -47,8 +47,8 @@ func finish(t *testing.T, s *Scheduler, items []Item) {
 	}
 }
 
-// A prompt that would delay streams too long gets its own batch, between whose operations the streams run; a shorter
-// one is computed in one batch with them.
+// A prompt that would delay streams too long gets its own batch, and the streams run between its operations; a shorter
+// prompt is computed in one batch with them.
 func TestLongPromptsAreDivided(t *testing.T) {
 	s, streams := divided(t, 1000, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}
@@ -80,7 +80,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	if items := s.Schedule(); len(items) != 3 || s.Load().Divided() {
 		t.Errorf("%d items, divided %v; want a batch of all", len(items), s.Load().Divided())
 	}
-	// The same prompt when the streams have waited for nearly as long as they may.
+	// The same prompt when the streams have already waited for nearly the maximum time.
 	s, _ = divided(t, 1000, 2)
 	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
@@ -92,7 +92,8 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	}
 }
 
-// Between takes no page from the prompts of the batch in progress: a stream that finds none waits until it ends.
+// Between takes no page from the prompts of the batch in progress: a stream that finds no free page waits until the
+// batch ends.
 func TestBetweenTakesNoPages(t *testing.T) {
 	s, streams := divided(t, 6, 2) // the next token but one of each needs a page
 	long := &Sequence{Tokens: make([]int32, 30)}
@@ -123,7 +124,7 @@ func TestBetweenTakesNoPages(t *testing.T) {
 	finish(t, s, items)
 }
 
-// Where pages are missing for every prompt, streams continue alone, and no sequence is preempted.
+// If pages are missing for every prompt, streams continue alone, and no sequence is preempted.
 func TestDividedBatchesWithoutPages(t *testing.T) {
 	s, streams := divided(t, 40, 2)
 	long := &Sequence{Tokens: make([]int32, 300)}

@@ -1,11 +1,11 @@
 package sched
 
 // ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and
-// returns for how many there are pages. The drafting layer may write their rows at once. While others wait for pages,
-// drafts take no page that the next token does not need.
+// returns the number of drafts that have pages. The drafting layer may write their rows at once. While other sequences
+// wait for pages, drafts take no page that the next token does not need.
 func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int { return s.roster.reserveDrafts(q, n) }
 
-// reserveDrafts is ReserveDrafts.
+// reserveDrafts implements ReserveDrafts.
 func (o *roster) reserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
@@ -17,7 +17,7 @@ func (o *roster) reserveDrafts(q *Sequence, n int) int {
 	return n
 }
 
-// Accept commits the next draft of an item: its row is part of the sequence. The caller has appended the token to
+// Accept commits the next draft of an item: its row becomes part of the sequence. The caller has appended the token to
 // Tokens.
 func (s *Scheduler) Accept(it *Item) error {
 	if it.Seq.state != stateRunning {
@@ -28,7 +28,7 @@ func (s *Scheduler) Accept(it *Item) error {
 	return it.Seq.cache.Commit(it.Tokens[n-1 : n])
 }
 
-// Reject gives back the pages that only rejected drafts of an item took.
+// Reject releases the pages that only rejected drafts of an item used.
 func (s *Scheduler) Reject(it *Item) error {
 	if it.Seq.state != stateRunning {
 		return nil
@@ -36,8 +36,8 @@ func (s *Scheduler) Reject(it *Item) error {
 	return it.Seq.cache.Truncate(it.Seq.cache.Len())
 }
 
-// draftBudget returns how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least
-// half, and a token each.
+// draftBudget returns how many of the batch's remaining tokens may be drafts. At least half are left for running and
+// waiting prompts, and at least one token for each.
 func (f *forming) draftBudget(left int) int {
 	if len(f.roster.waiting) == 0 && len(f.items) == len(f.roster.running) {
 		return left
@@ -46,7 +46,7 @@ func (f *forming) draftBudget(left int) int {
 }
 
 // addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All
-// drafts that were proposed are gone afterwards.
+// proposed drafts are removed afterwards.
 func (f *forming) addDrafts(budget int) int {
 	if len(f.roster.waiting) > 0 {
 		for rank := range f.roster.pools {
@@ -70,7 +70,8 @@ func (f *forming) addDrafts(budget int) int {
 	return used
 }
 
-// releaseDraftPages takes the pages of a rank that sequences have only for drafts, and reports whether that freed any.
+// releaseDraftPages releases the pages of a rank that sequences hold only for drafts, and reports whether there were
+// any.
 func (o *roster) releaseDraftPages(rank int) bool {
 	pool := o.pools[rank]
 	before := pool.Available() + pool.WindowsAvailable()

@@ -3,7 +3,7 @@ package sched
 import "errors"
 
 var (
-	// ErrLimits reports bounds that leave nothing to schedule.
+	// ErrLimits reports limits that leave nothing to schedule.
 	ErrLimits = errors.New("sched: bad limits")
 	// ErrSequence reports a sequence that cannot be added.
 	ErrSequence = errors.New("sched: bad sequence")

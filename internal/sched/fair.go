@@ -3,9 +3,9 @@ package sched
 import "slices"
 
 // before reports whether a sequence is admitted, or its prompt computed, before another. Background sequences come
-// last. Among tenants the one with the fewest prompts in the batch that is formed comes first, then the one that was
-// served least; inside a tenant the highest priority, then flows like tenants; inside a flow requests take turns: the
-// first sequences of all of them in order of arrival, then the second ones.
+// last. The tenant with the fewest prompts in the current batch comes first, then the tenant that was served least.
+// Inside a tenant the highest priority comes first, then flows are ordered like tenants. Inside a flow requests take
+// turns: first the first sequences of all requests in order of arrival, then the second ones.
 func (o *roster) before(a, b *Sequence) bool {
 	if a.Background != b.Background {
 		return b.Background
@@ -29,8 +29,8 @@ func (o *roster) before(a, b *Sequence) bool {
 	return a.age < b.age
 }
 
-// makeRoom suspends running sequences of accounts that have more than others, where an account that has less waits and
-// cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
+// makeRoom suspends running sequences of accounts that have more than their share while an account that has less waits
+// and cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
 func (o *roster) makeRoom() {
 	blocked := false
 	for range o.limits.MaxPrompts {
@@ -52,18 +52,18 @@ func (o *roster) makeRoom() {
 	}
 }
 
-// swap suspends a sequence for a waiting one of its own tenant that has more right to run, promises its place to that
-// one, and reports whether it did. Other tenants keep their places: even if one of them comes first, the others may
-// divide their own share. Unless admission is blocked, that applies only to tenants that have as many running as they
-// may.
+// swap suspends a sequence for a waiting one of its own tenant that comes before it, reserves the place for that one,
+// and reports whether it did. Other tenants keep their places: even if one of them comes first, the others may divide
+// their own share. If admission is not blocked, swap applies only to tenants that run as many sequences as they may.
 func (o *roster) swap(blocked bool) bool {
 	o.heads = o.heads[:0]
 	for _, q := range o.waiting {
 		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(o.promised, q) {
 			continue
 		}
-		// More run than its bound allows, since others of the tenant have a higher one, or none: one suspension would
-		// give it no place, and the suspended sequence would be admitted again at once, batch after batch.
+		// More sequences of the tenant run than q.Places allows, because others have a higher limit or none. One
+		// suspension would not let q run, and the suspended sequence would be admitted again at once, batch after
+		// batch.
 		if q.Places > 0 && q.tenant().running > q.Places {
 			continue
 		}
@@ -80,8 +80,7 @@ func (o *roster) swap(blocked bool) bool {
 			!q.waitsForPlace() && o.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
-		// If q would still lack pages, another sequence would get the place, and the computed pages would be lost for
-		// nothing.
+		// If q still lacked pages, another sequence would get the place, and the computed pages would be lost.
 		if victim := o.excessInside(q); victim != nil && o.findPages(q, victim) {
 			o.suspend(victim)
 			o.promised = append(o.promised, q)
@@ -91,10 +90,10 @@ func (o *roster) swap(blocked bool) bool {
 	return false
 }
 
-// excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the
-// request with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of
-// the same tenant. nil where its owner would then have less than the waiting one. An account always keeps its oldest
-// sequence: it continues, except for a higher priority of the same tenant.
+// excess returns the sequence to suspend for the waiting sequence q: the youngest background sequence; else the
+// youngest sequence of the largest request of the tenant that holds the most places, or pages if pages are short; or
+// one of the same tenant. It returns nil if its owner would then have less than q's owner. An account always keeps its
+// oldest sequence, except for a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
 		return victim
@@ -105,7 +104,8 @@ func (o *roster) excess(q *Sequence) *Sequence {
 	return o.excessInside(q)
 }
 
-// excessInside is excess among sequences of q's tenant: of a lower priority, or where flows or requests are uneven.
+// excessInside is excess among the sequences of q's tenant: it returns one of a lower priority, or of a flow or request
+// that has more than its share.
 func (o *roster) excessInside(q *Sequence) *Sequence {
 	if lower := o.lowest(q); lower != nil {
 		return lower
@@ -113,7 +113,7 @@ func (o *roster) excessInside(q *Sequence) *Sequence {
 	return o.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
 }
 
-// excessOf computes excess for some levels of accounts.
+// excessOf computes excess for the given levels of accounts.
 func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
 	rank := -1 // whose sequences may go: any
@@ -140,7 +140,7 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequ
 			continue
 		}
 		victim := o.youngestOf(worst, level, rank)
-		// A sequence that comes before q in the queue would be admitted again in its place.
+		// A victim that comes before q in the queue would be admitted again in q's place.
 		if victim != nil && !o.before(victim, q) && most-has(victim) >= o.holds(own, level, has)+need {
 			return victim
 		}
@@ -148,8 +148,8 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *account) *Sequ
 	return nil
 }
 
-// youngestBackground is the youngest sequence of the background that runs, on a rank or for -1 on any; nil where there
-// is none.
+// youngestBackground returns the youngest running background sequence on a rank, or on any rank if that is -1; nil if
+// there is none.
 func (o *roster) youngestBackground(rank int) *Sequence {
 	for _, r := range slices.Backward(o.running) { // in order of arrival
 		if r.Background && (rank < 0 || r.rank == rank) {
@@ -159,7 +159,8 @@ func (o *roster) youngestBackground(rank int) *Sequence {
 	return nil
 }
 
-// lowest is the youngest running sequence of the lowest priority of q's tenant, where that is below q's; else nil.
+// lowest returns the youngest running sequence of the lowest priority of q's tenant, if that is below q's priority;
+// else nil.
 func (o *roster) lowest(q *Sequence) (lower *Sequence) {
 	for _, r := range o.running { // in order of arrival
 		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
@@ -169,7 +170,7 @@ func (o *roster) lowest(q *Sequence) (lower *Sequence) {
 	return lower
 }
 
-// holds sums the places and pages of an account's running sequences.
+// holds returns the sum of the places and pages of an account's running sequences.
 func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Sequence) int) (n int) {
 	for _, r := range o.running {
 		if level(r) == p {
@@ -179,8 +180,8 @@ func (o *roster) holds(p *account, level func(*Sequence) *account, has func(*Seq
 	return n
 }
 
-// youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in
-// an account; nil where that would be the account's oldest.
+// youngestOf returns the youngest running sequence of the largest request of an account, on a rank, or on any rank if
+// that is -1. It returns nil if that would be the account's oldest sequence.
 func (o *roster) youngestOf(p *account, level func(*Sequence) *account, rank int) (youngest *Sequence) {
 	oldest := true
 	for _, r := range o.running { // in order of arrival

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// flood adds n sequences of one request that hardly end.
+// flood adds n long sequences of one request.
 func flood(t *testing.T, f *fake, tenant string, request any, n, goal int) {
 	t.Helper()
 	for i := range n {
@@ -30,8 +30,9 @@ func step(t *testing.T, f *fake) []Item {
 	return items
 }
 
-// A sequence of another tenant, or of another request of the same tenant, runs in the next batch, whatever one request
-// has running and waiting: the other request is reduced to its share, where it has more, and then continues alone.
+// A sequence of another tenant, or of another request of the same tenant, runs in the next batch, however many
+// sequences one request has running and waiting. That request is reduced to its share if it has more, and later
+// continues alone.
 func TestFloodsDoNotLockOut(t *testing.T) {
 	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
 		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {
@@ -67,7 +68,7 @@ func TestFloodsDoNotLockOut(t *testing.T) {
 	}
 }
 
-// A flow divides its tenant's share: another tenant has as much as before, however many flows it competes with.
+// A flow divides its tenant's share: another tenant gets the same share, however many flows it competes with.
 func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {
@@ -96,7 +97,7 @@ func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 	}
 }
 
-// No sequence is suspended that would be admitted again before the one that waits: a flow that has been served less
+// A sequence is not suspended if it would be admitted again before the waiting one: a flow that has been served less
 // keeps its places, although it has more of them.
 func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 4})
@@ -124,8 +125,8 @@ func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 	}
 }
 
-// A sequence that another of its tenant was suspended for, and that is then suspended for another tenant, does not
-// take that tenant's place.
+// Sequence q runs because another sequence of its tenant was suspended for it. If q is then suspended for another
+// tenant, it does not take that tenant's place.
 func TestAPromiseIsKeptOnce(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
 	if err != nil {
@@ -157,8 +158,8 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 	}
 }
 
-// A sequence is suspended for another of its tenant only where that one then has pages: otherwise two tenants, each
-// with a long prompt of a higher priority, suspend each other again and again, and none ends.
+// A sequence is suspended for another of its tenant only if that one then has enough pages. Otherwise two tenants, each
+// with a long prompt of a higher priority, would suspend each other repeatedly, and none would end.
 func TestNobodyIsSuspendedInVain(t *testing.T) {
 	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
 	if err != nil {
@@ -187,9 +188,10 @@ func TestNobodyIsSuspendedInVain(t *testing.T) {
 	}
 }
 
-// A sequence is suspended for another of its tenant only where that one then has a place: the tenant may have more
-// running than the waiting one's bound, by sequences with another bound. Otherwise the suspended one returns in the
-// same batch, begins again, takes the only row that may be replayed from the other prompt, and none ends.
+// A sequence is suspended for another of its tenant only if that one can then run: more sequences of the tenant may be
+// running than the waiting one's limit allows, because others have another limit. Otherwise the suspended one would
+// return in the same batch, begin again and take the only row that may be replayed from the other prompt, and none
+// would end.
 func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
 	f := newTestFake(t, 10, 5, Limits{BatchTokens: 18, MaxRunning: 7, RecordRows: 1})
 	older := mustAdd(t, f, &Sequence{Tokens: prompt(100, 20), Request: 1, Replay: Span{From: 0, To: 7}}, 22)
@@ -204,7 +206,8 @@ func TestNobodyIsSuspendedForABoundThatIsExceeded(t *testing.T) {
 	}
 }
 
-// A sequence that no single suspension gives a place does not hide another of its tenant that one helps.
+// If no single suspension lets a sequence run, another waiting sequence of its tenant that one suspension helps is
+// still considered.
 func TestAnExceededBoundHidesNobody(t *testing.T) {
 	f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
 	add := func(tenant string, request, priority, places int) *Sequence {
@@ -227,8 +230,8 @@ func TestAnExceededBoundHidesNobody(t *testing.T) {
 	}
 }
 
-// A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
-// share.
+// A sequence of a higher priority runs in the next batch and is not suspended for lower ones of its tenant; other
+// tenants keep their share.
 func TestPriorityActsInsideATenant(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {
@@ -267,7 +270,7 @@ func TestPriorityActsInsideATenant(t *testing.T) {
 	}
 }
 
-// A tenant that has as many running as it may still lets its highest priority run.
+// If a tenant runs as many sequences as it may, its sequence of the highest priority still runs next.
 func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 16})
 	if err != nil {
@@ -304,8 +307,8 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	}
 }
 
-// No more sequences are suspended for others of their tenants than a batch can begin prompts: a place that is left
-// empty computes nothing.
+// At most as many sequences are suspended for others of their tenants as a batch can begin prompts: an empty place
+// computes nothing.
 func TestSuspendedAreNoMoreThanPrompts(t *testing.T) {
 	for prompts := 1; prompts <= 3; prompts++ {
 		f := newTestFake(t, 1000, 4, Limits{BatchTokens: 64, MaxRunning: 30, MaxPrompts: prompts})
@@ -349,8 +352,7 @@ func TestTwoFloodsShare(t *testing.T) {
 	}
 }
 
-// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is stored of tenants
-// without sequences.
+// For any owners, all sequences end, the invariants of the fake hold, and no data remains of tenants without sequences.
 func TestEveryoneEnds(t *testing.T) {
 	suspended := int64(0)
 	rapid.Check(await.Untimed(t), func(t *rapid.T) {
@@ -401,8 +403,8 @@ func TestEveryoneEnds(t *testing.T) {
 	}
 }
 
-// A tenant with a share of the places has no more of them running even while others leave theirs empty, and others are
-// admitted past its queue.
+// A tenant with a limited number of places never runs more sequences, even while other places are free, and other
+// tenants are admitted past its queue.
 func TestPlacesOfATenantAreBounded(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
 	if err != nil {

@@ -9,23 +9,23 @@ import (
 	"sparrow/internal/kv"
 )
 
-// fake is a model that computes nothing but stores what was written where: every slot of its cache holds a hash of
-// the sequence up to that token. It checks the invariants every step must hold:
+// fake is a model that computes nothing but stores what was written where: every slot of its cache holds a hash of the
+// sequence up to that token. It checks the invariants of every step:
 //
 //   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
-//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and
-//     recomputed ones alike;
-//   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
-//   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
-//   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
-//     at least one unless pages lack or as many prompts as may be were chosen; those that record or replay may wait
-//     for the rows that a batch has room for, and all may wait for a step of first sequences alone, of which no two
-//     follow each other; those of the background wait while prompts of others are computed;
+//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it, whether they are
+//     reused, shared or recomputed;
+//   - if the pool has window pages, they hold exactly the tokens in the window of the item's first token;
+//   - no two sequences write the same slot in a step, not even with rejected drafts;
+//   - a decoding sequence gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at
+//     least one token unless pages are missing or the maximum number of prompts was chosen; sequences that record or
+//     replay may wait for free rows in a batch, and all may wait for a step of first sequences alone, of which no two
+//     follow each other; background sequences wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
-//   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
-//     Limits.PromptLogits beside one for each sequence and draft;
-//   - where ranks have pools of their own, a sequence has all its pages in one of them from its admission on;
+//   - rows of logits are those of the last requested tokens of a sequence, each once, and no batch has more of them
+//     than Limits.PromptLogits in addition to one for each sequence and draft;
+//   - if ranks have pools of their own, a sequence has all its pages in one pool from its admission on;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
 	pool  *kv.Pool   // the first, of fakes with one
@@ -37,17 +37,17 @@ type fake struct {
 	seen  []uint64 // [window pages*size]
 	goals map[*Sequence]int
 	order []*Sequence // first admissions
-	// loose are prompts whose place in the order is not checked: short ones overtake others, and those that want rows
-	// of logits are never scheduled alone, so that later requests overtake them.
+	// loose holds prompts whose order is not checked: short prompts overtake others, and prompts that request rows of
+	// logits are never scheduled alone, so that later requests overtake them.
 	loose map[*Sequence]bool
 	steps int
 	apart bool                  // the latest step was of first sequences alone
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
 	right int                   // drafts that were accepted
 	wrong int
-	// scored counts the rows of logits of sequences that want more than one.
+	// scored counts the rows of logits of sequences that request more than one.
 	scored map[*Sequence]int
-	// recorded counts the rows that were recorded of each sequence.
+	// recorded counts the recorded rows of each sequence.
 	recorded map[*Sequence]int
 }
 
@@ -55,12 +55,12 @@ func newFake(pages, size int, l Limits) (*fake, error) {
 	return newWindowed(pages, size, kv.Window{}, l)
 }
 
-// newWindowed is a fake whose pool has window pages.
+// newWindowed returns a fake whose pool has window pages.
 func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
 	return newRanked(1, pages, size, w, l)
 }
 
-// newRanked is a fake with equal pools of several ranks.
+// newRanked returns a fake with equal pools for several ranks.
 func newRanked(ranks, pages, size int, w kv.Window, l Limits) (*fake, error) {
 	var pools []*kv.Pool
 	for r := range ranks {
@@ -96,7 +96,7 @@ func (f *fake) add(q *Sequence, goal int) error {
 	return f.sched.Add(q)
 }
 
-// step runs one step and returns its items; none when everything is done.
+// step runs one step and returns its items; none if everything is done.
 func (f *fake) step() ([]Item, error) {
 	decoding := map[*Sequence]int{} // with how often it was preempted
 	for _, q := range f.sched.roster.running {
@@ -217,7 +217,7 @@ func checkFirst(items []Item, twice bool) error {
 // free reports whether a sequence neither records nor replays rows, nor is restored.
 func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} && !q.restoring }
 
-// run checks what an item finds in the cache and writes its rows.
+// run checks the cached data of an item and writes its rows.
 func (f *fake) run(it *Item) error {
 	q := it.Seq
 	own := len(it.Tokens) - it.Drafts
@@ -265,7 +265,7 @@ func (f *fake) run(it *Item) error {
 
 func (f *fake) slot(it *Item, p int) int { return int(it.Pages[p/f.size])*f.size + p%f.size }
 
-// hashes gives, for each token up to the end of an item, what the sequence up to it hashes to.
+// hashes yields, for each token up to the end of an item, the hash of the sequence up to it.
 func hashes(it *Item) iter.Seq2[int, uint64] {
 	q := it.Seq
 	return func(yield func(int, uint64) bool) {
@@ -282,11 +282,11 @@ func hashes(it *Item) iter.Seq2[int, uint64] {
 	}
 }
 
-// following is the token the fake's model chooses after n.
+// following returns the token that the fake's model chooses after n.
 func following(n int) int32 { return int32(n * 7 % 5) }
 
-// settle commits an item, whose rows no other item of the step may have overwritten, samples, and accepts the drafts
-// that are what was sampled.
+// settle commits an item, whose rows no other item of the step may have overwritten. It samples and accepts the drafts
+// that equal the sampled tokens.
 func (f *fake) settle(it *Item) error {
 	q := it.Seq
 	for p, h := range hashes(it) {
@@ -337,7 +337,7 @@ func (f *fake) settle(it *Item) error {
 	return nil
 }
 
-// keep takes the recorded rows of a span after a position, those that it did not have yet.
+// keep adds the recorded rows of a span after a position that it did not have yet.
 func (f *fake) keep(q *Sequence, at int, s Span) {
 	if end := at + s.To; s.len() > 0 && end > q.Record.From {
 		f.recorded[q] += end - max(at+s.From, q.Record.From)

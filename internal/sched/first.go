@@ -6,14 +6,14 @@ import (
 	"sparrow/internal/cost"
 )
 
-// A tenant's first sequence does not wait for the work of others. Where its prompt alone takes no longer than their
-// decodes, or a quarter of their batch with prompts, it is computed in its own batch, and its first token comes in half
-// the time or less; the others continue in the batch after it. So they are delayed by one short prompt, never twice in
-// a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the first
-// sequence of each of its flows.
+// The first sequence of a tenant does not wait for the work of others. If its prompt alone takes no longer than the
+// decodes of the others, or at most a quarter of their batch with prompts, it is computed in its own batch, and its
+// first token comes in half the time or less. The others continue in the next batch. They are thus delayed by one short
+// prompt, never twice in a row, and decodes within Limits.MaxStall. If all sequences belong to one tenant, the same
+// holds for the first sequence of each of its flows.
 
-// addFirstSequences adds the prompts of sequences that are the only ones of their tenants, where a batch of only these
-// is worthwhile, and reports whether there are any.
+// addFirstSequences adds the prompts of sequences that are the only ones of their tenants, if a batch of only these is
+// worthwhile, and reports whether there are any.
 func (f *forming) addFirstSequences() bool {
 	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
 	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
@@ -38,8 +38,8 @@ func (f *forming) addFirstSequences() bool {
 	return f.load.apart
 }
 
-// nextFirst returns the first sequence of a tenant that is added next, or nil: the one that waits longest, or, where
-// its prompt is too long for its own batch, the first short one.
+// nextFirst returns the first sequence of a tenant to be added next, or nil. It is the one that has waited longest or,
+// if its prompt is too long for its own batch, the first short one.
 func (f *forming) nextFirst(others *cost.Work) *Sequence {
 	o := f.roster
 	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.isFirst(q) }
@@ -51,8 +51,8 @@ func (f *forming) nextFirst(others *cost.Work) *Sequence {
 	return nil
 }
 
-// isFirst reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
-// The latter takes no pages that others wait for.
+// isFirst reports whether a waiting sequence is the first of its tenant or, if there is only one tenant, of its flow.
+// In the latter case it takes no pages that others wait for.
 func (o *roster) isFirst(q *Sequence) bool {
 	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
 		q.waitsForPrompt() || q.waitsForPlace() {
@@ -61,7 +61,7 @@ func (o *roster) isFirst(q *Sequence) bool {
 	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0
 }
 
-// othersWork is about the work of the batch without first sequences: decodes, and prompts that run or wait.
+// othersWork estimates the work of the batch without first sequences: decodes, and running or waiting prompts.
 func (f *forming) othersWork() (w cost.Work) {
 	limits := &f.roster.limits
 	prompts, budget := 0, limits.BatchTokens

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// beside is a fake in which 30 sequences of tenant a decode.
+// beside returns a fake in which 30 sequences of tenant a decode.
 func beside(t *testing.T, l Limits) *fake {
 	t.Helper()
 	l.BatchTokens, l.MaxRunning = 64, 40
@@ -18,8 +18,8 @@ func beside(t *testing.T, l Limits) *fake {
 	return f
 }
 
-// The first sequence of a tenant has a batch apart, so that its first token does not wait for the decodes of others;
-// they continue in the batch after it, whoever else has come.
+// The first sequence of a tenant has its own batch, so that its first token does not wait for the decodes of others.
+// These continue in the next batch, whatever other sequences have arrived.
 func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	f := beside(t, Limits{})
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
@@ -30,7 +30,7 @@ func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	if items := step(t, f); len(items) != 32 || find(items, c) == nil || find(items, b) == nil {
 		t.Errorf("%d items in the batch after it, want the flood, the first sequence, and the next one", len(items))
 	}
-	// The second sequence of a tenant is not a first one.
+	// The second sequence of a tenant does not count as a first one.
 	mustAdd(t, f, &Sequence{Tokens: prompt(700, 8), Tenant: "b"}, 40)
 	if items := step(t, f); len(items) != 33 {
 		t.Errorf("%d items, want all that run", len(items))
@@ -43,8 +43,9 @@ func TestFirstSequencesDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
-// Nor does it wait for their prompts, be it many short ones of a scored request or long ones, where it takes a quarter
-// of their batch. With a single tenant the same holds for its flows; with other tenants it does not.
+// The first sequence does not wait for the prompts of others either, whether these are many short ones of a scored
+// request or long ones, if it takes at most a quarter of their batch. With a single tenant the same holds for its
+// flows; with other tenants it does not.
 func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		other string // tenant of one more sequence
@@ -87,8 +88,8 @@ func TestFirstSequencesDoNotWaitForPrompts(t *testing.T) {
 	}
 }
 
-// Long prompts that are the first of their connections, or of their tenants, and wait do not keep a short one from a
-// batch apart.
+// Long prompts that wait, and are the first of their connections or tenants, do not prevent a short one from getting
+// its own batch.
 func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 	for name, tenant := range map[string]func(i int) string{
 		"connections": func(int) string { return "a" },
@@ -115,8 +116,8 @@ func TestShortFirstSequencesOvertakeLongOnes(t *testing.T) {
 	}
 }
 
-// A batch apart is formed only where it saves the first sequence half of the time, and where decodes are not held up
-// for longer than allowed.
+// A batch apart is formed only if it saves the first sequence half of the time, and if decodes are not delayed for
+// longer than allowed.
 func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	for name, c := range map[string]struct {
 		prompt int
@@ -136,7 +137,7 @@ func TestFirstSequencesApartHaveToPay(t *testing.T) {
 	}
 }
 
-// flooded is a fake whose 4 places a flood has, each with several pages and a few tokens more.
+// flooded returns a fake in which one request holds all 4 places, each with several pages and a few tokens more.
 func flooded(t *testing.T, pages int) *fake {
 	t.Helper()
 	f := newTestFake(t, pages, 4, Limits{BatchTokens: 64, MaxRunning: 4, KeepSuspended: true})
@@ -165,8 +166,8 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	}
 }
 
-// A sequence that kept its pages continues in a batch that has room for its recorded or replayed rows; otherwise it
-// runs without a token and continues in a later batch.
+// A sequence that kept its pages continues in a batch with enough free recorded or replayed rows; otherwise it runs
+// without a token and continues in a later batch.
 func TestKeptSequencesWaitForRows(t *testing.T) {
 	far := Span{From: 3, To: 1000} // the rows of its answer
 	for name, span := range map[string]func(*Sequence){
@@ -205,7 +206,7 @@ func TestKeptSequencesWaitForRows(t *testing.T) {
 	}
 }
 
-// Kept pages are dropped for any caller that needs them, and their sequence is computed again.
+// Kept pages are released for any caller that needs them, and their sequence is computed again.
 func TestKeptPagesAreGivenUp(t *testing.T) {
 	f := flooded(t, 24) // the flood has 20
 	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)
@@ -220,7 +221,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	for len(f.goals) > 0 {
 		step(t, f)
 	}
-	// The pages of a sequence that is removed while it waits are released, too.
+	// The pages of a sequence that is removed while it waits are also released.
 	f = flooded(t, 100)
 	mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 40)
 	step(t, f)
@@ -230,8 +231,8 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	}
 }
 
-// A sequence that was preempted has had its first token, and one whose rows are scored, recorded or replayed does not
-// wait for a first token alone: none of them holds up decodes.
+// A preempted sequence has had its first token, and a sequence whose rows are scored, recorded or replayed does not
+// wait only for a first token: none of them delays decodes.
 func TestOnlyFirstSequencesComeApart(t *testing.T) {
 	for name, q := range map[string]*Sequence{
 		"preempted": {Preempted: 1},

@@ -5,35 +5,35 @@ package sched
 // dropped, and the sequence is restored. A sequence that is preempted or removed in the meantime releases its pages at
 // once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
 
-// flight is the part of a sequence in passes that have not ended.
+// flight is the part of a sequence that is in passes in flight.
 type flight struct {
 	items   int // started and neither done nor dropped, also while the sequence waits
 	tokens  int // of these, after those in the cache
 	unknown int // tokens after Sequence.Tokens that they sample
 }
 
-// started is the effect of Started on an item's sequence, for Done and Drop.
+// started is the effect of Started on an item's sequence; Done and Drop reverse it.
 type started struct {
 	yes     bool
 	samples bool // the item samples a token that the next item of its sequence may contain
 	ready   bool // Sequence.ready before
 }
 
-// length returns how many tokens a running sequence has, with those that items in flight sample.
+// length returns the number of tokens of a running sequence, including those that items in flight sample.
 func (q *Sequence) length() int { return len(q.Tokens) + q.flight.unknown }
 
-// end returns how many tokens of a running sequence are in the cache or in flight.
+// end returns the number of tokens of a running sequence that are in the cache or in flight.
 func (q *Sequence) end() int { return q.cache.Len() + q.flight.tokens }
 
-// reserve makes room for n tokens after those in the cache and in flight.
+// reserve reserves pages for n tokens after those in the cache and in flight.
 func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens + n) }
 
-// needs returns how many pages reserve would take.
+// needs returns how many new pages reserve would take.
 func (q *Sequence) needs(n int) int { return q.cache.Needs(q.flight.tokens + n) }
 
-// Started reports that the pass of an item without drafts was enqueued: the next batch may contain the tokens after it.
-// samples reports that the token after an item's last is sampled on the device and may be computed before its value is
-// known here.
+// Started records that the pass of an item without drafts was enqueued: the next batch may contain the tokens after it.
+// samples reports that the token after the item's last is sampled on the device; its row may be computed before the
+// host knows its value.
 func (s *Scheduler) Started(it *Item, samples bool) {
 	q := it.Seq
 	it.started = started{yes: true, samples: samples && it.Last, ready: q.ready}
@@ -45,7 +45,7 @@ func (s *Scheduler) Started(it *Item, samples bool) {
 	q.ready = q.ready || it.Last
 }
 
-// Resolve gives an item whose token was not known the value that the caller has appended to its sequence since.
+// Resolve sets the unknown token of an item to the value that the caller has since appended to its sequence.
 func (it *Item) Resolve() {
 	if it.Unknown {
 		it.Tokens, it.Unknown = it.Seq.Tokens[it.Cached:it.Cached+1], false
@@ -55,7 +55,7 @@ func (it *Item) Resolve() {
 // Stale reports whether the item's sequence no longer has the pages that the item was made for.
 func (it *Item) Stale() bool { return it.Seq.state != stateRunning || it.Seq.cache.Len() != it.Cached }
 
-// Drop takes back Started: the item's pass failed.
+// Drop reverses Started after the item's pass failed.
 func (s *Scheduler) Drop(it *Item) {
 	ready := it.started.ready
 	if s.arrived(it) && it.Seq.state == stateRunning {
@@ -63,7 +63,7 @@ func (s *Scheduler) Drop(it *Item) {
 	}
 }
 
-// arrived reports that the results of an item are there, and reports whether it was started.
+// arrived records that the results of an item are available, and reports whether the item was started.
 func (s *Scheduler) arrived(it *Item) bool {
 	q, was := it.Seq, it.started
 	it.started = started{}

@@ -2,7 +2,7 @@ package sched
 
 import "testing"
 
-// flyer is a scheduler of pages of 4 tokens with sequences in flight.
+// flyer returns a scheduler with pages of 4 tokens and sequences in flight.
 func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 	t.Helper()
 	f, err := newFake(pages, 4, Limits{BatchTokens: 64, MaxRunning: 4})
@@ -23,10 +23,11 @@ func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
 	return f.sched, list
 }
 
-// batch is a copy of the next batch: the scheduler uses its memory again.
+// batch returns a copy of the next batch, because the scheduler reuses its memory.
 func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
 
-// A sequence whose next token is sampled on the device is scheduled after it; only finished tokens are committed.
+// A sequence whose next token is sampled on the device is scheduled again behind it; only finished tokens are
+// committed.
 func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	s, list := flyer(t, 8, 6, 3)
 	first := batch(s)
@@ -56,11 +57,11 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	if second[0].Tokens[0] != 100 || second[1].Tokens[0] != 101 || second[0].Unknown {
 		t.Errorf("tokens %v and %v, want those that were sampled", second[0].Tokens, second[1].Tokens)
 	}
-	// The second sequence ends with the batch in flight: the next batch has only the first one.
+	// The second sequence ends with the batch in flight: the next batch contains only the first one.
 	if third := batch(s); len(third) != 1 || third[0].Seq != list[0] || third[0].Cached != 7 {
 		t.Errorf("items %+v", third)
 	}
-	// Where nothing can be formed the batch is empty, and no sequence is preempted.
+	// If no batch can be formed, Schedule returns none, and no sequence is preempted.
 	s.Remove(list[0])
 	if fourth := batch(s); len(fourth) != 0 || s.Preemptions() != 0 || s.Running() != 1 {
 		t.Errorf("items %+v, %d preempted, %d running", fourth, s.Preemptions(), s.Running())
@@ -70,7 +71,7 @@ func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
 	}
 }
 
-// A pass that failed leaves sequences where they were.
+// A failed pass does not advance its sequences.
 func TestDroppedItemsAreFormedAgain(t *testing.T) {
 	s, list := flyer(t, 8, 6)
 	first := batch(s)
@@ -85,7 +86,7 @@ func TestDroppedItemsAreFormedAgain(t *testing.T) {
 	}
 }
 
-// A preempted sequence is not admitted again before what it has in flight has ended.
+// A preempted sequence is not admitted again before its items in flight have ended.
 func TestPreemptedInFlight(t *testing.T) {
 	s, list := flyer(t, 3, 4, 3)
 	first := batch(s)

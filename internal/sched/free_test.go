@@ -2,7 +2,7 @@ package sched
 
 import "testing"
 
-// OnFree is called for every sequence that releases its pages, once each time, and of no other; Restart queues a
+// OnFree is called for every sequence that releases its pages, once each time, and for no other; Restart queues a
 // sequence at its place by arrival.
 func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f, err := newFake(8, 4, Limits{BatchTokens: 8, MaxRunning: 4})

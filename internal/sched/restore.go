@@ -2,9 +2,9 @@ package sched
 
 import "fmt"
 
-// A sequence whose beginning is kept outside the pool is restored: it is admitted like any other and has its pages
-// filled by the caller, one after the other, instead of being computed. It is part of no batch until the caller ends
-// that; others continue. It can be preempted and removed like any other.
+// If the prefix of a sequence is stored outside the pool, it is restored: the sequence is admitted like any other, and
+// the caller fills its pages one after the other instead of computing them. It is in no batch until the caller calls
+// EndRestore; other sequences continue. It can be preempted and removed like any other.
 
 // OnAdmit sets a function that is called with every admitted sequence, once its cached prefix is known (Match). It
 // reports whether the sequence is restored first.
@@ -20,8 +20,8 @@ func (s *Scheduler) Restoring() bool {
 	return false
 }
 
-// RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are no
-// window pages. An error means that there is no page for it now.
+// RestorePage reserves the next page of a sequence that is being restored, and its window page; window is negative if
+// there are no window pages. An error means that no page is available now.
 func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 	size := s.roster.pools[0].Tag().PageTokens
 	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
@@ -39,13 +39,13 @@ func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 	return page, window, nil
 }
 
-// Restored commits the page that RestorePage reserved: its rows are in the cache, or enqueued to be.
+// Restored commits the page that RestorePage reserved: its rows are in the cache, or their copy is enqueued.
 func (s *Scheduler) Restored(q *Sequence) error {
 	size, at := s.roster.pools[0].Tag().PageTokens, q.cache.Len()
 	return q.cache.Commit(q.Tokens[at : at+size])
 }
 
-// EndRestore lets a sequence continue with computing.
+// EndRestore ends the restore of a sequence, which then continues with computing.
 func (s *Scheduler) EndRestore(q *Sequence) { q.restoring = false }
 
 // Cached returns how many tokens of a running sequence are in the pool.

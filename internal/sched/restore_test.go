@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence that is restored is in no batch. Its pages are reserved and committed one after the other, each with its
-// window page, as long as a page leaves the rows that have to be computed; then it continues after them.
+// A sequence that is being restored is in no batch. Its pages are reserved and committed one after the other, each with
+// its window page, as long as the rows that must be computed remain; then it continues after them.
 func TestRestoredPages(t *testing.T) {
 	for name, w := range map[string]kv.Window{"": {}, "windows": {Pages: 8, Tokens: 6}} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRestoredPages(t *testing.T) {
 	}
 }
 
-// fillPage writes the rows of a restored page where the fake's model would have.
+// fillPage writes the rows of a restored page as the fake's model would have.
 func fillPage(f *fake, q *Sequence, page, window int32, at int) {
 	it := &Item{Seq: q, Tokens: q.Tokens[:(at+1)*f.size]}
 	for p, h := range hashes(it) {
@@ -78,7 +78,7 @@ func fillPage(f *fake, q *Sequence, page, window int32, at int) {
 	}
 }
 
-// A page is restored only where as many rows stay to be computed as have logits, one at least; and where pages lack,
+// A page is restored only if enough rows remain to be computed: those with logits, at least one. If pages are missing,
 // nothing of the sequence changes.
 func TestRestoredPagesThatDoNotFit(t *testing.T) {
 	for _, c := range []struct {

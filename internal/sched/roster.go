@@ -7,8 +7,7 @@ import (
 	"sparrow/internal/kv"
 )
 
-// roster holds the sequences that wait and those that run, and the pages that they hold. It admits, suspends and frees
-// them.
+// roster holds the waiting and the running sequences and their pages. It admits, suspends and frees them.
 type roster struct {
 	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one
 	limits   Limits
@@ -33,7 +32,7 @@ type forming struct {
 	unknown [1]int32    // Tokens of an item whose token is not known
 	prompts []*Sequence // computed in this batch
 	begun   []*Sequence // prompts under way that are not in it, while it is formed
-	// prompted: it computes prompts, and nothing of the background
+	// prompted: the batch computes prompts of foreground sequences, and no background sequences
 	prompted bool
 	load     load        // of this batch, until the next is formed
 	room     room        // left in this batch

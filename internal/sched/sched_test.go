@@ -12,8 +12,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step,
-// every sequence finishes, first admissions keep the order of arrival, and at the end nothing is held.
+// For any arrivals, cancellations, shared prefixes and shortages of pages: the invariants of fake hold in every step,
+// every sequence finishes, first admissions keep the order of arrival, and at the end no page is held.
 func TestEverySequenceFinishes(t *testing.T) {
 	preempted, right, wrong, recorded := int64(0), 0, 0, 0
 	rapid.Check(await.Untimed(t), func(t *rapid.T) {
@@ -102,7 +102,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 	}
 }
 
-// Drafts use the rows and pages that are left in a step, and take none from other sequences.
+// Drafts use the rows and pages that remain in a step, and take none from other sequences.
 func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	f, err := newFake(4, 4, Limits{BatchTokens: 8, MaxRunning: 4, MaxPrompts: 2})
 	if err != nil {
@@ -116,8 +116,8 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	}
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
 	items := mustStep(t, f)
-	// The prompt waits, so the drafts release their pages and share the page of the next token, which has no room for
-	// them; the prompt is admitted and gets all rows that the decode leaves.
+	// The prompt waits, so the drafts release their pages and share the page of the next token, which has no free slots
+	// for them; the prompt is admitted and gets all rows that the decode leaves.
 	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
 		t.Errorf("the decode's item is %+v, want no draft and one page", it)
 	}
@@ -160,7 +160,8 @@ type drawn struct {
 	goal int
 }
 
-// drawSequences makes sequences with common beginnings, some of them in groups that wait for the first of their kind.
+// drawSequences generates random sequences with common prefixes, some of them in groups that wait for the first of
+// their kind.
 func drawSequences(t *rapid.T, capacity int) []drawn {
 	var list []drawn
 	for len(list) < 20 {
@@ -193,8 +194,8 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 	return list
 }
 
-// checkOrder: sequences run for the first time in the order of arrival, except those that wait for a common prompt, or
-// for rows of records or logits in a batch, and short ones.
+// checkOrder checks that sequences run for the first time in the order of arrival, except those that wait for a common
+// prompt, or for rows of records or logits in a batch, and short ones.
 func checkOrder(t *rapid.T, f *fake) {
 	latest := int64(0)
 	for _, q := range f.order {
@@ -296,7 +297,7 @@ func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
 	}
 }
 
-// The lookups of a sequence that waits for pages are not counted again and again.
+// The lookups of a sequence that waits for pages are counted only once.
 func TestWaitingCountsNoLookups(t *testing.T) {
 	f := newTestFake(t, 8, 16, Limits{BatchTokens: 64, MaxRunning: 8})
 	mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 120)
@@ -340,7 +341,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	}
 }
 
-// A caller that lets a sequence outgrow the pool gets a panic instead of waiting forever.
+// If a caller lets a sequence outgrow the pool, Schedule panics instead of waiting forever.
 func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
 	f := newTestFake(t, 2, 4, Limits{BatchTokens: 8, MaxRunning: 2})
 	mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 100)
@@ -377,7 +378,8 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 }
 
 // Admission reserves the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
-// eight and three. Both prompts would fit; the older one's ninth token would then preempt the younger sequence.
+// eight and three. Both prompts alone would fit, but the older one's ninth token would then preempt the younger
+// sequence.
 func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
 	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
 	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)
@@ -393,7 +395,7 @@ func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
 	}
 }
 
-// A chunk takes every window page that no other prompt needs, also the last one.
+// A chunk may take every window page that no other prompt needs, including the last one.
 func TestAChunkTakesTheLastWindowPage(t *testing.T) {
 	window := kv.Window{Pages: 4, Tokens: 4}
 	limits := Limits{BatchTokens: 32, MaxRunning: 4}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
-// waits, or while a sequence is restored or in flight.
+// Schedule forms the next batch. The slice is valid until the next call. It is empty only if nothing runs and nothing
+// waits, or while a sequence is being restored or in flight.
 func (s *Scheduler) Schedule() []Item {
 	for again := s.next.load.apart && !s.next.load.divided; ; {
 		s.roster.makeRoom()
@@ -31,20 +31,20 @@ func (f *forming) begin() {
 	f.room = room{f.roster.limits.RecordRows, f.roster.limits.RecordRows}
 }
 
-// serve counts the tokens of the batch for those whose they are.
+// serve adds the tokens of the batch to the service of their owners.
 func (f *forming) serve() {
 	for i := range f.items {
 		f.items[i].Seq.request.serve(len(f.items[i].Tokens))
 	}
 }
 
-// addAll adds every decoding sequence, and as much of prompts as the batch has room for.
+// addAll adds every decoding sequence, and as many prompt tokens as the batch allows.
 func (f *forming) addAll() {
 	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
-	// Every decoding sequence gets its one token, oldest first, the background last; where more are recorded than a
-	// batch has room for, the youngest of those wait. When pages run out the youngest of the rank is preempted: it has
-	// no item yet.
+	// Every decoding sequence gets its one token, oldest first, background sequences last. If more rows are to be
+	// recorded than a batch allows, the youngest of those sequences wait. If pages run out, the youngest sequence of
+	// the rank is preempted, which has no item yet.
 	f.oldest = append(f.oldest[:0], f.roster.running...)
 	slices.SortStableFunc(f.oldest, func(a, b *Sequence) int {
 		switch {
@@ -63,15 +63,15 @@ func (f *forming) addAll() {
 		}
 	}
 
-	// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half
-	// of the rest.
+	// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half of
+	// the remaining tokens.
 	budget -= f.addDrafts(f.draftBudget(budget))
 
 	// Running prompts and those that can be admitted take turns. A preempted sequence is a prompt again until its
 	// output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
 	budget = f.choosePrompts(budget)
 
-	// Prompts share the remaining tokens, the shortest first: tokens that it does not need go to the longer ones.
+	// Prompts share the remaining tokens, the shortest first: tokens that it does not need go to the longer prompts.
 	slices.SortStableFunc(f.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
 	budget = f.promptTokens(budget, logits)
 	for i, q := range f.prompts {
@@ -88,7 +88,7 @@ func (f *forming) addAll() {
 	}
 }
 
-// prompted reports whether there are prompts to compute of sequences that are not of the background.
+// prompted reports whether foreground sequences have prompts to compute.
 func (o *roster) prompted() bool {
 	for _, q := range o.running {
 		if !q.Background && !q.restoring && !q.decoding() && q.left() > 0 {
@@ -99,8 +99,8 @@ func (o *roster) prompted() bool {
 	return first >= 0 && !o.waiting[first].Background
 }
 
-// takes reports whether the batch may compute a sequence: background sequences wait while prompts of others are
-// computed, so that these have their first token as soon as on an idle device.
+// takes reports whether the batch may include a sequence. Background sequences wait while prompts of others are
+// computed, so that these get their first token as soon as on an idle device.
 func (f *forming) takes(q *Sequence) bool { return !q.Background || !f.prompted }
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
@@ -116,8 +116,8 @@ func (f *forming) addItem(q *Sequence, n int, decode bool) {
 	f.items = append(f.items, it)
 }
 
-// reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
-// want of pages, drafts lose theirs first, then the youngest sequence of its rank, which may be this one.
+// reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. If no
+// page is free, it releases pages of drafts, then preempts the youngest sequence of the rank, which may be this one.
 func (o *roster) reserveToken(q *Sequence) bool {
 	for q.state == stateRunning && o.reserve(q, 1) != nil {
 		if !o.releaseDraftPages(q.rank) {
@@ -127,8 +127,8 @@ func (o *roster) reserveToken(q *Sequence) bool {
 	return q.state == stateRunning
 }
 
-// share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens, and rows
-// of logits, for the given number of prompts; a short prompt has up to half of them.
+// share returns how many of the next tokens of a prompt a batch takes: an even share of the remaining tokens and rows
+// of logits for the given number of prompts. A short prompt gets up to half of them.
 func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
 	if f.short(q.left()) {
@@ -150,7 +150,7 @@ func promptLogits(q *Sequence, n int) int {
 }
 
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
-// until the free pages hold it; the rest of the prompt waits.
+// until it fits in the free pages; the rest of the prompt waits.
 func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 	for n > 0 && (n > 1 && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
 		n /= 2
@@ -158,8 +158,8 @@ func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 	return n
 }
 
-// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run
-// at all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
+// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that later prompts need at least. A
+// chunk takes a window page for every page that it spans, and releases most of them when it is computed.
 func (o *roster) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	pool := o.pool(q)
 	if pool.WindowsPerSequence() == 0 {
@@ -174,8 +174,8 @@ func (o *roster) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	return left >= 0
 }
 
-// nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
-// one that comes before it.
+// nextToAdmit returns the position in the queue of the sequence to admit next, or -1. A short sequence does not
+// overtake a long one that comes before it.
 func (o *roster) nextToAdmit() int {
 	for _, q := range o.promised {
 		if q.state == stateWaiting && !q.waitsForPlace() && o.canAdmit(q) {
@@ -189,20 +189,20 @@ func (o *roster) nextToAdmit() int {
 	return i
 }
 
-// firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are skipped, and so are those of tenants that have as many running as they may.
+// firstWaiting returns the position in the queue of the sequence that comes first, or -1. It skips sequences that wait
+// for another to compute their common prompt, and sequences of tenants that run as many as they may.
 func (o *roster) firstWaiting() int {
 	return slices.Index(o.waiting, o.firstOf(o.waiting, func(q *Sequence) bool {
 		return !q.waitsForPrompt() && !q.waitsForPlace()
 	}))
 }
 
-// canAdmit reports whether there is a place in the batch and there are pages for a sequence.
+// canAdmit reports whether there are a free place in the batch and enough pages for a sequence.
 func (o *roster) canAdmit(q *Sequence) bool {
 	return len(o.running) < o.limits.MaxRunning && o.findPages(q, nil)
 }
 
-// pagesFor returns how many pages a sequence needs that it does not share, on the rank where these are fewest.
+// pagesFor returns how many unshared pages a sequence needs, on the rank where it needs the fewest.
 func (o *roster) pagesFor(q *Sequence) int {
 	least := o.capacity // more than any share
 	for _, pool := range o.pools {
@@ -213,15 +213,15 @@ func (o *roster) pagesFor(q *Sequence) int {
 	return least
 }
 
-// space is how a waiting sequence would fit on a rank.
+// space describes how a waiting sequence would fit on a rank.
 type space struct {
 	own    int // pages that it does not share
 	short  int // pages or window pages that lack for it and for what running prompts still need; 0 or less: none
 	others int // sequences of the rank
 }
 
-// fitOn returns how a sequence's tokens and one more fit on a rank, in addition to what running prompts will still
-// need, after gone, if not nil, has stopped. An empty rank takes any sequence.
+// fitOn returns how a sequence's tokens and one more fit on a rank, next to the pages that running prompts will still
+// need. If gone is not nil, its pages count as free. An empty rank accepts any sequence.
 func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := o.pools[rank]
 	need, available, err := o.fit(pool, q)
@@ -251,8 +251,8 @@ func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
 	return f
 }
 
-// place is the rank that a sequence is admitted on, and whether there is one: of those where it fits the one that holds
-// the most of its beginning, then the one with the fewest sequences.
+// place returns the rank on which a sequence is admitted, and whether there is one. Among the ranks where it fits, the
+// one with the longest cached prefix wins, then the one with the fewest sequences.
 func (o *roster) place(q, gone *Sequence) (rank int, ok bool) {
 	var best space
 	for r := range o.pools {
@@ -264,7 +264,7 @@ func (o *roster) place(q, gone *Sequence) (rank int, ok bool) {
 	return rank, ok
 }
 
-// nearest is the rank where the fewest pages lack for a sequence.
+// nearest returns the rank with the smallest shortage of pages for a sequence.
 func (o *roster) nearest(q *Sequence) (rank int) {
 	least := 0
 	for r := range o.pools {
@@ -275,13 +275,13 @@ func (o *roster) nearest(q *Sequence) (rank int) {
 	return rank
 }
 
-// hasPagesFor reports whether a sequence fits on some rank after gone, if not nil, has stopped.
+// hasPagesFor reports whether a sequence fits on some rank, with the pages of gone counted as free if gone is not nil.
 func (o *roster) hasPagesFor(q, gone *Sequence) bool {
 	_, ok := o.place(q, gone)
 	return ok
 }
 
-// admit moves a sequence from its place in the queue to the running ones.
+// admit moves a sequence from its position in the queue to the running ones.
 func (o *roster) admit(at int) *Sequence {
 	q := o.waiting[at]
 	q.rank, _ = o.place(q, nil)
@@ -289,7 +289,7 @@ func (o *roster) admit(at int) *Sequence {
 	o.waiting = slices.Delete(o.waiting, at, at+1)
 	o.running = insert(o.running, q)
 	q.request.count(1, -1)
-	// A promise is kept once: suspended again, the sequence waits like others.
+	// A reserved place is valid once: if the sequence is suspended again, it waits like others.
 	o.promised = slices.DeleteFunc(o.promised, func(p *Sequence) bool { return p == q })
 	if i := slices.Index(o.kept, q); i >= 0 {
 		o.kept = slices.Delete(o.kept, i, i+1)
@@ -305,7 +305,7 @@ func (o *roster) admit(at int) *Sequence {
 	return q
 }
 
-// preemptYoungest takes the pages of the youngest running sequence of a rank, of the background where one is, and
+// preemptYoungest releases the pages of the youngest running sequence of a rank, preferably a background sequence, and
 // queues it again.
 func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
@@ -320,15 +320,15 @@ func (o *roster) preemptYoungest(rank int) {
 		q = of
 	}
 	if n == 1 {
-		// Alone it has every page; continuing would admit and preempt it without end.
+		// It is alone and has every page; continuing would admit and preempt it forever.
 		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), o.capacity))
 	}
 	o.suspend(q)
 	o.giveUp(q)
 }
 
-// crowded returns the rank of the youngest sequence that shares its rank with others; if none does, the rank of the
-// youngest.
+// crowded returns the rank of the youngest sequence that shares its rank with others; if there is none, the rank of the
+// youngest sequence.
 func (o *roster) crowded() int {
 	counts := make([]int, len(o.pools))
 	for _, q := range o.running {
@@ -342,7 +342,7 @@ func (o *roster) crowded() int {
 	return o.running[len(o.running)-1].rank
 }
 
-// insert keeps a list in order of arrival.
+// insert inserts a sequence into a list in order of arrival.
 func insert(list []*Sequence, q *Sequence) []*Sequence {
 	at, _ := slices.BinarySearchFunc(list, q.age, func(x *Sequence, age int64) int { return cmp.Compare(x.age, age) })
 	return slices.Insert(list, at, q)

@@ -7,30 +7,30 @@ import "sparrow/internal/kv"
 type Sequence struct {
 	Tokens []int32 // prompt, then output; never more than the pool holds
 	Salt   []byte  // kv.OpenOptions.Salt
-	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
+	// After, if set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
 	// shares its pages.
 	After *Sequence
-	// Logits is for how many of the last tokens rows of logits are requested; 0 means one. These tokens are computed
-	// although they may be cached. The caller lowers it as rows return.
+	// Logits is the number of tokens, counted from the end, for which rows of logits are requested; 0 means one. These
+	// tokens are computed even if they are cached. The caller lowers it as rows are returned.
 	Logits int
-	// Record are the positions whose rows are recorded, Replay those whose rows are given their choices. The caller
-	// moves Record as rows return.
+	// Record holds the positions whose rows are recorded, Replay those whose rows use given choices. The caller
+	// advances Record as rows are returned.
 	Record, Replay Span
 	Owner          any
 	// Tenant, Flow and Request are the owners of the sequence, for fair admission: a tenant has flows, a flow has
-	// requests. Without a request it is one of its own.
+	// requests. A sequence without a request counts as its own request.
 	Tenant, Flow string
 	Request      any
-	// Priority orders the sequences of a tenant: the highest is admitted first.
+	// Priority orders the sequences of a tenant; the highest is admitted first.
 	Priority int
-	// Background sequences run where others leave room: they are admitted last, suspended first, and left out of
-	// batches that compute prompts of others. Give them tenants of their own.
+	// Background sequences use capacity that others leave: they are admitted last, suspended first, and are not in
+	// batches that compute prompts of others. They need tenants of their own.
 	Background bool
-	// Places is the number of running sequences of its tenant, itself included, up to which this one is admitted; 0
-	// means no bound.
+	// Places is the maximum number of running sequences of its tenant, this one included, with which it is admitted; 0
+	// means no limit.
 	Places int
-	// Drafts are guesses of the tokens after Tokens, for the next batch of a decoding sequence to verify: as many as it
-	// has room for. ReserveDrafts returns how many there may be. They are removed after the batch.
+	// Drafts are guesses of the tokens after Tokens, for the next batch of a decoding sequence to verify: as many as
+	// the batch allows. ReserveDrafts returns the maximum number. They are removed after the batch.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
@@ -42,7 +42,7 @@ type Sequence struct {
 	turn    int      // sequences that its request added before it
 	cache   kv.Sequence
 	rank    int // whose pool cache is of, while it runs
-	// restoring: its beginning comes from elsewhere, page by page; until that ends it has no items.
+	// restoring: its prefix is being copied from elsewhere, page by page; until that ends it has no items.
 	restoring bool
 	ready     bool // since the latest admission, all tokens it was admitted with were computed, or are in flight
 	computed  bool // its prompt was computed once
@@ -63,9 +63,9 @@ const (
 // Item is one sequence's part of a batch.
 type Item struct {
 	Seq *Sequence
-	// Tokens are to be computed: a part of Seq.Tokens, then drafts.
+	// Tokens are the tokens to compute: a part of Seq.Tokens, then drafts.
 	Tokens []int32
-	// Unknown reports that the item has one token whose value the item before it samples: Tokens holds a zero.
+	// Unknown reports that the item has one token whose value is sampled by the previous item: Tokens holds a zero.
 	Unknown bool
 	Drafts  int     // how many of Tokens are drafts
 	Cached  int     // tokens before them that are in the cache
@@ -75,44 +75,44 @@ type Item struct {
 	Last    bool    // afterwards all tokens are computed, and the next one can be sampled
 	Record  Span    // which of Tokens are recorded
 	Pages   []int32 // of all Cached + len(Tokens) tokens
-	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
+	// Windows are the window pages of the same tokens, negative for those before the window; nil if the pool has none.
 	Windows []int32
 
 	accepted int     // drafts that were accepted
 	started  started // what Started did
 }
 
-// Kept returns how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
+// Kept returns how many of the item's tokens are part of the sequence: all except the rejected drafts.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
 
-// DraftTokens are the item's drafts, the last of Tokens.
+// DraftTokens returns the item's drafts, which are the last of Tokens.
 func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
 
-// Pages are the pages of a running sequence, with the reserved ones.
+// Pages returns the pages of a running sequence, including the reserved ones.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 
-// Windows are the window pages of the sequence, nil where the pool has none.
+// Windows returns the window pages of the sequence, nil if the pool has none.
 func (q *Sequence) Windows() []int32 { return q.cache.Windows() }
 
-// Rank is the rank that has the pages of a running sequence.
+// Rank returns the rank with the pages of a running sequence.
 func (q *Sequence) Rank() int { return q.rank }
 
-// left returns how many tokens of a running sequence are neither computed nor in flight.
+// left returns the number of tokens of a running sequence that are neither computed nor in flight.
 func (q *Sequence) left() int { return q.length() - q.end() }
 
-// decoding reports whether a running sequence continues with one token that was sampled.
+// decoding reports whether a running sequence continues with one sampled token.
 func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 
-// waitsForPrompt reports whether a waiting sequence must let another compute their common prompt first, or has an item
-// in flight whose outcome is not known yet.
+// waitsForPrompt reports whether a waiting sequence must wait until another has computed their common prompt, or until
+// its own item in flight has ended.
 func (q *Sequence) waitsForPrompt() bool {
 	return q.flight.items > 0 || q.After != nil && !q.After.computed && q.After.state != stateGone
 }
 
-// waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.
+// waitsForPlace reports whether a waiting sequence's tenant runs as many sequences as it may.
 func (q *Sequence) waitsForPlace() bool { return q.Places > 0 && q.tenant().running >= q.Places }
 
-// Options state how the sequence may use the cache.
+// Options returns the options with which the sequence is opened in the cache.
 func (q *Sequence) Options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
 
 // unscored returns how many of the next tokens of a running sequence need no row of logits.

@@ -1,11 +1,11 @@
 package sched
 
-// Span is positions, half open.
+// Span is a half-open range of positions.
 type Span struct{ From, To int }
 
 func (s Span) bad() bool { return s.From < 0 || s.To < s.From }
 
-// in is the part of n positions from at on that is in the span, counted from at.
+// in returns the part of the n positions from at on that is in the span, relative to at.
 func (s Span) in(at, n int) Span {
 	from, to := max(s.From-at, 0), min(s.To-at, n)
 	if from >= to {
@@ -16,7 +16,7 @@ func (s Span) in(at, n int) Span {
 
 func (s Span) len() int { return s.To - s.From }
 
-// room is how many more rows of a batch may be recorded, and replayed.
+// room is the number of rows of a batch that may still be recorded, and replayed.
 type room struct{ record, replay int }
 
 // most returns how many of the n positions of a sequence, from at on, fit.
@@ -32,7 +32,7 @@ func (r *room) most(q *Sequence, at, n int) int {
 	return n
 }
 
-// take takes the room of n positions.
+// take reserves rows for n positions.
 func (r *room) take(q *Sequence, at, n int) {
 	r.record -= q.Record.in(at, n).len()
 	r.replay -= q.Replay.in(at, n).len()

@@ -8,18 +8,19 @@ import (
 	"sparrow/internal/cost"
 )
 
-// While sequences decode, prompts may not hold them up for longer than Limits.MaxStall: a batch takes as many tokens
-// of prompts as its predicted time allows.
+// While sequences decode, prompts may not delay them for longer than Limits.MaxStall: a batch takes as many prompt
+// tokens as its predicted time allows.
 
-// SmallestChunk is how many tokens of prompts a batch takes at least.
+// SmallestChunk is the minimum number of prompt tokens in a batch.
 const SmallestChunk = 32
 
-// backgroundPart is the part of Limits.MaxStall that a batch of only background sequences takes: new requests wait for
-// its end, and should have the first token not much later than on an idle device.
+// backgroundPart divides Limits.MaxStall for a batch of only background sequences: new requests wait for its end, and
+// should get their first token not much later than on an idle device.
 const backgroundPart = 4
 
-// promptTokens returns how many of the remaining tokens of a batch its prompts get. The decodes are in it already, the
-// prompts are in order. A short prompt in a batch with long ones is delayed by them like a decoding sequence.
+// promptTokens returns how many of the remaining tokens of a batch its prompts get. The decodes have already been
+// added, and the prompts are in order. A short prompt in a batch with long ones is delayed by them like a decoding
+// sequence.
 func (f *forming) promptTokens(left, logits int) int {
 	f.countDecodes()
 	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
@@ -56,17 +57,17 @@ func (f *forming) background() bool {
 	return !slices.ContainsFunc(f.prompts, func(q *Sequence) bool { return !q.Background })
 }
 
-// Waited sets for how long decoding sequences have been left out when Schedule is called next.
+// Waited sets how long decoding sequences have been left out when Schedule is called next.
 func (s *Scheduler) Waited(d time.Duration) { s.next.waited = d }
 
-// countDecodes adds the items of sequences that decode to the load.
+// countDecodes adds the items of decoding sequences to the load.
 func (f *forming) countDecodes() {
 	for i := range f.items {
 		f.load.Decode.Add(len(f.items[i].Tokens), f.items[i].Cached)
 	}
 }
 
-// tokensWithin returns how many tokens of the prompts a batch can take in a number of seconds, at most that many.
+// tokensWithin returns how many prompt tokens, up to a maximum, a batch can take within a number of seconds.
 func (f *forming) tokensWithin(limit float64, most, logits int) int {
 	least := f.leastTokens(most)
 	return least + sort.Search(most-least, func(i int) bool {
@@ -75,10 +76,10 @@ func (f *forming) tokensWithin(limit float64, most, logits int) int {
 	})
 }
 
-// leastTokens returns how many of at most the given number of tokens a batch takes in any case.
+// leastTokens returns the minimum number of prompt tokens of a batch, up to the given number.
 func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
 
-// promptsLeft returns how many tokens the prompts of the batch have.
+// promptsLeft returns the number of tokens left in the prompts of the batch.
 func (f *forming) promptsLeft() (n int) {
 	for _, q := range f.prompts {
 		n += q.left()
@@ -86,9 +87,9 @@ func (f *forming) promptsLeft() (n int) {
 	return n
 }
 
-// leaveDecodesOut removes the decoding sequences from the batch; their pages stay for Between. A batch of prompts alone
-// that takes about MaxStall is long enough to be computed efficiently, and short enough for new requests, which wait
-// for its end.
+// leaveDecodesOut removes the decoding sequences from the batch; their pages stay reserved for Between. A batch of
+// prompts alone that takes about MaxStall is long enough to be computed efficiently, and short enough for new requests,
+// which wait for its end.
 func (f *forming) leaveDecodesOut() {
 	prompts := f.prompts
 	f.begin()
@@ -96,8 +97,8 @@ func (f *forming) leaveDecodesOut() {
 }
 
 // Between forms a batch of the decoding sequences while a divided batch is computed, and returns its load. It has no
-// drafts, since prompts wait, and takes no page from a running sequence: those that need one and find none wait for the
-// end of the divided batch. The slice is valid until the next call, or Schedule.
+// drafts, since prompts wait, and takes no page from a running sequence: sequences that need a page and find none wait
+// for the end of the divided batch. The slice is valid until the next call, or Schedule.
 func (s *Scheduler) Between() ([]Item, Load) {
 	divided := s.next.load
 	s.next.addDecodes()
@@ -107,7 +108,7 @@ func (s *Scheduler) Between() ([]Item, Load) {
 	return s.next.items, load
 }
 
-// addDecodes makes the batch one of sequences that decode and need no page of another that runs.
+// addDecodes fills the batch with decoding sequences that need no page of another running sequence.
 func (f *forming) addDecodes() {
 	f.begin()
 	for _, q := range f.roster.running {
@@ -118,19 +119,19 @@ func (f *forming) addDecodes() {
 	f.countDecodes()
 }
 
-// Decoding reports whether a sequence decodes.
+// Decoding reports whether any sequence decodes.
 func (s *Scheduler) Decoding() bool {
 	return slices.ContainsFunc(s.roster.running, (*Sequence).decoding)
 }
 
-// stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
-// these take long by themselves.
+// stallLimit returns the maximum time of a batch in seconds: MaxStall, or the time of the decodes plus half of MaxStall
+// if the decodes are slow by themselves.
 func (f *forming) stallLimit(w *cost.Work) float64 {
 	stall := f.roster.limits.MaxStall.Seconds()
 	return max(stall, f.cost.Decoding(w)+stall/2)
 }
 
-// withPrompts is the batch's work with n tokens of its prompts.
+// withPrompts returns the batch's work with n tokens of its prompts.
 func (f *forming) withPrompts(n, logits int) cost.Work {
 	w := f.load.Work
 	for i, q := range f.prompts {
@@ -144,7 +145,7 @@ func (f *forming) withPrompts(n, logits int) cost.Work {
 // Load returns the load of the latest batch, for Took.
 func (s *Scheduler) Load() Load { return Load{s.next.load} }
 
-// Load has the properties of a batch that its time depends on.
+// Load describes the properties of a batch that determine its time.
 type Load struct{ load load }
 
 type load struct {
@@ -154,14 +155,15 @@ type load struct {
 	divided  bool // the same, and they may run meanwhile
 }
 
-// Divided reports whether sequences that decode may run while the batch is computed.
+// Divided reports whether decoding sequences may run while the batch is computed.
 func (l Load) Divided() bool { return l.load.divided }
 
-// Apart reports whether decoding sequences were left out of the batch: they had to wait for it and for the next one.
+// Apart reports whether decoding sequences were left out of the batch: they had to wait for this batch and the next
+// one.
 func (l Load) Apart() bool { return l.load.apart }
 
-// Took states how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until
-// its tokens were out. Without it every batch is predicted by guesses.
+// Took records how long a batch took: from Schedule, or from the end of the previous batch if that was later, until its
+// tokens were delivered. Without it batch times are guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
 	l := &of.load
 	s.next.cost.Observe(&l.Work, d.Seconds())
@@ -172,7 +174,7 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 	}
 }
 
-// PromptTime predicts the time of computing n tokens of a prompt after cached ones, 0 before any prompt was measured.
+// PromptTime predicts the time to compute n tokens of a prompt after cached ones; 0 before any prompt was measured.
 func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	var w cost.Work
 	if w.AddPrompt(n, cached, s.roster.limits.Threshold); n == 0 || s.next.cost.Prompts() == 0 {
@@ -181,9 +183,9 @@ func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	return time.Duration(s.next.cost.Predict(&w) * float64(time.Second))
 }
 
-// enoughMeasured is how many batches with prompts are measured before Stall returns a time.
+// enoughMeasured is the number of measured batches with prompts before Stall returns a time.
 const enoughMeasured = 8
 
-// Stall is the longest delay of decoding sequences by prompts, where it is known to be above MaxStall: even the
-// smallest chunk takes that long. Otherwise it is 0.
+// Stall returns the longest delay of decoding sequences by prompts, if it is known to exceed MaxStall because even the
+// smallest chunk takes that long. Otherwise it returns 0.
 func (s *Scheduler) Stall() time.Duration { return s.next.stall }

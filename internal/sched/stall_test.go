@@ -9,14 +9,14 @@ import (
 	"sparrow/internal/kv"
 )
 
-// machine is a model of how long batches take on a machine that is simulated.
+// machine models the times of batches on a simulated machine.
 type machine struct {
 	name  string
 	batch func(decodes, decodeContext, prompts, promptContext float64) float64 // rows, and thousands of tokens; seconds
 	far   float64                                                              // more for a row after the threshold
 	stall time.Duration
 	step  int
-	// kept is the longest gap as a multiple of stall; 0 means 1.2, as promised.
+	// kept is the allowed longest gap as a multiple of stall; 0 means 1.2, as promised.
 	kept float64
 }
 
@@ -25,19 +25,18 @@ var machines = []machine{
 	{"small model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 4e-4 + 2e-4*d + 1e-5*dc + 5e-4*p + 2e-5*pc
 	}, 8e-4, 100 * time.Millisecond, 512, 0},
-	// Rows are cheap next to reading the weights, and cheaper the more there are.
+	// The time per row is small compared with reading the weights, and decreases with the number of rows.
 	{"large model on a GPU", func(d, dc, p, pc float64) float64 {
 		return max(8e-3+5e-5*d+1e-6*dc, 4e-5*(d+p)) + 3e-5*p + 4e-7*pc
 	}, 2e-5, 50 * time.Millisecond, 8192, 0},
-	// Decoding alone takes longer than the bound, so that prompts may add half of it; the smallest chunk adds more.
+	// Decoding alone takes longer than the limit, so that prompts may add half of it; the smallest chunk adds more.
 	{"large model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 0.4 + 5e-3*d + 1e-2*p + 1e-4*pc
 	}, 1e-2, 100 * time.Millisecond, 512, 8},
 }
 
-// rig runs a scheduler on a simulated machine with random times around the expected ones: most within a twentieth, and
-// one in
-// 200 twice as long where noise is set.
+// rig runs a scheduler on a simulated machine with random times around the expected ones: most within 5 %, and one in
+// 200 twice as long if noise is set.
 type rig struct {
 	s       *Scheduler
 	m       *machine
@@ -51,7 +50,7 @@ type rig struct {
 	over    int     // those that took more than the bound and a fifth
 }
 
-// threshold is where prompts of the machines become slower.
+// threshold is the number of prompt tokens above which the machines become slower.
 const threshold = 256
 
 func newRig(t *testing.T, m *machine, stall time.Duration, noise bool) *rig {
@@ -121,7 +120,7 @@ func (g *rig) add(t *testing.T, owner string, tokens int) {
 }
 
 // prefill starts streams, lets them run, and then computes prompts of 16000 tokens at the same time, two at a time, and
-// short ones in between. It returns the prompt tokens a second.
+// short ones in between. It returns the prompt tokens per second.
 func (g *rig) prefill(t *testing.T, streams int) float64 {
 	t.Helper()
 	for range streams {
@@ -147,7 +146,7 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 }
 
 // Prompts delay running streams for no longer than promised, from the first one on, and lose at most a quarter of their
-// speed; where that cannot be, the scheduler reports the delay.
+// speed. If that is impossible, the scheduler reports the delay.
 func TestPromptsDoNotStallStreams(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
@@ -184,8 +183,8 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// On a machine that others share, where a batch takes half or twice the time of the previous one, nearly all gaps are
-// within 1.2 times the bound.
+// On a shared machine, where a batch may take half or twice the time of the previous one, nearly all gaps are within
+// 1.2 times the limit.
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {
 		m := &machines[i]
@@ -209,8 +208,8 @@ func TestStallsOnASharedMachine(t *testing.T) {
 	}
 }
 
-// While nothing decodes, chunks are as large as the batch and prompts of several requests share one; when the machine
-// becomes ten times slower, chunks follow within a few batches.
+// While nothing decodes, chunks are as large as the batch, and prompts of several requests share one. When the machine
+// becomes ten times slower, chunks adapt within a few batches.
 func TestChunksFollowTheMachine(t *testing.T) {
 	slow := 1.0
 	m := machine{"", func(d, dc, p, pc float64) float64 { return slow * (1e-3 + 2e-4*d + 5e-4*p + 1e-6*(dc+pc)) },
@@ -251,7 +250,8 @@ func TestChunksFollowTheMachine(t *testing.T) {
 	}
 }
 
-// The time of a prompt is predicted once prompts were computed, and grows with the number of keys that its tokens see.
+// The time of a prompt is predicted once prompts were computed, and grows with the number of keys that its tokens
+// attend to.
 func TestPromptTime(t *testing.T) {
 	m := machine{"", func(d, dc, p, pc float64) float64 { return 1e-3 + 2e-4*d + 5e-4*p + 1e-4*pc }, 0,
 		100 * time.Millisecond, 512, 0}

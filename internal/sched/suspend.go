@@ -6,11 +6,11 @@ import (
 	"sparrow/internal/kv"
 )
 
-// A sequence that is suspended for another keeps its pages for as long as nothing needs them, so that nothing of it is
-// computed again when it continues. Sequences that run, and those that can be admitted, come first: where pages are
-// missing the kept ones are released, the latest first.
+// A sequence that is suspended for another keeps its pages as long as nothing else needs them, so that nothing is
+// computed again when it continues. Running sequences, and those that can be admitted, have priority: if pages are
+// missing, the kept ones are released, the most recently kept first.
 
-// suspend puts a running sequence at its place in the queue. It keeps its pages where they may be kept.
+// suspend puts a running sequence at its place in the queue. It keeps its pages if that is allowed.
 func (o *roster) suspend(q *Sequence) {
 	o.running = without(o.running, q)
 	q.request.count(-1, 1)
@@ -20,15 +20,14 @@ func (o *roster) suspend(q *Sequence) {
 	o.waiting = insert(o.waiting, q)
 	o.kept = append(o.kept, q)
 	// Tokens in flight, and pages that are being fetched, are committed to running sequences only. With several ranks a
-	// sequence
-	// continues where there is room.
+	// sequence continues on any rank with free pages.
 	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
 		len(o.pools) > 1 {
 		o.giveUp(q)
 	}
 }
 
-// giveUp gives the pages of a suspended sequence back, if it has kept them.
+// giveUp releases the pages of a suspended sequence, if it has kept them.
 func (o *roster) giveUp(q *Sequence) {
 	i := slices.Index(o.kept, q)
 	if i < 0 {
@@ -40,8 +39,7 @@ func (o *roster) giveUp(q *Sequence) {
 	q.flight.tokens, q.flight.unknown = 0, 0
 }
 
-// giveUpForAnother releases the pages that were kept latest, except those of one sequence, and reports whether there
-// were any.
+// giveUpForAnother releases the most recently kept pages, except those of q, and reports whether there were any.
 func (o *roster) giveUpForAnother(q *Sequence) bool {
 	for i := len(o.kept) - 1; i >= 0; i-- {
 		if k := o.kept[i]; k != q {
@@ -52,10 +50,10 @@ func (o *roster) giveUpForAnother(q *Sequence) bool {
 	return false
 }
 
-// Kept counts the sequences in the queue that have kept their pages.
+// Kept returns the number of sequences in the queue that have kept their pages.
 func (s *Scheduler) Kept() int { return len(s.roster.kept) }
 
-// reserve makes room for the next n tokens of a running sequence.
+// reserve reserves pages for the next n tokens of a running sequence.
 func (o *roster) reserve(q *Sequence, n int) error {
 	for {
 		if err := q.reserve(n); err == nil || !o.giveUpForAnother(q) {
@@ -64,7 +62,7 @@ func (o *roster) reserve(q *Sequence, n int) error {
 	}
 }
 
-// findPages is hasPagesFor, and releases kept pages where that helps.
+// findPages is hasPagesFor, and releases kept pages if that helps.
 func (o *roster) findPages(q, gone *Sequence) bool {
 	for !o.hasPagesFor(q, gone) {
 		if !o.giveUpForAnother(q) {

@@ -3,12 +3,12 @@ package sched
 import "slices"
 
 // A batch computes at most Limits.MaxPrompts prompts, and more may be in progress: they take turns, so that one tenant
-// cannot occupy all places. Each place of a batch goes to the tenant that has the fewest in it, of those to the one
-// that was served least, and inside a tenant to flows by the same rule. The last place goes to a short prompt where
-// there is one: it ends within a batch or two, whatever else is computed.
+// cannot occupy all places. Each place of a batch goes to the tenant with the fewest prompts in it, then to the tenant
+// that was served least; inside a tenant flows follow the same rule. The last place goes to a short prompt if there is
+// one: it ends within one or two batches, whatever else is computed.
 //
-// Of long prompts no more than MaxPrompts begin, since one after the other they end earlier than all at once. Beyond
-// that one begins for an account that has none, where another of the same parent has two or more.
+// At most MaxPrompts long prompts are in progress at the same time, because they end earlier one after the other than
+// all at once. One more may begin for an account that has none, if a sibling account has two or more.
 
 // choosePrompts makes the list of the batch's prompts, from those in progress and those that can be admitted, and
 // returns the remaining tokens of the batch.
@@ -51,8 +51,8 @@ func (f *forming) choosePrompts(budget int) int {
 	return budget
 }
 
-// nextPrompt is the prompt that gets the next place of a batch: one under way, else one that waits, by its place in the
-// queue, which is -1 where there is none.
+// nextPrompt returns the prompt that gets the next place of a batch: one in progress, else the queue position of a
+// waiting one, or -1.
 func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	if last {
 		if begun, waiting = f.nextShort(); begun != nil || waiting >= 0 {
@@ -69,8 +69,8 @@ func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	return begun, -1
 }
 
-// nextShort is nextPrompt among short prompts. One that waits overtakes longer ones of the queue where these do not
-// wait for pages that it would take, or where its tenant has nothing else running.
+// nextShort is nextPrompt among short prompts. A waiting one overtakes longer ones in the queue if these do not wait
+// for pages that it would take, or if its tenant has nothing else running.
 func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	if begun = f.roster.firstOf(f.begun, func(q *Sequence) bool { return f.short(q.left()) }); begun != nil {
 		return begun, -1
@@ -84,13 +84,14 @@ func (f *forming) nextShort() (begun *Sequence, waiting int) {
 	return nil, slices.Index(f.roster.waiting, q)
 }
 
-// short reports whether a prompt of the given number of tokens is computed in one batch together with as many others as
-// there may be.
+// short reports whether a prompt of the given number of tokens fits in one batch together with the maximum number of
+// other prompts.
 func (f *forming) short(tokens int) bool {
 	return tokens <= f.roster.limits.BatchTokens/f.roster.limits.MaxPrompts
 }
 
-// firstOf is the sequence of a list that comes before the others, of those that suit where suits is not nil.
+// firstOf returns the sequence of a list that comes before the others. If suits is not nil, only sequences for which it
+// returns true count.
 func (o *roster) firstOf(list []*Sequence, suits func(*Sequence) bool) (first *Sequence) {
 	for _, q := range list {
 		if (suits == nil || suits(q)) && (first == nil || o.before(q, first)) {
@@ -101,7 +102,7 @@ func (o *roster) firstOf(list []*Sequence, suits func(*Sequence) bool) (first *S
 }
 
 // mayBegin reports whether a waiting sequence that can be admitted may be computed together with the prompts in
-// progress. One that kept its pages is not a prompt.
+// progress. A sequence that kept its pages is not a prompt.
 func (f *forming) mayBegin(q *Sequence) bool {
 	if f.roster.all.begun < f.roster.limits.MaxPrompts || slices.Contains(f.roster.kept, q) {
 		return true

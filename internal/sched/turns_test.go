@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// crowd adds long prompts, each of a request of its own (with flows: on its own flow), and runs some batches.
+// crowd adds long prompts, each with its own request (with flows: on its own flow), and runs some batches.
 func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) {
 	t.Helper()
 	for i := range n {
@@ -22,7 +22,8 @@ func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) 
 }
 
 // However many long prompts are in progress, of one tenant or of many, a short prompt of any tenant is computed whole
-// in one of the next two batches, scored or not; and so is the first chunk of a long prompt whose tenant has no other.
+// in one of the next two batches, scored or not. The same holds for the first chunk of a long prompt whose tenant has
+// no other.
 func TestLongPromptsHoldNoPlaces(t *testing.T) {
 	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
 	for name, c := range map[string]struct {
@@ -102,7 +103,7 @@ func TestShortPromptsDoNotStarveLongOnes(t *testing.T) {
 	}
 }
 
-// Long prompts of one tenant are computed a few at a time: all at once, each would end late.
+// Long prompts of one tenant are computed a few at a time; all at once, each would end late.
 func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
 	crowd(t, f, 16, func(int) string { return "a" }, true)
@@ -120,8 +121,8 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A batch with a short prompt and long ones is predicted to take no longer than decodes may wait; the batch of a
-// first sequence has nothing else, and the long ones continue in the batch after it.
+// A batch with a short prompt and long ones is predicted to take no longer than decodes may wait. The batch of a first
+// sequence contains nothing else, and the long prompts continue in the next batch.
 func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
 	for _, c := range []struct {
 		tenant      string

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Invariants of this file: functions that only compute values give the right ones.
+// Invariants of this file: functions that only compute values return the right ones.
 
 // Prompts that run or wait get at least half of the remaining tokens of a batch, and at least one token each.
 func TestTheShareOfDrafts(t *testing.T) {
@@ -28,8 +28,8 @@ func TestTheShareOfDrafts(t *testing.T) {
 	}
 }
 
-// A prompt gets an even share of the tokens, rounded up, and of the rows of logits; a short one up to half; and each of
-// the others gets a token.
+// A prompt gets an even share of the tokens, rounded up, and of the rows of logits; a short prompt gets up to half.
+// Each of the other prompts gets at least one token.
 func TestTheShareOfAPrompt(t *testing.T) {
 	f := &forming{roster: &roster{limits: Limits{BatchTokens: 64, MaxPrompts: 4}}}
 	for _, c := range []struct{ prompt, scored, tokens, logits, prompts, want int }{
@@ -44,7 +44,7 @@ func TestTheShareOfAPrompt(t *testing.T) {
 	}
 }
 
-// A batch that is slow counts as a delay by prompts only where these were cut to the smallest chunk.
+// A slow batch counts as a delay by prompts only if these were cut to the smallest chunk.
 func TestADelayIsThatOfTheSmallestChunk(t *testing.T) {
 	for _, smallest := range []bool{false, true} {
 		f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 4, MaxStall: 10 * time.Millisecond})
@@ -62,7 +62,7 @@ func TestADelayIsThatOfTheSmallestChunk(t *testing.T) {
 	}
 }
 
-// A batch of only background sequences takes a quarter of the time that others may take at most.
+// A batch of only background sequences takes at most a quarter of the maximum time of other batches.
 func TestBatchesOfTheBackgroundAreShort(t *testing.T) {
 	tokens := func(background bool) int {
 		m := machine{batch: func(_, _, p, _ float64) float64 { return 1e-3 + 1e-3*p }, step: 512}
@@ -87,7 +87,8 @@ func TestBatchesOfTheBackgroundAreShort(t *testing.T) {
 	}
 }
 
-// Suspended sequences keep their pages, as many as may run, and lose them to others the latest first.
+// Suspended sequences keep their pages, at most as many as may run. Pages are released for others, the most recently
+// kept first.
 func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 	f, err := newFake(64, 4, Limits{BatchTokens: 64, MaxRunning: 3, KeepSuspended: true})
 	if err != nil {

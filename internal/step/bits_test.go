@@ -47,7 +47,7 @@ type bench struct {
 	cfg    plan.Config
 	record plan.Record
 	run    *step.Runner
-	// recorded selects what passes of run may record.
+	// recorded selects the data that passes of run may record.
 	recorded plan.Record
 	next     int32
 }
@@ -97,7 +97,7 @@ func (b *bench) reset() {
 		b.Fatal(err)
 	}
 	b.next = 1
-	// Passes look the cache up when they run, except captured ones.
+	// Passes look up the cache when they run, except captured passes.
 	if _, captures := b.m.Device().(kernel.Capturer); b.run != nil && b.recorded == b.record && !captures {
 		return
 	}
@@ -123,7 +123,7 @@ func (b *bench) pages(n int) []int32 {
 	return out
 }
 
-// prompt is n tokens that depend on the seed.
+// prompt returns n tokens that depend on the seed.
 func (b *bench) prompt(seed, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -166,11 +166,11 @@ func (b *bench) sameBits(what string, got, want [][]float32) {
 	}
 }
 
-// A row's bits are the same alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128,
-// so the prompts are below, at and beyond it.
+// A row has the same bits alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128; the
+// prompts are shorter, equally long and longer.
 func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", settings) }
 
-// gpuSettings returns the settings for a GPU, which has no float32 rows. It skips the test where there is none.
+// gpuSettings returns the settings for a GPU, which has no float32 rows. It skips the test if there is no GPU.
 func gpuSettings(t *testing.T) []setting {
 	t.Helper()
 	gpu.Need(t)
@@ -235,7 +235,7 @@ func (b *bench) chunked(n int, alone [][]float32, chunks []int) {
 	}
 }
 
-// mixed decodes one sequence in a batch with a verify and a prompt, and compares with each alone.
+// mixed decodes one sequence in a batch with a verification and a prompt, and compares each with its result alone.
 func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	b.Helper()
 	long, short := b.prompt(3, lengths[3]+4), b.prompt(0, lengths[0]+1)
@@ -258,8 +258,8 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	b.sameBits("mixed with decodes", b.step(verify, decode, extend), want)
 }
 
-// With deterministic, a token recomputed as prompt has the bits it had as output: preemption and prefix reuse are
-// exact.
+// In deterministic mode, a token recomputed as part of a prompt has the bits that it had as output: preemption and
+// prefix reuse are exact.
 func TestDeterministicPrefillEqualsDecode(t *testing.T) { testDeterministic(t, "cpu", settings) }
 
 func TestGPUDeterministicPrefillEqualsDecode(t *testing.T) {
@@ -273,7 +273,7 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 			p := s.policy
 			p.Deterministic = true
 			if p.Prefill != "" {
-				// Two kernels need not round alike, so the planner refuses the pair.
+				// Two kernels may round differently, so the planner refuses the pair.
 				hw, _ := model.Hardware(m.Device())
 				if _, _, err := plan.Resolve(hw, m.Facts(), p); !errors.Is(err, plan.E13) {
 					t.Fatalf("got error %v, want E13", err)
@@ -300,13 +300,13 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 	}
 }
 
-// Where a selection would hold every key anyway, the dense form gives the sparse form's result but for rounding.
+// If a selection would contain every key, the dense form gives the result of the sparse form up to rounding.
 func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 	for _, checkpoint := range []string{"deepseek_v32-1", "glm_moe_dsa-1"} {
 		m := open(t, checkpoint, "cpu")
 		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}),
 			newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
-		// Their rows see every number of keys. Other lengths end tiles, pages and blocks elsewhere.
+		// Their rows attend to every number of keys. Other lengths end tiles, pages and blocks elsewhere.
 		for _, n := range []int{1, 2, 3, 7, 15, 17, 32, 33, 63, 64, 65, 100, 127, m.Config().Indexer.TopK} {
 			dense.next, sparse.next = 1, 1 // every row that is read was written for it
 			got, want := dense.whole(dense.prompt(1, n)), sparse.whole(sparse.prompt(1, n))
@@ -322,8 +322,8 @@ func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 	}
 }
 
-// The prefill kernel is sparse-flat over FP8 rows, chosen by the user. Decode must stay paged over the FP8 pages, and
-// a decode batch must not change what the next prompt gets.
+// The prefill kernel is sparse-flat over FP8 rows, chosen by the user. Decode must stay paged over the FP8 pages, and a
+// decode batch must not change the layout of the next prompt.
 func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	m := open(t, "deepseek_v32-1", "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656", Prefill: "sparse-flat"})
@@ -357,7 +357,7 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	}
 }
 
-// A small reserve of transient memory cuts segments into several launches, or scores into several chunks; cutting
+// A small reserve of transient memory divides segments into several launches, or scores into several chunks. This
 // changes no bit.
 func TestSlicingKeepsBits(t *testing.T) { testSlicing(t, "cpu", settings) }
 

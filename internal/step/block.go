@@ -2,8 +2,8 @@ package step
 
 import "sparrow/plan"
 
-// collectBlocks describes a block of drafts for every work with logits, after the given number of right drafts. The
-// result holds them work after work (Result.Drafted).
+// collectBlocks describes a block of drafts for every work with logits, after the given number of accepted drafts.
+// Result.Drafted returns the drafts.
 func (r *Runner) collectBlocks(works []Draft, right int) {
 	n := r.cfg.Model.Block
 	r.beginDrafts(works, plan.PassBlock)
@@ -28,8 +28,9 @@ func (r *Runner) collectBlocks(works []Draft, right int) {
 	r.pad(&r.draft)
 }
 
-// Drafted is draft i of the block of a request, the requests of works with logits counted: its row among the wanted
-// rows of the pass, and the logit of the drafter's confidence in it, given the drafts before it.
+// Drafted returns the position and the confidence of draft i in the block of a request; requests are the works with
+// logits. row is its index among the requested rows of logits of the pass. confidence is the logit of the drafter's
+// confidence in it, given the drafts before it.
 func (r Result) Drafted(request, i int) (row int, confidence float32) {
 	row = i*r.Plan.Requests + request
 	return row, r.view(r.pass.Outputs().Confidence.Slice(row, row+1))[0]

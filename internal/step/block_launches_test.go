@@ -12,7 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// sparkReleased writes a checkpoint with a DSpark head of the types of the releases: FP8 matrices and FP4 experts.
+// sparkReleased writes a checkpoint with a DSpark head with the data types of the releases: FP8 matrices and FP4
+// experts.
 func sparkReleased(t *testing.T) string {
 	t.Helper()
 	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
@@ -28,7 +29,8 @@ func sparkReleased(t *testing.T) string {
 	return dir
 }
 
-// Launches of a draft pass of two stages on a GPU, whatever the number of sequences, and from a graph.
+// Counts the launches of a draft pass of two stages on a GPU. The count does not depend on the number of sequences;
+// with a captured graph it is smaller.
 func TestBlockLaunches(t *testing.T) {
 	m, dev := detached(t, sparkReleased(t))
 	cfg := configureOn(t, m, "sm90", plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: 6}})
@@ -73,7 +75,7 @@ func TestBlockLaunches(t *testing.T) {
 	}
 }
 
-// Prompts of long contexts, whose scores do not all fit at once, have memory for their passes on a GPU.
+// The workspace suffices for prompts of long contexts, whose scores do not all fit at once, on a GPU.
 func TestLongContextsHaveMemory(t *testing.T) {
 	m, _ := detached(t, sparkReleased(t))
 	for _, n := range []int{1, 6} {

@@ -71,7 +71,7 @@ func newBlockBench(t *testing.T, lengths ...int) *blockBench {
 	return b
 }
 
-// blocks drafts, and returns everything that the block of each work with logits contains.
+// blocks drafts, and returns the contents of the block of each work with logits.
 func (b *blockBench) blocks(works ...step.Draft) []string {
 	b.Helper()
 	res, err := b.run.Draft(works, false)
@@ -97,8 +97,8 @@ func (b *blockBench) blocks(works ...step.Draft) []string {
 	return out
 }
 
-// A block has the same bits alone and in a batch, whatever the lengths of the others, and drafting again changes
-// nothing: blocks leave no state behind.
+// A block has the same bits alone and in a batch with sequences of any length. Drafting again changes nothing, because
+// blocks store no state.
 func TestBlocksAreTheSameInCompany(t *testing.T) {
 	b := newBlockBench(t, 1, 127, 130, 300)
 	var alone []string
@@ -120,9 +120,10 @@ func TestBlocksAreTheSameInCompany(t *testing.T) {
 	}
 }
 
-// Blocks after a verify whose tokens the host has not seen are, to the bit, those that the host describes, for all
-// numbers of drafts of which any number is right, before and after the window is full, best tokens and sampled ones. A
-// verify that takes its drafts from them on the device has the logits of one whose drafts the host gives.
+// A block after a verification whose tokens the host does not have equals, to the bit, the block that the host
+// describes. This is tested for all numbers of drafts and of accepted drafts, before and after the window is full, with
+// best and sampled tokens. A verification that reads its drafts on the device has the logits of one whose drafts come
+// from the host.
 func TestBlocksBehindRightDrafts(t *testing.T) {
 	lengths := []int{1, 3, 121, 125, 127, 254, 300}
 	b := newBlockBench(t, lengths...)
@@ -212,7 +213,7 @@ func (b *blockBench) behindRightDrafts(lengths []int, round int) {
 	}
 }
 
-// Tokens of a block are sampled with the given random numbers, each from logits that depend on the one before it.
+// Tokens of a block are sampled with the given random numbers, each from logits that depend on the previous token.
 func TestBlocksAreDrawn(t *testing.T) {
 	b := newBlockBench(t, 20)
 	w := b.drafts[0]
@@ -242,7 +243,7 @@ func TestBlocksAreDrawn(t *testing.T) {
 	}
 }
 
-// No number of blocks within limits needs more memory than Measure gives, in any layout.
+// No number of blocks within the limits needs more memory than Measure returns, in any layout.
 func TestMeasureCoversBlocks(t *testing.T) {
 	b := newBlockBench(t, 1)
 	for _, kv := range []string{"fp8", "f32"} {
@@ -272,7 +273,7 @@ func TestMeasureCoversBlocks(t *testing.T) {
 	}
 }
 
-// Drafts that are not possible are refused: chains of blocks, and sequences without the window pages that blocks read.
+// Unsupported drafts are refused: chains of blocks, and sequences without the window pages that blocks read.
 func TestBlocksRefuse(t *testing.T) {
 	b := newBlockBench(t, 300)
 	w := b.drafts[0]

@@ -5,14 +5,14 @@ import (
 	"sparrow/record"
 )
 
-// Recording turns recorded rows of passes into data.
+// Recording converts recorded rows of passes to data.
 type Recording struct {
 	What   plan.Record
 	Layers []bool // whose selections are kept
 	Shape  record.Shape
 }
 
-// Row returns the choices of recorded row i of a pass, at a position of its sequence.
+// Row returns the recorded choices of row i of a pass, which is at the given position of its sequence.
 func (r *Recording) Row(result Result, i, position int) record.Row {
 	row := record.Row{Position: position}
 	for l := range r.Shape.Layers {

@@ -24,8 +24,8 @@ func openDense(t *testing.T, kernels string) model.Model {
 	return loadOn(t, archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz")+"/"+name, dev)
 }
 
-// Without an indexer too, a row's bits are the same alone, batched, mixed with decodes, chunked or whole. Prompts are
-// below, at and beyond the threshold of expanded keys.
+// Also without an indexer, a row has the same bits alone, batched, mixed with decodes, chunked or whole. Prompts are
+// shorter than, equal to and longer than the threshold of expanded keys.
 func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	testDenseRowBits(t, openDense(t, "cpu"), []setting{
 		{"bf16 pages", plan.Policy{KV: "bf16", DenseThreshold: 128}},
@@ -33,7 +33,7 @@ func TestDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	})
 }
 
-// On a GPU rows are cut among its processors: where depends only on their length.
+// On a GPU rows are divided among its SMs. The division depends only on the length of the row.
 func TestGPUDenseModelRowBitsDoNotDependOnTheBatch(t *testing.T) {
 	gpuSettings(t)
 	var list []setting
@@ -63,7 +63,7 @@ func testDenseRowBits(t *testing.T, m model.Model, settings []setting) {
 	}
 }
 
-// With deterministic, a token of a prompt has the bits that it had as output.
+// In deterministic mode, a token of a prompt has the bits that it had as output.
 func TestDenseModelDeterministicPrefillEqualsDecode(t *testing.T) {
 	testDenseDeterministic(t, openDense(t, "cpu"), plan.Policy{KV: "fp8-576", Deterministic: true})
 }

@@ -11,22 +11,22 @@ import (
 	"sparrow/sample"
 )
 
-// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the previous pass has computed. A
-// drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
-// tokens but the last: its block begins with that one, or with the one after the right drafts. A work without logits
-// has nothing to do.
+// Draft is one sequence's part of a pass of the drafting layer: rows whose hidden states the previous pass has
+// computed. A drafter of blocks (plan.Model.Block) reads the data that passes of the target have stored for it, for all
+// Cached + len(Tokens) tokens except the last. Its block begins with that last token, or with the token after the
+// accepted drafts. A work without logits then computes nothing.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
-	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
+	// Tokens are the tokens after each row: one for each row. The last of them is newer than all tokens in the cache.
 	Tokens []int32
-	// Sampled, above 0, replaces the last tokens on the device, as many as Right has and one more: by the tokens, best
-	// or sampled, of wanted rows from Sampled-1 on of the target's pass before, whose rows are not returned whole. The
-	// host need not have seen them.
+	// Sampled, if above 0, replaces the last len(Right)+1 tokens on the device. The new values are the best or sampled
+	// tokens of the requested rows of the target's previous pass, from row Sampled-1 on; those rows are not returned
+	// whole. The host need not have these tokens.
 	Sampled int
-	// Right holds, for each draft among these tokens, the range of target tokens that make it right. The row with
-	// logits is then
-	// not the last one but the one after the right drafts, which the device finds. It goes with Sampled.
+	// Right holds, for each draft among these tokens, the range of target tokens that accept it. The row with logits is
+	// then not the last one but the row after the accepted drafts, which the device finds. It is used together with
+	// Sampled.
 	Right []Range
 	// Cached is the number of tokens before the first row.
 	Cached int
@@ -34,27 +34,27 @@ type Draft struct {
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
-	// Windows are the window pages of the Cached + len(Tokens) tokens where the model drafts in blocks and is
-	// model.Windowed; nil where they have the numbers of the pages.
+	// Windows are the window pages of the Cached + len(Tokens) tokens if the model drafts in blocks and is
+	// model.Windowed; nil if they have the same numbers as the pages.
 	Windows []int32
-	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	// State is the sequence's state if the model is model.Stateful, otherwise nil.
 	State model.State
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
-	// Best requests only a token of that row: the best one, or, where Draws is not nil, the sampled one. Draws has one
-	// entry for each number of drafts that may be right, from 0 on; for a block, one for each token of the first block
-	// and one for each right draft.
+	// Best requests only a token of that row: the sampled one if Draws is not nil, otherwise the best one. Draws has
+	// one entry for each possible number of accepted drafts, from 0 on; for a block it has one entry for each token of
+	// the first block and one for each accepted draft.
 	Best  bool
 	Draws []sample.Draw
 	// From is the index of the sequence in the previous pass. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which continues the one of that Draft whose logits were computed.
+	// Work; after a Draft there is one row, which continues the row of that Draft whose logits were computed.
 	From int
 }
 
 // Range holds the tokens from Least to Most.
 type Range struct{ Least, Most int32 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft, and waits for it: see StartDraft.
+// Draft runs the drafting layer after a Run, or, if chained, after a Draft, and waits for it: see StartDraft.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	p, err := r.StartDraft(works, chained)
 	if err != nil {
@@ -63,11 +63,11 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	return p.Wait()
 }
 
-// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, chained, after a Draft. Rows
-// whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens are
-// those that the previous pass has chosen, all rows are stored, then of each sequence the row after its right drafts is
-// picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its plan
-// is that of these rows, nil where no logits are computed.
+// StartDraft enqueues the drafting layer after a Start, whose pass may not have ended, or, if chained, after a Draft.
+// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. If the tokens
+// come from the previous pass on the device, all rows are stored, and then the row after the accepted drafts of each
+// sequence is picked. The result holds the rows with logits, in the order of the sequences, and is valid until the next
+// Draft. Its plan is the plan of these rows, or nil if no logits are computed.
 func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -120,15 +120,15 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	return pending, nil
 }
 
-// sampled reports whether tokens of a draft are those of the previous pass.
+// sampled reports whether tokens of a draft come from the previous pass.
 func sampled(works []Draft) bool {
 	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }
 
-// last is the place among the tokens of the row with logits after the given number of right drafts.
+// last returns the index, among the tokens, of the row with logits after the given number of accepted drafts.
 func (w *Draft) last(right int) int { return len(w.Tokens) - 1 - len(w.Right) + right }
 
-// draws are the sampling parameters of n tokens after the given number of right drafts.
+// draws returns the sampling parameters of n tokens after the given number of accepted drafts.
 func (w *Draft) draws(right, n int) []sample.Draw {
 	if w.Draws == nil {
 		return nil
@@ -142,22 +142,23 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 		n := len(w.Tokens)
 		switch {
 		case n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions:
-			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached,
+			return fmt.Errorf("step: draft %d: %d rows after %d tokens, but the model has %d positions", i, n, w.Cached,
 				r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
 		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.requests) ||
 			r.ends.requests[w.From] < 0):
 			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
-				"one whose logits were wanted", i, n, w.From, len(r.ends.requests))
+				"a row with logits", i, n, w.From, len(r.ends.requests))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
-			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
+			return fmt.Errorf("step: draft %d: %d rows of work %d, which the previous pass did not compute", i, n,
+				w.From)
 		case r.cfg.Model.Block > 0 && chained:
 			return fmt.Errorf("step: draft %d: a block is drafted in one pass", i)
 		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
 			len(w.Right) > r.picks.most:
-			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+
-				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
+			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the previous pass and %d drafts among "+
+				"them, at most %d; such rows need logits and more tokens than drafts", i, n, w.Sampled-1,
 				len(w.Right), r.picks.most)
 		case w.Draws != nil && len(w.Draws) != len(w.Right)+max(r.cfg.Model.Block, 1):
 			return fmt.Errorf("step: draft %d: %d sampling parameters for %d drafts, want %d more", i, len(w.Draws),
@@ -184,8 +185,8 @@ func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 	r.rows = r.rows[:0]
 }
 
-// addDraft adds rows of a work to a pass of the drafting layer: tokens from to to. Row t continues row source(t). With
-// logits there is one row; draws has its sampling parameters.
+// addDraft adds rows of a work to a pass of the drafting layer, for tokens [from, to). Row t continues row source(t).
+// With logits there is one row; draws holds its sampling parameters.
 func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
 	draws []sample.Draw) error {
 	b, in := &r.draft.batch, &r.draft.input
@@ -252,7 +253,7 @@ func (r *Runner) startLast(works []Draft, chained bool) (*pass, []int32, error) 
 	return r.start(&r.draft)
 }
 
-// source finds the rows that hold the hidden states of a draft's rows.
+// source returns a function that finds the rows with the hidden states of a draft's rows.
 func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
 	return func(t int) (int32, error) {
 		if chained {
@@ -262,7 +263,7 @@ func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
 	}
 }
 
-// ends are the rows from which a chain can continue after a draft pass.
+// ends holds the rows from which a chain can continue after a draft pass.
 type ends struct {
 	plan     *plan.Plan
 	requests []int // of the pass, for each Draft; negative where it had no logits

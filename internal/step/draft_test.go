@@ -61,8 +61,8 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	return m
 }
 
-// Native verify, each block of keys read once for all rows of a request, and split verify, row by row, give the same
-// bits of logits, and both those of plain decoding.
+// Native verification reads each block of keys once for all rows of a request; split verification works row by row.
+// Both give the same bits of logits as plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	testVerifyPaths(t, "cpu", "v32-tiny", settings[2:3], 2, 3, 4)
 	testVerifyPaths(t, "cpu", "v32-tiny", []setting{settings[0], settings[1], settings[3]}, 3)
@@ -95,7 +95,7 @@ func testVerifyPaths(t *testing.T, kernels, preset string, layouts []setting, ro
 	}
 }
 
-// verify runs two prompts and verifies n tokens after each; the rows of logits return with the indexer path that
+// verify runs two prompts and verifies n tokens after each. It returns the rows of logits and the indexer path that
 // ran.
 func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change func(*plan.Hardware)) ([][]float32,
 	plan.IndexerKind) {
@@ -185,9 +185,9 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels make the drafts of the reference.
-// They are compared over exact rows: where rows are rounded, a last bit can change a selection of these random weights,
-// and the logits with it.
+// Drafts do not depend on how the prompt was divided into chunks, and the fast kernels make the drafts of the
+// reference. They are compared with unrounded rows: with rounded rows, a last bit can change a selection of these
+// random weights, and with it the logits.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		fast, plain := loadDrafting(t, preset, "cpu", nil), loadDrafting(t, preset, "ref", nil)
@@ -255,9 +255,9 @@ func (l *lengths) Do(op kernel.Op) error {
 	return l.Device.Do(op)
 }
 
-// Padded requests of length 0 in verify and draft batches: their rows are before position 0, read no key and write
-// none, and no operation gets a negative length. The runner forms no such requests, so the passes are run on the model
-// itself.
+// Padding requests of length 0 in verification and draft batches have rows before position 0. They read and write no
+// key, and no operation gets a negative length. The runner forms no such requests, so the test runs the passes on the
+// model directly.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := loadDrafting(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
@@ -304,7 +304,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2, Logits: 1}, plan.Request{Seq: 0, N: 2})
 		in := model.Input{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}}
 		in.Tables = [][]int32{pages, {}}
-		// verify starts at its length: a request of length 0 has rows 0 and 1, which need a page
+		// a verification starts at its length: a request of length 0 has rows 0 and 1, which need a page
 		if mode == plan.ModeVerify {
 			in.Tables[1] = b.pages(2)
 		} else {

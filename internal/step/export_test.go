@@ -6,7 +6,7 @@ import (
 	"sparrow/plan"
 )
 
-// Need returns what one batch within limits needs, laid out as Measure lays out its bounds.
+// Need returns the memory that one batch within limits needs, laid out as in Measure.
 func Need(m model.Model, cfg plan.Config, l Limits, b plan.Batch) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()

@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// feed copies the tokens that a pass has chosen, the best or sampled ones of its rows, to the inputs of the next pass
-// on the device, so that the next pass can be enqueued before the host has seen them: from the target to the target or
-// the drafting layer, and from the drafting layer to the target.
+// feed copies the tokens that a pass has chosen, best or sampled, to the inputs of the next pass on the device. The
+// next pass can then be enqueued before the host has the tokens. Tokens are copied from the target to the target or the
+// drafting layer, and from the drafting layer to the target.
 type feed struct {
 	table kernel.Tensor // i32 [rows, 1] of memory that no pass uses: the tokens that the pass before chose
 	from  *pass         // the latest pass, where it has chosen tokens and its memory is not used again; else nil
@@ -21,7 +21,7 @@ type feed struct {
 	sent  [2]places // of passes of the target, and of the drafting layer
 }
 
-// places states where tokens go.
+// places holds the destinations of tokens.
 type places struct {
 	table kernel.Tensor // i32 [rows, 1]: the row of the next pass whose token the pass before chose, -1: none
 	held  []int32       // what table holds; decodes mostly have the order of the pass before
@@ -29,10 +29,10 @@ type places struct {
 	turn  int // words are used alternately, like the input blocks
 }
 
-// fed is a new token of a request that the previous pass chose from one of its rows of logits.
+// fed is a new token of a request that comes from a row of logits of the previous pass.
 type fed struct{ request, token, row int }
 
-// newFeed takes memory for passes of the given number of rows.
+// newFeed allocates memory for passes of the given number of rows.
 func newFeed(a *kernel.Arena, rows int) feed {
 	take := func() kernel.Tensor { return a.Take(kernel.I32, rows, 1) }
 	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}
@@ -62,15 +62,15 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 		return nil
 	}
 	if row < 0 || row > f.chosen().Rows || f.kind != kind {
-		return fmt.Errorf("token %d is to be taken from row %d of the previous %v pass, which has no such row", token,
+		return fmt.Errorf("token %d refers to row %d of the previous %v pass, which has no such row", token,
 			row-1, kind)
 	}
 	f.wants = append(f.wants, fed{request, token, row - 1})
 	return nil
 }
 
-// wantDrafts adds the drafts of a request, all its tokens but the first: the token of that row of the drafting layer's
-// pass before, from 1, or those of the block that begins there; 0 means none.
+// wantDrafts adds the drafts of a request, which are all its tokens except the first. row is the row of the drafting
+// layer's previous pass that gives the draft, counted from 1, or the first row of its block; 0 means none.
 func (f *feed) wantDrafts(request, drafts, row int) error {
 	if row == 0 {
 		return nil
@@ -87,11 +87,11 @@ func (f *feed) wantDrafts(request, drafts, row int) error {
 	return nil
 }
 
-// forget reports that the memory of the latest pass is used again.
+// forget records that the memory of the latest pass is being reused.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
-// discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, operations
-// enqueued after it may not have run on the device: the next pass writes all token places again.
+// discardUnless is deferred by functions that enqueue a pass or wait for it. If one failed or panicked, operations
+// enqueued after it may not have run on the device: the next pass writes all token destinations again.
 func (f *feed) discardUnless(done *bool) {
 	if *done {
 		return
@@ -101,7 +101,7 @@ func (f *feed) discardUnless(done *bool) {
 	}
 }
 
-// remember lets the next pass take the tokens of the latest one, where it has chosen any.
+// remember makes the tokens of the latest pass available to the next pass, if it has chosen any.
 func (f *feed) remember(p *pass) {
 	f.forget()
 	if p.Outputs().Best.IDs.Given() {
@@ -143,7 +143,7 @@ func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32) error {
 	return dev.Put(kernel.PutArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: tokens, Rows: rows})
 }
 
-// write enqueues the places of a number of tokens, unless the device has them.
+// write enqueues a copy of the destinations of a number of tokens, unless the device already has them.
 func (t *places) write(dev kernel.Device, p *pass, wants []fed, tokens int) (kernel.Tensor, error) {
 	words, err := t.words[1-t.turn].Take(dev, tokens)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t *places) write(dev kernel.Device, p *pass, wants []fed, tokens int) (ker
 	}
 	for _, w := range wants {
 		if words[w.row] >= 0 {
-			return kernel.Tensor{}, fmt.Errorf("step: two tokens are to be taken from row %d of the previous pass, "+
+			return kernel.Tensor{}, fmt.Errorf("step: two tokens refer to row %d of the previous pass, "+
 				"want at most one", w.row)
 		}
 		if words[w.row], err = attn.RowOf(p.plan, w.request, w.token); err != nil {

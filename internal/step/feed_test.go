@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// A pass whose input tokens are the best ones of the previous pass, which the host has not seen, gives the bits of a
-// pass with the same tokens from the host: together with prompts, in another order, and padded.
+// A pass whose input tokens come from the previous pass on the device gives the bits of a pass with the same tokens
+// from the host: together with prompts, in another order, and padded.
 func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
 func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
@@ -88,7 +88,7 @@ func testFed(t *testing.T, kernels string) {
 	}
 }
 
-// Tokens of rows that the previous pass does not have, or whose logits were returned whole, are refused.
+// Tokens are refused if the previous pass has no such row, or returned the logits of that row whole.
 func TestFedTokensRefuse(t *testing.T) {
 	b := newBench(t, open(t, "deepseek_v32-1", "cpu"), plan.Policy{KV: "bf16"})
 	t.Cleanup(func() { b.run.Close() })

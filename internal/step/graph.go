@@ -8,10 +8,10 @@ import (
 	"sparrow/plan"
 )
 
-// GraphBytes is the device memory that captured graphs may take where Limits.GraphBytes is 0.
+// GraphBytes is the maximum device memory of captured graphs if Limits.GraphBytes is 0.
 const GraphBytes = 256 << 20
 
-// Graphs has the counters of a runner's captured graphs. All are zero on devices without them.
+// Graphs holds the counters of a runner's captured graphs. All are zero on devices without graphs.
 type Graphs struct {
 	Captured int64 // passes that were captured
 	Replayed int64 // passes that ran from a graph
@@ -21,12 +21,12 @@ type Graphs struct {
 	Bytes    int64 // device memory of these
 	Budget   int64 // the most that they may take
 	Launches int   // kernels, copies and fills of the latest graph that ran
-	// Failure is why the latest capture failed, nil where none did.
+	// Failure is the error of the latest failed capture, or nil.
 	Failure error
 }
 
-// graphs captures the passes of decode-like batches and enqueues them again. The second pass of a shape is captured:
-// the first one runs plainly, since many shapes occur once.
+// graphs captures the passes of decode-like batches and launches them again. The second pass of a shape is captured:
+// the first one runs with plain launches, since many shapes occur once.
 type graphs struct {
 	dev    kernel.Capturer // nil where the device has no graphs
 	passes map[*pass]bool  // that hold a graph
@@ -53,7 +53,7 @@ func newGraphs(dev kernel.Machine, budget int64) graphs {
 	return graphs{dev: c, passes: map[*pass]bool{}, count: Graphs{Budget: budget}}
 }
 
-// enqueue enqueues the operations of a pass, from its graph where there is one.
+// enqueue enqueues the operations of a pass, from its graph if there is one.
 func (g *graphs) enqueue(p *pass) error {
 	c := &p.captured
 	p.graph = plan.GraphNone
@@ -89,14 +89,14 @@ func (g *graphs) enqueue(p *pass) error {
 	return c.graph.Launch()
 }
 
-// capture records a pass and makes room for it in the budget.
+// capture captures a pass and evicts other graphs until it fits in the budget.
 func (g *graphs) capture(p *pass) error {
 	made, err := g.dev.Capture(p.run)
 	if err != nil {
 		return err
 	}
 	if made.Bytes() > g.count.Budget {
-		err := fmt.Errorf("the graph takes %d bytes, all graphs may take %d", made.Bytes(), g.count.Budget)
+		err := fmt.Errorf("the graph takes %d bytes, but all graphs together may take %d", made.Bytes(), g.count.Budget)
 		if failed := made.Close(); failed != nil {
 			return failed
 		}
@@ -114,7 +114,7 @@ func (g *graphs) capture(p *pass) error {
 	return nil
 }
 
-// evict closes the graph that was not used for the longest time.
+// evict closes the least recently used graph.
 func (g *graphs) evict() error {
 	var oldest *pass
 	for p := range g.passes {
@@ -126,7 +126,7 @@ func (g *graphs) evict() error {
 	return g.drop(oldest)
 }
 
-// drop closes the graph of a pass. The driver keeps it until its enqueued launches have run.
+// drop closes the graph of a pass. The driver keeps it until its enqueued launches have finished.
 func (g *graphs) drop(p *pass) error {
 	graph := p.captured.graph
 	if graph == nil {
@@ -149,9 +149,9 @@ func (g *graphs) close() error {
 	return nil
 }
 
-// bucket is the number of requests that a batch is padded to, so that few shapes occur: up to 8 itself, up to 64 the
-// next multiple of 8, then of 16. Padding rows are equal and so are their experts, whose weights are read at most once
-// more, which matters only with few rows.
+// bucket returns the number of requests that a batch is padded to, so that few shapes occur: up to 8 the number itself,
+// up to 64 the next multiple of 8, then the next multiple of 16. All padding rows are equal and choose the same
+// experts, whose weights are read at most once more; this matters only with few rows.
 func bucket(requests int) int {
 	switch {
 	case requests <= 8:
@@ -162,8 +162,8 @@ func bucket(requests int) int {
 	return (requests + 15) &^ 15
 }
 
-// pad adds empty requests, which store no key and read none, to a batch of equal decode-like requests, up to a number
-// of requests that captured graphs exist for. Ranks that share attention by requests all get the same number.
+// pad adds empty requests, which read and write no keys, to a batch of equal decode-like requests, up to the next
+// bucket. Ranks that share attention by requests all get the same number.
 func (r *Runner) pad(s *side) {
 	b, in := &s.batch, &s.input
 	n := len(b.Requests)

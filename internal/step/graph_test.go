@@ -18,8 +18,8 @@ import (
 	"sparrow/plan"
 )
 
-// decoding decodes some sequences of different lengths together and returns the logits of every step. Where drafts
-// are asked for, each step verifies as many tokens and the drafting layer continues them.
+// decoding decodes some sequences of different lengths together and returns the logits of every step. With drafts, each
+// step verifies that many tokens and the drafting layer continues them.
 type decoding struct {
 	sequences, steps, rows int
 	drafts                 bool
@@ -61,7 +61,7 @@ func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits)
 	return all, b.run.Graphs()
 }
 
-// draft continues works by two drafts each, the second in a chain.
+// draft extends works by two drafts each, the second in a chain.
 func (b *bench) draft(works []step.Work) [][]float32 {
 	b.Helper()
 	drafts := make([]step.Draft, len(works))
@@ -87,7 +87,7 @@ func (b *bench) draft(works []step.Work) [][]float32 {
 var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, steps: 5, rows: 1},
 	{sequences: 11, steps: 4, rows: 2}}
 
-// Logits of a pass that runs from a captured graph, in a padded batch, have the bits of plain launches; a second run
+// Logits of a pass that runs from a captured graph, in a padded batch, have the bits of plain launches. A second run
 // has them too.
 func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
@@ -102,7 +102,7 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 	}
 }
 
-// Drafting passes run from graphs as well.
+// Draft passes run from graphs as well.
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
 	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
@@ -130,8 +130,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 	}
 }
 
-// detached loads a checkpoint on the CUDA operations without a GPU: launches are checked and counted, and compute
-// nothing.
+// detached loads a checkpoint on the CUDA device without a GPU: launches are checked and counted, and compute nothing.
 func detached(t *testing.T, folder string) (model.Model, *op.Device) {
 	t.Helper()
 	dev, err := op.On(cuda.OpenDetached(cuda.H200))
@@ -155,8 +154,8 @@ func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
 	return m
 }
 
-// The first pass of a shape is launched plainly, the second captured, later ones replayed with one launch, in addition
-// to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
+// The first pass of a shape uses plain launches, the second is captured, and later ones are replayed with one launch,
+// in addition to the copies of inputs and results. Batches of nine and twelve sequences share a graph.
 func TestGraphsReplay(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
@@ -189,7 +188,7 @@ func TestGraphsReplay(t *testing.T) {
 	if _, g = decode(12); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
 		t.Errorf("after the second pass of a shape: %+v", g)
 	}
-	// The inputs, the graph, the results and the fault bits.
+	// Four launches: the inputs, the graph, the results and the fault bits.
 	if n, g := decode(9); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
 		t.Errorf("a replay took %d launches, %+v; plain launches are %d", n, g, plain)
 	}
@@ -199,7 +198,7 @@ func TestGraphsReplay(t *testing.T) {
 	if dev.Reserved() != held {
 		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
 	}
-	// A graph may use memory that was freed: the next pass is launched plainly, and the one after it captured again.
+	// A graph may use memory that was freed: the next pass uses plain launches, and the one after it is captured again.
 	x, err := kernel.New(dev, kernel.F32, 1, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +212,8 @@ func TestGraphsReplay(t *testing.T) {
 	}
 }
 
-// Batches are padded to a number of requests that others are padded to as well, up to the last row and request that
-// passes may have; where that would be one row too many they keep their own shape.
+// Batches are padded to a bucket, up to the maximum numbers of rows and requests of a pass. If padding would exceed the
+// maximum by one row, a batch keeps its own shape.
 func TestBatchesArePaddedUpToTheLimits(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	for _, c := range []struct {
@@ -271,8 +270,8 @@ func TestPromptsLeaveGraphs(t *testing.T) {
 	}
 }
 
-// Graphs beyond the budget replace those that were not used for the longest time. A graph larger than the budget is
-// refused, and its passes run with plain launches.
+// Graphs beyond the budget replace the least recently used ones. A graph larger than the budget is refused, and its
+// passes run with plain launches.
 func TestGraphsKeepTheirBudget(t *testing.T) {
 	m, _ := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")
 	run := func(budget int64) step.Graphs {
@@ -337,7 +336,7 @@ func TestFailedCapturesRunPlainly(t *testing.T) {
 	}
 }
 
-// The plan of a result states how its pass was enqueued: plainly, while its graph was captured, from the graph, in
+// The plan of a result states how its pass was enqueued: with plain launches, during capture, from the graph, or in
 // parts. Plans that were returned earlier do not change.
 func TestPlansSayHowTheyWereEnqueued(t *testing.T) {
 	m, dev := detached(t, "../../testdata/oracle/deepseek_v32-fp8-1")

@@ -30,7 +30,7 @@ type modelFamily struct {
 	kinds      []plan.Mode // of requests to the target; V4's layers have no draft rows
 }
 
-// families are the models whose launches plans must fix.
+// families lists the models whose launches are determined by plans.
 var families = []modelFamily{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
@@ -40,7 +40,7 @@ var families = []modelFamily{
 	{"deepseek_v4", testmodel.V4Draft, []plan.Policy{{}, {KV: "f32"}, {Deterministic: true}}, promptsAndDecodes},
 }
 
-// dense is the name of the family without an indexer, denseKeys a threshold of expanded keys that its rows pass.
+// dense is the name of the family without an indexer. denseKeys is a threshold of expanded keys that its rows exceed.
 const (
 	dense     = "dense deepseek_v3"
 	denseKeys = 16
@@ -48,8 +48,8 @@ const (
 
 var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
 
-// policiesOf are the policies of settings, and variants that score other numbers of rows at once or cut segments into
-// several launches.
+// policiesOf returns the policies of settings, and variants that score other numbers of rows at once or divide segments
+// into several launches.
 func policiesOf(list []setting) []plan.Policy {
 	out := []plan.Policy{{KV: "bf16", Deterministic: true}, {KV: "fp8-656", MaxTransient: 8 << 20}}
 	for _, s := range list {
@@ -58,7 +58,7 @@ func policiesOf(list []setting) []plan.Policy {
 	return out
 }
 
-// recorded loads a checkpoint on a device that records.
+// recorded loads a checkpoint on a device that records operations.
 func recorded(t testing.TB, dir string) *record.Model {
 	t.Helper()
 	src, err := family.Open(dir)
@@ -78,11 +78,11 @@ func recorded(t testing.TB, dir string) *record.Model {
 	return record.Wrap(m, rec)
 }
 
-// each is how many pages a request has.
+// each is the number of pages of a request.
 const each = 5
 
-// part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a
-// prompt, its length.
+// part is one request of a batch, without the properties that plans must not depend on: its tokens, its pages and,
+// unless it is a prompt, its length.
 type part struct {
 	kind           plan.Mode
 	rows           int
@@ -94,7 +94,7 @@ type part struct {
 	replays        int  // rows that are given their choices
 }
 
-// scenario is a batch and what follows it.
+// scenario is a batch and the passes after it.
 type scenario struct {
 	parts  []part
 	chain  int // drafting passes that continue the first
@@ -102,9 +102,9 @@ type scenario struct {
 	replay plan.Replay
 }
 
-// drawScenario draws a batch of one mode, or of all of them. Plans change where a length exceeds the number of keys
-// that an indexer selects, and at the ends of the first pages: mostly the lengths of a part stay between two such
-// values, so that shapes are equal, and sometimes they are arbitrary.
+// drawScenario generates a random batch of one mode, or of all modes. Plans change if a length exceeds the number of
+// keys that an indexer selects, and at the ends of the first pages. Mostly the lengths of a part stay between two such
+// values, so that shapes are equal; sometimes they are arbitrary.
 func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page, max(keeps, 2*cfg.Page) + cfg.Page}
@@ -146,7 +146,7 @@ func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) s
 	return s
 }
 
-// drawOther is mostly the same scenario, otherwise one that differs in a property that shapes must distinguish.
+// drawOther returns mostly the same scenario, otherwise one that differs in a property that shapes must distinguish.
 func drawOther(rt *rapid.T, s scenario) scenario {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
@@ -176,8 +176,8 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 	return s
 }
 
-// rowsOf is the number of rows of a workspace for scenarios: just enough for them, so that a pass that needs more
-// memory than was measured for its rows fails.
+// rowsOf returns the number of rows of a workspace for scenarios: just enough, so that a pass fails if it needs more
+// memory than was measured for its rows.
 func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 	if _, ok := m.Model.(model.Windowed); ok {
 		rows = cfg.Page // a state is first brought to a place inside a page
@@ -193,7 +193,7 @@ func rowsOf(m *record.Model, cfg *plan.Config, list ...scenario) (rows int) {
 }
 
 // runScenario runs a scenario with random lengths, tokens and pages, in a workspace of the given number of rows, and
-// returns what its passes enqueued.
+// returns the operations that its passes enqueued.
 func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows int) []record.Pass {
 	rt.Helper()
 	shape := cfg.Model.Choices()
@@ -216,7 +216,7 @@ func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows
 			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
 		}
 		w.Tokens = tokens[w.Cached:]
-		// Which rows are recorded and replayed is data.
+		// The choice of recorded and replayed rows is data, not shape.
 		w.Record, w.RecordFrom = s.record, rapid.IntRange(0, p.rows-p.records).Draw(rt, "recorded from")
 		w.RecordTo = w.RecordFrom + p.records
 		if n := p.replays; n > 0 && s.replay != (plan.Replay{}) {
@@ -271,7 +271,7 @@ func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows
 	return m.Passes
 }
 
-// replayOf is choices of n rows from a position on: the first keys that a row sees, and the first experts.
+// replayOf returns choices for n rows from a position on: the first visible keys of each row, and the first experts.
 func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choices.Replay {
 	t.Helper()
 	rows := make([]choices.Row, n)
@@ -299,8 +299,8 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 	return out
 }
 
-// behind makes the state of a sequence after its first tokens, nil where the model has none: the contents of the cache
-// do not change launches. Whole pages count as computed; the tokens after them are.
+// behind returns the state of a sequence after its first tokens, or nil if the model has none: the contents of the
+// cache do not change launches. Whole pages count as computed; the tokens after them are computed here.
 func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	windowed, ok := m.Model.(model.Windowed)
 	if !ok {
@@ -325,9 +325,9 @@ func numbers(n int) []int32 {
 	return out
 }
 
-// A plan fixes its launches: two batches of equal shape, planned and laid out separately, enqueue the same operations
-// on tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens
-// are. Also, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
+// A plan determines its launches: two batches of equal shape, planned and laid out separately, enqueue the same
+// operations on tensors of the same shapes, strides and addresses with the same numbers, for any lengths, pages and
+// tokens. Also, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
 // copied, and every array of the block is filled.
 func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	for _, f := range families {
@@ -361,7 +361,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	}
 }
 
-// keepsOf is the largest number of tokens at which a row selects every one.
+// keepsOf returns the largest number of tokens at which a row selects all of them.
 func keepsOf(m *record.Model) int {
 	keeps := m.Config().Indexer.TopK
 	if _, ok := m.Model.(model.Windowed); ok {
@@ -370,13 +370,13 @@ func keepsOf(m *record.Model) int {
 	return cmp.Or(keeps, denseKeys)
 }
 
-// configure resolves a policy for CPUs and gives the model a cache for it.
+// configure resolves a policy for CPUs and allocates a cache for it.
 func configure(t rapid.TB, m model.Model, policy plan.Policy) plan.Config {
 	t.Helper()
 	return configureOn(t, m, "cpu", policy)
 }
 
-// configureOn is configure for some hardware.
+// configureOn is configure for the given hardware.
 func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy) plan.Config {
 	t.Helper()
 	hw, err := plan.HardwareFor(hardware)
@@ -412,8 +412,8 @@ func sameCalls(t rapid.TB, a, b []string) {
 	}
 }
 
-// The inputs of a pass are copied before its operations are enqueued: results are the same bits when the block is
-// overwritten after its copy, and when tokens and page tables change while the device runs.
+// The inputs of a pass are copied before its operations are enqueued: results have the same bits if the block is
+// overwritten after its copy, and if tokens and page tables change while the device runs.
 func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -431,7 +431,7 @@ func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	}
 }
 
-// hostMemory runs a prompt, a decode, drafts and a verify; with change it overwrites the inputs once a pass is
+// hostMemory runs a prompt, a decode, drafts and a verification; with change it overwrites the inputs once a pass is
 // started.
 func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (out [][]float32) {
 	t.Helper()
@@ -554,8 +554,7 @@ func TestResultsOutliveTheNextStart(t *testing.T) {
 					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
 				}
 			}
-			// The best token of a row that was returned whole is that of the largest logit, the first one of equal
-			// ones.
+			// The best token of a row that was returned whole is the first one with the largest logit.
 			for i := 4; i < 8; i += 2 {
 				best := slices.Max(want[i])
 				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {

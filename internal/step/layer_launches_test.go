@@ -13,11 +13,11 @@ import (
 	"sparrow/plan"
 )
 
-// maxLayerLaunches is how many launches of a GPU a decode layer of DeepSeek-V3.2 with experts may take.
+// maxLayerLaunches is the maximum number of GPU launches of a decode layer of DeepSeek-V3.2 with experts.
 const maxLayerLaunches = 25
 
-// Launches of a decode pass, by the number of layers: what one more layer adds is what a layer takes. The widths are
-// small, but in multiples of a block of scales as the real ones are, and contexts exceed index_topk.
+// Counts the launches of a decode pass by the number of layers: the difference of one layer is the cost of a layer. The
+// widths are small, but multiples of a block of scales like the real ones, and contexts exceed index_topk.
 func TestDecodeLayerLaunches(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func TestDecodeLayerLaunches(t *testing.T) {
 	}
 }
 
-// Launches of a decode layer of DeepSeek-V4. Passes are tried before the first sequence is opened.
+// Counts the launches of a decode layer of DeepSeek-V4. Passes run once before the first sequence is opened.
 func TestDecodeLayerLaunchesV4(t *testing.T) {
 	base := launchesOfV4(t, "0, 4, 128", 3)
 	for ratio, want := range map[string]int64{"0": 25, "4": 33, "128": 26} { // today; a smaller number is progress
@@ -121,7 +121,7 @@ func launchesOf(t *testing.T, layers, dense int, batches []int) (took []int64) {
 	return took
 }
 
-// v32Layers is DeepSeek-V3.2 with some layers, some of them dense.
+// v32Layers is a configuration of DeepSeek-V3.2 with some layers, some of them dense.
 const v32Layers = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 128,

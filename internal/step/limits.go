@@ -6,26 +6,27 @@ import (
 	"sparrow/plan"
 )
 
-// Limits bound passes; a zero takes the default.
+// Limits are the limits of passes; zero means the default.
 type Limits struct {
 	Rows     int // new tokens of a pass; 512
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
-	// Decodes reports that every sequence of a pass has one row: a decode or, in the drafting layer, the row after one.
+	// Decodes reports that every sequence of a pass has one row: a decode or, in the drafting layer, the row after a
+	// decode.
 	Decodes bool
-	// PromptLogits is the number of prompt tokens for which a pass computes logits, in addition to the last one of each
-	// prompt.
+	// PromptLogits is the number of prompt tokens for which a pass computes logits, in addition to the last token of
+	// each prompt.
 	PromptLogits int
 	// Draws reports that the device samples tokens, and that the drafting layer may follow the target before the host
-	// has seen its choices.
+	// has the target's tokens.
 	Draws bool
-	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
+	// GraphBytes is the maximum device memory of captured graphs; a negative value disables graphs.
 	GraphBytes int64
-	// PadStates pads batches of a model.Stateful as it does those of other models.
+	// PadStates enables padding of batches of a model.Stateful, as for other models.
 	PadStates bool
-	// Record is what passes of the target may record, and Replay what they may replay, of RecordRows rows each; 0 is
-	// every row.
+	// Record selects the data that passes of the target may record, and Replay the data that they may replay, for
+	// RecordRows rows each; 0 means every row.
 	Record     plan.Record
 	Replay     plan.Replay
 	RecordRows int
@@ -48,7 +49,8 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of passes within limits: that of plans which bound them, on an arena that only counts.
+// Measure returns the memory of passes within limits. It lays out plans that bound all passes, on an arena that only
+// counts.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
@@ -62,7 +64,7 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High(), err
 }
 
-// bind takes from an arena the tensors that outlive a pass.
+// bind allocates the tensors that outlive a pass from an arena.
 func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
 	drafts := 0
 	if l.Draws && follows(m, cfg) {
@@ -72,8 +74,8 @@ func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.W
 	return m.Bind(a, l.Rows), newFeed(a, max(l.Rows, block*l.Requests)), bindPicks(a, l.Requests, drafts, block)
 }
 
-// follows reports whether there is a drafting layer whose rows can be picked after they are stored, or one of blocks.
-// States of sequences do not allow the former, because they keep what was accepted.
+// follows reports whether the drafting layer can pick rows after they are stored, or drafts blocks. Models with
+// sequence states cannot pick rows, because the states contain only accepted tokens.
 func follows(m model.Model, cfg *plan.Config) bool {
 	d, ok := m.(model.Drafter)
 	_, stateful := m.(model.Stateful)
@@ -84,7 +86,7 @@ func follows(m model.Model, cfg *plan.Config) bool {
 func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	for _, most := range l.kinds(m, cfg) {
 		for _, most := range withFewer(most, plan.JointRows(cfg.Hardware.Arch)) {
-			// Where not all logits are returned, they are computed in addition to those that are.
+			// If not all logits are returned, they are computed in addition to the returned ones.
 			for most.Whole = max(most.Logits-1, 0); most.Whole <= most.Logits; most.Whole++ {
 				if err := visit(plan.Bound(*cfg, most)); err != nil {
 					return err
@@ -95,8 +97,8 @@ func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) 
 	return nil
 }
 
-// kinds are the kinds of passes: of the target, also without prompts, and of the drafting layer. The memory of those
-// without prompts is within that of the others, but operations of fewer rows may use more memory of their own.
+// kinds returns the kinds of passes: of the target, with and without prompts, and of the drafting layer. Passes without
+// prompts need no more arena memory than the others, but operations of fewer rows may use more scratch memory.
 func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 	width := max(cfg.N, 1)
 	if l.Decodes {
@@ -142,8 +144,8 @@ func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 	return list
 }
 
-// withFewer are the passes with few enough rows to compute the indexer queries of all rows at once, and those with
-// more.
+// withFewer returns the passes with few enough rows to compute the indexer queries of all rows at once, and those with
+// more rows.
 func withFewer(most plan.Most, joint int) []plan.Most {
 	if most.Pass == plan.PassBlock { // it has no indexer
 		return []plan.Most{most}

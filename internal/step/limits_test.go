@@ -13,8 +13,8 @@ import (
 	"sparrow/plan"
 )
 
-// drawLimits makes random limits of every field. Rows and contexts are mostly near the number of keys that rows select
-// without scores, and near multiples of it.
+// drawLimits returns random limits. Rows and contexts are mostly near the number of keys that rows select without
+// scores, and near multiples of it.
 func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	near := func(name string, most int) int {
 		n := rapid.SampledFrom([]int{1, 2, 16, 64, keeps, 2 * keeps, 3 * keeps, 4 * keeps, most}).Draw(rt, name)
@@ -39,7 +39,7 @@ func drawLimits(rt *rapid.T, cfg *plan.Config, keeps int) step.Limits {
 	return l
 }
 
-// drawBatch makes a random batch within limits: for the target, or for the drafting layer where there is one.
+// drawBatch returns a random batch within limits, for the target or for the drafting layer if there is one.
 func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, picks bool) plan.Batch {
 	b := plan.Batch{Draws: l.Draws && rapid.Bool().Draw(rt, "drawn")}
 	if drafts {
@@ -124,8 +124,8 @@ func drawBatch(rt *rapid.T, cfg *plan.Config, l step.Limits, keeps int, drafts, 
 	return b
 }
 
-// wideFolder is a checkpoint whose logits take more memory than the rest of a pass of few rows, as those of the
-// published models do.
+// wideFolder writes a checkpoint whose logits take more memory than the rest of a pass of few rows, like those of the
+// published models.
 func wideFolder(t testing.TB) string {
 	t.Helper()
 	text, err := synth.PresetConfig("v32-tiny")
@@ -152,8 +152,8 @@ func wideFolder(t testing.TB) string {
 	return dir
 }
 
-// No batch within limits needs more memory than Measure gives; with -v the test states how much of it the largest
-// needs.
+// No batch within limits needs more memory than Measure returns. With -v the test prints the largest share that was
+// needed.
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder

@@ -12,7 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// nextLayers is GLM-5.3-Flash with some layers and narrow experts; its heads have the released sizes.
+// nextLayers is a configuration of GLM-5.3-Flash with some layers and narrow experts; its heads have the released
+// sizes.
 const nextLayers = `{
 	"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next",
 	"vocab_size": 640, "hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 128,
@@ -28,8 +29,8 @@ const nextLayers = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
-// Every operation of GLM-5.3-Flash has a kernel on the GPU: of a prompt, and of a decode pass, whose layers take so
-// many launches.
+// Every operation of GLM-5.3-Flash has a kernel on the GPU, for a prompt and for a decode pass. The test checks the
+// number of launches of each layer.
 func TestDecodeLayerLaunchesNext(t *testing.T) {
 	base := launchesOfNext(t, "linear_attention", "deepseek_sparse_attention")
 	for kind, want := range map[string]int64{"linear_attention": 25, "deepseek_sparse_attention": 34} {
@@ -62,7 +63,7 @@ func launchesOfNext(t *testing.T, kinds ...string) map[string]int64 {
 	return took
 }
 
-// decodeOfNext counts them for one kind.
+// decodeOfNext counts the launches for one kind of rows.
 func decodeOfNext(b *bench, launches func() int64) int64 {
 	b.Helper()
 	b.run.Close()

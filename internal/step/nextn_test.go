@@ -22,11 +22,11 @@ import (
 
 // The drafting layer is compared with a model that consists only of it: one layer with its weights, its norm and head
 // at the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
-// the definition (v32 spec, 3.2). The output of that model after tokens 0 to t is what the drafting layer must draft
+// the definition (v32 spec, 3.2). The output of that model after tokens 0 to t must equal the drafting layer's output
 // after row t.
 
-// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those after the last layer
-// by token, and the logits of the last.
+// hidden computes a prompt alone in one pass and records the residual rows. It returns those after the last layer, by
+// token, and the logits of the last token.
 func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float32) {
 	b.Helper()
 	b.record = plan.Record{Hidden: true}
@@ -42,7 +42,7 @@ func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float3
 	return rows, slices.Clone(res.Row(0))
 }
 
-// checkpoint is a folder of weights, read plainly.
+// checkpoint is a folder of weights, read without the loader.
 type checkpoint struct {
 	*testing.T
 	w *weight.Checkpoint
@@ -65,7 +65,7 @@ func (c *checkpoint) values(name string) []float64 {
 	return out
 }
 
-// normed is RMSNorm with a stored weight.
+// normed computes RMSNorm with a stored weight.
 func (c *checkpoint) normed(x []float64, name string) []float64 {
 	square := 0.0
 	for _, v := range x {
@@ -79,7 +79,7 @@ func (c *checkpoint) normed(x []float64, name string) []float64 {
 	return out
 }
 
-// input is u: the projection of a token's normalised embedding followed by a normalised hidden state.
+// input computes u: the projection of a token's normalised embedding concatenated with a normalised hidden state.
 func (c *checkpoint) input(layer string, token int32, g []float64) []float64 {
 	n := len(g)
 	e := c.values(layer + "embed_tokens.weight")[int(token)*n : (int(token)+1)*n]
@@ -214,7 +214,7 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 	near(t, "the second draft", second, want)
 }
 
-// run runs the layer alone over all inputs and returns the logits and the residual row of the last.
+// run runs the layer alone over all inputs and returns the logits and the residual row of the last input.
 func (c *checkpoint) run(config []byte, layer string, inputs [][]float64) (logits, hidden []float32) {
 	c.Helper()
 	m := loadFolder(c.T, c.alone(config, layer, inputs))

@@ -9,14 +9,15 @@ import (
 	"sparrow/sample"
 )
 
-// Where tokens of a draft pass are those that the target has chosen, the host does not know yet how many drafts were
-// right, and thus which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of each.
-// Then one row of each sequence goes through the layer. Its inputs are prepared for every number of right drafts, and
-// the device, which compares the drafts, takes the inputs for that number (kernel.Accepter). Pages are those of all
-// rows, so the plan is the same for every number. A block is picked in the same way, but that nothing is stored before:
-// its inputs are prepared for every token that it may begin with, and the device writes that token into them.
+// If the tokens of a draft pass come from the target on the device, the host does not know yet how many drafts were
+// accepted, and thus which row of a sequence the next draft follows. All rows are stored, with the layer's inputs of
+// each. Then one row of each sequence passes through the layer. Its inputs are prepared for every possible number of
+// accepted drafts. The device compares the drafts and uses the inputs for the actual number (kernel.Accepter). The page
+// tables cover all rows, so the plan is the same for every number. A block is picked in the same way, but nothing is
+// stored before: its inputs are prepared for every token that it may begin with, and the device writes that token into
+// them.
 
-// picks is the memory of such passes.
+// picks holds the memory of such passes.
 type picks struct {
 	most   int           // drafts of a sequence
 	table  kernel.Tensor // i32 [1, n]: drafts and words of kernel.AcceptArgs
@@ -28,12 +29,12 @@ type picks struct {
 	turn   int
 }
 
-// pickedArrays depend on which row of a sequence is picked.
+// pickedArrays lists the arrays that depend on which row of a sequence is picked.
 var pickedArrays = [...]plan.ArrayName{plan.Positions, plan.Slots, plan.Lengths, plan.Kept, plan.HiddenRows,
 	plan.WindowLengths, plan.WindowIndices, plan.Draws}
 
-// bindPicks takes memory for passes of up to the given number of requests, each with up to the given number of drafts,
-// which come in blocks or one by one (0).
+// bindPicks allocates memory for passes of up to the given number of requests, each with up to the given number of
+// drafts. block is the size of a block of drafts, or 0 if drafts are made one by one.
 func bindPicks(a *kernel.Arena, requests, drafts, block int) picks {
 	if drafts <= 0 {
 		return picks{}
@@ -45,11 +46,11 @@ func bindPicks(a *kernel.Arena, requests, drafts, block int) picks {
 	return picks{most: drafts, table: a.Take(kernel.I32, 1, requests*(1+2*drafts+words*(3+drafts)))}
 }
 
-// saveChosen keeps the tokens of the target, before the drafting layer uses their memory.
+// saveChosen copies the tokens of the target before the drafting layer reuses their memory.
 func (r *Runner) saveChosen() error {
 	dev, one := r.model.Device().(kernel.Device)
 	if !one {
-		return fmt.Errorf("step: several devices cannot pass tokens from pass to pass")
+		return fmt.Errorf("step: tokens cannot be passed from pass to pass on several devices")
 	}
 	return r.feed.save(dev)
 }
@@ -75,7 +76,7 @@ func (r *Runner) collectAll(works []Draft, _ bool) error {
 	return nil
 }
 
-// collectPicked describes the rows after the given number of right drafts as a batch.
+// collectPicked describes the rows after the given number of accepted drafts as a batch.
 func (r *Runner) collectPicked(works []Draft, right int) error {
 	if r.cfg.Model.Block > 0 {
 		r.collectBlocks(works, right)
@@ -99,7 +100,7 @@ func (r *Runner) collectPicked(works []Draft, right int) error {
 	return nil
 }
 
-// startPicked enqueues the rows after the right drafts, which collectAll has stored, or blocks.
+// startPicked enqueues the rows after the accepted drafts, which collectAll has stored, or blocks.
 func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	k := &r.picks
 	k.stored, k.args = r.draft.input.Plan, kernel.AcceptArgs{}
@@ -107,7 +108,7 @@ func (r *Runner) startPicked(works []Draft, _ bool) (*pass, []int32, error) {
 	for i := range works {
 		most = max(most, len(works[i].Right))
 	}
-	// With all drafts right rows see the most keys: a plan for them takes fewer.
+	// Rows attend to the most keys if all drafts are accepted: a plan for that case also covers fewer keys.
 	if err := r.collectPicked(works, most); err != nil {
 		return nil, nil, err
 	}
@@ -202,8 +203,8 @@ func (k *picks) fill(works []Draft, p *pass, block []int32, most int) {
 		Words: view(drafts, (len(k.list)-drafts)/(3+most), 3+most)}
 }
 
-// begin lists the first tokens of blocks, which the device writes: those after the right drafts. The first of them is
-// word number first, and there are that many from block to block.
+// begin lists the first tokens of blocks, which the device writes: the tokens after the accepted drafts. The first
+// token is word number first of the input block, and the tokens of successive blocks are rows words apart.
 func (k *picks) begin(works []Draft, first, rows, most int) {
 	request := 0
 	for i := range works {
@@ -216,7 +217,7 @@ func (k *picks) begin(works []Draft, first, rows, most int) {
 	}
 }
 
-// differs reports whether a word of the block depends on how many drafts are right.
+// differs reports whether a word of the input block depends on the number of accepted drafts.
 func (k *picks) differs(block []int32, at, most int) bool {
 	for n := range most {
 		if k.blocks[n][at] != block[at] {
@@ -226,8 +227,8 @@ func (k *picks) differs(block []int32, at, most int) bool {
 	return false
 }
 
-// enqueue writes the words that belong to the right drafts into the enqueued inputs of a pass. tokens are the target's
-// choices.
+// enqueue writes the words for the actual number of accepted drafts into the enqueued inputs of a pass. tokens are the
+// target's tokens.
 func (k *picks) enqueue(dev kernel.Device, p *pass, tokens kernel.Tensor) error {
 	if k.args.Words.Rows == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// The drafting layer after a verify whose tokens the host has not seen drafts, to the bit, what it drafts when the host
-// tells it which rows count: for sequences with 0 to 2 drafts of which 0 to 2 are right, short ones and ones that
-// select keys, one whose rows are of both kinds, together with a prompt, and in a chain.
+// After a verification whose tokens the host does not have, the drafting layer drafts, to the bit, the same as if the
+// host names the accepted rows. Cases: 0 to 2 drafts of which 0 to 2 are accepted, short sequences and ones that select
+// keys, one with rows of both kinds, together with a prompt, and in a chain.
 func TestPickedRowsAreThoseBehindRightDrafts(t *testing.T) { testPicked(t, "cpu") }
 
 func TestGPUPickedRowsAreThoseBehindRightDrafts(t *testing.T) {
@@ -55,7 +55,7 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 			b.Fatal(err)
 		}
 		token := b.best(pending, 0)
-		// The tokens that the target would choose next; drafts are made from them.
+		// The tokens that the target would choose next; drafts are derived from them.
 		list := []int32{token}
 		for range drafts[i] {
 			w := works[i]
@@ -130,7 +130,7 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 	return out
 }
 
-// best is the token of a row of a pass.
+// best returns the token of a row of a pass.
 func (b *bench) best(p step.Pending, row int) int32 {
 	b.Helper()
 	res, err := p.Wait()

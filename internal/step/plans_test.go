@@ -18,9 +18,9 @@ import (
 	"sparrow/plan"
 )
 
-// Plans describe what runs: for random batches of every family, with plans for the CPU and for an H200 (which the
-// recording device records and does not run), the operations that were enqueued are those that the plan's fields
-// describe, and every reason of the plan is true of them and of the lengths of its rows.
+// Plans describe what runs. For random batches of every family, with plans for the CPU and for an H200 (whose
+// operations are recorded but not run), the enqueued operations match the fields of the plan, and every reason in the
+// plan is true for them and for the lengths of its rows.
 func TestPlansSayWhatRuns(t *testing.T) {
 	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {
@@ -63,23 +63,24 @@ func TestPlansSayWhatRuns(t *testing.T) {
 	}
 }
 
-// inLaunches is the name of the family whose segments are cut into launches.
+// inLaunches is the name of the family whose segments are divided into launches.
 const inLaunches = "glm_moe_dsa in launches"
 
-// planned are the families, one with sizes that plans for a GPU accept, and one whose segments are cut into launches.
+// planned returns the families, one with sizes that plans for a GPU accept, and one whose segments are divided into
+// launches.
 func planned() []modelFamily {
 	// GPU kernels need selections of a multiple of 64 keys, so a larger model is used.
 	gpu := families[0]
 	gpu.name = "deepseek_v32 on an H200"
 	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
-	// A reserve of little more than a row cuts segments into launches.
+	// A reserve of little more than one row divides segments into launches.
 	tight := families[1]
 	tight.name, tight.policies = inLaunches, []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10},
 		{KV: "bf16", MaxTransient: 100 << 10}}
 	return append(slices.Clone(families), gpu, tight)
 }
 
-// drawHardware draws hardware whose plans for a model and a policy can run.
+// drawHardware selects random hardware whose plans for a model and a policy can run.
 func drawHardware(rt *rapid.T, m model.Model, policy plan.Policy) string {
 	k := m.Config().Indexer.TopK
 	if _, v4 := m.(model.Windowed); policy.KV == "f32" || k == 0 || k%64 != 0 && !v4 {
@@ -115,7 +116,7 @@ func (c *claims) check() {
 	}
 }
 
-// happened describes in words the operations that plans decide about, in order.
+// happened describes in words the enqueued operations that a plan determines, in order.
 func happened(ops []kernel.Op) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, op := range ops {
@@ -224,7 +225,7 @@ func (c *claims) selection(layer int, s *plan.Segment, l *plan.Launch) (out []st
 	return out
 }
 
-// latent words one launch of MLA.
+// latent describes one launch of MLA in words.
 func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 	switch s.Form {
 	case plan.FormEmpty:
@@ -264,7 +265,7 @@ func (c *claims) reads(s *plan.Segment) string {
 	return s.Layout.String()
 }
 
-// dual words one launch of V4.
+// dual describes one launch of V4 in words.
 func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string) {
 	ratio := c.cfg.Model.Ratios[layer]
 	out = c.selection(layer, s, l)
@@ -288,7 +289,8 @@ func (c *claims) dual(layer int, s *plan.Segment, l *plan.Launch) (out []string)
 	return append(out, fmt.Sprintf("attend %d rows over %d entries", l.Rows, l.Gather.Count+extra))
 }
 
-// keys returns how many keys each row of a segment sees, from the input block; V4 rows see groups of four.
+// keys returns the number of keys that each row of a segment attends to, from the input block; V4 rows attend to groups
+// of four.
 func (c *claims) keys(s *plan.Segment) []int {
 	at := attn.NewBlock(c.pass.Plan, c.pass.Block).Array(plan.Positions)
 	if len(at) < s.FirstRow+s.Rows { // rows of V4's drafting block that nothing computes
@@ -301,7 +303,7 @@ func (c *claims) keys(s *plan.Segment) []int {
 	return out
 }
 
-// some reports whether a launch of the segment did something.
+// some reports whether a launch of the segment has the given part.
 func (c *claims) some(s *plan.Segment, part string) bool {
 	return slices.ContainsFunc(c.events[s], func(e string) bool { return strings.Contains(e, part) })
 }
@@ -320,7 +322,7 @@ type reasonCheck struct {
 
 const mlaFamilies = "deepseek_v32 glm_moe_dsa"
 
-// keptKeys is the largest number of keys at which a row needs no scores.
+// keptKeys returns the largest number of keys at which a row needs no scores.
 func (c *claims) keptKeys() int {
 	if c.cfg.Model.Family == plan.DeepSeekV4 {
 		return 4*c.cfg.Model.K + 3
@@ -328,7 +330,7 @@ func (c *claims) keptKeys() int {
 	return c.cfg.Model.K
 }
 
-// masks reports whether the reason "three rows run as four" is given where they do.
+// masks reports whether the reason "three rows run as four" is given exactly if they do.
 func (c *claims) masks(s *plan.Segment, text string) bool {
 	return strings.Contains(text, "3 run as 4, of which 1 are masked") == (c.cfg.Hardware.Arch == plan.SM90 &&
 		s.Indexer.NextN == 3)
@@ -336,7 +338,7 @@ func (c *claims) masks(s *plan.Segment, text string) bool {
 
 func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
 
-// reasonChecks are all reasons of plans of our catalogue; the first matching prefix applies.
+// reasonChecks lists all reasons in plans of our catalogue; the first matching prefix applies.
 var reasonChecks = []reasonCheck{
 	{"nothing is selected: ", dense, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.cfg.Model.K == 0 && !c.some(s, "select") && !c.scored(s) &&

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// refuser is a runner over a model on a recording device, so that operations can be made to fail.
+// refuser returns a runner of a model on a recording device, on which operations can be made to fail.
 func refuser(t *testing.T, m *record.Model) (*step.Runner, step.Work) {
 	t.Helper()
 	cfg := configure(t, m, plan.Policy{})
@@ -51,7 +51,7 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 					t.Errorf("a window page beyond the cache: %v, want E22", err)
 				}
 			}
-			// A page without a token of the request is not checked.
+			// A page that holds no token of the request is not checked.
 			w.Pages = append(w.Pages, 1<<20)
 			if _, ok := m.Model.(model.Windowed); !ok {
 				if _, err := run.Run([]step.Work{w}); err != nil {
@@ -62,7 +62,7 @@ func TestPagesBeyondTheCacheAreRefused(t *testing.T) {
 	}
 }
 
-// E27: a runner whose configuration has another layout than the model's cache is refused.
+// E27: a runner is refused if its configuration has another layout than the model's cache.
 func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAnotherLayoutOfTheCacheIsRefused(t *testing.T) {
 	}
 }
 
-// E28: the error contains the kernel's message and the pass it happened in; the next pass runs.
+// E28: the error contains the kernel's message and names the pass; the next pass runs.
 func TestAFailedKernelFailsThePass(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 	}
 }
 
-// Prompts whose chunks end with the last dense row expand more keys than chunks of a full context gather: the runner's
-// memory is sufficient for them too.
+// If the chunks of a prompt end with the last dense row, they expand more keys than chunks of a full context gather.
+// The runner's memory suffices for them too.
 func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

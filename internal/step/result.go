@@ -18,7 +18,7 @@ type Pending struct {
 	feed   *feed
 }
 
-// fetch enqueues one copy that brings all results of a pass to host memory.
+// fetch enqueues one copy of all results of a pass to host memory.
 func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	out := p.Outputs()
 	res := Result{Plan: p.says(), Vocab: r.model.Config().Vocab, pass: p, input: &s.input,
@@ -33,7 +33,7 @@ func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	return Pending{result: res, event: event, feed: &r.feed}, err
 }
 
-// paddedLogits returns how many of the last whole rows of logits belong to requests that are padding.
+// paddedLogits returns how many of the last whole rows of logits belong to padding requests.
 func paddedLogits(b *plan.Batch) int {
 	n := 0
 	for i := range b.Requests {
@@ -44,7 +44,7 @@ func paddedLogits(b *plan.Batch) int {
 	return n
 }
 
-// Plan is the plan of the pass.
+// Plan returns the plan of the pass.
 func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 
 // Wait waits for the pass and its results.
@@ -58,8 +58,8 @@ func (p Pending) Wait() (Result, error) {
 	return p.result, nil
 }
 
-// Result is the result of a pass. It is valid until the second pass after it of the same kind, of the target or of the
-// drafting layer.
+// Result is the result of a pass. It is valid until the second pass after it of the same kind (target or drafting
+// layer).
 type Result struct {
 	Plan   *plan.Plan
 	Logits []float32 // the rows that returned whole, [rows, Vocab]
@@ -71,7 +71,8 @@ type Result struct {
 	input *model.Input
 }
 
-// Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token returned.
+// Row returns the i-th requested row of logits [vocabulary], in the order of the sequences; nil if only its best token
+// was returned.
 func (r Result) Row(i int) []float32 {
 	if w := r.pass.whole; w != nil {
 		if i = int(w[i]); i < 0 {
@@ -81,8 +82,8 @@ func (r Result) Row(i int) []float32 {
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// wholeRows maps every wanted row of logits to its index among the rows that return whole, or -1; nil where all of
-// them do. It is the same for all batches of a shape.
+// wholeRows maps every requested row of logits to its index among the rows that are returned whole, or -1; it is nil if
+// all rows are. It is the same for all batches of a shape.
 func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	if p.WholeLogits == p.Logits {
 		return nil
@@ -101,16 +102,16 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	return out
 }
 
-// Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
-// exponentials. It is available where not all rows returned whole.
+// Best returns the best token of the i-th requested row of logits, its logit, and the logarithm of the sum of the row's
+// exponentials. It is available if not all rows were returned whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
 		r.view(b.LogSum.Slice(i, i+1))[0]
 }
 
-// Recorded is the number, among the recorded rows of a pass, of the first of a work; the others follow it. It is known
-// until the next pass of the same kind is started.
+// Recorded returns the index, among the recorded rows of a pass, of the first row of a work; its other rows follow. It
+// is valid until the next pass of the same kind is started.
 func (r Result) Recorded(work int) int {
 	n := 0
 	for i := range work {
@@ -132,8 +133,8 @@ func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) k
 	return t.Slice(i, i+1)
 }
 
-// Hidden is a layer's output for recorded row i, where hidden states were recorded. Rows that the device keeps as bf16
-// are widened into newly allocated memory.
+// Hidden returns a layer's output for recorded row i, if hidden states were recorded. Rows that the device stores as
+// bf16 are converted into newly allocated memory.
 func (r Result) Hidden(layer, i int) []float32 {
 	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Hidden })
 	if t.DType != kernel.BF16 {
@@ -148,8 +149,8 @@ func (r Result) Hidden(layer, i int) []float32 {
 	return out
 }
 
-// Selected returns which keys recorded row i selected in a layer, -1 at the end, where selections were recorded; nil
-// for layers that share another's, and for rows of the dense form, which attend to every key.
+// Selected returns the keys that recorded row i selected in a layer, padded with -1, if selections were recorded. It is
+// nil for layers that share another layer's selection, and for rows of the dense form, which attend to every key.
 func (r Result) Selected(layer, i int) []int32 {
 	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Selected })
 	if !t.Given() || r.Plan.DenseRow(int(r.rows[i])) {
@@ -158,13 +159,13 @@ func (r Result) Selected(layer, i int) []int32 {
 	return ints(r.view(t))
 }
 
-// Scores are the scores of Selected, where they were recorded.
+// Scores returns the scores of Selected, if they were recorded.
 func (r Result) Scores(layer, i int) []float32 {
 	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
 }
 
-// Blocks are the blocks of keys that a layer keeps for later ones, -1 at the end, where selections were recorded; nil
-// for other layers. For rows that see no more blocks than are kept it is not defined.
+// Blocks returns the blocks of keys that a layer selects for later layers, padded with -1, if selections were recorded;
+// nil for other layers. It is undefined for rows that attend to no more blocks than are selected.
 func (r Result) Blocks(layer, i int) []int32 {
 	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Blocks })
 	if !t.Given() {
@@ -173,14 +174,14 @@ func (r Result) Blocks(layer, i int) []int32 {
 	return ints(r.view(t))
 }
 
-// Experts are the experts that recorded row i chose in a layer, and their weights, where they were recorded; nil for
+// Experts returns the experts that recorded row i chose in a layer, and their weights, if they were recorded; nil for
 // layers without experts.
 func (r Result) Experts(layer, i int) ([]int32, []float32) {
 	return ints(r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Experts }))),
 		r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Weights }))
 }
 
-// ints is the same memory as int32: both have 4 bytes an element.
+// ints returns the same memory as int32: both types have 4 bytes per element.
 func ints(v []float32) []int32 {
 	if len(v) == 0 {
 		return nil
@@ -188,7 +189,7 @@ func ints(v []float32) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&v[0])), len(v))
 }
 
-// view finds a row of the output block in host memory; nil where there is none.
+// view returns a row of the output block in host memory, or nil if it is not there.
 func (r Result) view(t kernel.Tensor) []float32 {
 	if !t.Given() {
 		return nil

@@ -16,7 +16,7 @@ type Started struct {
 }
 
 // Begin prepares one pass of the target and enqueues its inputs. The caller may change works and the slices in them. At
-// most one earlier pass may not have been waited for.
+// most one earlier pass may still be in flight.
 func (r *Runner) Begin(works []Work) (Started, error) {
 	if err := r.collect(works); err != nil {
 		return Started{}, err
@@ -29,7 +29,7 @@ func (r *Runner) Begin(works []Work) (Started, error) {
 	return Started{r: r, pass: p, block: block}, r.attempt(p, func() error { return r.enter(&r.target, p, block) })
 }
 
-// Left is the number of parts that are not enqueued.
+// Left returns the number of parts that have not been enqueued.
 func (s *Started) Left() (int, error) {
 	if s.program == nil {
 		err := s.r.attempt(s.pass, func() (err error) {
@@ -43,18 +43,19 @@ func (s *Started) Left() (int, error) {
 	return s.program.Len() - s.ran, nil
 }
 
-// Run enqueues the next part; one must be left. After an error the pass and the caller must end.
+// Run enqueues the next part; one must be left. After an error the caller must end the pass.
 func (s *Started) Run() error {
 	s.ran++
 	return s.r.attempt(s.pass, func() error { return s.program.Run(s.ran-1, s.ran) })
 }
 
-// Stop ends a pass without enqueueing the rest of it, with the error that states why.
+// Stop ends a pass without enqueueing its remaining parts, because of the given error.
 func (s *Started) Stop(why error) error {
 	return s.r.attempt(s.pass, func() error { return why })
 }
 
-// End enqueues the remaining operations, from a captured graph where these are all, and the copy of the results.
+// End enqueues the remaining operations, from a captured graph if none has been enqueued yet, and the copy of the
+// results.
 func (s *Started) End() (Pending, error) {
 	r, p := s.r, s.pass
 	err := r.attempt(p, func() error {

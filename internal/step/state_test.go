@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Padding rows with whole logits are cut off the result; they have no best tokens.
+// Padding rows with whole logits are removed from the result; they have no best tokens.
 func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	b := &plan.Batch{Requests: []plan.Request{{Logits: 1}, {Logits: 2, Best: true}, {Logits: 1, Padding: true},
 		{Logits: 3, Padding: true}, {Logits: 5, Best: true, Padding: true}}}
@@ -16,8 +16,8 @@ func TestPaddedLogitsAreWholeRows(t *testing.T) {
 	}
 }
 
-// After a failed pass the tokens that passes hand to each other on the device are unknown, those of the target and of
-// the drafting layer; after others they are unchanged.
+// After a failed pass, the destinations of tokens on the device are unknown, for the target and for the drafting layer;
+// after other passes they are unchanged.
 func TestPlacesAfterAFailedPass(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		var f feed
@@ -42,7 +42,7 @@ func (g *graph) Bytes() int64  { return 10 }
 func (g *graph) Launches() int { return 1 }
 func (g *graph) Close() error  { g.closed = true; return nil }
 
-// capturer makes such graphs.
+// capturer returns such graphs.
 type capturer struct{ kernel.Capturer }
 
 func (capturer) Capture(func() error) (kernel.Graph, error) { return &graph{}, nil }

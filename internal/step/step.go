@@ -1,6 +1,6 @@
-// Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input
-// block is filled and copied to the device, the model's operations are enqueued, and logits in host memory flow out.
-// It has no policy: the scheduler chooses the sequences of a pass, and the planner how they run.
+// Package step runs forward passes. Sequences with their new tokens and pages come in; the package makes a plan, fills
+// its input block, copies it to the device and enqueues the model's operations; it returns logits in host memory. It
+// contains no policy: the scheduler chooses the sequences of a pass, and the planner how they run.
 package step
 
 import (
@@ -20,35 +20,36 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
-	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or sampled, of wanted row
-	// Sampled-1 of the previous pass, which must be the target's, with rows that are not returned whole.
+	// Sampled, if above 0, replaces the first of Tokens on the device by the best or sampled token of requested row
+	// Sampled-1 of the previous pass. That pass must be one of the target, with rows that are not returned whole.
 	Sampled int
-	// Drafted, above 0, replaces all of Tokens but the first, drafts, in the same way: by the token of wanted row
-	// Drafted-1 of the previous pass, which must be of the drafting layer, with tokens that it was fed; or by the
-	// tokens of the block that begins there.
+	// Drafted, if above 0, replaces all of Tokens except the first, which are drafts. The new values are the token of
+	// requested row Drafted-1 of the previous pass, or the tokens of the block that begins there. That pass must be one
+	// of the drafting layer whose own tokens came from the device.
 	Drafted int
-	// Cached is the number of tokens before them in the cache.
+	// Cached is the number of tokens before Tokens that are in the cache.
 	Cached int
-	// Before are the last of those tokens, where the model is model.Remembering: as many as it stores, or all.
+	// Before holds the last of those cached tokens if the model is model.Remembering: as many as the model stores, or
+	// all.
 	Before []int32
-	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
+	// Rank is the rank that holds the pages if ranks share attention by requests, otherwise 0.
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
-	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the
-	// numbers of the pages.
+	// Windows are the window pages of the same tokens if the model is model.Windowed; nil if they have the same numbers
+	// as the pages.
 	Windows []int32
-	// Logits is the number of last new tokens whose logits are computed.
+	// Logits is the number of new tokens, counted from the end, whose logits are computed.
 	Logits int
-	// Best requests only a token of each of them: the best one, or, where Draws is not nil, the sampled one.
+	// Best requests only a token of each of these rows: the sampled one if Draws is not nil, otherwise the best one.
 	Best  bool
 	Draws []sample.Draw
-	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	// State is the sequence's state if the model is model.Stateful, otherwise nil.
 	State model.State
-	// Record selects what is recorded of the new tokens in [RecordFrom, RecordTo).
+	// Record selects the data that is recorded for the new tokens in [RecordFrom, RecordTo).
 	Record               plan.Record
 	RecordFrom, RecordTo int
-	// Replay has the choices of replayed rows of its positions; nil for none.
+	// Replay holds the choices for replayed rows, by position; nil for none.
 	Replay *record.Replay
 }
 
@@ -73,19 +74,20 @@ type Runner struct {
 	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
 }
 
-// pass is a plan with its place in the arena.
+// pass is a plan with its layout in the arena.
 type pass struct {
 	plan  *plan.Plan
 	whole []int32 // wholeRows of its batches
 	model.Pass
 	captured   captured
 	operations int // of its program
-	// graph is how its operations were enqueued last; shown holds a plan for each way, which explain prints.
+	// graph is the way in which its operations were last enqueued; shown holds a plan for each way, which explain
+	// prints.
 	graph plan.GraphMode
 	shown [plan.GraphReplay + 1]*plan.Plan
 }
 
-// says is the plan of the pass as it was enqueued last. Captured and replayed passes share the parts of the plan.
+// says returns the plan of the pass as it was last enqueued. Captured and replayed passes share the parts of the plan.
 func (p *pass) says() *plan.Plan {
 	if p.graph == plan.GraphNone {
 		return p.plan
@@ -121,14 +123,14 @@ func (p *pass) program() (kernel.Program, error) {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two of each, used alternately: the device may still use those of the previous pass. Blocks are page-locked where
-	// the device reads them while the host continues.
+	// Two of each, used alternately: the device may still use those of the previous pass. Blocks are page-locked if the
+	// device reads them while the host continues.
 	blocks  [2]kernel.Words
 	results [2][]float32
 	turn    int
 }
 
-// New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within
+// New prepares passes of a model whose cache was allocated for cfg. It allocates the memory of the largest pass within
 // the limits, and none later.
 func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
@@ -171,7 +173,7 @@ func (r *Runner) reserve() error {
 
 // Close frees the memory.
 func (r *Runner) Close() {
-	// Memory that the driver does not release is reported as an error of the device at its next use.
+	// If the driver cannot release memory, the device reports the error at its next use.
 	_ = r.graphs.close()
 	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.picks.words} {
 		for i := range list {
@@ -182,16 +184,16 @@ func (r *Runner) Close() {
 	r.arena.Free(r.model.Device())
 }
 
-// Graphs counts captured graphs.
+// Graphs returns the counters of captured graphs.
 func (r *Runner) Graphs() Graphs { return r.graphs.count }
 
-// Config is the configuration every plan is made from.
+// Config returns the configuration from which every plan is made.
 func (r *Runner) Config() *plan.Config { return &r.cfg }
 
-// Bytes is the memory of the arena.
+// Bytes returns the size of the arena.
 func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// Bounds of what is kept for reuse, other than graphs; decode shapes repeat, prefill shapes hardly do.
+// Limits of what is kept for reuse, other than graphs. Decode shapes repeat; prefill shapes hardly ever do.
 const (
 	maxPasses      = 256
 	maxPassBytes   = 64 << 20 // of their plans and operations
@@ -199,7 +201,7 @@ const (
 )
 
 // Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
-// works and the slices in them. At most one earlier pass may not have been waited for.
+// works and the slices in them. At most one earlier pass may still be in flight.
 func (r *Runner) Start(works []Work) (Pending, error) {
 	s, err := r.Begin(works)
 	if err != nil {
@@ -217,7 +219,7 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	return p.Wait()
 }
 
-// start prepares and enqueues a side's batch, and returns its pass and its input block: one copy carries that to the
+// start prepares and enqueues a side's batch. It returns its pass and its input block, which one copy transfers to the
 // device.
 func (r *Runner) start(s *side) (*pass, []int32, error) {
 	p, block, err := r.ready(s)
@@ -240,7 +242,7 @@ func (r *Runner) ready(s *side) (*pass, []int32, error) {
 	return p, block, r.prepare(s, p, block)
 }
 
-// block is memory for the inputs of a side's next pass.
+// block returns memory for the inputs of a side's next pass.
 func (r *Runner) block(s *side, p *pass) ([]int32, error) {
 	s.turn = 1 - s.turn
 	return s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
@@ -308,8 +310,7 @@ func (r *Runner) enter(s *side, p *pass, block []int32) error {
 	return err
 }
 
-// failed adds the pass in which it happened to an error of the device (E28). Errors of the plan have codes of their
-// own.
+// failed adds the failed pass to an error of the device (E28). Errors of the plan have codes of their own.
 func failed(p *plan.Plan, err error) error {
 	var refusal *plan.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -318,7 +319,7 @@ func failed(p *plan.Plan, err error) error {
 	return fmt.Errorf("%w: %w", plan.ErrKernelStatus(p.Mode, p.Rows), err)
 }
 
-// pass builds the batch's plan and lays it out, or reuses those of the same shape.
+// pass builds the batch's plan and its layout, or reuses those of the same shape.
 func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	shape, err := r.shapes.Of(&r.cfg, b)
 	if err != nil {
@@ -334,8 +335,8 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	if !p.Runnable {
 		return nil,
 			fmt.Errorf(
-				"step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run",
-				r.cfg.Catalog)
+				"step: the %v catalogue describes kernels of other engines; only plans of the sparrow catalogue can "+
+					"run", r.cfg.Catalog)
 	}
 	r.arena.Reset(r.bound)
 	laid, err := r.work.Arrange(p, &r.cfg, r.arena)
@@ -357,8 +358,9 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	return r.passes[shape], nil
 }
 
-// forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
-// whose chunks all have shapes of their own do not cost decodes their graphs.
+// forgetPasses drops stored passes if there is no space for another one. Captured passes are kept as long as they are
+// at most half of the maximum, so that prompts, whose chunks all have different shapes, do not evict the graphs of
+// decodes.
 func (r *Runner) forgetPasses() error {
 	bytes := 0
 	for _, p := range r.passes {
@@ -392,11 +394,11 @@ func (r *Runner) collect(works []Work) error {
 		w := &works[i]
 		n := len(w.Tokens)
 		if n == 0 || w.Cached < 0 || w.Logits > n || w.Logits < 0 {
-			return fmt.Errorf("step: sequence %d has %d new tokens after %d cached ones and wants %d rows of logits", i,
-				n, w.Cached, w.Logits)
+			return fmt.Errorf("step: sequence %d has %d new tokens after %d cached ones and requests %d rows of "+
+				"logits", i, n, w.Cached, w.Logits)
 		}
 		if end, most := w.Cached+n, r.model.Config().MaxPositions; end > most {
-			return fmt.Errorf("step: sequence %d would hold %d tokens, the model has %d positions", i, end, most)
+			return fmt.Errorf("step: sequence %d would have %d tokens, but the model has %d positions", i, end, most)
 		}
 		var q plan.Request
 		switch w.Kind {
@@ -437,7 +439,8 @@ func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
 	n := len(w.Tokens)
 	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {
 		if w.RecordFrom < 0 || w.RecordTo > n {
-			return fmt.Errorf("new tokens %d to %d are to be recorded, but there are %d", w.RecordFrom, w.RecordTo, n)
+			return fmt.Errorf("new tokens %d to %d are to be recorded, but the work has %d", w.RecordFrom, w.RecordTo,
+				n)
 		}
 		b.Record = b.Record.With(w.Record)
 		q.RecordFrom, q.Records = w.RecordFrom, w.RecordTo-w.RecordFrom

@@ -12,8 +12,8 @@ import (
 	"sparrow/plan"
 )
 
-// Two models of a process, each on its own device, share nothing that changes: run at the same time, with different
-// caches, they give the bits they give alone. Under the race detector nothing that one writes is read by the other.
+// Two models of a process, each on its own device, share no mutable data: when they run at the same time with different
+// caches, they give the bits that they give alone. The race detector finds no shared access.
 func TestTwoModelsAtOnce(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {

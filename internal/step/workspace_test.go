@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// Passes of another workspace, of the target and of the drafting layer, that run before every operation of a pass
-// change no bit of that pass or of the drafts that continue it, and have the bits that they have alone.
+// Passes in another workspace, of the target and of the drafting layer, run before every operation of a pass. They
+// change no bit of that pass or of the drafts after it, and have the bits that they have alone.
 func TestPassesOfAnotherWorkspaceRunBetweenOperations(t *testing.T) {
 	m := loadDrafting(t, "v32-tiny", "cpu", nil)
 	policy := plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 2}}
