@@ -144,8 +144,8 @@ func (c *checker) windowStates() error {
 		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first ||
 			len(q.windows) != len(q.table) {
 			return fmt.Errorf("the window of sequence %d (%d tokens) begins at page %d, and it has %d window pages "+
-				"for %d "+
-				"pages; the window must begin at page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
+				"for %d pages; the window must begin at page %d", i, q.length, q.reached, len(q.windows), len(q.table),
+				first)
 		}
 		for at, page := range q.table {
 			want := none

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A sequence has for itself the pages that no other holds.
+// Unshared counts the pages of a sequence that no other sequence uses.
 func TestUnsharedPages(t *testing.T) {
 	p := newPool(t, Config{Pages: 16, PageTokens: 4, Reuse: true, Main: "rows"})
 	prompt := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
@@ -65,8 +65,9 @@ func TestStatsOfPoolsAreSums(t *testing.T) {
 	}
 }
 
-// Window pages are enough for all that run and for a step, and more for reuse: an eighth of the pages, or where one is
-// as large as many pages, as many as take the memory of the pages, at most half of their number.
+// There are enough window pages for all running sequences and for a step, and more for reuse. For reuse there is one
+// for eight pages; if a window page is as large as many pages, they take as much memory as the pages, and at most half
+// of their number.
 func TestTheNumberOfWindowPages(t *testing.T) {
 	for _, c := range []struct {
 		load Load
@@ -89,7 +90,7 @@ func TestTheNumberOfWindowPages(t *testing.T) {
 	}
 }
 
-// The keys of a prompt are those of the full pages before the tokens that must be computed.
+// The keys of a prompt are the keys of the full pages before the tokens that must be computed.
 func TestTheChainEndsBeforeWhatIsComputed(t *testing.T) {
 	p := newPool(t, Config{Pages: 16, PageTokens: 4, Reuse: true, Main: "rows"})
 	prompt := make([]int32, 16)

@@ -2,19 +2,19 @@ package kv
 
 import "fmt"
 
-// Window describes the memory of rows that later tokens stop seeing. A page of such rows is a window page. Every page
-// that a sequence's window still reaches has one, and releases it when the window has moved on; the page itself stays.
+// Window describes the memory of rows that later tokens no longer attend to. A page of such rows is a window page.
+// Every page within a sequence's window has one, and releases it when the window has moved on; the page itself stays.
 type Window struct {
-	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows live as
-	// long as their page.
+	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows are kept
+	// as long as their page.
 	Pages int
-	// Tokens is how many tokens a row sees there, its own included.
+	// Tokens is the number of tokens that a row attends to in the window, its own included.
 	Tokens int
-	// First is the number of the first window page: those before it are another pool's.
+	// First is the number of the first window page: those before it belong to other pools.
 	First int
-	// Spacing, where it is not 0, reports that a window page holds a snapshot as large as the rows of many pages:
-	// snapshots inside a sequence are evicted first, except one in that many pages, since a later one serves requests
-	// that continue the sequence. The last snapshot of a sequence is kept like any other.
+	// Spacing, if not 0, means that a window page holds a snapshot as large as the rows of many pages. Snapshots inside
+	// a sequence are then evicted first, except one in every Spacing pages, because requests that continue the sequence
+	// use a later one. The last snapshot of a sequence is kept like any other.
 	Spacing int
 }
 
@@ -24,8 +24,8 @@ type Load struct {
 	Window            int // tokens a row sees
 	Running           int // sequences at a time
 	StepTokens        int // new tokens of a step
-	// Spacing is the spacing of Window. Where it is not 0, as much memory as pages have is kept for reuse: PageBytes
-	// for each page, in window pages of WindowBytes.
+	// Spacing is the spacing of Window. If it is not 0, as much memory as pages have is kept for reuse: PageBytes for
+	// each page, in window pages of WindowBytes.
 	Spacing                int
 	PageBytes, WindowBytes int64
 }
@@ -33,9 +33,9 @@ type Load struct {
 // One in keptShare pages keeps its window rows while unused, so that prompts can continue after it.
 const keptShare = 8
 
-// SizeWindow decides how many window pages a pool has: the most that running sequences use, the pages that a step
-// writes before it releases any, and a share for reuse. More than one for each page is never useful, fewer than a
-// single sequence needs never enough.
+// SizeWindow returns the window pages of a pool: the maximum that running sequences use, the pages that a step writes
+// before it releases any, and a share for reuse. There is never more than one for each page, and never fewer than a
+// single sequence needs.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window, Spacing: l.Spacing}
 	each := w.PerSequence(l.PageTokens)
@@ -48,7 +48,7 @@ func SizeWindow(l Load) Window {
 	return w
 }
 
-// PerSequence returns how many window pages a sequence holds at most between two steps that each add one token.
+// PerSequence returns the maximum number of window pages of a sequence between two steps that each add one token.
 func (w Window) PerSequence(pageTokens int) int {
 	if w.Pages == 0 {
 		return 0
@@ -56,19 +56,19 @@ func (w Window) PerSequence(pageTokens int) int {
 	return (w.Tokens-1+pageTokens-1)/pageTokens + 1
 }
 
-// first is the first page whose window rows the token after n others sees.
+// first returns the first page whose window rows the token after n others attends to.
 func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pageTokens }
 
-// windows is the state of all window pages. A window page is free, in use (of a page that some sequence's window
-// reaches), or idle: of a stored page that no window reaches, kept until its memory is needed so that a prompt can
-// continue after it.
+// windows is the state of all window pages. A window page is free; in use, if its page is within some sequence's
+// window; or idle, if its page is stored but within no window. Idle window pages are kept until their memory is needed,
+// so that a prompt can continue after the page.
 type windows struct {
 	of    []int32 // [Pages] window page of each page, none without one
 	pins  []int32 // [Pages] sequences whose window reaches the page
 	owner []Page  // [Window.Pages] page each window page belongs to, valid unless it is free
 	free  []int32
 
-	// Idle window pages in the order they fell out of use: a list through older and newer.
+	// Idle window pages in the order in which they became idle: a list through older and newer.
 	older, newer   []int32 // [Window.Pages]
 	oldest, newest int32
 	idle           int
@@ -127,7 +127,7 @@ func (w *windows) take(page Page) int32 {
 	return x
 }
 
-// pin reports that one more window reaches a page that has a window page.
+// pin records that one more window includes a page that has a window page.
 func (w *windows) pin(page Page) int32 {
 	x := w.of[page]
 	if w.pins[page] == 0 {
@@ -137,8 +137,8 @@ func (w *windows) pin(page Page) int32 {
 	return x
 }
 
-// unpin reports that a window no longer reaches a page. The last one leaves the window page idle where the page can be
-// found again, else free.
+// unpin records that a window no longer includes a page. After the last one, the window page becomes idle if the page
+// can be found again, else free.
 func (w *windows) unpin(page Page, stored bool) {
 	w.pins[page]--
 	if w.pins[page] > 0 {
@@ -167,7 +167,7 @@ func (w *windows) first(page Page) {
 	w.idle++
 }
 
-// drop frees the window page of a page that no window reaches, where it has one.
+// drop frees the window page of a page that is within no window, if it has one.
 func (w *windows) drop(page Page) {
 	if w == nil || w.of[page] == none {
 		return
@@ -178,8 +178,8 @@ func (w *windows) drop(page Page) {
 	w.free = append(w.free, x)
 }
 
-// reaches reports whether a sequence whose first n tokens are in these pages finds the window rows that its next token
-// sees.
+// reaches reports whether the window rows of the next token are stored, for a sequence whose first n tokens are in
+// these pages.
 func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	for i := c.Window.first(n, c.PageTokens); i*c.PageTokens < n; i++ {
 		if w.of[table[i]] == none {
@@ -189,7 +189,7 @@ func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	return true
 }
 
-// link puts a window page at the newest end of the idle ones.
+// link adds a window page at the newest end of the idle list.
 func (w *windows) link(x int32) {
 	w.older[x], w.newer[x] = w.newest, none
 	if w.newest == none {
@@ -201,7 +201,7 @@ func (w *windows) link(x int32) {
 	w.idle++
 }
 
-// unlink takes a window page out of the idle ones.
+// unlink removes a window page from the idle list.
 func (w *windows) unlink(x int32) {
 	if w.older[x] == none {
 		w.oldest = w.newer[x]
@@ -216,8 +216,7 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable returns how many window pages Reserve could get: free ones and idle ones. Without window pages
-// it is 0.
+// WindowsAvailable returns how many window pages Reserve could take: free and idle ones. Without window pages it is 0.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {
 		return 0
@@ -225,11 +224,11 @@ func (p *Pool) WindowsAvailable() int {
 	return p.win.available()
 }
 
-// WindowsPerSequence is Window.PerSequence of this pool.
+// WindowsPerSequence returns Window.PerSequence for this pool.
 func (p *Pool) WindowsPerSequence() int { return p.cfg.Window.PerSequence(p.cfg.PageTokens) }
 
-// WindowsMissing returns how many window pages the sequence may yet take before it holds as many as it will between
-// steps of one token.
+// WindowsMissing returns how many more window pages the sequence will need until it holds its maximum between steps of
+// one token.
 func (s Sequence) WindowsMissing() int {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -238,8 +237,8 @@ func (s Sequence) WindowsMissing() int {
 	return max(q.pool.WindowsPerSequence()-(len(q.table)-q.reached), 0)
 }
 
-// Windows is the table of window pages: entry i belongs to entry i of Pages, and is negative where the window has
-// moved on. It is nil without window pages, and valid until the next call that changes the sequence.
+// Windows returns the table of window pages: entry i belongs to entry i of Pages, and is negative for pages before the
+// window. It is nil without window pages, and valid until the next call that changes the sequence.
 func (s Sequence) Windows() []int32 {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -248,7 +247,7 @@ func (s Sequence) Windows() []int32 {
 	return q.windows
 }
 
-// advance releases the window pages that the sequence's next token does not reach.
+// advance releases the window pages before the window of the sequence's next token.
 func (q *sequence) advance() {
 	w := q.pool.win
 	if w == nil {
@@ -264,7 +263,7 @@ func (q *sequence) advance() {
 	}
 }
 
-// retreat takes up again the window pages that a sequence of n tokens, fewer than before, reaches.
+// retreat pins again the window pages that the window of a shorter sequence of n tokens includes.
 func (q *sequence) retreat(n int) error {
 	w := q.pool.win
 	if w == nil {
@@ -284,7 +283,7 @@ func (q *sequence) retreat(n int) error {
 	return nil
 }
 
-// adopt pins the window pages that a sequence which was just given its table reaches.
+// adopt pins the window pages within the window of a sequence that was just given its table.
 func (q *sequence) adopt() {
 	w := q.pool.win
 	if w == nil {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// windowed is a pool of 12 pages of 4 tokens whose rows see 4 tokens.
+// windowed returns a pool of 12 pages of 4 tokens with a window of 4 tokens.
 func windowed(t *testing.T, windows int) *Pool {
 	t.Helper()
 	p, err := New(Config{Pages: 12, PageTokens: 4, Reuse: true, Window: Window{Pages: windows, Tokens: 4}})
@@ -18,7 +18,7 @@ func windowed(t *testing.T, windows int) *Pool {
 	return p
 }
 
-// count is n tokens from first on.
+// count returns n tokens from first on.
 func count(first int32, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -65,7 +65,7 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	}
 }
 
-// A stored prompt continues after its last page whose window rows are there: here the newest three pages.
+// A stored prompt continues after its last page whose window rows are stored: here the newest three pages.
 func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 	p := windowed(t, 3)
 	s, _, _ := p.Open(nil, OpenOptions{})
@@ -108,7 +108,7 @@ func TestTooFewWindowPagesAreTold(t *testing.T) {
 	}
 }
 
-// Tokens can be removed only while the rows that the shorter sequence sees are still stored.
+// Tokens can be removed only while the window rows of the shorter sequence are still stored.
 func TestTruncateNeedsTheWindow(t *testing.T) {
 	for _, evict := range []bool{false, true} {
 		p := windowed(t, 3)
@@ -132,7 +132,7 @@ func TestTruncateNeedsTheWindow(t *testing.T) {
 	}
 }
 
-// A sequence that grows token by token holds as many window pages as PerSequence says, and never more.
+// A sequence that grows token by token holds exactly PerSequence window pages at most.
 func TestWindowsPerSequence(t *testing.T) {
 	for page := 1; page <= 6; page++ {
 		for tokens := 1; tokens <= 14; tokens++ {
@@ -181,8 +181,8 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	}
 }
 
-// Where window pages are snapshots, those inside a sequence are evicted first: the last snapshot of another sequence
-// stays, and so does one in every Spacing.
+// If window pages are snapshots, those inside a sequence are evicted first: the last snapshot of another sequence
+// stays, and so does one in every Spacing pages.
 func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
 	p, err := New(Config{Pages: 40, PageTokens: 4, Reuse: true, Window: Window{Pages: 6, Tokens: 2, Spacing: 8}})
 	if err != nil {

@@ -28,14 +28,14 @@ const (
 	unfinishedStart = "unfinished-"
 )
 
-// diskQueue is how many pages wait for the disk; further ones are not stored.
+// diskQueue is the maximum number of pages that wait to be written; further pages are not stored.
 const diskQueue = 64
 
-// disk keeps pages as files, one for each, named by their hashes. A file is written under another name and renamed, and
-// carries a checksum: one that a crash cut off is recognised and removed, so nothing waits for the disk to confirm.
+// disk stores pages as files, one for each page, named by its hash. A file is written under a temporary name and
+// renamed, and carries a checksum: a file truncated by a crash is detected and removed, so fsync is not needed.
 //
-// A file system may hang in any call. After openDisk one goroutine makes and removes files, others read them, and none
-// of them holds mu during a call: lookups never wait.
+// A file system may hang in any call. After openDisk one goroutine creates and removes files, others read them, and
+// none of them holds mu during a call: lookups never wait.
 type disk struct {
 	dir   string
 	most  int64 // bytes
@@ -66,10 +66,10 @@ type disk struct {
 	count   Count
 }
 
-// openDisk opens the folder of a disk cache, creates it where it does not exist, and removes useless files in it.
+// openDisk opens the folder of a disk cache, creates it if it does not exist, and removes unusable files in it.
 func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.Logger) (*disk, error) {
 	if bytes < int64(spec.Size()) {
-		return nil, fmt.Errorf("tier: a disk cache of %d bytes holds no page, which takes %d; allow more "+
+		return nil, fmt.Errorf("tier: a disk cache of %d bytes is smaller than one page of %d bytes; allow more "+
 			"(--disk-cache-size)", bytes, spec.Size())
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -77,8 +77,8 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 	}
 	lock, err := lockFolder(dir)
 	if err != nil {
-		return nil, fmt.Errorf("tier: the disk cache %s is in use by another process, or cannot be locked: %w; give "+
-			"each server a folder of its own (--disk-cache)", dir, err)
+		return nil, fmt.Errorf("tier: the disk cache %s is in use by another process, or cannot be locked: %w; use "+
+			"a separate folder for each server (--disk-cache)", dir, err)
 	}
 	d := &disk{dir: dir, most: bytes, spec: spec, hears: l, log: log, lock: lock, writes: make(chan *Page, diskQueue),
 		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
@@ -94,7 +94,7 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 	return d, nil
 }
 
-// scan reads the headers of the files that are there, oldest first, and removes those that are of no use.
+// scan reads the headers of the existing files, oldest first, and removes files that cannot be used.
 func (d *disk) scan() error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func hashOf(name string) (k prefix.Hash, ok bool) {
 
 func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
 
-// add records a page whose file is complete, and drops the least recently used pages that exceed the budget. The caller
+// add records a page whose file is complete, and drops the least recently used pages beyond the budget. The caller
 // holds mu, or is the only user of the tier.
 func (d *disk) add(p prefix.Stored) {
 	if d.pages[p.Hash] != nil {
@@ -183,7 +183,7 @@ func (d *disk) add(p prefix.Stored) {
 	}
 }
 
-// remove drops a page; its file is deleted soon. The caller holds mu.
+// remove drops a page; its file is deleted later. The caller holds mu.
 func (d *disk) remove(k prefix.Hash) {
 	e := d.pages[k]
 	if e == nil {
@@ -195,8 +195,8 @@ func (d *disk) remove(k prefix.Hash) {
 	d.hears.Removed(k)
 }
 
-// removeFile queues the file of a page that was dropped to be removed. The caller holds mu. Files are made by the
-// goroutine that removes them, so the queue holds no more than there are.
+// removeFile queues the file of a dropped page for removal. The caller holds mu. The goroutine that removes files also
+// creates them, so the queue never holds more entries than there are files.
 func (d *disk) removeFile(k prefix.Hash) {
 	d.doomed = append(d.doomed, k)
 	select {
@@ -207,7 +207,7 @@ func (d *disk) removeFile(k prefix.Hash) {
 
 func (d *disk) Name() string { return "disk" }
 
-// Wants takes pages as they become reusable: they outlive the process.
+// Wants accepts pages when they become reusable, so that they outlive the process.
 func (d *disk) Wants(k prefix.Hash, o Occasion) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,10 +220,10 @@ func (d *disk) Has(k prefix.Hash) bool {
 	return d.has(k)
 }
 
-// has reports whether a page has a file or is on its way to one. The caller holds mu.
+// has reports whether a page has a file or is queued to be written. The caller holds mu.
 func (d *disk) has(k prefix.Hash) bool { return d.pages[k] != nil || d.pending[k] != nil }
 
-// waiting is a page that is on its way to its file, with a reference, or nil.
+// waiting returns a page that is queued to be written, with a reference, or nil.
 func (d *disk) waiting(k prefix.Hash) *Page {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -251,7 +251,7 @@ func (d *disk) Put(p *Page) {
 	}
 }
 
-// write writes queued pages and removes files until the tier closes, and then writes what was still queued.
+// write writes queued pages and removes files until the tier closes. Then it writes the pages that are still queued.
 func (d *disk) write() {
 	defer close(d.stopped)
 	for open := true; open; {
@@ -288,7 +288,7 @@ func (d *disk) sweep() {
 	d.doomed = nil
 }
 
-// keep writes a page and drops it.
+// keep writes a page and releases its reference.
 func (d *disk) keep(p *Page) {
 	defer p.Drop()
 	d.mu.Lock()
@@ -391,7 +391,7 @@ func (d *disk) lose(k prefix.Hash, err error) {
 	d.remove(k)
 }
 
-// openRegular opens a regular file to read it. It does not wait for any caller that writes to a FIFO of that name.
+// openRegular opens a regular file for reading. For a FIFO of that name it does not wait for a writer.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -407,21 +407,21 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// diskWait is how long the disk may take for a page.
+// diskWait is the maximum time that the disk may take for a page.
 const diskWait = 5 * time.Second
 
-// closeShare divides diskWait: so long the disk may take for each file at the end.
+// closeShare divides diskWait: the result is the maximum time for each file when the tier closes.
 const closeShare = 5
 
-// errHangs is why a page does not come: a file system does not answer.
-var errHangs = errors.New("tier: the file system does not answer")
+// errHangs is the error for a page whose file system does not respond.
+var errHangs = errors.New("tier: the file system does not respond")
 
-// mostReads is how many files are read at a time. Each read blocks a thread for as long as the file system does not
-// answer.
+// mostReads is the maximum number of concurrent reads. Each read blocks a thread as long as the file system does not
+// respond.
 const mostReads = 16
 
-// readSoon fills a page from its file. Where the file system does not answer in time, or ctx ends, it returns errHangs,
-// and the page is dropped when the read returns. While one read is late nothing is asked of the disk.
+// readSoon fills a page from its file. If the file system does not respond in time, or ctx ends, it returns errHangs,
+// and the page is dropped when the read returns. While one read is late, no other read is started.
 func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	timeout := time.NewTimer(d.patience)
 	defer timeout.Stop()
@@ -439,7 +439,7 @@ func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	case err := <-done:
 		return err
 	case <-timeout.C:
-		d.log.Warn("the disk cache does not answer; requests are computed until it does", "folder", d.dir)
+		d.log.Warn("the disk cache does not respond; prompts are computed until it does", "folder", d.dir)
 		late = 1
 	case <-ctx.Done():
 	}
@@ -452,7 +452,7 @@ func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	return errHangs
 }
 
-// startRead waits for a place among the reads and reports whether there was one in time.
+// startRead waits for a free read slot and reports whether it got one in time.
 func (d *disk) startRead(ctx context.Context, timeout <-chan time.Time) bool {
 	select {
 	case d.reading <- struct{}{}:
@@ -478,7 +478,7 @@ func (d *disk) read(p *Page, k prefix.Hash) error {
 	return nil
 }
 
-// read fills a page from size bytes of a reader and checks them. It reads nothing where size is wrong.
+// read fills a page from size bytes of a reader and checks them. It reads nothing if size is wrong.
 func (s *Spec) read(p *Page, want prefix.Hash, r io.Reader, size int64) error {
 	if size != int64(s.Size()) {
 		return fmt.Errorf("%w: the file has %d bytes, want %d", ErrDamaged, size, s.Size())
@@ -520,8 +520,8 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes queued pages and waits for abandoned reads, unless the disk does not answer, and releases the folder;
-// its files stay. Nothing is read from the tier any more.
+// Close writes queued pages and waits for abandoned reads, unless the disk does not respond, and unlocks the folder;
+// its files stay. The tier is not read any more.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()
@@ -540,9 +540,9 @@ func (d *disk) Close() error {
 		case <-time.After(d.patience / closeShare):
 		}
 	}
-	d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
+	d.log.Warn("the disk cache does not respond; the queued pages are lost", "folder", d.dir)
 	return d.lock.Close()
 }
 
-// noMemory is the reason why a stored page is not returned: there was no host memory for it in time.
+// noMemory is the reason why a stored page is not returned: no host memory was free for it in time.
 const noMemory = "no memory to load into"

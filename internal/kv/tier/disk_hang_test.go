@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// diskOf is the disk of a stack with pages in it.
+// diskOf returns the disk of a stack with pages in it.
 func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	t.Helper()
 	s := openStack(t, Options{HostBytes: 1 << 20, DiskDir: t.TempDir(), DiskBytes: 1 << 20}, spec)
@@ -29,7 +29,7 @@ func diskOf(t *testing.T, pages int) (*disk, *Stack, []prefix.Hash) {
 	return nil, nil, nil
 }
 
-// load asks a disk for pages and returns how many were read.
+// load loads pages from a disk and returns how many were read.
 func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, string) {
 	return d.Load(ctx, keys, func(context.Context) *Page { return s.Room() }, func(p *Page) bool {
 		p.Drop()
@@ -37,7 +37,7 @@ func load(ctx context.Context, d *disk, s *Stack, keys []prefix.Hash) (int, stri
 	})
 }
 
-// A FIFO at the place of a page's file is treated as a damaged page: nothing waits for a writer, at the start or later.
+// A FIFO in place of a page's file is treated as a damaged page: nothing waits for a writer, at the start or later.
 func TestAFIFOIsNoPage(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	for _, k := range keys {
@@ -59,8 +59,8 @@ func TestAFIFOIsNoPage(t *testing.T) {
 	}
 }
 
-// A file system that does not answer blocks one thread, however many requests there are, and closing does not wait for
-// it. When it answers again it is used again, and all memory is released.
+// A file system that does not respond blocks one thread, however many requests there are, and Close does not wait for
+// it. When it responds again it is used again, and all memory is released.
 func TestADiskThatHangs(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})
@@ -85,7 +85,7 @@ func TestADiskThatHangs(t *testing.T) {
 	if n, why := load(t.Context(), d, s, keys); n != 2 {
 		t.Errorf("%d pages came after it answers again, then %q", n, why)
 	}
-	// Requests that leave while it hangs, and the end of the process.
+	// Requests end while the file system hangs, and then the process ends.
 	answers = make(chan struct{})
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -101,8 +101,8 @@ func TestADiskThatHangs(t *testing.T) {
 	await.True(t, "reads end", func() bool { return len(d.reading) == 0 })
 }
 
-// While the file system hangs as a file is removed, other calls still look up and store pages, clear and close the
-// tier; the file is removed when the file system answers.
+// If the file system hangs while a file is removed, other calls still look up and store pages, clear and close the
+// tier. The file is removed when the file system responds.
 func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
 	d, s, keys := diskOf(t, 2)
 	asked, answers := make(chan struct{}, 100), make(chan struct{})

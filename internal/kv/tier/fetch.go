@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Fetch brings the pages of one prompt to host memory, in order, a few ahead of its reader.
+// Fetch loads the pages of one prompt into host memory, in order, a few ahead of its reader.
 type Fetch struct {
 	stack *Stack
 	from  []Tier
@@ -29,18 +29,18 @@ type Fetch struct {
 	why    string
 }
 
-// Fetch begins to bring pages back. wake is called, from another goroutine, when Next has new results.
+// Fetch starts to load pages. wake is called, from another goroutine, when Next has new results.
 func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
 
-// FetchFrom is Fetch that asks another engine, at this host and port, for pages that no local tier has.
+// FetchFrom is Fetch that also requests pages that no local tier has from another engine, at this host and port.
 func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
 	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
 }
 
-// maxPeers bounds how many other engines are stored.
+// maxPeers is the maximum number of other engines that are remembered.
 const maxPeers = 256
 
-// peer is another engine as a tier that is only read.
+// peer returns another engine as a read-only tier.
 func (s *Stack) peer(address string) Tier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Stack) fetch(tiers []Tier, keys []prefix.Hash, wake func()) *Fetch {
 	return f
 }
 
-// run asks the tiers, nearest first, for page after page.
+// run requests page after page from the tiers, nearest first.
 func (f *Fetch) run() {
 	var why []string
 	failed := map[string]string{} // what kept a tier from handing over a page that it held
@@ -105,7 +105,7 @@ func (f *Fetch) run() {
 	f.wake()
 }
 
-// deliver makes a page ready, once there is a place for it, and reports whether it did.
+// deliver makes a page ready, once there is a free slot for it, and reports whether it did.
 func (f *Fetch) deliver(p *Page, tier string) bool {
 	select {
 	case f.free <- struct{}{}:
@@ -123,8 +123,8 @@ func (f *Fetch) deliver(p *Page, tier string) bool {
 	return true
 }
 
-// Next returns the next page, with a reference for the caller, and the name of its tier; nil where it has not arrived
-// yet, or will not arrive: then ended is set.
+// Next returns the next page, with a reference for the caller, and the name of its tier. The page is nil if it has not
+// arrived yet, or will not arrive; in the latter case ended is set.
 func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,14 +137,15 @@ func (f *Fetch) Next() (p *Page, tier string, ended bool) {
 	return p, tier, false
 }
 
-// Why returns, once the fetch has ended, the reason of each tier for the page that did not come; empty where all came.
+// Why returns, once the fetch has ended, the reason of each tier for not returning the next page; it is empty if all
+// pages were loaded.
 func (f *Fetch) Why() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.why
 }
 
-// Close ends the fetch and drops the pages that nothing took. A second call does nothing.
+// Close ends the fetch and drops the pages that were not taken. A second call does nothing.
 func (f *Fetch) Close() {
 	f.stop()
 	f.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// host keeps pages that the device gave up in memory, the ones used last.
+// host stores pages that the device evicted in memory, and keeps the most recently used ones.
 type host struct {
 	most  int  // pages
 	early bool // pages are kept when they become reusable, not only when the device gives them up
@@ -26,12 +26,12 @@ func newHost(pages int, l prefix.Listener) *host {
 
 func (h *host) Name() string { return "host" }
 
-// Wants reports whether a page that the device evicts is to be stored, because it is not here yet.
+// Wants reports whether a page that the device evicts is to be stored: it is unless the tier has it already.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
 	return (o == Leaving || h.early) && h.most > 0 && !h.touch(k)
 }
 
-// touch reports whether a page is here, and counts as a use of it.
+// touch reports whether the tier has a page, and counts as a use of it.
 func (h *host) touch(k prefix.Hash) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +104,7 @@ func (h *host) Load(_ context.Context, keys []prefix.Hash, _ func(context.Contex
 	return n, ""
 }
 
-// find is a page with one more reference, or nil.
+// find returns a page with one more reference, or nil.
 func (h *host) find(k prefix.Hash) *Page {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,5 +145,5 @@ func (h *host) Close() error {
 	return nil
 }
 
-// notHeld is why a tier does not return a page that it never had or has evicted.
+// notHeld is the reason for a page that a tier never had or has evicted.
 const notHeld = "not held"

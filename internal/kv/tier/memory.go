@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// Allocator allocates and frees memory that pages are copied to and from: page-locked memory of a GPU. It is used only
-// in Open and Close.
+// Allocator allocates and frees memory that pages are copied to and from, such as page-locked memory for a GPU. It is
+// used only in Open and Close.
 type Allocator interface {
 	Take(bytes int) ([]byte, error)
 	Free([]byte) error
@@ -23,7 +23,7 @@ type plain struct{}
 func (plain) Take(bytes int) ([]byte, error) { return mmap.Memory(bytes) }
 func (plain) Free(b []byte) error            { return mmap.FreeMemory(b) }
 
-// Page is one page in host memory. Its owners count references; its memory is released with the last one.
+// Page is one page in host memory. It counts references; its memory is released with the last one.
 type Page struct {
 	prefix.Stored        // its tokens are its own
 	Data          []byte // rows, then those of its window page
@@ -35,7 +35,7 @@ type Page struct {
 // Hold adds a reference.
 func (p *Page) Hold() { p.refs.Add(1) }
 
-// Drop gives a reference back.
+// Drop releases a reference.
 func (p *Page) Drop() {
 	switch n := p.refs.Add(-1); {
 	case n == 0:
@@ -46,7 +46,7 @@ func (p *Page) Drop() {
 	}
 }
 
-// slabBytes is how much memory is allocated at a time.
+// slabBytes is the size of one allocation.
 const slabBytes = 32 << 20
 
 // memory allocates pages of host memory. It grows up to a number of pages and is freed as a whole.
@@ -62,7 +62,7 @@ type memory struct {
 	used  int
 }
 
-// take is a page with one reference, or nil where all memory is in use or the system has none left.
+// take returns a page with one reference, or nil if all memory is in use or the system has none left.
 func (m *memory) take() *Page {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *memory) take() *Page {
 	return p
 }
 
-// grow takes one more slab. The caller holds mu.
+// grow allocates one more slab. The caller holds mu.
 func (m *memory) grow() bool {
 	n := min(max(slabBytes/m.each, 1), m.most-m.made)
 	if n < 1 {
@@ -96,7 +96,7 @@ func (m *memory) grow() bool {
 	return true
 }
 
-// fill takes all memory at once and reports whether it could.
+// fill allocates all memory at once and reports whether it could.
 func (m *memory) fill() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func (m *memory) close() (err error) {
 	return err
 }
 
-// wait is take for goroutines that can wait until another page is dropped. shed may free one.
+// wait is take for goroutines that can wait until another page is dropped. It calls shed to free a page.
 func (m *memory) wait(ctx context.Context, shed func() bool) *Page {
 	for {
 		if p := m.take(); p != nil {

@@ -18,16 +18,16 @@ const Version = 1
 // Fingerprint identifies weights.
 type Fingerprint [sha256.Size]byte
 
-// Weights are the names of the weights that an engine computes pages with. Reading all of them takes long, so that the
-// digest may become known while the engine runs.
+// Weights holds the identities of the weights that an engine computes pages with. Reading all weights takes long, so
+// the digest may become known while the engine runs.
 type Weights struct {
 	// Sampled covers names, shapes and some bytes of tensors. It is part of the hash of every page, on every machine.
 	Sampled Fingerprint
 	// Local is Sampled with the sizes and times of the files: enough for this machine, where an edit changes the time.
 	Local Fingerprint
-	// Whole covers every byte; nil while that is not known. Pages leave the machine only under this name.
+	// Whole covers every byte; nil while it is not known. Pages leave the machine only with this identity.
 	Whole *Fingerprint
-	// Read finds Whole, where that is nil, and may take long; nil never finds it.
+	// Read computes Whole if that is nil, and may take long. It may be nil.
 	Read func(context.Context) (Fingerprint, error)
 }
 
@@ -37,7 +37,8 @@ type Spec struct {
 	Weights Fingerprint
 	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
 	Whole bool
-	// Local are the same weights as an earlier process of this machine may have named them; zero means none.
+	// Local is the identity that an earlier process of this machine may have used for the same weights; zero means
+	// none.
 	Local Fingerprint
 	// Layout names everything else that the bytes of a page depend on: layouts of rows, what is drafted, arithmetic.
 	Layout     string
@@ -49,7 +50,7 @@ type Spec struct {
 var (
 	// ErrDamaged: bytes are missing or wrong.
 	ErrDamaged = errors.New("damaged")
-	// ErrOther: the page is whole, and of another version, model, weights, layout or prompt.
+	// ErrOther: the page is complete, but belongs to another version, model, weights, layout or prompt.
 	ErrOther = errors.New("the page belongs to another engine, model or prompt")
 )
 
@@ -71,7 +72,7 @@ const (
 	maxNameBytes = 512
 )
 
-// Validate reports a spec that no page can have.
+// Validate returns an error for a spec that no page can have.
 func (s *Spec) Validate() error {
 	if len(s.Model) > maxNameBytes || len(s.Layout) > maxNameBytes {
 		return fmt.Errorf("tier: the names of model and layout have %d and %d bytes, want at most %d each",
@@ -86,10 +87,10 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-// HeaderBytes is the size of the header of every page.
+// HeaderBytes returns the size of the header of every page.
 func (s *Spec) HeaderBytes() int { return atText + len(s.Model) + len(s.Layout) + 4*s.PageTokens }
 
-// Size is the size of every page with its header.
+// Size returns the size of every page with its header.
 func (s *Spec) Size() int { return s.HeaderBytes() + s.Bytes }
 
 // AppendHeader appends the header of a page.
@@ -118,7 +119,7 @@ func (s *Spec) AppendHeader(to []byte, p *Page) []byte {
 	return to
 }
 
-// checksum is SHA-256 over a header, with zeros in place of the checksum, and what follows it.
+// checksum returns SHA-256 over a header, with zeros in place of the checksum, and the data after it.
 func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	h.Write(header[:atChecksum])
@@ -129,8 +130,8 @@ func checksum(header, data []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// CheckHeader returns the fields of a header, or why the page cannot be used here. size is that of the whole page. It
-// does not read the rows: CheckRows does.
+// CheckHeader returns the fields of a header, or why the page cannot be used here. size is the size of the whole page.
+// It does not check the rows: CheckRows does.
 func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	var none prefix.Stored
 	if len(header) < atText || string(header[:len(magic)]) != magic {
@@ -158,7 +159,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	if int(tokens) != s.PageTokens || model != len(s.Model) || layout != len(s.Layout) ||
 		string(header[atText:atText+model]) != s.Model ||
 		string(header[atText+model:atText+model+layout]) != s.Layout {
-		return none, fmt.Errorf("%w: it is of another model or layout", ErrOther)
+		return none, fmt.Errorf("%w: it belongs to another model or layout", ErrOther)
 	}
 	found := prefix.Stored{Root: prefix.Hash(header[atRoot:atParent]), Parent: prefix.Hash(header[atParent:atHash]),
 		Hash: prefix.Hash(header[atHash:atChecksum]), Tokens: make([]int32, s.PageTokens)}

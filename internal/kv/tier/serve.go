@@ -11,15 +11,15 @@ import (
 	"sparrow/internal/kv/tier/resp"
 )
 
-// Limits of those who pull pages.
+// Limits for engines that pull pages.
 const (
 	maxPulls  = 256             // connections
 	pullIdle  = 5 * time.Minute // between two commands
 	pullWrite = 30 * time.Second
 )
 
-// Serve returns pages of host memory to other engines, which ask for them with the protocol of a store, until the
-// listener or the stack is closed. Until all weights are known it holds none for them. Any caller that can connect can
+// Serve sends pages of host memory to other engines, which request them with the protocol of a store, until the
+// listener or the stack is closed. Until all weights have been read it returns none. Any client that can connect can
 // read pages of prompts whose tokens it knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
@@ -90,7 +90,7 @@ func (s *Stack) command(c net.Conn, args []string) error {
 	if p != nil {
 		defer p.Drop()
 	}
-	answer := []byte("-ERR only GET, EXISTS and PING are answered here\r\n")
+	answer := []byte("-ERR only GET, EXISTS and PING are supported\r\n")
 	switch {
 	case name == "PING":
 		answer = []byte("+PONG\r\n")
@@ -110,7 +110,7 @@ func (s *Stack) command(c net.Conn, args []string) error {
 	return err
 }
 
-// parseKey is the page that a key of a store represents.
+// parseKey returns the page hash in a key of a store.
 func (s *Spec) parseKey(text string) (k prefix.Hash, ok bool) {
 	digits, found := strings.CutPrefix(text, s.keys())
 	if !found || len(digits) != hex.EncodedLen(len(k)) {

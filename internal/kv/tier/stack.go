@@ -16,20 +16,20 @@ import (
 	"sparrow/internal/unit"
 )
 
-// Options state which tiers there are; the zero value has none.
+// Options select the tiers; the zero value has none.
 type Options struct {
 	HostBytes int64  // host memory for pages that the device gives up
 	DiskDir   string // folder of the disk cache; empty means none
 	DiskBytes int64
 	StoreURL  string // of a store that speaks RESP; empty means none
-	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
+	// KeepEarly stores pages in host memory as they become reusable, so that other engines can pull them (Stack.Serve).
 	KeepEarly bool
 	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
 	Pull bool
-	// Wait is how much time a request may lose by waiting for pages instead of computing them.
+	// Wait is the maximum time that a request may lose by waiting for pages instead of computing them.
 	Wait time.Duration
-	// OnHost and OnDisk, where set, are called with the pages that are in host memory and in files, by any goroutine,
-	// one at a time. They must not wait. Pages of a store belong to all servers that share it.
+	// OnHost and OnDisk, if set, are called with the pages that are in host memory and in files, by any goroutine, one
+	// at a time. They must not block. Pages of a store belong to all servers that share it.
 	OnHost, OnDisk prefix.Listener
 }
 
@@ -41,7 +41,7 @@ func (o *Options) Any() bool {
 // Leave reports whether pages leave the process.
 func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o.Pull || o.KeepEarly }
 
-// Transit bounds the memory of pages on their way between the device and tiers other than host memory.
+// transitBytes limits the memory of pages in transit between the device and tiers other than host memory.
 const transitBytes = 256 << 20
 
 // Stack holds the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait,
@@ -67,8 +67,8 @@ type Stack struct {
 	peers   map[string]*store           // by address
 }
 
-// Open opens the tiers of the options. Without an allocator pages are in ordinary memory, allocated as needed; with one
-// all memory is allocated now.
+// Open opens the tiers of the options. Without an allocator, pages are in ordinary memory that is allocated as needed;
+// with an allocator, all memory is allocated now.
 func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
-		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not available; ask "+
-			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not available; "+
+			"choose a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
 	}
 	if o.HostBytes > 0 {
 		s.tiers = append(s.tiers, s.host)
@@ -111,8 +111,8 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	return s, nil
 }
 
-// Identify gives the digest of all weights once it is known: from then on pages may leave the machine. Pages on its
-// disk keep the name that they have.
+// Identify sets the digest of all weights: from then on pages may leave the machine. Pages on this machine's disk keep
+// their identity.
 func (s *Stack) Identify(weights Fingerprint) {
 	spec := s.spec
 	spec.Weights, spec.Whole, spec.Local = weights, true, Fingerprint{}
@@ -126,21 +126,21 @@ func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
 		switch {
 		case err == nil:
 			s.Identify(weights)
-			s.log.Info("all weights are read; pages of the cache may leave this machine")
+			s.log.Info("all weights have been read; pages of the cache may now leave this machine")
 		case s.ctx.Err() == nil:
-			s.log.Warn("the weights could not be read to the end; pages of the cache stay on this machine", "error",
+			s.log.Warn("reading the weights failed; pages of the cache stay on this machine", "error",
 				err)
 		}
 	})
 }
 
-// Identified reports whether all weights are known.
+// Identified reports whether the digest of all weights is known.
 func (s *Stack) Identified() bool { return s.whole.Load() != nil }
 
-// outside is the spec of pages that leave the machine, or nil.
+// outside returns the spec of pages that leave the machine, or nil.
 func (s *Stack) outside() *Spec { return s.whole.Load() }
 
-// Wants reports whether any tier would keep a page on this occasion.
+// Wants reports whether any tier would store a page on this occasion.
 func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
 	for _, t := range s.tiers {
 		if t.Wants(k, o) {
@@ -150,7 +150,7 @@ func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
 	return false
 }
 
-// Room is a page to be filled, with one reference, or nil where there is no memory for one.
+// Room returns an empty page to be filled, with one reference, or nil if there is no memory for one.
 func (s *Stack) Room() *Page {
 	p := s.memory.take()
 	if p == nil && s.host.shed() {
@@ -162,7 +162,7 @@ func (s *Stack) Room() *Page {
 // room is Room for goroutines that can wait.
 func (s *Stack) room(ctx context.Context) *Page { return s.memory.wait(ctx, s.host.shed) }
 
-// Keep gives a filled page to the tiers that want it on one of these occasions, and drops it.
+// Keep passes a filled page to the tiers that store it on one of these occasions, and releases its reference.
 func (s *Stack) Keep(p *Page, on ...Occasion) {
 	for _, t := range s.tiers {
 		if slices.ContainsFunc(on, func(o Occasion) bool { return t.Wants(p.Hash, o) }) {
@@ -182,7 +182,7 @@ func (s *Stack) Has(k prefix.Hash) bool {
 	return false
 }
 
-// Missed counts that no tier has a page, and returns the reason.
+// Missed counts a page that no tier has, and returns the reason.
 func (s *Stack) Missed() string {
 	why := make([]string, len(s.tiers))
 	for i, t := range s.tiers {
@@ -196,7 +196,7 @@ func (s *Stack) Missed() string {
 	return strings.Join(why, ", ")
 }
 
-// stopped counts why a tier did not return a page.
+// stopped counts a page that a tier did not return, by reason.
 func (s *Stack) stopped(tier, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,10 +225,10 @@ func (s *Stack) Counts() []Count {
 	return out
 }
 
-// Bytes is the most host memory that pages take.
+// Bytes returns the maximum host memory of pages.
 func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
 
-// PeerCount returns the counters of pages from other engines, all of them together.
+// PeerCount returns the sum of the counters of pages from other engines.
 func (s *Stack) PeerCount() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *Stack) PeerCount() Count {
 	return all
 }
 
-// Describe states where pages are kept, a line for each tier.
+// Describe returns a description of the tiers, one line each.
 func (s *Stack) Describe() []string {
 	var out []string
 	for _, t := range s.tiers {
@@ -268,7 +268,7 @@ func (s *Stack) Held() (pages, fetches int) {
 	return s.memory.inUse(), s.fetches
 }
 
-// Close ends fetches and closes every tier. Pages that others still hold stay valid.
+// Close ends fetches and closes every tier. Pages that callers still hold stay valid.
 func (s *Stack) Close() (err error) {
 	s.stop()
 	s.wait.Wait()

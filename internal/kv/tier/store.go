@@ -20,22 +20,23 @@ const (
 	storeAhead = 8                 // pages asked for before the first of them is read
 	storeIdle  = 8                 // connections kept open
 	storeKnown = 1 << 16           // pages stored as being in the store
-	// storeTokens is the minimum number of tokens for which the store is asked: fewer are computed before it answers.
+	// storeTokens is the minimum number of tokens for which the store is used: fewer are computed faster than it
+	// responds.
 	storeTokens = 256
-	// A store that failed is not used for storePause, twice as long after each further failure.
+	// A store that failed is not used for storePause. The pause doubles after each further failure.
 	storePause, storePauseMost = time.Second, 30 * time.Second
-	// writeTime bounds the time in which a page is written.
+	// writeTime is the maximum time for writing a page.
 	writeTime = 10 * time.Second
 )
 
-// store keeps pages in a store that several servers share, by the protocol RESP. Pages are written in the background,
-// by one goroutine; they are read on connections of the fetches.
+// store stores pages in a store that several servers share, by the protocol RESP. One goroutine writes pages in the
+// background; fetches read them on their own connections.
 type store struct {
 	at   resp.Address
 	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
 	wait time.Duration // for an answer
 	log  *slog.Logger
-	// least is the minimum number of tokens for which the store is asked
+	// least is the minimum number of tokens for which the store is used
 	least int
 
 	ctx     context.Context // ends with the tier
@@ -63,7 +64,7 @@ func openStore(url string, wait time.Duration, spec func() *Spec, log *slog.Logg
 	return s, nil
 }
 
-// newStore is a store that nothing writes to yet.
+// newStore returns a store whose writer is not running yet.
 func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spec, log *slog.Logger) *store {
 	s := &store{at: at, spec: spec, wait: wait, log: log, least: storeTokens, writes: make(chan *Page, storeQueue),
 		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
@@ -74,7 +75,7 @@ func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spe
 
 func (s *store) Name() string { return s.count.Tier }
 
-// Wants reports whether the store takes a page when it becomes reusable: it does unless the page is stored already.
+// Wants reports whether the store accepts a page when it becomes reusable: it does unless the page is stored already.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
 }
 
-// Has reports whether the store can be asked. After a failure one caller tries it, and others continue without.
+// Has reports whether the store can be used. After a failure one caller tries it, and others continue without it.
 func (s *store) Has(prefix.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *store) Put(p *Page) {
 	}
 }
 
-// connect returns a kept connection, or a new one where there is none or again is set.
+// connect returns a kept connection, or a new one if there is none or again is set.
 func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept bool, err error) {
 	s.mu.Lock()
 	if n := len(s.idle); n > 0 && !again {
@@ -132,7 +133,7 @@ func (s *store) connect(ctx context.Context, again bool) (c *resp.Conn, kept boo
 	return c, false, err
 }
 
-// giveBack keeps a connection all of whose replies were read.
+// giveBack keeps a connection whose replies were all read.
 func (s *store) giveBack(c *resp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +144,7 @@ func (s *store) giveBack(c *resp.Conn) {
 	c.Close()
 }
 
-// failed notes that the store did not answer as it should.
+// failed records a failure of the store.
 func (s *store) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,29 +161,29 @@ func (s *store) failed(err error) {
 	s.idle = nil
 }
 
-// answered notes that it did.
+// answered records that the store works.
 func (s *store) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pause > 0 {
-		s.log.Info("the page store answers again", "store", s.at.Host)
+		s.log.Info("the page store works again", "store", s.at.Host)
 	}
 	s.pause, s.down = 0, time.Time{}
 }
 
-// noAnswer is why pages of a store that is down, slow or broken do not come.
+// noAnswer is the reason for pages that a store does not return because it is down, slow or broken.
 const noAnswer = "does not answer"
 
-// notKnown is why pages do not come from other machines.
-const notKnown = "not asked until all weights are read"
+// notKnown is the reason for pages that are not requested from other machines.
+const notKnown = "not used until all weights are read"
 
-// keyOf is the key of a page in a store: pages of other weights have other keys.
+// keyOf returns the key of a page in a store. Pages of other weights have other keys.
 func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
 
 // keys returns the common prefix of the keys of all pages.
 func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
-// Load requests pages some ahead of the one that it reads.
+// Load requests pages, a few ahead of the one that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	spec := s.spec()
@@ -204,7 +205,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 		var kept bool
 		l = loading{store: s, spec: spec, keys: keys}
 		why, kept, err = l.tryConnection(ctx, again, room, deliver)
-		// A kept connection may have been closed in the meantime: that is not a failure of the store.
+		// A kept connection may have been closed in the meantime; that is not a failure of the store.
 		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
 			break
 		}
@@ -244,7 +245,7 @@ type loading struct {
 	rest                   bool // of a reply, that nothing reads: the connection is not kept
 }
 
-// run returns why it stopped. An error is one of the connection.
+// run loads pages and returns why it stopped. An error is an error of the connection.
 func (l *loading) run(ctx context.Context, room func(context.Context) *Page, deliver func(*Page) bool) (string, error) {
 	ahead := 1 // a store that does not have the first page is not asked for others
 	for l.delivered < len(l.keys) {
@@ -299,7 +300,7 @@ func (l *loading) run(ctx context.Context, room func(context.Context) *Page, del
 	return "", nil
 }
 
-// ask sends the commands for pages until that many are pending.
+// ask sends requests for pages until the given number is pending.
 func (l *loading) ask(ahead int) error {
 	var b []byte
 	for l.asked < len(l.keys) && l.asked-l.read < ahead {
@@ -323,7 +324,7 @@ func (s *store) hit(k prefix.Hash) {
 	s.remember(k, true)
 }
 
-// remember notes that a page is in the store, or damaged there. The caller holds mu.
+// remember records that a page is in the store, or damaged there. The caller holds mu.
 func (s *store) remember(k prefix.Hash, whole bool) {
 	if len(s.known) >= storeKnown {
 		clear(s.known)
@@ -338,7 +339,7 @@ func (s *store) forget(k prefix.Hash) {
 	delete(s.known, k)
 }
 
-// damaged notes that a page must be written again.
+// damaged records that a page must be written again.
 func (s *store) damaged(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +370,7 @@ func (s *store) write() {
 	}
 }
 
-// keep writes a page, unless the store has it, and drops it.
+// keep writes a page, unless the store has it, and releases its reference.
 func (s *store) keep(p *Page) {
 	defer p.Drop()
 	defer func() {
@@ -406,17 +407,17 @@ func (s *store) keep(p *Page) {
 	}
 }
 
-// refused notes that the store takes no page now: it is full, or a copy that is only read.
+// refused records that the store accepts no pages now: it is full, or a read-only replica.
 func (s *store) refused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count.Failed++; time.Since(s.full) > time.Minute {
-		s.log.Warn("the page store takes no pages; they are not kept there", "store", s.at.Host, "error", err)
+		s.log.Warn("the page store accepts no pages; they are not stored there", "store", s.at.Host, "error", err)
 	}
 	s.full = time.Now().Add(storePause)
 }
 
-// set sends a page, and reports whether it did: one that is there is not sent again unless it is damaged.
+// set sends a page, and reports whether it did: a page that is already stored is not sent again unless it is damaged.
 func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 	for again := false; ; again = true {
 		c, kept, err := s.connect(s.ctx, again)
@@ -476,7 +477,8 @@ func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	return err == nil, err
 }
 
-// Clear forgets which pages are stored. The pages stay for others: those of other weights have other keys.
+// Clear forgets which pages are stored. The pages stay in the store for other servers; pages of other weights have
+// other keys.
 func (s *store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -489,7 +491,7 @@ func (s *store) Count() Count {
 	return s.count
 }
 
-// Close ends writing at once: pages that are not written yet are lost.
+// Close ends writing at once: queued pages are lost.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.stop()

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/kv/prefix"
 )
 
-// Occasion is when a page is offered to tiers.
+// Occasion is the event on which a page is offered to tiers.
 type Occasion uint8
 
 // The occasions.
@@ -16,21 +16,21 @@ const (
 	Leaving                 // the device gives it up
 )
 
-// Tier keeps pages. Its methods may be called from any goroutine.
+// Tier stores pages. Its methods may be called from any goroutine.
 type Tier interface {
-	// Name is a short word for logs and metrics.
+	// Name returns a short word for logs and metrics.
 	Name() string
-	// Wants reports, without waiting, whether Put would keep a page on this occasion.
+	// Wants reports, without waiting, whether Put would store a page on this occasion.
 	Wants(prefix.Hash, Occasion) bool
-	// Put keeps a page, or not. It holds the page itself and does not wait for files or the network.
+	// Put stores a page, or drops it. It holds a reference to the page and does not wait for files or the network.
 	Put(*Page)
 	// Has reports, without waiting, whether the tier may hold a page.
 	Has(prefix.Hash) bool
 	// Load delivers the pages of keys in order, with a reference each, until one is missing, the context ends, or
-	// deliver returns false. It returns how many it delivered and why not more.
+	// deliver returns false. It returns the number of delivered pages and why it stopped.
 	Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page, deliver func(*Page) bool) (int,
 		string)
-	// Clear gives up every page.
+	// Clear drops every page.
 	Clear()
 	Count() Count
 	Close() error
@@ -50,7 +50,7 @@ type Count struct {
 	Damaged  int64 // pages that it held and that could not be used
 	Failed   int64 // calls that failed: files, network, or answers that make no sense
 	Busy     time.Duration
-	// Stops counts the times that it did not return the next page of a prompt, by reason.
+	// Stops counts, by reason, how often the tier did not return the next page of a prompt.
 	Stops map[string]int64
 }
 
@@ -61,7 +61,7 @@ func (noListener) Stored(prefix.Stored) {}
 func (noListener) Removed(prefix.Hash)  {}
 func (noListener) Cleared()             {}
 
-// listener is a listener, or one that does nothing.
+// listener returns l, or a listener that does nothing if l is nil.
 func listener(l prefix.Listener) prefix.Listener {
 	if l == nil {
 		return noListener{}

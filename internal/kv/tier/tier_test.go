@@ -18,14 +18,14 @@ import (
 )
 
 // Invariants of this file: a tier returns the requested page, to the byte, or nothing; whatever its disk or store does,
-// nothing waits longer than its bound, and all host memory is released.
+// nothing waits longer than its limit, and all host memory is released.
 
 var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
 	Bytes: 1000}
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// chain is n pages of one prompt, as a stack's pages with their rows filled in.
+// chain returns n pages of one prompt, with their rows filled in.
 func chain(s *Stack, seed byte, n int) []*Page {
 	var list []*Page
 	parent := prefix.Hash{seed}
@@ -50,7 +50,7 @@ func keysOf(list []*Page) []prefix.Hash {
 	return keys
 }
 
-// openStack opens a stack and checks, when the test ends, that nothing is held.
+// openStack opens a stack and checks, when the test ends, that no page is in use.
 func openStack(t *testing.T, o Options, s Spec) *Stack {
 	t.Helper()
 	if o.Wait == 0 {
@@ -82,7 +82,7 @@ func closeStack(t *testing.T, s *Stack) {
 	}
 }
 
-// keep gives pages to a stack and waits until they are written.
+// keep passes pages to a stack and waits until they are written.
 func keep(t *testing.T, s *Stack, list []*Page, on ...Occasion) {
 	t.Helper()
 	for _, p := range list {
@@ -272,7 +272,7 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// A page is found from the moment that it is kept, before its file is complete and after: the device may evict and
+// A page is found from the moment that it is stored, before and after its file is complete: the device may evict and
 // request it while the disk is slow.
 func TestAPageIsFoundBeforeItsFileIsThere(t *testing.T) {
 	s := openStack(t, Options{DiskDir: t.TempDir(), DiskBytes: 1 << 30}, spec)
@@ -325,8 +325,8 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 // paged is a spec with pages large enough for a store.
 var paged = Spec{Model: "test", Whole: true, Layout: "x", PageTokens: 4, Bytes: 5000}
 
-// A store in every failure mode: no wrong page is returned, a fetch waits for at most one missing answer, and when the
-// store works again it is used again.
+// A store in every failure mode: no wrong page is returned, a fetch waits for at most one missing response, and when
+// the store works again it is used again.
 func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	const pages = 80
 	for _, mode := range respserver.Modes {
@@ -368,7 +368,7 @@ func TestAStoreThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
-// If a store's answer does not state whether it has a page, no page is sent: an answer of another kind is not a number
+// If a store's answer does not state whether it has a page, no page is sent: an answer of another type is not a number
 // of pages.
 func TestAStoreThatAnswersAnotherCommandGetsNothing(t *testing.T) {
 	server := respserver.Start(t)
@@ -396,7 +396,7 @@ func TestADamagedPageIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// Fetches of many prompts at once, closed at random times, leave nothing behind.
+// Fetches of many prompts at once, closed at random times, release everything.
 func TestFetchesThatEndEarlyLeaveNothing(t *testing.T) {
 	server := respserver.Start(t)
 	s := openStack(t, Options{StoreURL: server.URL(), HostBytes: 40_000, DiskDir: t.TempDir(), DiskBytes: 1 << 20},

@@ -11,7 +11,7 @@ import (
 
 // Invariants of this file: counters, orders of use and pauses are exact.
 
-// A page of a disk is used when it is read: the one that was not read for the longest time goes first, and sizes
+// Reading a page of a disk counts as a use: the page that was not read for the longest time is dropped first, and sizes
 // include headers.
 func TestADiskKeepsWhatWasReadLast(t *testing.T) {
 	s := openStack(t, Options{DiskDir: t.TempDir(), DiskBytes: int64(3 * spec.Size())}, spec)
@@ -32,7 +32,7 @@ func TestADiskKeepsWhatWasReadLast(t *testing.T) {
 	}
 }
 
-// A page that the device gives up again is used in host memory, though nothing is copied.
+// If the device evicts a page again that host memory already holds, this counts as a use, though nothing is copied.
 func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
 	s := openStack(t, Options{HostBytes: 2000}, spec)
 	a, b := chain(s, 1, 2), chain(s, 2, 1)
@@ -53,7 +53,7 @@ func TestAPageThatLeavesAgainIsUsed(t *testing.T) {
 	}
 }
 
-// A store that fails is left alone for twice as long each time, up to a bound; one answer ends that. Pages that were
+// A store that fails is paused for twice as long each time, up to a limit; one success ends the pause. Pages that were
 // found there, or written, are not written again.
 func TestThePauseOfAStore(t *testing.T) {
 	s := newStore("store", resp.Address{}, time.Hour, func() *Spec { return &paged }, quiet)
@@ -132,7 +132,7 @@ func (s *scarce) Take(n int) ([]byte, error) {
 	return s.plain.Take(n)
 }
 
-// Memory that the system does not have is asked for once.
+// If the system has no memory left, memory is requested only once.
 func TestMemoryThatIsNotThere(t *testing.T) {
 	from := &scarce{}
 	m := &memory{from: from, each: slabBytes / 2, most: 100}

@@ -11,10 +11,10 @@ import (
 	"sparrow/internal/testkit/respserver"
 )
 
-// Invariants of this file: no page leaves the machine before all weights are known, and none is taken that other
-// weights computed.
+// Invariants of this file: no page leaves the machine before all weights have been read, and no page computed with
+// other weights is used.
 
-// sampled is a spec of an engine that knows only a sample of its weights.
+// sampled returns the spec of an engine that knows only a sample of its weights.
 func sampled() Spec {
 	s := paged
 	s.Weights, s.Whole, s.Local = Fingerprint{1}, false, Fingerprint{1}
@@ -81,7 +81,7 @@ func TestPagesStayOnTheMachineUntilAllWeightsAreKnown(t *testing.T) {
 	if n := server.Len(); n != 64 {
 		t.Errorf("%d pages are in the store", n)
 	}
-	// Weights that are equal in the sampled bytes and differ elsewhere have other pages.
+	// Weights that are equal in the sampled bytes but differ elsewhere have different pages.
 	edited := paged
 	edited.Weights = Fingerprint{5}
 	e := openStack(t, Options{StoreURL: server.URL()}, edited)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Address is where a store is and who asks.
+// Address is the address of a store with the credentials for it.
 type Address struct {
 	Host           string // and port
 	TLS            bool
@@ -20,10 +20,10 @@ type Address struct {
 	TTL            time.Duration // of what is stored; 0 is forever
 }
 
-// defaultPort is Redis' own.
+// defaultPort is the standard port of Redis.
 const defaultPort = "6379"
 
-// ParseURL reads redis://[user:password@]host[:port][/database][?ttl=24h], or rediss:// for TLS.
+// ParseURL parses redis://[user:password@]host[:port][/database][?ttl=24h], or rediss:// for TLS.
 func ParseURL(text string) (Address, error) {
 	const want = "want redis://[user:password@]host[:port][/database][?ttl=24h], or rediss:// for TLS"
 	u, err := url.Parse(text)
@@ -48,7 +48,7 @@ func ParseURL(text string) (Address, error) {
 	}
 	for k, v := range u.Query() {
 		if k != "ttl" {
-			return a, fmt.Errorf("the option %q is not known; %s", k, want)
+			return a, fmt.Errorf("unknown option %q; %s", k, want)
 		}
 		if a.TTL, err = time.ParseDuration(v[0]); err != nil || a.TTL < time.Second {
 			return a, fmt.Errorf("ttl %q: want a second or more, such as 24h", v[0])
@@ -88,7 +88,7 @@ func Dial(ctx context.Context, a Address) (*Conn, error) {
 	return conn, nil
 }
 
-// greet sends the commands that come before the first one of the caller.
+// greet sends the commands that must precede the caller's first command.
 func (c *Conn) greet(a Address) error {
 	var hello [][]string
 	switch {
@@ -120,17 +120,18 @@ func (c *Conn) Do(args ...string) (Reply, error) {
 	return c.Reply()
 }
 
-// Send writes bytes that AppendCommand made, or that follow them. All of them are written or the connection is broken.
+// Send writes bytes that AppendCommand made, and the data after them. If not all of them are written, the connection is
+// unusable.
 func (c *Conn) Send(parts ...[]byte) error {
 	b := net.Buffers(parts)
 	_, err := b.WriteTo(c.net)
 	return err
 }
 
-// Deadline is when reads and writes fail.
+// Deadline sets the time at which reads and writes fail.
 func (c *Conn) Deadline(at time.Time) error { return c.net.SetDeadline(at) }
 
-// Interrupt makes reads and writes fail from now on. It may be called from any goroutine.
+// Interrupt makes reads and writes fail from now on. Any goroutine may call it.
 func (c *Conn) Interrupt() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 
 // Close ends the connection.

@@ -1,10 +1,8 @@
-// Package resp implements RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as much of it
-// as a
-// store of pages needs.
+// Package resp implements RESP, version 2, the protocol of Redis and Valkey: both ends of a connection, as far as a
+// store of pages needs it.
 //
-// Commands flow in as byte strings and out as arrays of them; replies return one after the other, in the order of the
-// commands. The bytes of a bulk string are read by the caller, into its own memory: a length that the other end made up
-// allocates nothing.
+// Commands are arrays of byte strings; replies are read one after the other, in the order of the commands. The caller
+// reads the bytes of a bulk string into its own memory, so that a wrong length from the other end allocates nothing.
 package resp
 
 import (
@@ -18,7 +16,7 @@ import (
 // Limits of what is read.
 const (
 	maxLine = 4096 // bytes of a line: a length, a status or an error
-	// MaxBulk is the maximum number of bytes of a bulk string that are announced without an error.
+	// MaxBulk is the maximum announced length of a bulk string, in bytes.
 	MaxBulk = 1 << 32
 	maxArgs = 64 // of a command
 	maxArg  = 4096
@@ -47,7 +45,7 @@ type Reply struct {
 	Len  int64 // bytes of a bulk string that follow
 }
 
-// Err is the error that a failure reports.
+// Err returns the error in an error reply.
 func (r Reply) Err() error {
 	if r.Kind != Failure {
 		return fmt.Errorf("%w: the reply is of kind %d with text %q, want an error reply", ErrProtocol, r.Kind, r.Text)
@@ -60,14 +58,14 @@ type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return "the store returned an error: " + e.Text }
 
-// Reader reads what the other end sends.
+// Reader reads data from the other end.
 type Reader struct {
 	r    *bufio.Reader
 	left int64 // bytes of a bulk string that were not read yet
 	open bool  // a bulk string is not ended yet
 }
 
-// NewReader reads RESP from r.
+// NewReader returns a Reader that reads RESP from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 64<<10)} }
 
 // Reply reads the next reply. The rest of a bulk string before it is skipped.
@@ -104,7 +102,7 @@ func (r *Reader) Reply() (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: the reply begins with %q, want one of + - : $", ErrProtocol, line[0])
 }
 
-// Read reads from the bulk string that was announced; io.EOF at its end.
+// Read reads from the announced bulk string; it returns io.EOF at its end.
 func (r *Reader) Read(to []byte) (int, error) {
 	if r.left == 0 {
 		return 0, io.EOF
@@ -117,7 +115,7 @@ func (r *Reader) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// end skips the rest of a bulk string, and the end of its line.
+// end skips the rest of a bulk string and its line end.
 func (r *Reader) end() error {
 	if !r.open {
 		return nil
@@ -140,7 +138,7 @@ func (r *Reader) end() error {
 	return nil
 }
 
-// line reads a line of at least one byte, without its end. It is valid until the next read.
+// line reads a line of at least one byte, without its line end. It is valid until the next read.
 func (r *Reader) line() ([]byte, error) {
 	line, err := r.r.ReadSlice('\n')
 	if err != nil {
@@ -156,7 +154,7 @@ func (r *Reader) line() ([]byte, error) {
 	return line[:len(line)-2], nil
 }
 
-// length reads a length; -1 is no value.
+// length parses a length; -1 means no value.
 func length(text []byte, most int64) (int64, error) {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < -1 || n > most {
@@ -165,7 +163,7 @@ func length(text []byte, most int64) (int64, error) {
 	return n, nil
 }
 
-// Command reads the next command of a client: an array of short strings. It is for servers that take keys and no
+// Command reads the next command of a client: an array of short strings. It is for servers that accept keys but no
 // values.
 func (r *Reader) Command() ([]string, error) {
 	n, err := r.Array()
@@ -183,7 +181,7 @@ func (r *Reader) Command() ([]string, error) {
 	return args, nil
 }
 
-// Array reads how many arguments the next command has, at least one.
+// Array reads the number of arguments of the next command, at least one.
 func (r *Reader) Array() (int, error) {
 	line, err := r.line()
 	if err != nil {
@@ -217,7 +215,7 @@ func (r *Reader) Argument(most int64) ([]byte, error) {
 	return b, r.end()
 }
 
-// cut reports that the other end stopped in the middle.
+// cut returns the error for data that ends in the middle.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -225,8 +223,8 @@ func cut(err error) error {
 	return err
 }
 
-// AppendCommand appends a command, of whose last argument only the length may be included: its size bytes and the end
-// of their line follow.
+// AppendCommand appends a command. Of its last argument only the length size may be included; then the caller sends the
+// size bytes and the line end.
 func AppendCommand(to []byte, size int64, args ...string) []byte {
 	n := len(args)
 	if size >= 0 {
@@ -242,7 +240,7 @@ func AppendCommand(to []byte, size int64, args ...string) []byte {
 	return to
 }
 
-// AppendBulk announces a string of n bytes; below 0 it is a null value.
+// AppendBulk appends the header of a string of n bytes; a negative n means a null value.
 func AppendBulk(to []byte, n int64) []byte {
 	return append(strconv.AppendInt(append(to, '$'), n, 10), "\r\n"...)
 }

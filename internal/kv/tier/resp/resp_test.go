@@ -107,7 +107,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A connection authenticates and selects its database before anything else, where the address contains them.
+// A connection authenticates and selects its database before anything else, if the address contains them.
 func TestGreetings(t *testing.T) {
 	for url, want := range map[string][]string{
 		"redis://h":           nil,
