@@ -28,11 +28,12 @@ PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 test: format width
 	$(RUN) $(UNIT)
 
-# What can be said about the sources without running them.
+# What can be said about the sources without running them. The tag openai is that of tests with OpenAI's Go client,
+# which takes longest of all packages to compile: make long runs them.
 check: format width
-	$(LAZY) $(GO) vet ./...
+	$(LAZY) $(GO) vet -tags openai ./...
 	$(GO) -C internal/vec/_asm vet .
-	$(LAZY) $(GO) tool staticcheck ./...
+	$(LAZY) $(GO) tool staticcheck -tags openai ./...
 	$(GO) run ./internal/tree/platforms $(PLATFORMS)
 
 .PHONY: format
@@ -61,14 +62,15 @@ RANKED = "$(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2" \
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
 # What tests leave out because it takes minutes and other tests imply it: every implementation of the operations with
-# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, and the
-# engine on two ranks.
+# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, OpenAI's Go
+# client, and the engine on two ranks.
 .PHONY: long
 long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
-	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED)
+	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' \
+	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
 MORE = TestNextExact|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
@@ -163,7 +165,7 @@ race:
 
 # The race detector over every package, but for tests that are too slow for it. It takes long.
 race-all:
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 60m ./...
+	CGO_ENABLED=1 $(GO) test -race -short -tags openai -timeout 60m ./...
 
 # Every function named Fuzz in the tree, FUZZTIME each: a new one is found by its name. What they find is written below
 # testdata/fuzz of its package and is a test from then on.

@@ -5,4 +5,7 @@
 // OpenAI's Go client, through its JavaScript client where node and npm are there (folder js), or byte by byte over
 // TCP. What flows out is whether the answers, the errors and the server's own counters are what those clients rely
 // on.
+//
+// No other package takes as long to compile as OpenAI's Go client. The files that import it have the build tag openai,
+// which make check and make long set.
 package clienttest

@@ -1,7 +1,8 @@
+//go:build openai
+
 package clienttest
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -10,19 +11,6 @@ import (
 	"sparrow"
 	"sparrow/server"
 )
-
-// member reads a member that OpenAI's own service does not have.
-func member[T any](t *testing.T, raw string, what string) T {
-	t.Helper()
-	var v T
-	if raw == "" {
-		t.Fatalf("no %s", what)
-	}
-	if err := json.Unmarshal([]byte(raw), &v); err != nil {
-		t.Fatalf("%s: %v: %s", what, err, raw)
-	}
-	return v
-}
 
 func TestReasoning(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})

@@ -1,14 +1,11 @@
 package clienttest
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-
-	"sparrow/internal/testkit/await"
 )
 
 // metric reads one value from /metrics, by its name with labels as they are printed.
@@ -34,10 +31,4 @@ func (s *service) metric(t *testing.T, name string) float64 {
 	}
 	t.Fatalf("/metrics has no %s", name)
 	return 0
-}
-
-// await polls a metric until it has a value.
-func (s *service) await(t *testing.T, name string, want float64) {
-	t.Helper()
-	await.True(t, fmt.Sprintf("%s is %v", name, want), func() bool { return s.metric(t, name) == want })
 }

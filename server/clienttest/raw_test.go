@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,8 +88,40 @@ func fields(more string) string {
 	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + nameQuestion + `"}]` + more + `}`
 }
 
-// alive makes sure that the server still answers, with the usual client.
+// alive makes sure that the server still answers.
 func (s *service) alive(t *testing.T) {
 	t.Helper()
-	wantChat(t, s.chat(t, ask("Goodbye")), "Goodbye!", "stop")
+	r := s.raw(t, whole(post(`{"model":"`+model+`","temperature":0,"messages":[{"role":"user","content":"Goodbye"}]}`,
+		jsonType)))
+	if r.status != http.StatusOK || !strings.Contains(r.body, `"content":"Goodbye!"`) ||
+		!strings.Contains(r.body, `"finish_reason":"stop"`) {
+		t.Errorf("the server answers %d: %s", r.status, r.body)
+	}
+}
+
+// member reads a member that OpenAI's own service does not have.
+func member[T any](t *testing.T, raw string, what string) T {
+	t.Helper()
+	var v T
+	if raw == "" {
+		t.Fatalf("no %s", what)
+	}
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		t.Fatalf("%s: %v: %s", what, err, raw)
+	}
+	return v
+}
+
+// normal rewrites JSON with sorted names and without spaces; text that is not JSON fails the test.
+func normal(t *testing.T, text string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }

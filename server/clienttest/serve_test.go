@@ -5,9 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-
 	"sparrow"
 	"sparrow/internal/testkit/await"
 	"sparrow/server"
@@ -15,6 +12,14 @@ import (
 
 // model is the name of the built-in model in requests.
 const model = "sparrow-tiny"
+
+// Questions that the built-in model was trained for, and what it answers.
+const (
+	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+	treesAnswer   = "22 * 7 = 154\n#### 154"
+	nameQuestion  = "What are you called?"
+	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
+)
 
 // service is a server on a loopback port, over its own engine.
 type service struct {
@@ -73,10 +78,3 @@ func stopEngine(t *testing.T, e *sparrow.Engine) {
 }
 
 func (s *service) url() string { return "http://" + s.addr }
-
-// client is OpenAI's client for the service. It never retries, so that a test sees the first answer.
-func (s *service) client(more ...option.RequestOption) openai.Client {
-	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
-		option.WithMaxRetries(0)}
-	return openai.NewClient(append(all, more...)...)
-}

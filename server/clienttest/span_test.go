@@ -179,7 +179,9 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 
 	known := len(s.spans.GetSpans())
-	s.chat(t, ask(nameQuestion)) // without a traceparent
+	if r := s.raw(t, whole(post(fields(""), jsonType))); r.status != http.StatusOK { // without a traceparent
+		t.Errorf("status %d: %s", r.status, r.body)
+	}
 	s.whole(t, 4, "/v1/completions", `{"model": "sparrow-tiny", "prompt": ["a", "b"], "max_tokens": 1}`)
 	root, all = s.root(t, 4)
 	if got := spanTree(all, root); strings.Count(got, "decode") != 2 || len(all) != known+9 {

@@ -1,12 +1,16 @@
+//go:build openai
+
 package clienttest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/server"
 )
 
@@ -83,4 +87,10 @@ func TestCancellation(t *testing.T) {
 			wantChat(t, s.chat(t, ask(nameQuestion)), nameAnswer, "stop")
 		})
 	}
+}
+
+// await polls a metric until it has a value.
+func (s *service) await(t *testing.T, name string, want float64) {
+	t.Helper()
+	await.True(t, fmt.Sprintf("%s is %v", name, want), func() bool { return s.metric(t, name) == want })
 }

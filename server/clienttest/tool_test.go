@@ -1,7 +1,8 @@
+//go:build openai
+
 package clienttest
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -111,18 +112,4 @@ func TestToolChoice(t *testing.T) {
 	if r := s.chat(t, p); len(r.Choices[0].Message.ToolCalls) != 0 || r.Choices[0].FinishReason == "tool_calls" {
 		t.Errorf("a call that was forbidden: %s", r.RawJSON())
 	}
-}
-
-// normal rewrites JSON with sorted names and without spaces; text that is not JSON fails the test.
-func normal(t *testing.T, text string) string {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
-	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
 }
