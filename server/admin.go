@@ -9,16 +9,16 @@ import (
 	"sparrow/internal/wire"
 )
 
-// adminAPI is for administrators, and for trainers that take turns with a server on one device: they make it release
-// its memory, take it again, and continue with other weights. The names are vLLM's and SGLang's.
+// adminAPI serves administrators, and trainers that share one device with a server: they make it release its memory,
+// allocate it again, and continue with other weights. The names are vLLM's and SGLang's.
 type adminAPI struct{ *service }
 
-// sleep answers POST /sleep. vLLM's levels say where weights are kept in the meantime; here they are read from their
-// files again in both. mode is abort, or wait for running requests to end (the default).
+// sleep handles POST /sleep. vLLM's levels select where weights are kept in the meantime; here both levels read them
+// from their files again. mode is abort, or wait for running requests to end (the default).
 func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
-		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; supported are 1 and 2, which do the same",
+		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; want 1 or 2, which have the same effect",
 			level)
 	}
 	abort := false
@@ -27,7 +27,7 @@ func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	case "abort":
 		abort = true
 	default:
-		return wire.NewError(wire.CodeInvalidValue, "mode", "is %.20q; supported are wait and abort", mode)
+		return wire.NewError(wire.CodeInvalidValue, "mode", "is %.20q; want wait or abort", mode)
 	}
 	if err := s.engine.Sleep(r.Context(), abort); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "asleep"})
 }
 
-// wakeUp answers POST /wake_up. vLLM's tags, which wake parts, are taken for all of them.
+// wakeUp handles POST /wake_up. vLLM's tags, which wake parts, always wake everything here.
 func (s adminAPI) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Wake(r.Context()); err != nil {
 		return err
@@ -45,14 +45,14 @@ func (s adminAPI) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "awake"})
 }
 
-// isSleeping answers GET /is_sleeping.
+// isSleeping handles GET /is_sleeping.
 func (s adminAPI) isSleeping(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		Sleeping bool `json:"is_sleeping"`
 	}{s.engine.Stats().Asleep})
 }
 
-// updateRequest is the body of POST /update_weights_from_disk, as SGLang has it.
+// updateRequest is the body of POST /update_weights_from_disk, as in SGLang.
 type updateRequest struct {
 	Path  string
 	Abort bool
@@ -61,7 +61,7 @@ type updateRequest struct {
 var updateFields = wire.Fields[updateRequest]{
 	"model_path":         wire.TextField(func(u *updateRequest) *string { return &u.Path }),
 	"abort_all_requests": wire.BoolField(func(u *updateRequest) *bool { return &u.Abort }),
-	// how SGLang loads weights, and what it does about its own cache, which is always emptied here
+	// these select how SGLang loads weights and treats its cache, which is always emptied here
 	"load_format":          wire.IgnoreAny[updateRequest](),
 	"weight_version":       wire.IgnoreAny[updateRequest](),
 	"is_async":             wire.IgnoreAny[updateRequest](),
@@ -72,14 +72,14 @@ var updateFields = wire.Fields[updateRequest]{
 	"token_step":           wire.IgnoreAny[updateRequest](),
 }
 
-// updateAnswer is SGLang's answer.
+// updateAnswer is the response in SGLang's format.
 type updateAnswer struct {
 	Success bool   `json:"success"`
 	Message string `json:"message"`
 	Paused  int    `json:"num_paused_requests"`
 }
 
-// updateWeights answers POST /update_weights_from_disk.
+// updateWeights handles POST /update_weights_from_disk.
 func (s adminAPI) updateWeights(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, func(d *wire.Decoder, body []byte) (*updateRequest, *wire.Error) {
 		return wire.Decode(d, body, updateFields, func(u *updateRequest, p *wire.Problems) {
@@ -103,13 +103,13 @@ func (s adminAPI) updateWeights(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, updateAnswer{Success: true, Message: "weights were replaced"})
 }
 
-// weightsFolder is a folder below WeightsRoot, after all links are resolved.
+// weightsFolder returns a folder below WeightsRoot, after all links are resolved.
 func (s adminAPI) weightsFolder(path string) (string, error) {
 	refuse := func(format string, args ...any) error {
 		return wire.NewError(wire.CodeInvalidValue, "model_path", "%s", fmt.Sprintf(format, args...))
 	}
 	if s.options.WeightsRoot == "" {
-		return "", refuse("weights cannot be replaced here; start the server with --weights-root FOLDER")
+		return "", refuse("replacing weights is disabled; start the server with --weights-root FOLDER")
 	}
 	root, err := filepath.Abs(s.options.WeightsRoot)
 	if err == nil {
@@ -134,7 +134,7 @@ func (s adminAPI) weightsFolder(path string) (string, error) {
 	return dir, nil
 }
 
-// flushCache answers POST /flush_cache: nothing that was computed before is reused.
+// flushCache handles POST /flush_cache: no page computed before is reused.
 func (s adminAPI) flushCache(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Flush(r.Context()); err != nil {
 		return err

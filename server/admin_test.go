@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Trainers put a server to sleep, wake it up and replace its weights; other keys may not.
+// Trainers put a server to sleep, wake it up and replace its weights; clients with other keys may not.
 func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"step1", "bad"} {
@@ -82,7 +82,7 @@ func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 	}
 }
 
-// A root that is given relative to the working folder takes absolute paths too.
+// A root that is given relative to the working folder also accepts absolute paths.
 func TestWeightsRootMayBeRelative(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden prompts of testdata/agents")
 
-// agentRequest is a request that a coding agent sent, recorded from its package. Every natural-language text in it was
-// replaced by generated text of the same length; names of fields and types are those that were sent.
+// agentRequest is a request that a coding agent sent, recorded from its package. All natural-language text was replaced
+// by generated text of the same length; names of fields and types are unchanged.
 type agentRequest struct {
 	Name    string `json:"-"`
 	Origin  string
@@ -46,7 +46,7 @@ func agentRequests(t *testing.T) []agentRequest {
 	return list
 }
 
-// ask sends the request and returns the chat that the engine was asked for.
+// ask sends the request and returns the chat request that the engine received.
 func (r *agentRequest) ask(t *testing.T, e *fakeEngine, url, body string) (reply, *chat.Request) {
 	t.Helper()
 	var header []string
@@ -90,7 +90,7 @@ func TestRequestsOfAgentsAreAnswered(t *testing.T) {
 	}
 }
 
-// The prompts that such requests become, in the formats of the model families.
+// The prompts that such requests produce, in the formats of the model families.
 func TestPromptsOfAgents(t *testing.T) {
 	formats := []chat.Format{chat.DeepSeekV32{}, chat.GLM5{}, chat.GLM5{V52: true}, chat.DeepSeekV4{}}
 	golden := map[string]bool{"codex": true, "claude-code": true} // the others are rendered alone: files would be large

@@ -17,7 +17,7 @@ type collector interface {
 	event(prompt int, ev *sparrow.Event) error
 }
 
-// kept turns a collector into a sink: nothing is sent while it runs, and the result is stored.
+// kept turns a collector into a sink: it sends nothing while requests run, and stores the result.
 type kept struct {
 	collector
 	result *result
@@ -30,10 +30,10 @@ func (k *kept) end(r *result) error {
 	return nil
 }
 
-// collect runs requests to their end and answers with one JSON object.
+// collect runs requests to their end and responds with one JSON object.
 func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
 	response func(*result) (any, error)) error {
-	// The deadline of the whole response suits answers that need no model.
+	// The deadline of the whole response suits responses that need no model.
 	if err := writeBy(w, time.Time{}); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.
 	return s.respond(w, http.StatusOK, out)
 }
 
-// stream runs requests and answers with events. Once the first event has left, an error is an event too.
+// stream runs requests and responds with events. Once the first event has been sent, an error is an event too.
 func (s *service) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to func(*sse) sink) error {
 	e, err := newSSE(w, s.options.WriteTimeout)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e *sse) abort(to sink, err *wire.Error) error {
 	return e.flush()
 }
 
-// finish ends a stream with usage and trace, where asked for.
+// finish ends a stream with usage and trace, if requested.
 func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byte, error), usage bool,
 	r *result) error {
 	trace, err := traceJSON(r.traces)
@@ -120,14 +120,14 @@ func (s *service) admit(o *openai.Options) error {
 	return checkDraft(o, s.info)
 }
 
-// checkModel requires the name or an alias of the model that is served.
+// checkModel requires the name or an alias of the served model.
 func (s *service) checkModel(name string) error {
 	isAlias := func(pattern string) bool {
 		match, err := path.Match(pattern, name)
 		return match && err == nil
 	}
 	if name != s.info.Name && !slices.ContainsFunc(s.options.Aliases, isAlias) {
-		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
+		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server serves %q", name,
 			append([]string{s.info.Name}, s.options.Aliases...))
 	}
 	return nil

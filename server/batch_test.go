@@ -99,8 +99,8 @@ func chatLine(id, question string) string {
 		"sparrow-test", "messages": [{"role": "user", "content": %q}]}}`, id, question)
 }
 
-// A batch of good and bad lines: each line fails by itself, lines that were refused temporarily are sent again, and the
-// engine gets them as background requests.
+// A batch of good and bad lines: each line fails by itself, temporarily refused lines are sent again, and the engine
+// receives them as background requests.
 func TestABatchOfChats(t *testing.T) {
 	refused := false
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
@@ -299,7 +299,7 @@ func TestWhatIsRefusedOfFilesAndBatches(t *testing.T) {
 	}
 }
 
-// Lines of a batch do not count as requests at once of the tenant, and leave half of its tokens to other requests.
+// Lines of a batch do not count as concurrent requests of the tenant, and leave half of its tokens to other requests.
 func TestQuotasOfLines(t *testing.T) {
 	l, err := ReadLimits(strings.NewReader("* requests=1 tokens=1000"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/batch"
 )
 
-// batchWindow is in which batches are to end.
+// batchWindow is the completion window of batches.
 const batchWindow = 24 * time.Hour
 
 // The kinds of batches in the store.
@@ -18,10 +18,10 @@ const (
 	anthropicBatch = "anthropic"
 )
 
-// batchesAPI answers OpenAI's endpoints of batches.
+// batchesAPI implements OpenAI's batch endpoints.
 type batchesAPI struct{ *service }
 
-// create answers POST /v1/batches.
+// create handles POST /v1/batches.
 func (s batchesAPI) create(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -39,7 +39,7 @@ func (s batchesAPI) create(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, s.object(store, &b))
 }
 
-// object is a batch in OpenAI's shape.
+// object returns a batch in OpenAI's format.
 func (s batchesAPI) object(store *batch.Store, b *batch.Batch) openai.Batch {
 	at := func(t time.Time) *int64 {
 		if t.IsZero() {
@@ -76,7 +76,7 @@ func (s batchesAPI) object(store *batch.Store, b *batch.Batch) openai.Batch {
 	return out
 }
 
-// list answers GET /v1/batches.
+// list handles GET /v1/batches.
 func (s batchesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s batchesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.NewList(out, func(b *openai.Batch) string { return b.ID }, more))
 }
 
-// batch answers GET /v1/batches/{id}.
+// batch handles GET /v1/batches/{id}.
 func (s batchesAPI) batch(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -107,7 +107,7 @@ func (s batchesAPI) batch(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, s.object(store, &b))
 }
 
-// cancel answers POST /v1/batches/{id}/cancel.
+// cancel handles POST /v1/batches/{id}/cancel.
 func (s batchesAPI) cancel(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"sparrow/record"
 )
 
-// openaiAPI answers in OpenAI's format, with the additions of vLLM and SGLang, except the Responses endpoints.
+// openaiAPI implements OpenAI's format, with the additions of vLLM and SGLang, except the Responses endpoints.
 type openaiAPI struct{ *service }
 
-// chatCompletion answers POST /v1/chat/completions.
+// chatCompletion handles POST /v1/chat/completions.
 func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 	return renameField(err, req)
 }
 
-// renameField gives a field the name it had in this request; the engine calls it prompt or max_tokens.
+// renameField changes the field name of an error to its name in this request; the engine calls it prompt or max_tokens.
 func renameField(err error, r *openai.ChatRequest) error {
 	var field *sparrow.RequestError
 	if !errors.As(err, &field) {
@@ -66,7 +66,7 @@ func renameField(err error, r *openai.ChatRequest) error {
 	return &sparrow.RequestError{Field: name, Reason: field.Reason, Err: err}
 }
 
-// chatShape has the fields of a chat's request that determine the shape of its answer.
+// chatShape holds the fields of a chat request that determine the format of its response.
 type chatShape struct {
 	head       openai.Head
 	usage      bool // a stream ends with it
@@ -83,7 +83,7 @@ type chatShape struct {
 	rollout    *rollout // nil where nothing of it is requested
 }
 
-// deltas returns the wanted deltas of an event: without parallel calls, only the first call.
+// deltas returns the requested deltas of an event: without parallel calls, only the first call.
 func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	list := c.inputs.translate(ev)
 	if !c.singleCall {
@@ -98,7 +98,7 @@ func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
 	return kept
 }
 
-// tokens appends the log probabilities of an event to list, where they are requested.
+// tokens appends the log probabilities of an event to list, if they are requested.
 func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []openai.TokenLogprob {
 	if !c.logprobs {
 		return nil
@@ -165,7 +165,7 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	return out, nil
 }
 
-// message has null content when the model only called tools.
+// message returns the message of a choice. Its content is null if the model only called tools.
 func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	out := openai.ResponseMessage{Role: openai.RoleAssistant, ReasoningContent: m.Reasoning}
 	if m.Content != "" || len(m.ToolCalls) == 0 {

@@ -76,7 +76,7 @@ func TestChatStreamsByteForByte(t *testing.T) {
 	}
 }
 
-// reasonedCall is a reply that thinks and then calls two tools, in uneven pieces.
+// reasonedCall returns a reply that reasons and then calls two tools, in uneven pieces.
 func reasonedCall() []sparrow.Event {
 	call := func(i int, id, name, args string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall, Call: chat.CallDelta{Index: i, ID: id, Name: name, Arguments: args}}
@@ -96,7 +96,7 @@ func reasonedCall() []sparrow.Event {
 
 const aTool = `,"tools":[{"type":"function","function":{"name":"add"}},{"type":"function","function":{"name":"sub"}}]`
 
-// With vLLM's continuous usage every token has a chunk that counts it, also where it has no text.
+// With vLLM's continuous usage every token has a chunk that counts it, even if it has no text.
 func TestContinuousUsage(t *testing.T) {
 	silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 1}}}
 	events := append([]sparrow.Event{say("a")[0], silent}, say("b")...)
@@ -200,7 +200,7 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 }
 
-// halves is a reply with one character in two tokens, with alternatives.
+// halves returns a reply with one character in two tokens, with alternatives.
 func halves() []sparrow.Event {
 	return []sparrow.Event{
 		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -0.25,
@@ -285,7 +285,7 @@ func TestRequestsAreMeasured(t *testing.T) {
 	}
 }
 
-// The times between tokens are those between events of the same choice; tokens that come together share the time
+// The time between tokens is the time between events of the same choice. Tokens that arrive together share the time
 // evenly, and the first token of a request is measured from its arrival.
 func TestTimesBetweenTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestTimesBetweenTokens(t *testing.T) {
 	})
 }
 
-// lines returns the lines of a text that hold one of the words.
+// lines returns the lines of a text that contain one of the words.
 func lines(text string, words ...string) string {
 	var out []string
 	for line := range strings.Lines(text) {

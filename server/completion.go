@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// completion answers POST /v1/completions.
+// completion handles POST /v1/completions.
 func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeCompletion)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	}
 	if all := req.Prompt.Len() * req.Choices(); s.info.MaxQueue > 0 && all > s.info.MaxQueue {
 		return wire.NewError(wire.CodeTooMany, "prompt",
-			"%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
+			"%d prompts with %d choices each are %d sequences, but at most %d may wait; send fewer at a time",
 			req.Prompt.Len(), req.Choices(), all, s.info.MaxQueue)
 	}
 	x := exchangeOf(r)
@@ -53,7 +53,7 @@ func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	return s.collect(w, r, ask, to, s.flushed(r, shape.transfer, to.response))
 }
 
-// promptID names the i-th of several prompts.
+// promptID returns the id of the i-th of several prompts.
 func promptID(id string, i, prompts int) string {
 	if prompts == 1 {
 		return id
@@ -61,7 +61,7 @@ func promptID(id string, i, prompts int) string {
 	return fmt.Sprintf("%s-%d", id, i)
 }
 
-// encodePlain replaces texts by ids where the request asks for no special tokens around them.
+// encodePlain replaces texts by token ids if the request asks for no special tokens around them.
 func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
 	if !plainPrompts(r) {
 		return nil
@@ -73,14 +73,14 @@ func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Reques
 		}
 		if len(ids) == 0 {
 			return wire.NewError(wire.CodeInvalidValue, "prompt",
-				"prompt %d has no tokens without special ones; send text, or leave add_special_tokens out", i)
+				"prompt %d has no tokens other than special ones; send text, or omit add_special_tokens", i)
 		}
 		ask[i].Prompt, ask[i].Tokens = "", ids
 	}
 	return nil
 }
 
-// completionShape has the fields of a text completion's request that determine the shape of its answer. The i-th choice
+// completionShape holds the fields of a completion request that determine the format of its response. The i-th choice
 // of prompt p has index p*n+i.
 type completionShape struct {
 	head         openai.Head
@@ -123,7 +123,7 @@ func (s openaiAPI) completionShape(r *openai.CompletionRequest) (completionShape
 	return c, nil
 }
 
-// choices makes the state of every choice, at its index.
+// choices returns the state of every choice, at its index.
 func (c *completionShape) choices() []completionChoice {
 	list := make([]completionChoice, c.prompts*c.n)
 	for i := range list {
@@ -136,7 +136,7 @@ func (c *completionShape) choices() []completionChoice {
 	return list
 }
 
-// completionChoice is the part of a choice that was not sent yet: everything, or since the last chunk.
+// completionChoice is the part of a choice that was not sent yet: all of it, or everything since the last chunk.
 type completionChoice struct {
 	columns  columns
 	pending  string
@@ -156,7 +156,7 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	c.finish = finishOf(ev.Finish)
 }
 
-// wire is the part of the choice that was not sent yet; afterwards nothing is pending.
+// wire returns the part of the choice that was not sent yet; afterwards nothing is pending.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
 	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
 		Sparrow: c.recorded}

@@ -106,7 +106,7 @@ func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.App
 
 func (s *completionStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
-// echoOnly answers a request for no new tokens: the prompts return, counted, and the engine has no part in it.
+// echoOnly answers a request for no new tokens: it returns and counts the prompts without using the engine.
 func (s openaiAPI) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, shape completionShape,
 	stream bool) error {
 	res := &result{}

@@ -20,7 +20,7 @@ func texts(choices ...string) string {
 	return b.String() + "data: [DONE]\n\n"
 }
 
-// twice answers a prompt with itself in capitals and the choice's number.
+// twice answers a prompt with the prompt in capitals and the choice's number.
 func twice(r sparrow.Request) ([]sparrow.Event, error) {
 	text := strings.ToUpper(r.Prompt)
 	var list []sparrow.Event
@@ -125,7 +125,7 @@ func TestCompletionLogprobsCountCharacters(t *testing.T) {
 	}
 }
 
-// Ids are the only way to see the tokens of a checkpoint without a tokenizer; they are given in both forms of
+// Ids are the only way to identify the tokens of a checkpoint without a tokenizer; they are given in both forms of
 // logprobs, alternatives included.
 func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 	_, hs := start(t, newFake(playing(

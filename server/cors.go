@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// cors lets the pages of allowed origins read answers. It is true when the request was a browser's question whether
-// it may send another one, which is then answered. Without allowed origins no header is ever set, and browsers keep
-// other pages out.
+// cors lets the pages of allowed origins read responses. It returns true if the request was a browser's preflight
+// request, which it has then answered. Without allowed origins no header is ever set, and browsers block other pages.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	allowed := s.options.AllowOrigins
 	if len(allowed) == 0 {
@@ -32,8 +31,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	// Browsers ask for the headers a client library adds, such as x-stainless-*; all of them are harmless, so the
-	// requested list is returned.
+	// Browsers ask for permission to send the headers that a client library adds, such as x-stainless-*; all of them
+	// are harmless, so the requested list is returned.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {
 		h.Set("Access-Control-Allow-Headers", names)
 	}

@@ -13,16 +13,16 @@ import (
 	"sparrow/internal/wire"
 )
 
-// dialect is how an interface writes errors and common fields.
+// dialect defines how an interface writes errors and common fields.
 type dialect struct {
-	// failure is the body of an error.
+	// failure returns the body of an error.
 	failure func(e *wire.Error, requestID string) any
-	// format and parameters are where the schemas of the answer and of a tool are in a request.
+	// format and parameters are the fields that hold the schemas of the answer and of a tool in a request.
 	format, parameters string
-	// tools is where a tool stands.
+	// tools is the field that holds the tools.
 	tools string
-	// fields are the names that fields of chat completions have here; the first match wins. Indices are left out: one
-	// message here may be several in a chat.
+	// fields maps field names of chat completions to the names in this interface; the first match wins. Indices are
+	// left out, because one message here may become several in a chat.
 	fields []fieldName
 }
 
@@ -70,7 +70,7 @@ var ollamaDialect = dialect{
 	},
 }
 
-// dialectOf is the interface that a path belongs to, for paths without a route too.
+// dialectOf returns the interface that a path belongs to, also for paths without a route.
 func dialectOf(path string) *dialect {
 	switch {
 	case path == messagesPath || strings.HasPrefix(path, messagesPath+"/"):
@@ -83,7 +83,7 @@ func dialectOf(path string) *dialect {
 	return &openaiDialect
 }
 
-// rename gives the fields in an error about a chat the names that they have here.
+// rename replaces the field names in an error about a chat by the names in this interface.
 func (d *dialect) rename(err error, requestID string) error {
 	if err == nil {
 		return nil
@@ -105,11 +105,11 @@ func (d *dialect) rename(err error, requestID string) error {
 	return wire.JoinProblems(list)
 }
 
-// maxIgnoredKeywords bounds how many keywords of schemas a response names.
+// maxIgnoredKeywords is the maximum number of schema keywords that a response lists.
 const maxIgnoredKeywords = 32
 
-// keywords are the places of keywords in the schemas of a request, as the header of ignored fields names them: with a
-// JSON pointer inside the schema.
+// keywords returns the locations of keywords in the schemas of a request, as they appear in the header of ignored
+// fields: with a JSON pointer inside the schema.
 func (d *dialect) keywords(list []sparrow.Ignored) []string {
 	var names []string
 	for _, k := range list {

@@ -8,13 +8,13 @@ import (
 	"sparrow/api/openai"
 )
 
-// effortHeader has the effective reasoning effort, where the request sets one.
+// effortHeader holds the effective reasoning effort, if the request sets one.
 const effortHeader = "X-Sparrow-Effort"
 
-// effortOn is the level of models that can turn reasoning on and off, without further levels.
+// effortOn is the level of models that can only turn reasoning on and off.
 const effortOn = "on"
 
-// effort is the requested word for the reasoning effort, and the effective level. Both are empty where the request sets
+// effort is the requested word for the reasoning effort, and the effective level. Both are empty if the request sets
 // none.
 type effort struct{ asked, used string }
 
@@ -57,8 +57,8 @@ func fitEffort(info *sparrow.Info, c *openai.ChatRequest) effort {
 	return e
 }
 
-// levelOf is the lowest level of the model that is at least the requested one, or its highest. A model that always
-// reasons has its lowest level for none.
+// levelOf returns the lowest level of the model that is at least the requested one, or its highest. For a model that
+// always reasons, none gives its lowest level.
 func levelOf(info *sparrow.Info, word string) string {
 	asked := slices.Index(openai.Efforts, word)
 	if asked == 0 && !info.AlwaysThinks {

@@ -8,7 +8,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// One table for the four interfaces: which effort a requested level becomes, by the levels that the model has.
+// One table for the four interfaces: the effective effort for each requested level, by the levels of the model.
 func TestEffortWords(t *testing.T) {
 	interfaces := []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", `{"model":"sparrow-test","messages":[{"role":"user","content":"x"}],"reasoning_effort":%q}`},

@@ -16,7 +16,7 @@ type Engine interface {
 	Stats() sparrow.Stats
 	// Wait estimates how long a request of a tenant would wait.
 	Wait(tenant, source string) time.Duration
-	// Plans are the latest steps, oldest first.
+	// Plans returns the latest steps, oldest first.
 	Plans() []sparrow.PlanRecord
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Decode returns the bytes of the tokens, special tokens included; they need not be whole characters.
@@ -24,10 +24,10 @@ type Engine interface {
 	// Flush drops every cached page before the next step. Running requests continue.
 	Flush(ctx context.Context) error
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
-	// tokens that the tokenizer puts around a text.
+	// tokenizer's special tokens around the text.
 	EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error)
-	// Sleep gives the engine's memory back and Wake takes it again; UpdateWeights takes the weights of another
-	// checkpoint of the same shape. What runs ends first, or fails where abort is set.
+	// Sleep releases the engine's memory and Wake allocates it again; UpdateWeights loads the weights of another
+	// checkpoint of the same shape. Running requests end first, or fail if abort is set.
 	Sleep(ctx context.Context, abort bool) error
 	Wake(ctx context.Context) error
 	UpdateWeights(ctx context.Context, dir string, abort bool) error
@@ -38,20 +38,21 @@ type Engine interface {
 // Stream returns the events of one request. One goroutine reads and closes it. The engine keeps events until they are
 // read, so a slow reader delays no other request.
 type Stream interface {
-	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one
-	// comes soon.
+	// Next waits for an event; it returns false after the last one. Once the request's context has ended, the last
+	// event arrives soon.
 	Next() (sparrow.Event, bool)
-	// Close gives the request up if it still runs.
+	// Close cancels the request if it still runs.
 	Close()
-	// PromptTokens is the length of the prompt.
+	// PromptTokens returns the length of the prompt.
 	PromptTokens() int
-	// Waited returns how long the request waited for its first step, or has waited so far. Any goroutine may call it.
+	// Waited returns how long the request waited for its first step. If it has not run yet, this is the time so far.
+	// Any goroutine may call it.
 	Waited() time.Duration
-	// Ignored are the keywords of the request's schemas that the answer need not follow.
+	// Ignored returns the keywords of the request's schemas that are not enforced.
 	Ignored() []sparrow.Ignored
 }
 
-// Adapt makes an open engine servable.
+// Adapt wraps an open engine for the server.
 func Adapt(e *sparrow.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sparrow.Engine }

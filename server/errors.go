@@ -2,11 +2,11 @@ package server
 
 import "errors"
 
-// ErrDraining ends requests that still run when the grace period of a shutdown is over, and refuses requests after the
-// shutdown began.
+// ErrDraining ends requests that still run after the grace period of a shutdown, and refuses requests that arrive after
+// the shutdown began.
 var ErrDraining = errors.New("server: shutting down")
 
-// errGone means that the connection took no more bytes: the client closed it, or stopped reading for
+// errGone means that the connection accepted no more bytes: the client closed it, or stopped reading for
 // Options.WriteTimeout.
 var errGone = errors.New("server: the client closed the connection")
 

@@ -12,14 +12,14 @@ import (
 	"sparrow"
 )
 
-// requestIDHeader names a request, in both directions.
+// requestIDHeader carries the id of a request, in both directions.
 const requestIDHeader = "X-Request-Id"
 
-// maxRequestID bounds a name that a client chose.
+// maxRequestID is the maximum length of an id that a client chose.
 const maxRequestID = 128
 
-// exchange is one HTTP request and its answer, for the log and the metrics. It belongs to the goroutine that serves the
-// request.
+// exchange is one HTTP request and its response, for the log and the metrics. It belongs to the goroutine that serves
+// the request.
 type exchange struct {
 	id      string
 	arrived time.Time
@@ -28,10 +28,10 @@ type exchange struct {
 	dialect *dialect
 	tenant  string // of the key
 	source  string // the network address it came from
-	// flow and priority are those of a gateway's headers, inside the tenant; without a header each connection is a flow
+	// flow and priority come from a gateway's headers, inside the tenant; without a header each connection is a flow
 	flow     string
 	priority int
-	// background: it is a line of a batch, which gives way to all other work
+	// background: it is a line of a batch, which has a lower priority than all other work
 	background bool
 	ignored    []string // fields of the request that had no effect
 	leftOut    []string // types of tools that were not offered to the model
@@ -51,10 +51,10 @@ func withExchange(r *http.Request, x *exchange) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 }
 
-// exchangeOf is the exchange that ServeHTTP put into every request.
+// exchangeOf returns the exchange that ServeHTTP put into every request.
 func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
-// requestID takes the client's own id if it is safe in logs and headers, else makes a random one.
+// requestID returns the client's own id if it is safe in logs and headers, else a random one.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(requestIDHeader); plainID(id) {
 		return id
@@ -74,14 +74,14 @@ func plainID(id string) bool {
 	return true
 }
 
-// recorder stores what was answered.
+// recorder records the status and size of the response.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 }
 
-// WriteHeader notes the final status.
+// WriteHeader records the final status.
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status

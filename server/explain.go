@@ -13,14 +13,14 @@ import (
 	"sparrow/plan/public"
 )
 
-// Bounds of a batch that is explained here; the command line takes larger ones.
+// Limits of a batch that is explained here; the command line accepts larger ones.
 const (
 	maxExplainText     = 4 << 10
 	maxExplainRequests = 1 << 10
 	maxExplainTokens   = 1 << 22
 )
 
-// explainRequest is the body of POST /debug/explain. Empty fields are the defaults; without a family it asks about the
+// explainRequest is the body of POST /debug/explain. Empty fields take the defaults; without a family it refers to the
 // served model.
 type explainRequest struct {
 	Family, Catalog, Hardware, Batch string
@@ -58,10 +58,10 @@ func decodeExplain(d *wire.Decoder, body []byte) (*explainRequest, *wire.Error) 
 	})
 }
 
-// debugAPI shows the decisions of the planner, actual and hypothetical.
+// debugAPI shows decisions of the planner, actual and hypothetical ones.
 type debugAPI struct{ *service }
 
-// explain answers POST /debug/explain: what would run for a batch, and why, like `sparrow explain --json`.
+// explain handles POST /debug/explain: it returns the plan for a batch with its reasons, like `sparrow explain --json`.
 func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, decodeExplain)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, a)
 }
 
-// ask returns what a request describes.
+// ask converts a request to the planner's input.
 func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	ask.Model, ask.Question.Layer = s.info.Config.Model, -1
 	if r.Family != "" {
@@ -97,8 +97,8 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	}
 	if r.Layer != nil {
 		if ask.Question.Layer = *r.Layer; *r.Layer > ask.Model.Layers {
-			return ask, wire.NewError(wire.CodeOutOfRange, "layer", "the model has layers 0 to %d, and a drafting "+
-				"layer %d where the checkpoint has one", ask.Model.Layers-1, ask.Model.Layers)
+			return ask, wire.NewError(wire.CodeOutOfRange, "layer", "the model has layers 0 to %d, and drafting "+
+				"layer %d if the checkpoint has one", ask.Model.Layers-1, ask.Model.Layers)
 		}
 	}
 	var catalog plan.Catalog
@@ -131,7 +131,7 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	return ask, checkExplained(&b)
 }
 
-// checkExplained bounds the work that a batch causes and the size of its answer.
+// checkExplained limits the work for a batch and the size of its response.
 func checkExplained(b *plan.Batch) error {
 	tokens := 0
 	for _, r := range b.Requests {
@@ -140,14 +140,14 @@ func checkExplained(b *plan.Batch) error {
 		}
 	}
 	if len(b.Requests) > maxExplainRequests || tokens > maxExplainTokens {
-		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in all are explained "+
-			"here; sparrow explain takes more", maxExplainRequests, maxExplainTokens)
+		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in total are explained "+
+			"here; sparrow explain accepts more", maxExplainRequests, maxExplainTokens)
 	}
 	return nil
 }
 
-// explainError passes a refusal of the planner on. The planner is a pure function of the question, so that the client
-// has to change a refused question. Its advice names flags of the command line; here they are replaced by fields.
+// explainError converts a refusal of the planner. The planner is a pure function of its input, so the client has to
+// change a refused request. The planner's advice names flags of the command line; here they are replaced by fields.
 func explainError(param string, err error) error {
 	var refused *plan.Error
 	if errors.As(err, &refused) {
@@ -158,7 +158,7 @@ func explainError(param string, err error) error {
 	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }
 
-// explainOptions are the values that a form for explain offers.
+// explainOptions holds the values that a form for explain offers.
 type explainOptions struct {
 	Model       string              `json:"model"`      // the served one, which is asked about without a family
 	IndexTopK   int                 `json:"index_topk"` // how many keys a row of it attends to at most
@@ -169,7 +169,7 @@ type explainOptions struct {
 	BatchSyntax string              `json:"batch_syntax"`
 }
 
-// explainChoices answers GET /debug/explain: the values that a question may have.
+// explainChoices handles GET /debug/explain: it returns the accepted values of each field.
 func (s debugAPI) explainChoices(w http.ResponseWriter, _ *http.Request) error {
 	o := explainOptions{Model: s.info.Name, IndexTopK: s.info.Config.Model.K, Families: plan.UsualModelNames(),
 		Hardware: plan.HardwareNames(), Devices: map[string][]string{}, BatchSyntax: plan.BatchSyntax,

@@ -31,7 +31,7 @@ func explained(t *testing.T) string {
 	return hs.URL + "/debug/explain"
 }
 
-// The HTTP endpoint gives the planner's answer to the same question.
+// The HTTP endpoint returns the planner's result for the same input.
 func TestExplainEqualsThePlanner(t *testing.T) {
 	url := explained(t)
 	hw, err := plan.HardwareFor("sm100")
@@ -62,7 +62,7 @@ func TestExplainEqualsThePlanner(t *testing.T) {
 	}
 }
 
-// On a GPU the defaults of a server there are explained, as on the command line: a cache in FP8.
+// For a GPU the defaults of a server on a GPU apply, as on the command line: a cache in FP8.
 func TestExplainHasTheDefaultsOfAGPU(t *testing.T) {
 	url := explained(t)
 	for body, want := range map[string]plan.Layout{
@@ -93,7 +93,7 @@ func compactJSON(t *testing.T, text string) string {
 	return string(out)
 }
 
-// Without a family and hardware the question is about the served model.
+// Without a family and hardware the served model is explained.
 func TestExplainOfTheServedModel(t *testing.T) {
 	got := post(t, explained(t), `{"batch":"decode:100"}`)
 	var a struct {

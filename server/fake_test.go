@@ -25,10 +25,9 @@ type fakeEngine struct {
 	waits   map[string]time.Duration // by tenant
 	plans   []sparrow.PlanRecord
 	ignored []sparrow.Ignored
-	// script returns the engine's answer to a request. A script without a last event leaves the stream waiting for its
-	// end.
+	// script returns the engine's events for a request. Without a last event the stream waits for its end.
 	script func(r sparrow.Request) ([]sparrow.Event, error)
-	// pause, when set, is waited for before every event.
+	// pause, if set, is called before every event.
 	pause func(i int)
 
 	mu       sync.Mutex
@@ -99,7 +98,7 @@ func (e *fakeEngine) UpdateWeights(_ context.Context, dir string, abort bool) er
 	return nil
 }
 
-// note stores what an administrator asked for.
+// note records a call of an administrator.
 func (e *fakeEngine) note(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -162,7 +161,7 @@ func (e *fakeEngine) Flush(context.Context) error {
 	return nil
 }
 
-// last is the latest request.
+// last returns the latest request.
 func (e *fakeEngine) last(t *testing.T) sparrow.Request {
 	t.Helper()
 	e.mu.Lock()
@@ -173,7 +172,7 @@ func (e *fakeEngine) last(t *testing.T) sparrow.Request {
 	return e.requests[len(e.requests)-1]
 }
 
-// opened counts the streams that were not closed yet.
+// opened returns the number of streams that were not closed yet.
 func (e *fakeEngine) opened() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -226,7 +225,7 @@ func (s *fakeStream) Close() {
 	s.engine.open--
 }
 
-// say makes the events of one choice that says the pieces one after another and stops.
+// say returns the events of one choice that outputs the pieces one after another and stops.
 func say(pieces ...string) []sparrow.Event {
 	var list []sparrow.Event
 	for _, p := range pieces {
@@ -240,7 +239,7 @@ func usage(completion int) *sparrow.Usage {
 	return &sparrow.Usage{PromptTokens: 7, CachedTokens: 4, CompletionTokens: completion}
 }
 
-// saying is a script that always says the same.
+// saying returns a script that always outputs the same.
 func saying(pieces ...string) func(sparrow.Request) ([]sparrow.Event, error) {
 	return playing(say(pieces...)...)
 }
@@ -318,7 +317,7 @@ var aMatch = kv.Match{Tokens: 64, Pages: 1, Prompt: 70, Stop: 3, At: 66}
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// newPost is a request with a JSON body.
+// newPost returns a request with a JSON body.
 func newPost(t *testing.T, ctx context.Context, url, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))

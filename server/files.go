@@ -23,19 +23,19 @@ const (
 	batchPrefix = batchesPath + "/"
 )
 
-// filesAPI answers OpenAI's endpoints of files.
+// filesAPI implements OpenAI's file endpoints.
 type filesAPI struct{ *service }
 
 // store returns the store of files and batches, or why there is none.
 func (s *service) store() (*batch.Store, error) {
 	if s.options.Batches == nil {
-		return nil, wire.NewError(wire.CodeNoBatches, "", "this server keeps no files and runs no batches; its "+
+		return nil, wire.NewError(wire.CodeNoBatches, "", "this server has no storage for files and batches; its "+
 			"operator can start it with --batch-dir FOLDER")
 	}
 	return s.options.Batches, nil
 }
 
-// storeError words the errors of the store.
+// storeError converts errors of the store to responses.
 func storeError(err error) error {
 	codes := []struct {
 		is   error
@@ -54,7 +54,7 @@ func storeError(err error) error {
 	return err
 }
 
-// rolling reads a body whose sender has a new time limit with every piece.
+// rolling reads a body and extends its deadline with every piece.
 type rolling struct {
 	io.Reader
 	control *http.ResponseController
@@ -68,13 +68,13 @@ func (r *rolling) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// upload answers POST /v1/files. The file is written to its place as it comes.
+// upload handles POST /v1/files. The file is written to the store as it arrives.
 func (s filesAPI) upload(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
 		return err
 	}
-	// Browsers send forms across origins without asking first.
+	// Browsers send forms across origins without a preflight request.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return wire.NewError(wire.CodeMediaType, "", "a web page of another origin may not upload files; send the "+
 			"file from a program")
@@ -93,7 +93,7 @@ func (s filesAPI) upload(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, fileObject(&f))
 }
 
-// maxFormText bounds the parts of a form that are not the file.
+// maxFormText is the maximum size of the form parts other than the file.
 const maxFormText = 4 << 10
 
 // readUpload reads the parts of a form. Its fields may come before or after the file.
@@ -116,7 +116,7 @@ func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant 
 		}
 		switch name := part.FormName(); {
 		case name == "file" && stored:
-			return bad(wire.NewError(wire.CodeDuplicate, "file", "comes twice; send one file"))
+			return bad(wire.NewError(wire.CodeDuplicate, "file", "was sent twice; send one file"))
 		case name == "file":
 			f := batch.File{Tenant: tenant, Name: clipName(part.FileName()), Purpose: openai.PurposeBatch}
 			if file, err = store.Upload(f, part); err != nil {
@@ -135,7 +135,7 @@ func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant 
 		return bad(wire.NewError(wire.CodeMissing, "file", "required; send the lines as the form part named file"))
 	}
 	if p := fields["purpose"]; p != openai.PurposeBatch {
-		return bad(wire.NewError(wire.CodeUnsupportedValue, "purpose", "is %.40q; supported is %q", p,
+		return bad(wire.NewError(wire.CodeUnsupportedValue, "purpose", "is %.40q; want %q", p,
 			openai.PurposeBatch))
 	}
 	if text, ok := fields["expires_after[seconds]"]; ok {
@@ -153,7 +153,7 @@ func (s filesAPI) readUpload(store *batch.Store, form *multipart.Reader, tenant 
 	return file, nil
 }
 
-// clipName is a file's name without folders, of at most 255 bytes.
+// clipName returns a file's name without folders, cut to 255 bytes.
 func clipName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	return strings.ToValidUTF8(name[:min(len(name), 255)], "")
@@ -164,7 +164,7 @@ func fileObject(f *batch.File) openai.FileObject {
 		ExpiresAt: f.Expires.Unix(), Filename: f.Name, Purpose: f.Purpose, Status: "processed"}
 }
 
-// listLimit returns how many objects a page of a list has.
+// listLimit returns the number of objects on a page of a list.
 func listLimit(r *http.Request, usual, most int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
@@ -177,7 +177,7 @@ func listLimit(r *http.Request, usual, most int) (int, error) {
 	return n, nil
 }
 
-// list answers GET /v1/files.
+// list handles GET /v1/files.
 func (s filesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -196,7 +196,7 @@ func (s filesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.NewList(out, func(f *openai.FileObject) string { return f.ID }, more))
 }
 
-// file answers GET /v1/files/{id} and GET /v1/files/{id}/content.
+// file handles GET /v1/files/{id} and GET /v1/files/{id}/content.
 func (s filesAPI) file(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -217,7 +217,7 @@ func (s filesAPI) file(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, fileObject(&f))
 }
 
-// sendLines writes a file; the client has a new time limit with every piece.
+// sendLines writes a file, and extends the deadline with every piece.
 func (s *service) sendLines(w http.ResponseWriter, f batch.File, data io.ReadCloser) error {
 	defer data.Close()
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -243,7 +243,7 @@ func (s *service) sendLines(w http.ResponseWriter, f batch.File, data io.ReadClo
 	}
 }
 
-// remove answers DELETE /v1/files/{id}.
+// remove handles DELETE /v1/files/{id}.
 func (s filesAPI) remove(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {

@@ -70,8 +70,8 @@ func (f *flow) run(ctx context.Context, streams []Stream) {
 	}
 }
 
-// pump moves events until there are none. After ctx has ended they are read and dropped, so that the end of every
-// choice is counted. Behind one that was dropped all are: an answer with a gap would look complete.
+// pump forwards events until there are none. After ctx has ended they are read and dropped, so that the end of every
+// choice is counted. After a dropped event all later ones are dropped too: an answer with a gap would look complete.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for dropped := false; ; {
@@ -93,7 +93,7 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	}
 }
 
-// waited is the longest time that a request has waited for its first step.
+// waited returns the longest time that a request has waited for its first step.
 func (f *flow) waited() (longest time.Duration) {
 	for _, s := range f.streams {
 		longest = max(longest, s.Waited())
@@ -107,7 +107,7 @@ func (f *flow) close() {
 	f.pumps.Wait()
 }
 
-// cause returns why ctx ended: our own reason where there is one, else the context's error.
+// cause returns why ctx ended: our own reason if there is one, else the context's error.
 func cause(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"sparrow"
 )
 
-// finished is an engine whose streams have all their events at hand, also when their context has ended.
+// finished is an engine whose streams have all their events available, even after their context has ended.
 type finished struct{ *fakeEngine }
 
 func (e finished) Stream(context.Context, sparrow.Request) (Stream, error) {

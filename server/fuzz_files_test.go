@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzLimits reads any list of limits: an error of its own kind, or limits that bound something.
+// FuzzLimits parses any list of limits: the result is ErrLimits, or valid limits.
 func FuzzLimits(f *testing.F) {
 	for _, seed := range []string{"a requests=8 tokens=60000/min share=50%; * share=0.1", "# x\n\na:requests=1,,\r\n",
 		"a share=1e-300", ":", "a :requests=1", ";;=", "a requests=99999999999999999999"} {
@@ -29,7 +29,7 @@ func FuzzLimits(f *testing.F) {
 	})
 }
 
-// FuzzKeys reads any file of keys: an error of its own kind, or keys each of which is known.
+// FuzzKeys parses any file of keys: the result is ErrKeys, or keys that can all be found.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range []string{"k-one acme\r\n  k-two\n", "# none", "a b c", "a\na", "\x00 \xff"} {
 		f.Add(seed)

@@ -11,14 +11,14 @@ import (
 	"sparrow/internal/wire"
 )
 
-// sink takes the events of a request and makes a response of them.
+// sink receives the events of a request and writes a response.
 type sink interface {
-	// event takes one event of one prompt.
+	// event handles one event of one prompt.
 	event(prompt int, ev *sparrow.Event) error
-	// idle sends a keep-alive comment if nothing was sent for limit, and returns when to call it again. Tokens that
-	// produce no text do not reset the time.
+	// idle sends a keep-alive comment if nothing was sent for limit, and returns the time until the next call. Tokens
+	// that produce no text do not reset the timer.
 	idle(limit time.Duration) (time.Duration, error)
-	// end is called once, after the last event, when nothing failed.
+	// end is called once, after the last event, if nothing failed.
 	end(r *result) error
 }
 
@@ -33,7 +33,7 @@ type starter interface {
 	start(promptTokens int)
 }
 
-// generate runs engine requests to their end and feeds a sink. To w it writes headers only.
+// generate runs engine requests to their end and passes their events to a sink. To w it writes only headers.
 func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
@@ -108,8 +108,8 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 	}
 }
 
-// bound is the context of a generation: it ends when the client leaves, at the request timeout or at shutdown, and its
-// cause states which.
+// bound returns the context of a generation: it ends when the client disconnects, at the request timeout or at
+// shutdown, and its cause states which.
 func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })
@@ -124,13 +124,13 @@ func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// late returns the error of a request whose time is up, with the limit and how much of it was spent in the queue.
+// late returns the error for a request that timed out, with the limit and the time that it spent in the queue.
 func (s *service) late(err error, f *flow) error {
 	if !errors.Is(err, ErrDeadline) {
 		return err
 	}
 	limit, waited := s.options.RequestTimeout, f.waited()
-	advice := "ask for fewer tokens or send a shorter prompt"
+	advice := "request fewer tokens or send a shorter prompt"
 	if waited > limit/2 {
 		advice = "send it again when fewer requests wait, or to another server"
 	}
@@ -141,7 +141,7 @@ func (s *service) late(err error, f *flow) error {
 
 type choiceKey struct{ prompt, choice int }
 
-// generation is one request on its way.
+// generation is one request in progress.
 type generation struct {
 	s        *service
 	x        *exchange
@@ -155,7 +155,7 @@ type generation struct {
 	result result
 }
 
-// take measures an event and passes it on.
+// take measures an event and passes it to the sink.
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)
@@ -203,7 +203,7 @@ func (g *generation) measure(it *item) {
 	g.last[key] = now
 }
 
-// finish ends the response, or states why it cannot.
+// finish ends the response, or returns why it cannot.
 func (g *generation) finish(ctx context.Context) error {
 	if err := cause(ctx); err != nil && g.ended < len(g.requests) {
 		return err

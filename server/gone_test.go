@@ -37,7 +37,7 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// logged is a logger at level info and what it wrote.
+// logged returns a logger at level info and its output.
 func logged() (*slog.Logger, *logText) {
 	l := &logText{}
 	return slog.New(slog.NewTextHandler(l, nil)), l
@@ -57,7 +57,7 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// A write can meet the closed connection before the request's context has ended.
+// A write can fail on the closed connection before the request's context has ended.
 func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 	chatPath, textPath := "/v1/chat/completions", "/v1/completions"
 	prompt := `{"model":"sparrow-test","prompt":"a"`
@@ -89,7 +89,7 @@ func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 	}
 }
 
-// The log line of a request has the time of its first token, unless there was none.
+// The log line of a request contains the time of its first token, unless there was none.
 func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -9,10 +9,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// checkHost refuses requests that were sent to a name which is not the server's. A web page of an attacker can have its
-// own name resolve to an address of the visitor's machine (DNS rebinding); the browser then treats this server as part
-// of that page, but still sends the page's name as Host. Addresses are always accepted, because no other name resolves
-// to them, and so is localhost.
+// checkHost refuses requests whose Host is not a name of the server. An attacker's web page can make its own name
+// resolve to an address of the visitor's machine (DNS rebinding); the browser then treats this server as part of that
+// page, but still sends the page's name as Host. Addresses are always accepted, because no other name resolves to them,
+// and so is localhost.
 func (s *Server) checkHost(r *http.Request) error {
 	names := s.options.AllowHosts
 	if names == nil {
@@ -33,7 +33,7 @@ func (s *Server) checkHost(r *http.Request) error {
 			"--allow-host %.200s", host, host)
 }
 
-// hostName is a Host without its port, the brackets of an address and the dot that may end a name, in lower case.
+// hostName returns a Host in lower case, without its port, the brackets of an address and a trailing dot.
 func hostName(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		host = name

@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// serveHTTP handles every request: it gives it an id, finds its endpoint, checks the key, answers, and counts it
-// whatever happens.
+// serveHTTP handles every request: it sets its id, finds its endpoint, checks the key, responds, and counts it in any
+// case.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
 	rec := &recorder{ResponseWriter: w}
@@ -36,7 +36,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.dispatch(rec, withExchange(r, x), x); err != nil {
 		s.fail(rec, x, err)
 		if rec.status == 0 {
-			// Nobody is there to read; net/http would answer 200 to a handler that just returns.
+			// The client is gone; net/http would send 200 for a handler that just returns.
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 		}
 	case admin:
 		if s.options.AdminKeys == nil {
-			return wire.NewError(wire.CodeNoAdmin, "", "%s is for administrators, and this server has no keys for "+
+			return wire.NewError(wire.CodeNoAdmin, "", "%s is for administrators, but this server has no keys for "+
 				"them; start it with --admin-keys FILE", to.pattern)
 		}
 		_, err = authorise(r, s.options.AdminKeys, "an administrator's key (--admin-keys)")
@@ -70,8 +70,8 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// sourceOf returns the key by which requests take turns where there are no tenants: an address, or an IPv6 network,
-// because one client can use any address of its network.
+// sourceOf returns the key by which requests without tenants take turns: an address, or an IPv6 network, because one
+// client can use any address of its network.
 func sourceOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -89,8 +89,8 @@ func sourceOf(remote string) string {
 	return net.String()
 }
 
-// authorise checks the key, which comes as a bearer key or in Anthropic's header, and returns its tenant. wanted is the
-// required kind of key.
+// authorise checks the key, which is sent as a bearer key or in Anthropic's header, and returns its tenant. wanted is
+// the required kind of key.
 func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err error) {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
@@ -102,14 +102,14 @@ func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err e
 	}
 	tenant, ok := keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint; "+
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not valid for this endpoint; "+
 			"send %s", wanted)
 	}
 	return tenant, nil
 }
 
-// rescue turns a panic into one failed request. A response that had begun is cut off, so that it is not taken for a
-// whole one.
+// rescue turns a panic into one failed request. A response that has begun is cut off, so that it does not look
+// complete.
 func (s *Server) rescue(w *recorder, x *exchange) {
 	v := recover()
 	if v == nil {
@@ -130,7 +130,7 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 	panic(http.ErrAbortHandler)
 }
 
-// account writes the line of a request in the log and counts it. It has no text of prompts, answers, keys or query
+// account logs a request in one line and counts it. The line contains no text of prompts, answers, keys or query
 // strings.
 func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	status := w.status
@@ -177,7 +177,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&
 			!errors.Is(x.fault, sparrow.ErrAsleep) { // which an administrator asked for
-			// Messages of client errors may quote the request; those of server errors do not.
+			// Messages of client errors may quote the request; messages of server errors do not.
 			level = slog.LevelError
 			attrs = append(attrs, slog.Any("error", x.fault))
 		}
@@ -185,7 +185,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	s.options.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// faultCode is the code of the error that the client got, or would have got.
+// faultCode returns the code of the error that the client got, or would have got.
 func faultCode(x *exchange) wire.Code {
 	if clientGone(x.fault) {
 		return "client_gone"

@@ -387,7 +387,7 @@ func TestRecorderKeepsTheFirstStatus(t *testing.T) {
 	}
 }
 
-// discard is a response that goes nowhere.
+// discard is a response writer that discards everything.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }

@@ -12,7 +12,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Keys are the bearer keys that may use a server. Only their hashes are kept.
+// Keys holds the bearer keys of a server. Only their hashes are kept.
 type Keys struct {
 	list []key
 }
@@ -36,7 +36,7 @@ func LoadKeys(path string) (*Keys, error) {
 	return k, nil
 }
 
-// ReadKeys reads one key a line, optionally followed by spaces and a tenant's name: prompts of different tenants
+// ReadKeys reads one key per line, optionally followed by spaces and a tenant's name: prompts of different tenants
 // share no cached prefix. Empty lines and lines that start with # are skipped. A file without any key is an error.
 func ReadKeys(r io.Reader) (*Keys, error) {
 	k := &Keys{}
@@ -68,7 +68,7 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 	return k, nil
 }
 
-// tenants are the names of tenants, each once; without keys all requests are of one without a name.
+// tenants returns the names of tenants, each once; without keys all requests belong to one tenant without a name.
 func (k *Keys) tenants() []string {
 	if k == nil {
 		return []string{""}
@@ -90,13 +90,12 @@ func (k *Keys) shares(other *Keys) bool {
 	})
 }
 
-// tenant is the tenant of a key; ok is false for a key that is not in the list.
+// tenant returns the tenant of a key; ok is false for a key that is not in the list.
 func (k *Keys) tenant(given string) (tenant string, ok bool) {
 	return k.find(sha256.Sum256([]byte(given)))
 }
 
-// find compares hashes of equal length with every key, so that the time taken tells nothing about where or how far a
-// key matched.
+// find compares hashes of equal length with every key, so that the time taken reveals nothing about a match.
 func (k *Keys) find(sum [sha256.Size]byte) (tenant string, ok bool) {
 	at := -1
 	for i := range k.list {

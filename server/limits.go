@@ -18,16 +18,16 @@ type Limit struct {
 	Share    float64 // of the places for running sequences, above 0 to 1
 }
 
-// everyTenant is the name of the limits of tenants that have none of their own; each has them for itself.
+// everyTenant is the name of the limits of all tenants without limits of their own; they apply to each tenant
+// separately.
 const everyTenant = "*"
 
-// Limits are the limits of tenants, by name.
+// Limits holds the limits of tenants, by name.
 type Limits struct {
 	byName map[string]Limit
 }
 
-// LoadLimits reads limits as they are given to a flag: a list, or the name of a file with such a list; see
-// [ReadLimits].
+// LoadLimits reads the value of the flag: a list of limits, or the name of a file with such a list; see [ReadLimits].
 func LoadLimits(given string) (*Limits, error) {
 	if strings.Contains(given, "=") {
 		return ReadLimits(strings.NewReader(given))
@@ -45,10 +45,10 @@ func LoadLimits(given string) (*Limits, error) {
 	return l, nil
 }
 
-// maxLimitsBytes bounds a list of limits.
+// maxLimitsBytes is the maximum size of a list of limits.
 const maxLimitsBytes = 1 << 20
 
-// ReadLimits reads one tenant a line, or between semicolons: its name, then requests=8 (generating at once),
+// ReadLimits reads one tenant per line, or between semicolons: its name, then requests=8 (generating at the same time),
 // tokens=60000 (of prompts and outputs in a minute; 60000/min is the same) and share=0.5 (of the places for running
 // sequences; 50% is the same), in any order, separated by spaces or commas; a colon may follow the name. The name * is
 // for every tenant without its own line. Empty lines and lines that start with # are skipped.
@@ -101,7 +101,7 @@ func (l *Limits) add(entry string) error {
 		case "share":
 			limit.Share, err = parseShare(value)
 		default:
-			err = fmt.Errorf("is not a limit; the limits are requests, tokens and share")
+			err = fmt.Errorf("is not a limit; want requests, tokens or share")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %.40q: %w", name, word, err)
@@ -135,7 +135,7 @@ func parseShare(text string) (float64, error) {
 	return v, nil
 }
 
-// check refuses limits of tenants that no key belongs to.
+// check refuses limits of tenants without a key.
 func (l *Limits) check(k *Keys) error {
 	for name := range l.byName {
 		if name != everyTenant && !slices.Contains(k.tenants(), name) {
@@ -146,7 +146,7 @@ func (l *Limits) check(k *Keys) error {
 	return nil
 }
 
-// of returns what a tenant may use.
+// of returns the limits of a tenant.
 func (l *Limits) of(tenant string) Limit {
 	if l == nil {
 		return Limit{}

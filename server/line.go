@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// lineRunner sends the lines of batches to the endpoints of their server, in the background.
+// lineRunner sends the lines of batches to the endpoints of its own server, in the background.
 type lineRunner struct{ *Server }
 
 // Run sends a line.
@@ -38,7 +38,7 @@ func (s lineRunner) Run(ctx context.Context, b batch.Batch, l batch.Line) (batch
 	return s.result(&b, &l, got)
 }
 
-// lineID names a line in results and in the log.
+// lineID returns the id of a line in results and in the log.
 func lineID(b *batch.Batch, l *batch.Line) string {
 	return fmt.Sprintf("batch_req_%s_%d", b.ID, l.Number)
 }
@@ -60,12 +60,12 @@ func requestOf(b *batch.Batch, l *batch.Line) (endpoint string, body []byte, bad
 		Stream json.RawMessage `json:"stream"`
 	}
 	if err := json.Unmarshal(body, &options); err == nil && string(options.Stream) == "true" {
-		return "", nil, wire.NewError(wire.CodeUnsupportedValue, "stream", "results of batches are whole; leave it out")
+		return "", nil, wire.NewError(wire.CodeUnsupportedValue, "stream", "batches do not stream results; omit it")
 	}
 	return b.Endpoint, body, nil
 }
 
-// lineBody is the body of a line's request.
+// lineBody returns the body of a line's request.
 func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
 	if b.Kind == anthropicBatch { // it was checked when it came
 		var item anthropic.BatchItem
@@ -81,11 +81,11 @@ func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
 	}
 	switch {
 	case line.CustomID == "":
-		return nil, wire.NewError(wire.CodeMissing, "custom_id", "required; results are found by it")
+		return nil, wire.NewError(wire.CodeMissing, "custom_id", "required; it identifies the result")
 	case line.Method != http.MethodPost:
 		return nil, wire.NewError(wire.CodeInvalidValue, "method", "is %.20q; want POST", line.Method)
 	case line.URL != b.Endpoint:
-		return nil, wire.NewError(wire.CodeInvalidValue, "url", "is %.100q; all lines of this batch are for %s",
+		return nil, wire.NewError(wire.CodeInvalidValue, "url", "is %.100q; all lines of this batch must use %s",
 			line.URL, b.Endpoint)
 	case len(line.Body) == 0 || line.Body[0] != '{':
 		return nil, wire.NewError(wire.CodeMissing, "body", "required; want the body of a request")
@@ -93,16 +93,16 @@ func lineBody(b *batch.Batch, l *batch.Line) ([]byte, *wire.Error) {
 	return line.Body, nil
 }
 
-// lineWriter keeps an answer in memory.
+// lineWriter keeps a response in memory.
 type lineWriter struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-// Header returns the header of the answer.
+// Header returns the header of the response.
 func (w *lineWriter) Header() http.Header { return w.header }
 
-// WriteHeader is noted by the recorder around it.
+// WriteHeader does nothing: the recorder around it records the status.
 func (w *lineWriter) WriteHeader(int) {}
 
 // Write keeps the body.
@@ -114,7 +114,7 @@ type answered struct {
 	body   []byte
 }
 
-// perform is serveHTTP for a request that comes from a file: its sender was checked when the file came.
+// perform is serveHTTP for a request from a file: its sender was checked when the file was uploaded.
 func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body []byte) answered {
 	out := &lineWriter{header: http.Header{}}
 	rec := &recorder{ResponseWriter: out}
@@ -152,7 +152,7 @@ func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body
 	return answered{rec.status, out.body.Bytes()}
 }
 
-// result is the result line of an endpoint's answer.
+// result returns the result line of an endpoint's response.
 func (s lineRunner) result(b *batch.Batch, l *batch.Line, got answered) (batch.Result, error) {
 	class := batch.Succeeded
 	if got.status >= http.StatusBadRequest {
@@ -172,7 +172,7 @@ func (s lineRunner) result(b *batch.Batch, l *batch.Line, got answered) (batch.R
 	return encodeLine(class, line), nil
 }
 
-// refused is the line of a request that was not sent.
+// refused returns the result line of a request that was not sent.
 func (s lineRunner) refused(b *batch.Batch, l *batch.Line, bad *wire.Error) batch.Result {
 	if b.Kind == anthropicBatch {
 		return encodeLine(batch.Errored, anthropic.BatchResult{CustomID: l.CustomID, Result: anthropic.BatchAnswer{
@@ -186,7 +186,7 @@ func (s lineRunner) refused(b *batch.Batch, l *batch.Line, bad *wire.Error) batc
 		Error: &openai.BatchError{Code: code, Message: bad.Message}})
 }
 
-// Left is the line of a request that was not computed.
+// Left returns the result line of a request that was not computed.
 func (s lineRunner) Left(b batch.Batch, l batch.Line, why batch.Class) batch.Result {
 	if b.Kind == anthropicBatch {
 		answer := anthropic.AnswerExpired
@@ -203,7 +203,7 @@ func (s lineRunner) Left(b batch.Batch, l batch.Line, why batch.Class) batch.Res
 	return encodeLine(why, openai.BatchResult{ID: lineID(&b, &l), CustomID: l.CustomID, Error: &e})
 }
 
-// encodeLine writes a result as one line: json.Marshal compacts what it holds.
+// encodeLine writes a result as one line: json.Marshal compacts embedded JSON.
 func encodeLine(class batch.Class, v any) batch.Result {
 	text, err := json.Marshal(v)
 	if err != nil { // an answer that is not JSON

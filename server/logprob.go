@@ -9,7 +9,7 @@ import (
 	"sparrow/sample"
 )
 
-// spelling gives the bytes of token ids, and stores them: alternatives repeat.
+// spelling returns the bytes of token ids, and caches them, because alternatives repeat.
 type spelling struct {
 	engine Engine
 	known  map[int32]string
@@ -18,7 +18,7 @@ type spelling struct {
 
 func newSpelling(e Engine, ids bool) *spelling { return &spelling{e, map[int32]string{}, ids} }
 
-// show is a token's name in logprobs: its id where ids are requested, else the result of name for its bytes.
+// show returns a token's name in logprobs: its id if ids are requested, else the result of name for its bytes.
 func (s *spelling) show(id int32, text string, name func([]byte) string) string {
 	if s.ids {
 		return openai.TokenID(id)
@@ -26,7 +26,7 @@ func (s *spelling) show(id int32, text string, name func([]byte) string) string 
 	return name([]byte(text))
 }
 
-// of is empty for an id without a token.
+// of returns the bytes of an id, empty for an id without a token.
 func (s *spelling) of(id int32) string {
 	text, ok := s.known[id]
 	if !ok {
@@ -38,7 +38,7 @@ func (s *spelling) of(id int32) string {
 	return text
 }
 
-// chatToken is a token in chat's form.
+// chatToken returns a token in the format of chats.
 func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	out := openai.TokenLogprob{
 		Token: s.show(t.ID, t.Text, openai.TokenText), Logprob: openai.Logprob(t.Logprob),
@@ -52,7 +52,7 @@ func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	return out
 }
 
-// columns collects the tokens of a text completion's choice.
+// columns collects the tokens of a completion's choice.
 type columns struct {
 	spelling     *spelling
 	alternatives int // at most, beside the token itself
@@ -82,13 +82,13 @@ func (c *columns) add(l *openai.CompletionLogprobs, tokens []sparrow.Token) *ope
 	return l
 }
 
-// append adds the name of a token and where its text starts.
+// append adds the name of a token and the position of its text.
 func (c *columns) append(l *openai.CompletionLogprobs, t *sparrow.Token, text string) {
 	l.Tokens = append(l.Tokens, c.spelling.show(t.ID, t.Text, openai.BytesText))
 	l.TextOffset = append(l.TextOffset, c.offset(text))
 }
 
-// echoed are the columns of a prompt whose text is part of the answer. Its first token has no log probability; where
+// echoed returns the columns of a prompt whose text is part of the answer. Its first token has no log probability; if
 // the tokenizer has added it, it has no text either.
 func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionLogprobs {
 	if len(scored) == 0 {
@@ -107,7 +107,7 @@ func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionL
 	return c.add(l, scored[1:])
 }
 
-// joined puts the columns of a prompt before those of the tokens after it; either may be nil.
+// joined joins the columns of a prompt and those of the tokens after it; either may be nil.
 func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
 	if a == nil {
 		return b
@@ -140,7 +140,8 @@ func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.Promp
 	return out
 }
 
-// offset returns where a token starts, in characters; one that continues with a character starts where that does.
+// offset returns the start of a token in characters; a token that continues a character starts where that character
+// does.
 func (c *columns) offset(text string) int {
 	at := c.characters
 	if text != "" && continues(text[0]) && at > 0 {
@@ -150,7 +151,7 @@ func (c *columns) offset(text string) int {
 	return at
 }
 
-// ranked lists the alternatives, and after them the chosen token when it is none of them, as OpenAI does.
+// ranked returns the alternatives, followed by the chosen token if it is not among them, as in OpenAI's format.
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	top := t.Top[:min(c.alternatives, len(t.Top))]
 	list := make(openai.RankedLogprobs, 0, len(top)+1)
@@ -166,10 +167,10 @@ func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	return list
 }
 
-// continues reports whether a byte continues with a UTF-8 character that began earlier.
+// continues reports whether a byte continues a UTF-8 character that began earlier.
 func continues(b byte) bool { return b&0xC0 == 0x80 }
 
-// characters counts those that start in text, which may begin and end inside one.
+// characters returns the number of characters that start in text, which may begin and end inside one.
 func characters(text string) int {
 	n := 0
 	for i := range len(text) {

@@ -24,7 +24,7 @@ func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
 	return out
 }
 
-// conversation maps everything that shapes the prompt. It serves /tokenize too, so that both see the same prompt.
+// conversation maps everything that determines the prompt. /tokenize uses it too, so that both produce the same prompt.
 func conversation(r *openai.ChatRequest) *chat.Request {
 	c := &chat.Request{
 		Messages:            make([]chat.Message, len(r.Messages)),
@@ -77,7 +77,7 @@ func toolChoice(t *openai.ToolChoice) chat.ToolChoice {
 	return chat.ToolChoice{}
 }
 
-// kwargs leaves out the switches of thinking, which arrive as chat.Request.Thinking under whatever name they were sent.
+// kwargs removes the switches of thinking, which are set as chat.Request.Thinking under whatever name they were sent.
 func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 	if len(sent) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 	return rest
 }
 
-// singleCall reports whether a reply may call one tool only.
+// singleCall reports whether a reply may call only one tool.
 func singleCall(r *openai.ChatRequest) bool {
 	return r.Functions || r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 }

@@ -10,7 +10,7 @@ import (
 	"sparrow/sample"
 )
 
-// origin has the properties of a request other than its body: its sender and id, the flow and the priority of its
+// origin holds the properties of a request other than its body: its sender and id, the flow and the priority from its
 // headers, the random seed that is used if it has none, and whether a limit above the context is reduced.
 type origin struct {
 	id       string
@@ -86,7 +86,7 @@ func recorded(x *openai.Extension) *sparrow.Record {
 	return r
 }
 
-// scoreAtLeast asks for the log probabilities of a prompt with at least the given number of alternatives.
+// scoreAtLeast requests the log probabilities of a prompt with at least the given number of alternatives.
 func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
 	if s == nil {
 		s = &sparrow.Score{}
@@ -119,8 +119,8 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced with or without strict; strict ones are refused where that
-// cannot be done.
+// format maps a response format. A schema is enforced with or without strict; a strict schema that cannot be enforced
+// is refused.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {
 		return sparrow.Format{}
@@ -142,16 +142,16 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	return sparrow.Format{}
 }
 
-// checkDraft refuses a depth of drafting above the one the engine can do.
+// checkDraft refuses a number of drafts above the engine's maximum.
 func checkDraft(o *openai.Options, info sparrow.Info) error {
 	if o.Sparrow == nil || o.Sparrow.Draft == nil || *o.Sparrow.Draft <= info.Drafts {
 		return nil
 	}
 	if info.Drafts == 0 {
 		return wire.NewError(wire.CodeUnsupportedValue, "sparrow.draft",
-			"%d tokens asked for, and this server drafts none: %s; leave it out", *o.Sparrow.Draft, info.NoDrafts)
+			"is %d, but this server drafts no tokens: %s; omit it", *o.Sparrow.Draft, info.NoDrafts)
 	}
 	return wire.NewError(wire.CodeUnsupportedValue, "sparrow.draft",
-		"%d tokens asked for, and this server drafts at most %d at a time; ask for 0 to %d, or leave it out",
+		"is %d, but this server drafts at most %d tokens at a time; send 0 to %d, or omit it",
 		*o.Sparrow.Draft, info.Drafts, info.Drafts)
 }

@@ -17,7 +17,7 @@ import (
 
 var testOrigin = origin{id: "t1", tenant: "acme", seed: 42}
 
-// plainChat returns what a chat of one message maps to; change adjusts it.
+// plainChat returns the engine request of a chat of one message; change adjusts it.
 func plainChat(change func(*sparrow.Request)) sparrow.Request {
 	p := sample.Default()
 	p.Seed = 42
@@ -203,7 +203,7 @@ func TestDraftsOfARequestAreBoundedByTheEngines(t *testing.T) {
 	for _, c := range []struct {
 		most, draft int
 		says        string // empty: it goes through
-	}{{0, 0, ""}, {0, 1, "drafts none: no head"}, {3, 0, ""}, {3, 3, ""}, {3, 4, "at most 3 at a time"}} {
+	}{{0, 0, ""}, {0, 1, "drafts no tokens: no head"}, {3, 0, ""}, {3, 3, ""}, {3, 4, "at most 3 tokens at a time"}} {
 		o := &openai.Options{Sparrow: &openai.Extension{Draft: &c.draft}}
 		err := checkDraft(o, sparrow.Info{Drafts: c.most, NoDrafts: "no head"})
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {

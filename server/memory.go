@@ -12,15 +12,15 @@ import (
 	"sparrow/internal/wire"
 )
 
-// The most memory of a request for each byte of its body while it is read, decoded, rendered and encoded, what it keeps
-// once its prompt is submitted, and its memory without a body. Measured by TestMemoryOfRequests.
+// The maximum memory of a request for each byte of its body while it is read, decoded, rendered and encoded; the part
+// that is kept once its prompt is submitted; and its memory without a body. Measured by TestMemoryOfRequests.
 const (
 	memoryPerByte = 32
 	keptPerByte   = 8
 	memoryPerCall = 64 << 10
 )
 
-// memory is the budget for bytes of requests in flight, counted before bodies are read. Large requests wait for each
+// memory is the memory budget for requests in flight, reserved before bodies are read. Large requests wait for each
 // other in the order of their arrival and leave a quarter to small ones, which then need not wait for them.
 type memory struct {
 	mu    sync.Mutex
@@ -42,8 +42,8 @@ type waiting struct {
 	ready chan struct{} // closed when the bytes are taken
 }
 
-// Memory is returned to the system when, for that long, at most this part of the earlier use has been in use, after at
-// least so much was, or where the heap has grown by so much since: requests of a few bytes may have taken it.
+// Memory is returned to the system if use has stayed below a given part of an earlier, large use for a given time. It
+// is also returned if the heap has grown by a given amount since, because requests of a few bytes may have used it.
 const (
 	idleAfter = 5 * time.Second
 	idleWorth = 64 << 20 // or a quarter of the budget, where that is less
@@ -69,7 +69,7 @@ func (m *memory) returnUnused() {
 	}
 }
 
-// heapBytes returns how much of the system's memory the heap has.
+// heapBytes returns the size of the heap.
 func heapBytes() (n int64) {
 	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}}
@@ -80,7 +80,7 @@ func heapBytes() (n int64) {
 	return n
 }
 
-// noteUse starts or stops waiting for an idle time. The caller holds mu.
+// noteUse starts or stops the timer of idle time. The caller holds mu.
 func (m *memory) noteUse() {
 	now := m.total - m.free
 	m.used = max(m.used, now)
@@ -96,15 +96,15 @@ func (m *memory) noteUse() {
 
 func (m *memory) isLarge(n int64) bool { return n > m.total/32 }
 
-// most returns what a single request may take.
+// most returns the maximum memory of a single request.
 func (m *memory) most() int64 { return m.total / 4 * 3 }
 
-// fits reports whether bytes can be taken now. The caller holds mu.
+// fits reports whether the given number of bytes can be reserved now. The caller holds mu.
 func (m *memory) fits(n int64) bool {
 	return n <= m.free && (!m.isLarge(n) || m.large+n <= m.most())
 }
 
-// claim takes bytes. The caller holds mu and has checked that they fit.
+// claim reserves memory. The caller holds mu and has checked that it fits.
 func (m *memory) claim(n int64) {
 	m.free -= n
 	if m.isLarge(n) {
@@ -113,11 +113,11 @@ func (m *memory) claim(n int64) {
 	m.noteUse()
 }
 
-// take waits until bytes are free, or until ctx or the patience ends.
+// take waits until memory is free, or until ctx or the patience ends, and reserves it.
 func (m *memory) take(ctx context.Context, n int64, patience time.Duration) error {
 	if n > m.most() {
-		return wire.NewError(wire.CodeBodyTooLarge, "", "a body of this size may take %s of memory, and one request "+
-			"has at most %s here; send less, or start the server with more --request-memory", unit.Bytes(n),
+		return wire.NewError(wire.CodeBodyTooLarge, "", "a body of this size may take %s of memory, but one request "+
+			"may use at most %s; send less, or start the server with a larger --request-memory", unit.Bytes(n),
 			unit.Bytes(m.most()))
 	}
 	m.mu.Lock()
@@ -146,13 +146,13 @@ func (m *memory) take(ctx context.Context, n int64, patience time.Duration) erro
 		if err := ctx.Err(); err != nil {
 			return cause(ctx)
 		}
-		return wire.NewError(wire.CodeQueueFull, "", "requests in flight take %s of the %s of memory for them; send "+
+		return wire.NewError(wire.CodeQueueFull, "", "requests in flight use %s of their %s of memory; send "+
 			"it again later", unit.Bytes(m.total-m.free), unit.Bytes(m.total))
 	}
 	return nil // taken in the meantime; the caller gives it back
 }
 
-// give returns bytes that a request of that size took: all of them, or a part where it continues.
+// give releases memory that a request of that size reserved: all of it, or a part if the request continues.
 func (m *memory) give(n, of int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +164,7 @@ func (m *memory) give(n, of int64) {
 	m.noteUse()
 }
 
-// admit lets requests continue that wait and fit. A large one that does not fit holds back those after it. The caller
+// admit lets waiting requests continue that fit. A large request that does not fit blocks those after it. The caller
 // holds mu.
 func (m *memory) admit() {
 	held := false
@@ -179,7 +179,7 @@ func (m *memory) admit() {
 	})
 }
 
-// inUse returns what requests take now.
+// inUse returns the memory that requests use now.
 func (m *memory) inUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -194,7 +194,7 @@ type lease struct {
 	body  int64
 }
 
-// open takes the memory of a request with a body, instead of its present memory.
+// open reserves the memory of a request with a body, in place of its present memory.
 func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.Duration) error {
 	n := memoryPerCall + memoryPerByte*body
 	if err := m.take(ctx, n, patience); err != nil {
@@ -208,7 +208,7 @@ func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.D
 // settle releases the memory that only reading and encoding needed.
 func (l *lease) settle() { l.keep(min(l.held, memoryPerCall+keptPerByte*l.body)) }
 
-// close gives everything back.
+// close releases everything.
 func (l *lease) close() { l.keep(0) }
 
 func (l *lease) keep(n int64) {

@@ -67,8 +67,8 @@ func TestMemoryIsTakenInOrder(t *testing.T) {
 	})
 }
 
-// A request that waits too long for memory is refused with 429, one whose client leaves takes none, one that can never
-// fit is refused at once.
+// A request that waits too long for memory is refused with 429. If its client disconnects, it reserves none. If it can
+// never fit, it is refused at once.
 func TestMemoryThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 20)
@@ -99,7 +99,7 @@ func TestMemoryThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// Bodies are counted before they are read, with and without a length, and released however the request ends.
+// Memory for bodies is reserved before they are read, with and without a length, and released however the request ends.
 func TestBodiesAreCounted(t *testing.T) {
 	s, _ := start(t, newFake(saying("x")), Options{RequestMemory: 40 << 20, BodyTimeout: time.Second})
 	send := func(body string, chunked bool) int {
@@ -129,7 +129,7 @@ func TestBodiesAreCounted(t *testing.T) {
 	}
 }
 
-// A client that sends all of a body before it reads gets the status of one that is refused, with and without a length.
+// A client that sends all of a body before it reads gets the status of its refusal, with and without a length.
 func TestARefusedBodyGetsItsStatus(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{MaxBodyBytes: 1 << 20})
 	body := strings.Repeat("x", 32<<20)
@@ -152,8 +152,8 @@ func TestARefusedBodyGetsItsStatus(t *testing.T) {
 	}
 }
 
-// After much was in use, memory is returned once little has been for a while, small requests in between or not; and not
-// again.
+// After high use, memory is returned once use has been low for a while, with or without small requests in between. It
+// is not returned again after that.
 func TestMemoryIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 30)

@@ -17,10 +17,10 @@ const (
 	messageBatchPrefix = messageBatches + "/"
 )
 
-// messageBatchesAPI answers Anthropic's endpoints of batches.
+// messageBatchesAPI implements Anthropic's batch endpoints.
 type messageBatchesAPI struct{ *service }
 
-// create answers POST /v1/messages/batches.
+// create handles POST /v1/messages/batches.
 func (s messageBatchesAPI) create(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set(anthropicIDHeader, exchangeOf(r).id)
 	store, err := s.store()
@@ -47,7 +47,7 @@ func (s messageBatchesAPI) create(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, s.object(r, store, &b))
 }
 
-// object is a batch in Anthropic's shape.
+// object returns a batch in Anthropic's format.
 func (s messageBatchesAPI) object(r *http.Request, store *batch.Store, b *batch.Batch) anthropic.MessageBatch {
 	at := func(t time.Time) *string {
 		if t.IsZero() {
@@ -76,7 +76,7 @@ func (s messageBatchesAPI) object(r *http.Request, store *batch.Store, b *batch.
 	return out
 }
 
-// list answers GET /v1/messages/batches.
+// list handles GET /v1/messages/batches.
 func (s messageBatchesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -87,7 +87,7 @@ func (s messageBatchesAPI) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.URL.Query().Has("before_id") {
-		return wire.NewError(wire.CodeUnsupportedParam, "before_id", "lists go on with after_id only")
+		return wire.NewError(wire.CodeUnsupportedParam, "before_id", "is not supported; use after_id")
 	}
 	found, more := store.Batches(exchangeOf(r).tenant, anthropicBatch, r.URL.Query().Get("after_id"), limit)
 	out := anthropic.BatchList{Data: []anthropic.MessageBatch{}, HasMore: more}
@@ -100,7 +100,7 @@ func (s messageBatchesAPI) list(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, out)
 }
 
-// batch answers GET /v1/messages/batches/{id} and GET /v1/messages/batches/{id}/results.
+// batch handles GET /v1/messages/batches/{id} and GET /v1/messages/batches/{id}/results.
 func (s messageBatchesAPI) batch(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -116,7 +116,7 @@ func (s messageBatchesAPI) batch(w http.ResponseWriter, r *http.Request) error {
 		return s.respond(w, http.StatusOK, s.object(r, store, &b))
 	}
 	if !b.State.Ended() {
-		return wire.NewError(wire.CodeNoObject, "", "the batch %s has not ended; its results are there when "+
+		return wire.NewError(wire.CodeNoObject, "", "the batch %s has not ended; its results are available when "+
 			"processing_status is ended", id)
 	}
 	f, data, err := store.Content(tenant, b.Output)
@@ -126,7 +126,7 @@ func (s messageBatchesAPI) batch(w http.ResponseWriter, r *http.Request) error {
 	return s.sendLines(w, f, data)
 }
 
-// cancel answers POST /v1/messages/batches/{id}/cancel.
+// cancel handles POST /v1/messages/batches/{id}/cancel.
 func (s messageBatchesAPI) cancel(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -143,7 +143,7 @@ func (s messageBatchesAPI) cancel(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, s.object(r, store, &b))
 }
 
-// remove answers DELETE /v1/messages/batches/{id}.
+// remove handles DELETE /v1/messages/batches/{id}.
 func (s messageBatchesAPI) remove(w http.ResponseWriter, r *http.Request) error {
 	store, err := s.store()
 	if err != nil {
@@ -156,7 +156,7 @@ func (s messageBatchesAPI) remove(w http.ResponseWriter, r *http.Request) error 
 	return s.respond(w, http.StatusOK, anthropic.DeletedBatch{ID: id, Type: "message_batch_deleted"})
 }
 
-// noSuchPath is the error of a path after a prefix that only some paths have.
+// noSuchPath returns the error for an unknown path below a known prefix.
 func noSuchPath(r *http.Request) error {
 	return wire.NewError(wire.CodeUnknownURL, "", "there is no %s %.200q here", r.Method, r.URL.Path)
 }

@@ -14,17 +14,17 @@ import (
 
 const messagesPath = "/v1/messages"
 
-// The headers of Anthropic's clients: the first is in every request of theirs, the second is where they look for the
-// request's id.
+// The headers of Anthropic's clients: the first is in each of their requests, the second carries the request's id in
+// responses.
 const (
 	anthropicVersion  = "Anthropic-Version"
 	anthropicIDHeader = "Request-Id"
 )
 
-// anthropicAPI answers in Anthropic's format.
+// anthropicAPI implements Anthropic's format.
 type anthropicAPI struct{ *service }
 
-// createMessage answers POST /v1/messages.
+// createMessage handles POST /v1/messages.
 func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	w.Header().Set(anthropicIDHeader, x.id)
@@ -55,7 +55,7 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 	return x.dialect.rename(err, x.id)
 }
 
-// countTokens answers POST /v1/messages/count_tokens.
+// countTokens handles POST /v1/messages/count_tokens.
 func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	w.Header().Set(anthropicIDHeader, x.id)
@@ -124,7 +124,7 @@ func (a *messageAnswer) stopReason() string {
 	return anthropic.StopEndTurn
 }
 
-// block is a piece as a block. The input of a call is an object, also where the reply ended inside it.
+// block returns a piece as a block. The input of a call is an object, even if the reply ended inside it.
 func (a *messageAnswer) block(p *piece) anthropic.Block {
 	switch p.kind {
 	case chat.DeltaReasoning:
@@ -150,10 +150,11 @@ func newMessageStream(e *sse, a *messageAnswer) *messageStream {
 	return s
 }
 
-// start records the length of the prompt. How much of it was in the cache is known at the end.
+// start records the length of the prompt. The number of cached tokens is known at the end.
 func (s *messageStream) start(promptTokens int) { s.answer.response.Usage.InputTokens = promptTokens }
 
-// begin writes the first events. It waits for the first token, so that a request that fails earlier has a status.
+// begin writes the first events. It is called at the first token, so that a request that fails earlier gets an HTTP
+// status.
 func (s *messageStream) begin() (err error) {
 	if s.begun {
 		return nil

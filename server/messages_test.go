@@ -286,7 +286,7 @@ func TestAMessageThatFailsInItsStream(t *testing.T) {
 	}
 }
 
-// The keywords of schemas that are not enforced are named where the interface has its schemas.
+// The keywords of schemas that are not enforced are listed where the interface has its schemas.
 func TestIgnoredKeywordsAreNamed(t *testing.T) {
 	e := newFake(saying("x"))
 	e.ignored = []sparrow.Ignored{{Tool: -1, Pointer: "/properties/a", Keyword: "shiny"},

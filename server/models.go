@@ -10,10 +10,10 @@ import (
 	"sparrow/api/openai"
 )
 
-// modelPrefix takes names that hold slashes, as those of published models do.
+// modelPrefix matches names that contain slashes, like those of published models.
 const modelPrefix = "/v1/models/"
 
-// models answers GET /v1/models.
+// models handles GET /v1/models.
 func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get(anthropicVersion) != "" {
 		return s.respond(w, http.StatusOK, anthropic.NewModelList(anthropicModel(&s.info)))
@@ -29,7 +29,7 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: list})
 }
 
-// model answers GET /v1/models/{id}.
+// model handles GET /v1/models/{id}.
 func (s openaiAPI) model(w http.ResponseWriter, r *http.Request) error {
 	name := strings.TrimPrefix(r.URL.Path, modelPrefix)
 	if err := s.checkModel(name); err != nil {

@@ -13,10 +13,11 @@ import (
 	"sparrow/record"
 )
 
-// sglangAPI answers SGLang's own endpoint, which trainers use: token ids in and out, and the choices of rows as arrays.
+// sglangAPI implements SGLang's own endpoint, which trainers use: token ids in and out, and the choices of rows as
+// arrays.
 type sglangAPI struct{ *service }
 
-// generateNative answers POST /generate.
+// generateNative handles POST /generate.
 func (s sglangAPI) generateNative(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, sglang.Decode(s.info.Name))
 	if err != nil {
@@ -37,8 +38,8 @@ func (s sglangAPI) generateNative(w http.ResponseWriter, r *http.Request) error 
 	return s.collect(w, r, ask, to, to.response)
 }
 
-// wholeRows makes a request record all its rows. Such a request takes nothing from the prefix cache, whose rows are not
-// computed again and would lack.
+// wholeRows makes a request record all its rows. Such a request does not use the prefix cache, because cached rows are
+// not computed and would be missing.
 func wholeRows(ask *sparrow.Request, selections, experts bool) {
 	if selections || experts {
 		ask.Record = &sparrow.Record{Selections: selections, Experts: experts, Tokens: sparrow.RecordAll}
@@ -61,11 +62,11 @@ type nativeAnswer struct {
 func (a *nativeAnswer) record(ask *sparrow.Request) error {
 	if a.req.RoutedExperts && a.shape.Mixing() == 0 {
 		return wire.NewError(wire.CodeUnsupportedValue, "return_routed_experts",
-			"this model has no experts; leave it out")
+			"this model has no experts; omit it")
 	}
 	if a.req.IndexerTopK && (a.shape.Selecting() == 0 || a.shape.TopK == 0) {
 		return wire.NewError(wire.CodeUnsupportedValue, "return_indexer_topk",
-			"this model has no indexer: every row attends to every key; leave it out")
+			"this model has no indexer: every row attends to every key; omit it")
 	}
 	wholeRows(ask, a.req.IndexerTopK, a.req.RoutedExperts)
 	return nil
@@ -94,7 +95,7 @@ func (a *nativeAnswer) event(_ int, ev *sparrow.Event) error {
 	return nil
 }
 
-// finite is a number that JSON can represent: an impossible token gets a very low log probability.
+// finite returns a number that JSON can represent: an impossible token gets a very low log probability.
 func finite(v float64) *float64 {
 	v = max(v, -math.MaxFloat32)
 	return &v

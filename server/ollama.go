@@ -16,10 +16,10 @@ import (
 // ollamaPrefix is the prefix of all paths of Ollama's interface.
 const ollamaPrefix = "/api/"
 
-// ollamaAPI answers in Ollama's format.
+// ollamaAPI implements Ollama's format.
 type ollamaAPI struct{ *service }
 
-// chat answers POST /api/chat.
+// chat handles POST /api/chat.
 func (s ollamaAPI) chat(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, ollama.DecodeChat)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s ollamaAPI) chat(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, req, len(req.Messages) == 0, false)
 }
 
-// complete answers POST /api/generate.
+// complete handles POST /api/generate.
 func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, ollama.DecodeGenerate)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, req, req.Prompt == "", true)
 }
 
-// answer answers both. Clients load a model by a request without a question; it is always loaded.
+// answer handles both. Clients load a model with a request without a question; here it is always loaded.
 func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
 	x := exchangeOf(r)
 	to := &ollamaReply{service: s.service, x: x, raw: generated && req.Raw,
@@ -132,7 +132,7 @@ type ollamaStream struct {
 func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 	s := &ollamaStream{e, a}
 	e.mediaType = "application/x-ndjson"
-	// Lines of JSON have no comments; an empty piece is sent instead.
+	// Lines of JSON cannot contain comments; an empty piece is sent instead.
 	e.keepAlive = func(dst []byte) []byte {
 		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
 			CreatedAt: a.service.now()})

@@ -10,12 +10,12 @@ import (
 	"sparrow/api/ollama"
 )
 
-// tags answers GET /api/tags.
+// tags handles GET /api/tags.
 func (s ollamaAPI) tags(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{s.model()}})
 }
 
-// running answers GET /api/ps: the model is loaded as long as the server runs.
+// running handles GET /api/ps: the model is loaded as long as the server runs.
 func (s ollamaAPI) running(w http.ResponseWriter, _ *http.Request) error {
 	m := s.model()
 	never, onDevice := s.now().AddDate(100, 0, 0).UTC(), int64(0)
@@ -26,7 +26,7 @@ func (s ollamaAPI) running(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{m}})
 }
 
-// show answers POST /api/show.
+// show handles POST /api/show.
 func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, ollama.DecodeShow)
 	if err != nil {
@@ -56,12 +56,12 @@ func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// version answers GET /api/version.
+// version handles GET /api/version.
 func (s ollamaAPI) version(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.VersionBody{Version: ollama.Version})
 }
 
-// model describes the served model. Its digest is one of the configuration, not of a file.
+// model describes the served model. Its digest is a digest of the configuration, not of a file.
 func (s ollamaAPI) model() ollama.Model {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %v", s.info.Name, s.info.Config.Fingerprint,
 		s.info.Created.UnixNano()))
@@ -71,7 +71,7 @@ func (s ollamaAPI) model() ollama.Model {
 			ParameterSize: parameterSize(s.info.Parameters), QuantizationLevel: quantization(s.info.Format)}}
 }
 
-// parameterSize is a number of weights as Ollama writes it: 671.0B, 29.6M.
+// parameterSize formats a number of weights as Ollama does: 671.0B, 29.6M.
 func parameterSize(n int64) string {
 	for _, unit := range []struct {
 		size float64
@@ -84,7 +84,7 @@ func parameterSize(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// quantization is the first word of a format, such as FP8.
+// quantization returns the first word of a format, such as FP8.
 func quantization(format string) string {
 	word, _, _ := strings.Cut(format, " ")
 	return word

@@ -17,7 +17,7 @@ const askedOllama = `{"model":"sparrow-test","messages":[{"role":"user","content
 
 var nanoseconds = regexp.MustCompile(`("[a-z_]*duration":)\d+`)
 
-// stamped makes times readable.
+// stamped replaces times by readable ones.
 func stamped(text string) string {
 	text = nanoseconds.ReplaceAllString(text, "${1}0")
 	return strings.ReplaceAll(text, `"created_at":"2023-11-14T22:13:21Z"`, `"created_at":T`)

@@ -41,55 +41,53 @@ const NoStore = -1
 type Options struct {
 	// Version is the version that /version returns.
 	Version string
-	// Keys are the bearer keys that may use the server; nil allows all requests.
+	// Keys holds the bearer keys of the server; nil allows all requests.
 	Keys *Keys
-	// Limits bound the use by tenants; nil bounds nothing.
+	// Limits limits the use by tenants; it may be nil.
 	Limits *Limits
-	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready answers 503. 0
-	// means no bound.
+	// MaxWait is the maximum time that new requests should wait: while the estimate is longer, /ready returns 503. 0
+	// means no limit.
 	MaxWait time.Duration
-	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
-	// open no other endpoints.
+	// AdminKeys holds the keys of administrators, for the endpoints that change the server; nil disables those. These
+	// keys are not valid for other endpoints.
 	AdminKeys *Keys
-	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
-	// is not there has priority 0.
+	// Objectives maps names in the header x-llm-d-inference-objective to priorities; other names have priority 0.
 	Objectives map[string]int
-	// Traces takes spans of requests; nil makes none. Its sampler decides which; its creator shuts it down.
+	// Traces receives spans of requests; nil disables them. Its sampler selects requests; its creator shuts it down.
 	Traces trace.TracerProvider
-	// Events, when set, is counted in the metrics.
+	// Events, if set, is included in the metrics.
 	Events metric.Events
-	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
+	// AllowOrigins lists the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty means none.
 	AllowOrigins []string
-	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
-	// localhost. Others are refused, because a web page could otherwise reach the server under the page's own name (DNS
-	// rebinding).
-	// nil accepts every name.
+	// AllowHosts lists the names that requests may be sent to (their Host, without a port), in addition to addresses
+	// and localhost. Others are refused, because a web page could otherwise reach the server under the page's own name
+	// (DNS rebinding). nil accepts every name.
 	AllowHosts []string
-	// Aliases are further names of the model in requests; * represents any text without a slash, as in gpt-*.
+	// Aliases lists further names of the model in requests; * matches any text without a slash, as in gpt-*.
 	Aliases []string
-	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
-	// fields are ignored and named in a header, and such limits are reduced.
+	// Strict refuses requests with unknown fields, and token limits above the context. Otherwise such fields are
+	// ignored and listed in a header, and such limits are reduced.
 	Strict bool
-	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
+	// NoPage disables the web page: / returns a line of text, and /page/ is unknown.
 	NoPage bool
 	// VLLMNames adds metrics under vLLM's names, which routers read.
 	VLLMNames bool
 
-	// Batches keeps files and batches; nil switches their endpoints off. Serve runs their lines, in the background, and
+	// Batches stores files and batches; nil disables their endpoints. Serve runs their lines, in the background, and
 	// stops them when it drains.
 	Batches *batch.Store
 
-	// WeightsRoot is the folder below which /update_weights_from_disk may take weights; empty means none.
+	// WeightsRoot is the folder below which /update_weights_from_disk may read weights; empty disables it.
 	WeightsRoot string
-	// Transfer is the server's part where prompts are computed by one server and continued by another.
+	// Transfer is the server's role if one server computes prompts and another continues them.
 	Transfer Transfer
 
-	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
+	// StoreBytes is the memory for stored responses of /v1/responses; older ones are dropped. NoStore stores none.
 	StoreBytes int64
 
-	// RequestMemory bounds the memory of requests that are read, encoded and answered at once. Requests wait for it, in
-	// order, at most BodyTimeout.
+	// RequestMemory limits the memory of requests that are read, encoded and answered at the same time. Requests wait
+	// for it, in order, at most BodyTimeout.
 	RequestMemory int64
 
 	MaxBodyBytes   int64
@@ -98,24 +96,24 @@ type Options struct {
 	BodyTimeout    time.Duration // to send headers and body
 	IdleTimeout    time.Duration // between two requests of a connection
 	WriteTimeout   time.Duration // for the client to take one event or one response
-	// RequestTimeout bounds a request from arrival to its last token; 0 means no bound.
+	// RequestTimeout is the maximum time of a request from arrival to its last token; 0 means no limit.
 	RequestTimeout time.Duration
-	// KeepAlive is the longest time a stream sends nothing: a comment is sent then, so that proxies do not take a
-	// long prefill for a broken connection.
+	// KeepAlive is the maximum time in which a stream sends nothing: then a comment is sent, so that proxies do not
+	// mistake a long prefill for a broken connection.
 	KeepAlive time.Duration
-	// DrainDelay is the time between /ready turning 503 and the end of accepting, so that load balancers notice in
-	// time.
+	// DrainDelay is the time between the first 503 of /ready and the end of accepting requests, so that load balancers
+	// notice in time.
 	DrainDelay time.Duration
-	// Grace is how long running requests may take to end once nothing is accepted any more, or NoGrace.
+	// Grace is the time that running requests have to end once no request is accepted any more, or NoGrace.
 	Grace time.Duration
-	// RetryAfter is the least Retry-After of a response that has one.
+	// RetryAfter is the minimum Retry-After of a response that has one.
 	RetryAfter time.Duration
 
-	// Log receives a line for each request, without any text of prompts or answers; nil is silent.
+	// Log receives a line for each request, without any text of prompts or answers. It may be nil.
 	Log *slog.Logger
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults replaces zero values by the defaults.
 func (o Options) withDefaults() Options {
 	o.RequestMemory = cmp.Or(o.RequestMemory, DefaultRequestMemory)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
@@ -134,7 +132,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists all problems.
 func (o Options) Validate() error {
 	var errs []error
 	for _, d := range []struct {
@@ -190,7 +188,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if slices.Contains(o.AllowOrigins, "*") && len(o.AllowOrigins) > 1 {
-		errs = append(errs, errors.New(`AllowOrigins (--cors) has "*" beside others; give one or the other`))
+		errs = append(errs, errors.New(`AllowOrigins (--cors) has \"*\" in addition to others; give one or the other`))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", ErrOptions, errors.Join(errs...))
@@ -198,7 +196,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// checkOrigin requires the form in which browsers send an origin, because origins are compared as text.
+// checkOrigin requires the form in which browsers send an origin, because origins are compared as strings.
 func checkOrigin(origin string) error {
 	if origin == "*" {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"sparrow/sample"
 )
 
-// statusClientGone is logged and counted when the client left before it was answered; it is never sent.
+// statusClientGone is logged and counted if the client disconnected before it was answered; it is never sent.
 const statusClientGone = 499
 
-// schemaParam is where a schema is in a request that names no other place (sparrow.Format.Field).
+// schemaParam is the default location of a schema in a request (sparrow.Format.Field overrides it).
 const schemaParam = "response_format.json_schema.schema"
 
-// outcomes maps errors to what the client gets. The first match wins: of two sentinels that an error wraps, the more
-// specific one is listed first. say replaces the error's own text where that must not reach clients.
+// outcomes maps errors to responses. The first match wins: if an error wraps two sentinels, the more specific one is
+// listed first. say replaces the error's own text if that must not reach clients.
 var outcomes = []struct {
 	is    error
 	code  wire.Code
@@ -41,9 +41,9 @@ var outcomes = []struct {
 	{ErrDraining, wire.CodeUnavailable, "",
 		"the server is shutting down; send the request again, to another server if there is one"},
 	{ErrDeadline, wire.CodeDeadline, "",
-		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+		"the request took longer than this server allows; request fewer tokens or send a shorter prompt"},
 	{context.DeadlineExceeded, wire.CodeDeadline, "",
-		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+		"the request took longer than this server allows; request fewer tokens or send a shorter prompt"},
 	{sparrow.ErrNoTokenizer, wire.CodeUnsupportedValue, "",
 		"this model has no tokenizer; send token ids as the prompt of /v1/completions"},
 	{chat.ErrNoFormat, wire.CodeUnsupportedValue, "messages",
@@ -61,8 +61,8 @@ var outcomes = []struct {
 	{sparrow.ErrRequest, wire.CodeInvalidValue, "", ""},
 }
 
-// toError states how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its
-// text stays in the log.
+// toError converts an error to a response. An error that is not known to be the client's counts as the server's, and
+// its text stays in the log.
 func toError(err error, requestID string) *wire.Error {
 	var ready *wire.Error
 	var field *sparrow.RequestError
@@ -85,11 +85,11 @@ func toError(err error, requestID string) *wire.Error {
 		}
 	}
 	return wire.NewError(wire.CodeInternal, "",
-		"the server failed on this request and on no other; the log has the reason under request id %s", requestID)
+		"the server failed on this request only; the log has the reason under request id %s", requestID)
 }
 
-// fieldError is the error for a field. The code, and where there is one the place inside the field, come from the
-// table.
+// fieldError returns the error for a field. The code comes from the table, and so does the location inside the field if
+// there is one.
 func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	for _, o := range outcomes {
 		if !errors.Is(err, o.is) {
@@ -104,7 +104,7 @@ func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	return wire.NewError(wire.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
-// describe writes the message of an error whose code is known.
+// describe writes the message of an error with a known code.
 func describe(err error, code wire.Code, param, say string) *wire.Error {
 	if say != "" {
 		return wire.NewError(code, param, "%s", say)

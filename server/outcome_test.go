@@ -84,7 +84,7 @@ func TestEveryFailureHasAStatus(t *testing.T) {
 	}
 }
 
-// errorOf decodes an error body and checks that it has OpenAI's shape.
+// errorOf decodes an error body and checks that it has OpenAI's format.
 func errorOf(t *testing.T, r reply) openai.ErrorFields {
 	t.Helper()
 	var shape map[string]map[string]any
@@ -98,7 +98,7 @@ func errorOf(t *testing.T, r reply) openai.ErrorFields {
 	return body.Error
 }
 
-// within reports whether a path is the given one or leads inside it.
+// within reports whether a path is the given one or below it.
 func within(path, top string) bool {
 	return path == top || top != "" && strings.HasPrefix(path, top+".")
 }
@@ -235,7 +235,7 @@ func TestErrorsInMidStreamAreEvents(t *testing.T) {
 	_, hs := start(t, e, Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`)
 	want :=
-		`data: {"error":{"message":"the server failed on this request and on no other; the log has the reason under ` +
+		`data: {"error":{"message":"the server failed on this request only; the log has the reason under ` +
 			`request id t1","type":"server_error","param":null,"code":"internal_error"}}` + "\n\n"
 	if got.status != 200 || !strings.HasSuffix(got.body, want) || strings.Contains(got.body, "[DONE]") {
 		t.Errorf("status %d:\n%s", got.status, got.body)

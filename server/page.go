@@ -8,10 +8,10 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// website is the page for browsers; its files are nil without a page.
+// website serves the page for browsers; its files are nil without a page.
 type website struct{ files *page.Files }
 
-// root answers GET /: with the page for browsers, with a line for others, because clients of Ollama check it.
+// root handles GET /: browsers get the page, others a line, because clients of Ollama check it.
 func (s website) root(w http.ResponseWriter, r *http.Request) error {
 	if s.files != nil {
 		w.Header().Add("Vary", "Accept")
@@ -25,11 +25,12 @@ func (s website) root(w http.ResponseWriter, r *http.Request) error {
 	return gone(err)
 }
 
-// pageFile answers GET /page/: the files of the page.
+// pageFile handles GET /page/: the files of the page.
 func (s website) pageFile(w http.ResponseWriter, r *http.Request) error {
 	ok, err := s.files.Serve(w, r, strings.TrimPrefix(r.URL.Path, page.Prefix))
 	if !ok {
-		return wire.NewError(wire.CodeUnknownURL, "", "the page has no file %.200q; it begins at /", r.URL.Path)
+		return wire.NewError(wire.CodeUnknownURL, "", "the page has no file %.200q; the page itself is at /",
+			r.URL.Path)
 	}
 	return gone(err)
 }

@@ -33,10 +33,11 @@ func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 	}
 }
 
-// namespaces are names of formats, which are not fetched.
+// namespaces lists names of formats, which are not loaded.
 var namespaces = []string{"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
-// Every file that the page names is there, with a type that browsers take, and no file names another host.
+// Every file that the page refers to exists, with a content type that browsers accept, and no file refers to another
+// host.
 func TestPageNamesOnlyItsOwnFiles(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	names := regexp.MustCompile(`(?:src|href)="(page/[^"]+)"|from "\./([^"]+)"|fetchText\("(page/[^"]+)"\)`)

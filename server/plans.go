@@ -22,13 +22,13 @@ type planRecord struct {
 	Plan     *plan.Plan `json:"plan"`
 }
 
-// plans answers GET /debug/plans?n=N: the last N plans, with the reasons for every choice.
+// plans handles GET /debug/plans?n=N: the last N plans, with the reasons for every choice.
 func (s debugAPI) plans(w http.ResponseWriter, r *http.Request) error {
 	records := s.engine.Plans()
 	if text := r.URL.Query().Get("n"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return wire.NewError(wire.CodeInvalidValue, "n", "%.40q is not a number of plans, 0 or more", text)
+			return wire.NewError(wire.CodeInvalidValue, "n", "is %.40q; want a number of plans, 0 or more", text)
 		}
 		records = records[max(0, len(records)-n):]
 	}

@@ -21,7 +21,7 @@ type progressing interface {
 	Progress() (computed, cached int)
 }
 
-// promptProgress is how much of the prompts of a request has been read, as llama.cpp writes it.
+// promptProgress is the number of prompt tokens of a request that have been read, in llama.cpp's format.
 type promptProgress struct {
 	Total     int     `json:"total"`     // tokens
 	Cached    int     `json:"cache"`     // of them, found in the cache
@@ -29,7 +29,7 @@ type promptProgress struct {
 	Time      float64 `json:"time_ms"`   // since the first step, milliseconds
 }
 
-// reports sends a sink the progress of the prompts until the first token comes.
+// reports sends the progress of the prompts to a sink until the first token arrives.
 type reports struct {
 	due    <-chan time.Time
 	ticker *time.Ticker

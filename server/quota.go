@@ -8,9 +8,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// quotas enforce the limits of tenants. A tenant has a budget of tokens that is refilled by that many a minute, up to
-// those of one minute. A request begins while the budget has the tokens of its prompt, or is full; generated tokens are
-// counted as they come, so that the budget may become negative and has to be refilled before the next request begins.
+// quotas enforces the limits of tenants. A tenant has a budget of tokens that is refilled at the given rate per minute,
+// up to the tokens of one minute. A request may begin if the budget covers the tokens of its prompt, or is full.
+// Generated tokens are counted as they arrive, so that the budget may become negative and must be refilled before the
+// next request begins.
 type quotas struct {
 	limits *Limits
 	places int // for running sequences, of all tenants
@@ -28,7 +29,7 @@ type quota struct {
 	took    time.Duration           // what requests take, a moving mean; 0 before the first has ended
 }
 
-// quotaUse is one request of a tenant; nil is one without limits.
+// quotaUse is one request of a tenant; nil means a request without limits.
 type quotaUse struct {
 	of      *quotas
 	quota   *quota
@@ -36,8 +37,8 @@ type quotaUse struct {
 	charged int  // tokens of prompts
 	begun   bool // a prompt was accepted
 	failed  bool // the engine did not take it
-	// background: a line of a batch, which takes no place of its tenant's requests, and begins only while half of the
-	// tokens of a minute are left to them
+	// background: a line of a batch, which does not count as a request of its tenant, and begins only while half of the
+	// tokens of a minute are left for requests
 	background bool
 }
 
@@ -66,14 +67,14 @@ func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 		return u, nil
 	}
 	if n := len(t.running); limit.Requests > 0 && n >= limit.Requests {
-		return nil, later(t.untilPlace(now), "%d requests of this tenant run, and at most %d may at once; send it "+
+		return nil, later(t.untilPlace(now), "%d requests of this tenant are running, the maximum is %d; send it "+
 			"again after the time in Retry-After", n, limit.Requests)
 	}
 	t.running[u] = now
 	return u, nil
 }
 
-// untilPlace estimates when one of the running requests ends: the oldest, by the time that others took.
+// untilPlace estimates when one of the running requests ends: the oldest one, by the time that others took.
 func (t *quota) untilPlace(now time.Time) time.Duration {
 	oldest := time.Duration(0)
 	for _, began := range t.running {
@@ -101,9 +102,10 @@ func (u *quotaUse) prompt(tokens int) error {
 	}
 	if !u.begun && t.tokens < need {
 		missing := (need - t.tokens) / float64(t.limit.Tokens)
-		return later(time.Duration(missing*float64(time.Minute)), "this tenant has %d tokens a minute for prompts and "+
-			"outputs, %d are left now, and this prompt has %d: it is taken once %d are left; send it again after the "+
-			"time in Retry-After", t.limit.Tokens, max(int(t.tokens), 0), tokens, int(need))
+		return later(time.Duration(missing*float64(time.Minute)), "this tenant has %d tokens per minute for prompts "+
+			"and "+
+			"outputs, %d are left now, and this prompt has %d: it is accepted once %d are left; send it again after "+
+			"the time in Retry-After", t.limit.Tokens, max(int(t.tokens), 0), tokens, int(need))
 	}
 	u.begun = true
 	u.charged += tokens
@@ -122,7 +124,7 @@ func (u *quotaUse) output(tokens int) {
 	u.quota.tokens -= float64(tokens)
 }
 
-// refused gives back the tokens of a request that the engine did not take.
+// refused returns the tokens of a request that the engine refused to the budget.
 func (u *quotaUse) refused() {
 	if u == nil {
 		return
@@ -163,7 +165,7 @@ func (t *quota) fill(now time.Time) {
 	t.at = now
 }
 
-// laterError is a refusal with the time after which the request would be taken.
+// laterError is a refusal with the time after which the request would be accepted.
 type laterError struct {
 	told  *wire.Error
 	after time.Duration

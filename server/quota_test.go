@@ -27,7 +27,7 @@ func TestLimitsAreRead(t *testing.T) {
 		{"only a colon", "a:", "", Limit{}, "no limit"},
 		{"no name", ":requests=1", "", Limit{}, "no name"},
 		{"twice", "a requests=1; a requests=2", "", Limit{}, "named twice"},
-		{"another word", "a rpm=1", "", Limit{}, "the limits are requests, tokens and share"},
+		{"another word", "a rpm=1", "", Limit{}, "want requests, tokens or share"},
 		{"no number", "a requests=many", "", Limit{}, "want a number from 1"},
 		{"zero", "a tokens=0", "", Limit{}, "want a number from 1"},
 		{"a share of nothing", "a share=0", "", Limit{}, "want a share"},
@@ -63,7 +63,7 @@ func TestLimitsAreRead(t *testing.T) {
 	}
 }
 
-// quotaOf is a server's quotas with a clock that the test moves.
+// quotaOf returns a server's quotas with a clock that the test controls.
 func quotaOf(t *testing.T, text string) (q *quotas, clock *time.Time) {
 	t.Helper()
 	l, err := ReadLimits(strings.NewReader(text))
@@ -83,7 +83,7 @@ func mustBegin(t *testing.T, q *quotas, tenant string) *quotaUse {
 	return u
 }
 
-// wantLater checks a refusal and that the request is taken after the time it names, and not before.
+// wantLater checks a refusal, and that the request is accepted after the time it names, and not before.
 func wantLater(t *testing.T, err error, after time.Duration) {
 	t.Helper()
 	var refused *laterError
@@ -170,8 +170,8 @@ func TestTokensAMinute(t *testing.T) {
 	}
 }
 
-// A refused request gets 429 with the time after which it would be taken; other tenants are not affected, and generated
-// tokens count.
+// A refused request gets 429 with the time after which it would be accepted; other tenants are not affected, and
+// generated tokens count.
 func TestLimitsOverHTTP(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {
@@ -193,7 +193,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 	await.True(t, "the first request", func() bool { return e.opened() == 1 })
 	got := post(t, hs.URL+path, body, "Authorization", "Bearer key-a")
 	if got.status != 429 || got.header.Get("Retry-After") != "1" ||
-		!strings.Contains(got.body, "1 requests of this tenant run") {
+		!strings.Contains(got.body, "1 requests of this tenant are running") {
 		t.Errorf("a second request: %d, after %q: %s", got.status, got.header.Get("Retry-After"), got.body)
 	}
 	close(hold)
@@ -215,8 +215,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 	}
 }
 
-// Retry-After of a full queue is how long requests of the tenant wait, and /ready reports that of the tenant with the
-// shortest wait.
+// Retry-After for a full queue is the estimated wait of the tenant's requests, and /ready reports the wait of the
+// tenant with the shortest one.
 func TestWaitsAreTold(t *testing.T) {
 	keys, err := ReadKeys(strings.NewReader("key-a a\nkey-b b\n"))
 	if err != nil {

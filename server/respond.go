@@ -18,7 +18,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// respond writes a JSON answer.
+// respond writes a JSON response.
 func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	body, err := wire.Marshal(v)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	return gone(err)
 }
 
-// fail answers with an error. A client that left gets nothing, nor does one whose answer has begun.
+// fail responds with an error. A client that disconnected gets nothing, nor does one whose response has begun.
 func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.fault = err
 	if clientGone(err) || w.status != 0 {
@@ -61,14 +61,14 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.discard(w)
 }
 
-// How much of the body of a refused request is read, and for how long, so that its sender receives the answer: if a
-// connection is closed while the client still sends, the answer is lost.
+// How much of the body of a refused request is read, and for how long, so that its sender receives the response: if a
+// connection is closed while the client still sends, the response is lost.
 const (
 	mostUnread = 256 << 20
 	unreadTime = 10 * time.Second
 )
 
-// discard sends the answer and reads the rest of a refused body.
+// discard sends the response and reads the rest of a refused body.
 func (x *exchange) discard(w http.ResponseWriter) {
 	if x.unread == nil {
 		return
@@ -79,8 +79,8 @@ func (x *exchange) discard(w http.ResponseWriter) {
 	}
 }
 
-// retryAfter is when a refused request may be sent again: the time of the refusal, or how long requests of its tenant
-// wait where the queue is full.
+// retryAfter returns when a refused request may be sent again: the time in the refusal, or the expected wait of its
+// tenant's requests if the queue is full.
 func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	var refused *laterError
 	switch {
@@ -92,12 +92,11 @@ func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	return s.options.RetryAfter
 }
 
-// clientGone distinguishes the end of the client's own context from that of ours, which has a cause. A write may fail
-// on the closed connection before the context ends.
+// clientGone distinguishes the end of the client's own context from the end of ours, which has a cause. A write may
+// fail on the closed connection before the context ends.
 func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
 
-// gone marks the errors of a connection; net/http's own errors about a write are errors of the server and are not
-// marked.
+// gone marks errors of a connection; net/http's own errors about a write are errors of the server and are not marked.
 func gone(err error) error {
 	var broken net.Error
 	if errors.As(err, &broken) {
@@ -108,8 +107,8 @@ func gone(err error) error {
 
 // readBody reads a JSON body within the limit.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages
-	// out.
+	// Browsers send other types, or none, across origins without a preflight request; requiring this type blocks other
+	// pages.
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if (err != nil || kind != "application/json") && !plainTool(r) {
 		return nil, wire.NewError(wire.CodeMediaType, "",
@@ -117,7 +116,7 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, wire.NewError(wire.CodeMediaType, "",
-			"the content encoding %q is not supported; send the body as it is", e)
+			"the content encoding %q is not supported; send the body without encoding", e)
 	}
 	limit := s.options.MaxBodyBytes
 	unread := r.Body
@@ -139,14 +138,14 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	case r.Context().Err() != nil:
 		return nil, cause(r.Context())
 	}
-	return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
+	return nil, wire.NewError(wire.CodeInvalidJSON, "", "reading the body failed: %v", err)
 }
 
 // firstChunk is the number of bytes of a body of unknown size that are reserved before it is read; then the reservation
 // doubles.
 const firstChunk = 64 << 10
 
-// readAll reads a body. Memory for it is taken before it is read.
+// readAll reads a body. Memory for it is reserved before it is read.
 func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	x := exchangeOf(r)
 	take := func(size int64) error { return x.memory.open(r.Context(), s.memory, size, s.options.BodyTimeout) }
@@ -169,17 +168,17 @@ func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	}
 }
 
-// plainTool reports whether a request of Ollama's interface does not come from a browser: those name an origin with
+// plainTool reports whether a request of Ollama's interface does not come from a browser: browsers set an origin in
 // every POST that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
 func plainTool(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, ollamaPrefix) && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Site") == ""
 }
 
-// ignoredHeader names the fields of a request that had no effect.
+// ignoredHeader lists the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// noteIgnored names fields without effect in the response; the log names them with the request.
+// noteIgnored lists fields without effect in the response; the log lists them with the request.
 func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return
@@ -191,7 +190,7 @@ func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 // reader reads one kind of request.
 type reader[T any] func(*wire.Decoder, []byte) (*T, *wire.Error)
 
-// decode reads a body and turns it into a request. Ignored fields are named in a header and in the log.
+// decode reads a body and decodes it into a request. Ignored fields are listed in a header and in the log.
 func decode[T any](s *service, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {

@@ -18,13 +18,13 @@ const (
 	responsePrefix = responsesPath + "/" // followed by the id of a stored response
 )
 
-// responsesAPI answers the Responses endpoints of OpenAI's format.
+// responsesAPI implements the Responses endpoints of OpenAI's format.
 type responsesAPI struct {
 	*service
 	store *responseStore
 }
 
-// createResponse answers POST /v1/responses.
+// createResponse handles POST /v1/responses.
 func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeResponses)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 	return responsesDialect.rename(err, x.id)
 }
 
-// itemsOf is the whole conversation of a request: the items before its previous response, that response, and its input
-// with references resolved.
+// itemsOf returns the whole conversation of a request: the items before its previous response, that response, and its
+// input with references resolved.
 func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.Item, error) {
 	var items []openai.Item
 	if id := r.PreviousResponseID; id != "" {
@@ -96,12 +96,13 @@ func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]ope
 	}
 	if len(items) > openai.MaxMessages {
 		return nil, wire.NewError(wire.CodeTooMany, "input",
-			"%d items with those of earlier responses, at most %d are supported", len(items), openai.MaxMessages)
+			"has %d items with those of earlier responses, but at most %d are supported", len(items),
+			openai.MaxMessages)
 	}
 	return items, nil
 }
 
-// storedResponse answers GET /v1/responses/{id} and GET /v1/responses/{id}/input_items.
+// storedResponse handles GET /v1/responses/{id} and GET /v1/responses/{id}/input_items.
 func (s *responsesAPI) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if of, ok := strings.CutSuffix(id, inputItemsSuffix); ok {
@@ -109,7 +110,7 @@ func (s *responsesAPI) storedResponse(w http.ResponseWriter, r *http.Request) er
 	}
 	if on := r.URL.Query().Get("stream"); on != "" && on != "false" {
 		return wire.NewError(wire.CodeUnsupportedValue, "stream",
-			"events are not kept; leave stream out to get the whole response")
+			"events are not stored; omit stream to get the whole response")
 	}
 	stored := s.store.get(exchangeOf(r).tenant, id)
 	if stored == nil {
@@ -118,7 +119,7 @@ func (s *responsesAPI) storedResponse(w http.ResponseWriter, r *http.Request) er
 	return s.respond(w, http.StatusOK, stored.response)
 }
 
-// deleteResponse answers DELETE /v1/responses/{id}.
+// deleteResponse handles DELETE /v1/responses/{id}.
 func (s *responsesAPI) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if !s.store.remove(exchangeOf(r).tenant, id) {
@@ -131,7 +132,7 @@ func (s *responsesAPI) noResponse(id string) error {
 	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
 }
 
-// whyNotStored states why a response may not be stored.
+// whyNotStored returns a reason why a response may not be stored.
 func (s *responsesAPI) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"
@@ -139,7 +140,7 @@ func (s *responsesAPI) whyNotStored() string {
 	return ": it was created with store false, deleted, or replaced by newer ones"
 }
 
-// responseAnswer turns a generated answer into a response, and stores it.
+// responseAnswer converts a generated answer to a response, and stores it.
 type responseAnswer struct {
 	server       *responsesAPI
 	tenant       string
@@ -151,11 +152,11 @@ type responseAnswer struct {
 	sealed       bool // reasoning also comes in the form that clients send back
 }
 
-// itemPrefixes begin the ids of items, by their type.
+// itemPrefixes holds the prefixes of item ids, by type.
 var itemPrefixes = map[string]string{openai.ItemMessage: "msg", openai.ItemReasoning: "rs", openai.ItemCall: "fc",
 	openai.ItemCustom: "ctc"}
 
-// item is a piece as an item of the response.
+// item returns a piece as an item of the response.
 func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
 	it := openai.Item{Type: openai.ItemMessage, Role: openai.RoleAssistant, Status: status, Logprobs: p.logprobs}
 	switch p.kind {
@@ -178,7 +179,7 @@ func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
 	return it
 }
 
-// items are all pieces, which have ended.
+// items returns all pieces, which have ended.
 func (a *responseAnswer) items() []openai.Item {
 	list := make([]openai.Item, len(a.turn.pieces))
 	for i := range list {
@@ -188,7 +189,7 @@ func (a *responseAnswer) items() []openai.Item {
 	return list
 }
 
-// ended is the status of an item whose piece has ended.
+// ended returns the status of an item whose piece has ended.
 func ended(p *piece) string {
 	if p.cut {
 		return openai.StatusIncomplete

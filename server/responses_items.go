@@ -13,14 +13,14 @@ import (
 // inputItemsSuffix follows the id of a stored response.
 const inputItemsSuffix = "/input_items"
 
-// How many items a page of them has.
+// The default and maximum number of items on a page.
 const (
 	defaultItems = 20
 	mostItems    = 100
 )
 
-// inputItems answers GET /v1/responses/{id}/input_items: the conversation up to the answer, a page at a time. The last
-// item comes first unless order is asc.
+// inputItems handles GET /v1/responses/{id}/input_items: it returns the conversation up to the answer, a page at a
+// time. The last item comes first unless order is asc.
 func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id string) error {
 	found := s.store.get(exchangeOf(r).tenant, id)
 	if found == nil {
@@ -31,7 +31,7 @@ func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id str
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > mostItems {
-			return wire.NewError(wire.CodeOutOfRange, "limit", "%.40q is not a number from 1 to %d", text, mostItems)
+			return wire.NewError(wire.CodeOutOfRange, "limit", "is %.40q; want 1 to %d", text, mostItems)
 		}
 		limit = n
 	}
@@ -47,7 +47,7 @@ func (s *responsesAPI) inputItems(w http.ResponseWriter, r *http.Request, id str
 		slices.Reverse(items)
 	case "asc":
 	default:
-		return wire.NewError(wire.CodeInvalidValue, "order", "%.40q is not asc or desc", order)
+		return wire.NewError(wire.CodeInvalidValue, "order", "is %.40q; want asc or desc", order)
 	}
 	if after := q.Get("after"); after != "" {
 		i := slices.IndexFunc(items, func(it openai.Item) bool { return it.ID == after })

@@ -16,14 +16,14 @@ type stored struct {
 	conversation []openai.Item // up to the answer
 }
 
-// size is about how many bytes of memory it holds. What it shares with the response that it continues counts again:
-// either may outlive the other.
+// size returns its approximate memory in bytes. Data that it shares with the response that it continues is counted
+// again, because either may outlive the other.
 func (s *stored) size() int {
 	const place = 512 // in the tables of the store
 	return place + footprint.Of(s)
 }
 
-// responseStore keeps responses in memory, up to a number of bytes. A tenant sees its own. Where room is needed, the
+// responseStore keeps responses in memory, up to a number of bytes. A tenant can read only its own. If it is full, the
 // oldest response of the tenant that uses most is dropped, so that a busy tenant does not displace the others.
 type responseStore struct {
 	limit int
@@ -49,7 +49,7 @@ func newResponseStore(limit int) *responseStore {
 	return &responseStore{limit: limit, tenants: map[string]*tenantStore{}}
 }
 
-// put stores a response. One that is larger than the limit is not stored.
+// put stores a response. A response that is larger than the limit is not stored.
 func (s *responseStore) put(tenant string, r *stored) {
 	size := r.size()
 	if size > s.limit {
@@ -71,7 +71,7 @@ func (s *responseStore) put(tenant string, r *stored) {
 	}
 }
 
-// largest is the tenant that uses most.
+// largest returns the tenant that uses most memory.
 func (s *responseStore) largest() (name string) {
 	most := -1
 	for each, t := range s.tenants {
@@ -93,7 +93,7 @@ func (s *responseStore) drop(tenant string, at *list.Element) {
 	}
 }
 
-// get is nil for an id that the tenant has not stored.
+// get returns a response, or nil for an id that the tenant has not stored.
 func (s *responseStore) get(tenant, id string) *stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,8 @@ func (s *responseStore) remove(tenant, id string) bool {
 	return true
 }
 
-// item is an item of a stored response's output, whose id names the response and the place; nil when there is none.
+// item returns an item of a stored response's output, whose id contains the response and the index; nil if there is
+// none.
 func (s *responseStore) item(tenant, id string) *openai.Item {
 	parts := strings.Split(id, "_") // prefix, name of the response, index
 	if len(parts) != 3 {

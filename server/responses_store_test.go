@@ -144,7 +144,7 @@ func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 	}
 }
 
-// alternatives are log probabilities of the given number of tokens, as many as can be asked for.
+// alternatives returns log probabilities of the given number of tokens, with the maximum number of alternatives.
 func alternatives(tokens int) []openai.TokenLogprob {
 	list := make([]openai.TokenLogprob, tokens)
 	for i := range list {

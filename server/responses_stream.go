@@ -23,7 +23,8 @@ func newResponseStream(e *sse, a *responseAnswer) *responseStream {
 	return s
 }
 
-// begin writes the first events. It waits for the first token, so that a request that fails earlier has a status.
+// begin writes the first events. It is called at the first token, so that a request that fails earlier gets an HTTP
+// status.
 func (s *responseStream) begin() error {
 	if s.begun {
 		return nil
@@ -85,7 +86,7 @@ func (s *responseStream) fail(e *wire.Error) error {
 	return s.flush()
 }
 
-// itemEvents are the events of an item's text: that its part begins, that it grows, that the text and the part are
+// itemEvents holds the names of the events of an item's text: its part begins, grows, and the text and the part are
 // done. Calls have no parts.
 type itemEvents struct{ added, grew, text, done string }
 
@@ -146,7 +147,7 @@ func (s *responseStream) ended(i int, p *piece) (err error) {
 
 func place(i int, item *openai.Item) openai.Place { return openai.Place{Output: i, ItemID: item.ID} }
 
-// partOf is the content of an item as far as it is known: nothing, until it is done.
+// partOf returns the content of an item as far as it is known: nothing until it is done.
 func partOf(item *openai.Item) openai.Part {
 	switch {
 	case item.Type == openai.ItemReasoning && item.Summary:

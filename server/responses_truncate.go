@@ -8,10 +8,10 @@ import (
 	"sparrow/chat"
 )
 
-// truncate leaves out the oldest turns of a conversation, as few as possible, until it fits the context with room for
-// the answer: the limit on tokens, or an eighth of the context without one, and at most half of it. A turn begins with
-// a message of the user; messages before the first one, and the last turn, stay. A conversation that does not fit then
-// is left for the engine to refuse.
+// truncate removes the oldest turns of a conversation, as few as possible, until it fits in the context together with
+// the answer. Space for the answer is the token limit, or an eighth of the context if there is none, and at most half
+// of the context. A turn begins with a message of the user; messages before the first turn, and the last turn, are
+// kept. If the conversation still does not fit, the engine refuses it.
 func (s *responsesAPI) truncate(r *sparrow.Request) error {
 	context := s.info.ContextTokens
 	room := context / 8

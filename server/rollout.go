@@ -12,7 +12,7 @@ import (
 	"sparrow/record"
 )
 
-// rollout has the fields of an answer for trainers: token ids, and the experts of all rows. nil means none.
+// rollout holds the fields of a response for trainers: token ids, and the experts of all rows. nil means none.
 type rollout struct {
 	ids, experts bool
 	shape        record.Shape
@@ -32,16 +32,17 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	}
 	switch {
 	case o.Stream && r.ids:
-		return refuse("return_token_ids", "is for whole answers; leave stream out, or send return_tokens_as_token_ids "+
+		return refuse("return_token_ids", "needs a whole answer; omit stream, or send return_tokens_as_token_ids "+
 			"with logprobs")
 	case o.Stream:
-		return refuse("return_routed_experts", "is for whole answers; leave stream out, or ask for sparrow.experts")
+		return refuse("return_routed_experts", "needs a whole answer; omit stream, or request sparrow.experts")
 	case r.experts && r.shape.Mixing() == 0:
-		return refuse("return_routed_experts", "this model has no experts; leave it out")
+		return refuse("return_routed_experts", "this model has no experts; omit it")
 	case r.experts && o.Choices() > 1:
-		return refuse("return_routed_experts", "is for one choice, and n is %d; send a request for each", o.Choices())
+		return refuse("return_routed_experts", "supports one choice, but n is %d; send a request for each", o.Choices())
 	case r.experts && (ask[0].Record != nil || ask[0].Replay != nil):
-		return refuse("return_routed_experts", "comes without the records and replays of sparrow; ask for one of them")
+		return refuse("return_routed_experts", "cannot be combined with the records and replays of sparrow; request "+
+			"one of them")
 	}
 	for i := range ask {
 		if r.experts {
@@ -56,7 +57,7 @@ func (s *service) rollout(o *openai.Options, ask []sparrow.Request) (*rollout, e
 	return r, nil
 }
 
-// promptIDs are the tokens of a request's prompt.
+// promptIDs returns the tokens of a request's prompt.
 func (s *service) promptIDs(ask *sparrow.Request) ([]int32, error) {
 	switch {
 	case ask.Chat != nil:
@@ -67,7 +68,7 @@ func (s *service) promptIDs(ask *sparrow.Request) ([]int32, error) {
 	return s.engine.Encode(ask.Prompt, true)
 }
 
-// take notes the tokens of a choice.
+// take records the tokens of a choice.
 func (r *rollout) take(choice int, ev *sparrow.Event) {
 	if r == nil {
 		return
@@ -98,7 +99,7 @@ func (r *rollout) of(choice, prompt int, rows *record.Rows) (out openai.Rollout,
 	return out, nil, nil
 }
 
-// prompt returns the ids of a prompt, where wanted.
+// prompt returns the ids of a prompt, if requested.
 func (r *rollout) prompt(i int) []int32 {
 	if r == nil || !r.ids {
 		return nil
@@ -114,7 +115,7 @@ func sglext(c *openai.Rollout) *openai.SGLExt {
 	return &openai.SGLExt{RoutedExperts: c.Array}
 }
 
-// encodeNPY writes numbers below most as an array file of NumPy, in base64: bytes where they fit, else uint16.
+// encodeNPY encodes numbers below most as a NumPy array file in base64, with bytes if they fit, else uint16.
 func encodeNPY(v []int32, shape []int, most int) string {
 	kind := "|u1"
 	if most > 256 {

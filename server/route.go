@@ -18,7 +18,7 @@ type route struct {
 	handle  func(w http.ResponseWriter, r *http.Request) error
 }
 
-// access is who may use an endpoint.
+// access defines who may use an endpoint.
 type access uint8
 
 const (
@@ -28,10 +28,10 @@ const (
 	admin               // any caller that has one of Options.AdminKeys; nobody without them
 )
 
-// unmatched is the route of everything else, in logs and metrics.
+// unmatched is the name of all other routes in logs and metrics.
 const unmatched = "unmatched"
 
-// routes lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
+// routes returns every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
 func routes(s *service, web *page.Files) []route {
 	var (
@@ -118,7 +118,7 @@ func (r *route) matches(path string) bool {
 	return path == r.pattern
 }
 
-// find looks for the endpoint of a request. An error has the endpoint too where only the method is wrong.
+// find returns the endpoint of a request. If only the method is wrong, it returns the endpoint with the error.
 func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -145,7 +145,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	return near, wire.NewError(wire.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
+	return near, wire.NewError(wire.CodeBadMethod, "", "%s supports %s, not %.20q", near.pattern, list, r.Method)
 }
 
 // suggest returns the endpoint that a path was probably meant for, or the most common ones.

@@ -8,17 +8,17 @@ import (
 	"sparrow/api/openai"
 )
 
-// Headers of llm-d's gateway: the name of an objective, whose priority Options.Objectives has, and the flow that a
+// Headers of llm-d's gateway: the name of an objective, whose priority is in Options.Objectives, and the flow that a
 // request belongs to.
 const (
 	objectiveHeader = "X-Llm-D-Inference-Objective"
 	fairnessHeader  = "X-Llm-D-Inference-Fairness-Id"
 )
 
-// routerAPI answers the endpoints that routers of llm-d, vLLM and SGLang use.
+// routerAPI implements the endpoints that routers of llm-d, vLLM and SGLang use.
 type routerAPI struct{ *service }
 
-// rendered is a prompt as the engine sees it, in vLLM's shape.
+// rendered is a prompt as the engine receives it, in vLLM's format.
 type rendered struct {
 	RequestID string  `json:"request_id"`
 	Model     string  `json:"model"`
@@ -32,8 +32,8 @@ func (s routerAPI) rendered(id string, ids []int32) rendered {
 	return rendered{RequestID: id, Model: s.info.Name, TokenIDs: ids}
 }
 
-// renderChat answers POST /v1/chat/completions/render: the prompt that this chat would have, for routers that look up
-// which server has its prefix.
+// renderChat handles POST /v1/chat/completions/render: it returns the prompt of a chat, for routers that look up which
+// server has its prefix.
 func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, s.rendered("chatcmpl-"+exchangeOf(r).id, ids))
 }
 
-// renderCompletion answers POST /v1/completions/render: the prompts that this completion would have.
+// renderCompletion handles POST /v1/completions/render: it returns the prompts of a completion.
 func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeCompletion)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) erro
 	return s.respond(w, http.StatusOK, list)
 }
 
-// serverInfo answers GET /server_info and /get_server_info with the fields that routers read: names, and the sizes that
+// serverInfo handles GET /server_info and /get_server_info with the fields that routers read: names, and the sizes that
 // they balance by.
 func (s routerAPI) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 	i := &s.info
@@ -106,7 +106,7 @@ func (s routerAPI) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 		i.CacheTokens, i.StepTokens, i.MaxRunning, i.MaxRunning, i.MaxRunning, i.MaxQueue, i.PageTokens})
 }
 
-// modelInfo answers GET /model_info and /get_model_info.
+// modelInfo handles GET /model_info and /get_model_info.
 func (s routerAPI) modelInfo(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		ModelPath     string   `json:"model_path"`
@@ -120,7 +120,7 @@ func (s routerAPI) modelInfo(w http.ResponseWriter, _ *http.Request) error {
 	}{s.info.Name, s.info.Name, s.info.Name, s.info.Family, []string{}, true, false, false})
 }
 
-// loadOf is how busy the engine is, in SGLang's words. Sequences count as requests.
+// loadOf is the load of the engine, with SGLang's names. Sequences count as requests.
 type loadOf struct {
 	Rank       int     `json:"dp_rank"`
 	Running    int     `json:"num_running_reqs"`
@@ -146,7 +146,7 @@ func (s routerAPI) loadNow() loadOf {
 	return l
 }
 
-// loads answers GET /v1/loads. Routers take no answer whose time is a number.
+// loads handles GET /v1/loads. Routers do not accept a response whose time is a number.
 func (s routerAPI) loads(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		Timestamp time.Time `json:"timestamp"`
@@ -156,7 +156,7 @@ func (s routerAPI) loads(w http.ResponseWriter, _ *http.Request) error {
 	}{s.now().UTC(), s.options.Version, 1, []loadOf{s.loadNow()}})
 }
 
-// load answers GET /get_load, the older form of /v1/loads.
+// load handles GET /get_load, the older form of /v1/loads.
 func (s routerAPI) load(w http.ResponseWriter, _ *http.Request) error {
 	type rank struct {
 		Rank    int `json:"dp_rank"`

@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// score answers POST /v1/score: the log probabilities of continuations of a prompt.
+// score handles POST /v1/score: it returns the log probabilities of continuations of a prompt.
 func (s openaiAPI) score(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeScore)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s openaiAPI) score(w http.ResponseWriter, r *http.Request) error {
 	}
 	if n := req.Continuations.Len(); s.info.MaxQueue > 0 && n > s.info.MaxQueue {
 		return wire.NewError(wire.CodeTooMany, "continuations",
-			"%d continuations are as many sequences, and at most %d may wait here; send fewer at a time", n,
+			"has %d continuations, one sequence each, but at most %d sequences may wait; send fewer at a time", n,
 			s.info.MaxQueue)
 	}
 	to, err := s.scoring(req)
@@ -65,7 +65,7 @@ func (s openaiAPI) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
 	return a, nil
 }
 
-// continuations are the request's, given as tokens or as texts.
+// continuations returns the request's continuations, given as tokens or as texts.
 func (s openaiAPI) continuations(r *openai.ScoreRequest) (*sparrow.Continuations, error) {
 	if len(r.Prompt.Tokens) == 0 {
 		special := r.AddSpecialTokens == nil || *r.AddSpecialTokens

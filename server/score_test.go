@@ -8,8 +8,8 @@ import (
 	"sparrow/sample"
 )
 
-// scoring is an engine that gives token i of a given continuation the log probability -i, with the token x as the
-// likeliest and, unless it only scores, generates "y".
+// scoring is an engine that gives token i of a given continuation the log probability -i, with the token x as the most
+// probable. Unless it only scores, it generates "y".
 func scoring(r sparrow.Request) ([]sparrow.Event, error) {
 	given := r.Tokens
 	if given == nil {
@@ -86,7 +86,7 @@ func TestLogprobsOfPrompts(t *testing.T) {
 		{"that add nothing", "/v1/score", begin + `"a","continuations":["b",""]}`, `"param":"continuations[1]"`},
 		{"after nothing", "/v1/score", begin + `"","continuations":["b"],"add_special_tokens":false}`, `"param":"prompt"`},
 		{"more than may wait", "/v1/score", begin + `[1],"continuations":[[1],[1],[1],[1],[1],[1],[1],[1],[1]]}`,
-			`at most 8 may wait`},
+			`at most 8 sequences may wait`},
 		{"chats", "/v1/chat/completions", hello + `,"prompt_logprobs":0}`, `"prompt_logprobs":[null,{`},
 	} {
 		if got := post(t, hs.URL+c.path, c.body); !strings.Contains(got.body, c.want) {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// failTime is how long streams have to deliver the error that ended them when the grace period is over.
+// failTime is the time that streams have to deliver their final error after the grace period.
 const failTime = 2 * time.Second
 
-// Serve answers on a listener until ctx ends, then shuts down: /ready answers 503; after Options.DrainDelay nothing new
-// is accepted; running requests have Options.Grace to end and then fail with an error the client can read. It returns
-// nil when it ended that way. A Server serves once.
+// Serve serves on a listener until ctx ends, then shuts down: /ready returns 503; after Options.DrainDelay nothing new
+// is accepted; running requests have Options.Grace to end and then fail with an error that the client can read. It
+// returns nil if it ended that way. A Server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := s.httpServer()
 	if s.options.Batches != nil {
@@ -46,8 +46,8 @@ func (s *Server) stopBatches() {
 	}
 }
 
-// httpServer has the limits that keep a slow or hostile client from holding a connection forever. The write timeout
-// bounds answers that need no model; the others set their own for each piece.
+// httpServer returns an HTTP server with limits that prevent a slow or hostile client from holding a connection
+// forever. The write timeout applies to responses that need no model; the others set their own for each piece.
 func (s *Server) httpServer() *http.Server {
 	o := &s.options
 	return &http.Server{

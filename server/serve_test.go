@@ -114,7 +114,7 @@ func openStream(t *testing.T, ctx context.Context, by *http.Client, url string) 
 	}
 }
 
-// unfinished sends some text and then waits for the end of its context.
+// unfinished returns an engine that sends some text and then waits for the end of its context.
 func unfinished() *fakeEngine { return newFake(playing(say("Hel")[0])) }
 
 func TestLeavingClientsEndTheirRequests(t *testing.T) {
@@ -175,8 +175,7 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 	}
 }
 
-// Choices that end because their client left are counted like all others: the one that was being read, and the unread
-// ones.
+// Choices that end because their client disconnected are counted like all others, whether they were being read or not.
 func TestCancelledChoicesAreCounted(t *testing.T) {
 	for range 5 { // what is read last is a matter of timing
 		e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { return slices.Repeat(say("Hel")[:1], 100), nil })
@@ -249,7 +248,7 @@ func TestShutdownFailsStreamsThatTakeTooLong(t *testing.T) {
 	}
 }
 
-// failsAfter checks in virtual time that a stream without end fails when the grace period is over.
+// failsAfter checks in virtual time that an endless stream fails when the grace period is over.
 func failsAfter(t *testing.T, option, grace time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		e := unfinished()
@@ -362,7 +361,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 		if !strings.HasPrefix(got.body, ping+ping) || !strings.Contains(got.body, "event: message_stop\n") {
 			t.Error(got.body)
 		}
-		// Lines of JSON have no comments; an empty piece is sent.
+		// Lines of JSON cannot contain comments; an empty piece is sent.
 		lines := strings.Split(w.post(t, "/api/chat", askedOllama+`}`).body, "\n")
 		if n := len(lines); n < 4 || !strings.Contains(lines[0], `"content":""},"done":false}`) ||
 			!strings.Contains(lines[n-3], `"content":"Hel"`) || !strings.Contains(lines[n-2], `"done":true`) {
@@ -371,7 +370,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A token without text does not count as output to a client: a comment, with the headers before it, is sent anyway.
+// A token without text does not count as output: a comment, with the headers before it, is sent anyway.
 func TestTokensWithoutTextAreSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 5}}}
@@ -417,7 +416,7 @@ func TestSpokenStreamsHaveNoComments(t *testing.T) {
 	})
 }
 
-// A model may take longer than the timeouts of connections, which concern only the client.
+// A model may take longer than the timeouts of connections, which apply only to the client.
 func TestTimeoutsOfConnectionsDoNotEndRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFake(saying("Hel", "lo"))
@@ -465,7 +464,7 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A client that stops reading is dropped after the write timeout, and its request is cancelled.
+// A client that stops reading is disconnected after the write timeout, and its request is cancelled.
 func TestClientsThatStopReadingAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		big := strings.Repeat("x", 1<<20)

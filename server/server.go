@@ -7,13 +7,13 @@ import (
 	"sparrow/server/internal/page"
 )
 
-// Server answers HTTP for one engine: it finds the endpoint of a request, checks its key, and counts it.
+// Server serves one engine over HTTP: it finds the endpoint of a request, checks its key, and counts it.
 type Server struct {
 	*service
 	routes []route
 }
 
-// New prepares a server. It neither listens nor starts anything: see [Server.Serve] and [Server.Handler].
+// New prepares a server. It does not listen yet: see [Server.Serve] and [Server.Handler].
 func New(e Engine, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -37,6 +37,6 @@ func New(e Engine, o Options) (*Server, error) {
 	return &Server{s, routes(s, files)}, nil
 }
 
-// Handler answers every request, with keys, limits, log and metrics as on a listener of its own. Timeouts of headers
-// and bodies belong to the http.Server around it; [Server.Serve] sets them.
+// Handler returns a handler for all requests, with the same keys, limits, log and metrics as Serve. The caller's
+// http.Server sets the timeouts of headers and bodies; [Server.Serve] does that itself.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }

@@ -15,8 +15,8 @@ import (
 	"sparrow/server/internal/metric"
 )
 
-// service has the common part of all interfaces: it reads requests within the limits on memory and time, runs them
-// within the quotas of their tenants, and writes answers.
+// service is the common part of all interfaces: it reads requests within the limits on memory and time, runs them
+// within the quotas of their tenants, and writes responses.
 type service struct {
 	engine  Engine
 	info    sparrow.Info
@@ -45,8 +45,7 @@ func newService(e Engine, o Options) (*service, error) {
 	s := &service{engine: e, info: e.Info(), options: o, memory: newMemory(o.RequestMemory),
 		metrics: metric.New(e, o.VLLMNames), now: time.Now, seed: randomSeed}
 	if s.info.Name == "" || !utf8.ValidString(s.info.Name) {
-		return nil, fmt.Errorf("%w: the model's name is %q, and clients must be able to send it; give it one in UTF-8",
-			ErrOptions, s.info.Name)
+		return nil, fmt.Errorf("%w: the model's name is %q; want a name in valid UTF-8, which clients can send", ErrOptions, s.info.Name)
 	}
 	s.quotas = &quotas{limits: o.Limits, places: s.info.MaxRunning, now: time.Now}
 	if o.Traces != nil {
@@ -58,8 +57,8 @@ func newService(e Engine, o Options) (*service, error) {
 
 func (s *service) draining() bool { return s.state.Load() >= stateDraining }
 
-// randomSeed is below 2^53, so that the seed in a trace survives clients that keep numbers as float64. It never fails:
-// crypto/rand ends the process before it returns something predictable.
+// randomSeed returns a random seed below 2^53, so that the seed in a trace survives clients that store numbers as
+// float64. It never fails: crypto/rand ends the process rather than return a predictable value.
 func randomSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])

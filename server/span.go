@@ -15,9 +15,9 @@ import (
 	"sparrow/engine"
 )
 
-// Spans of a request: one of the server, whose parent is the one that traceparent names, and below it one for each
-// stage, for each prompt. The engine notes when stages began and ended in any case where a trace is asked for; spans
-// are made of that when the request has ended, so that the engine's steps are not affected.
+// Spans of a request: one for the server, whose parent is in traceparent, and below it one for each stage of each
+// prompt. The engine records the times of stages if a trace is requested; spans are created from these when the request
+// has ended, so that the engine's steps are not affected.
 
 // tracerName is the scope of the spans.
 const tracerName = "sparrow/server"
@@ -37,7 +37,7 @@ type stage struct {
 	usage  sparrow.Usage
 }
 
-// note takes the last event of a prompt.
+// note records the last event of a prompt.
 func (s *stages) note(prompt int, ev *sparrow.Event) {
 	if s == nil || ev.TraceLog == nil || ev.Usage == nil {
 		return
@@ -47,7 +47,7 @@ func (s *stages) note(prompt int, ev *sparrow.Event) {
 	s.list = append(s.list, stage{prompt, ev.Finish, ev.TraceLog, *ev.Usage})
 }
 
-// beginSpan begins the span of a request, where requests are traced.
+// beginSpan begins the span of a request, if requests are traced.
 func (s *Server) beginSpan(r *http.Request, x *exchange) *http.Request {
 	if s.tracer == nil {
 		return r
@@ -80,7 +80,7 @@ func (x *exchange) endSpan(method string, status int) {
 	switch {
 	case x.fault != nil && clientGone(x.fault):
 		x.span.SetAttributes(attribute.String("error.type", "client_gone"))
-		x.span.SetStatus(codes.Error, "the client left")
+		x.span.SetStatus(codes.Error, "the client disconnected")
 	case x.fault != nil:
 		x.span.SetAttributes(attribute.String("error.type", string(faultCode(x))))
 		if status >= http.StatusInternalServerError {
@@ -101,7 +101,7 @@ func (x *exchange) traceID() string {
 	return x.span.SpanContext().TraceID().String()
 }
 
-// addStages makes the spans of the stages that prompts went through.
+// addStages creates the spans of the stages of prompts.
 func (s *service) addStages(x *exchange, all *stages) {
 	if all == nil {
 		return
@@ -164,7 +164,7 @@ func (s *service) addStage(x *exchange, st *stage) {
 	add(decoding, "tools.parse", t.Parsed, attribute.Int("sparrow.tool_calls", t.Calls))
 }
 
-// planNames are the different ways in which the rows of a request were computed.
+// planNames returns the different plans with which the rows of a request were computed.
 func planNames(t *sparrow.Trace) (names []string) {
 	seen := map[string]bool{}
 	for _, use := range t.Plans {

@@ -8,9 +8,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// sse writes server-sent events, or lines of JSON. Events are appended to buf and leave together with flush. Nothing
-// is written before the first flush, so that a request that fails before its first token is still answered with a
-// status.
+// sse writes server-sent events, or lines of JSON. Events are appended to buf and sent together by flush. Nothing is
+// written before the first flush, so that a request that fails before its first token still gets an HTTP status.
 type sse struct {
 	w         http.ResponseWriter
 	mediaType string
@@ -21,7 +20,7 @@ type sse struct {
 	buf       []byte
 }
 
-// newSSE prepares a stream on w. The deadline of the whole response, which suits answers of one piece, is lifted.
+// newSSE prepares a stream on w. It removes the deadline of the whole response, which suits responses of one piece.
 func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 	return &sse{w: w, mediaType: "text/event-stream", keepAlive: openai.AppendKeepAlive, timeout: timeout,
 		heard: time.Now()}, writeBy(w, time.Time{})
@@ -62,7 +61,7 @@ func (e *sse) flush() error {
 	return err
 }
 
-// idle sends a comment, or its equivalent, when nothing was sent for limit; the headers go before the first of all.
+// idle sends a comment, or its equivalent, if nothing was sent for limit; headers are sent before the first one.
 func (e *sse) idle(limit time.Duration) (time.Duration, error) {
 	if left := limit - time.Since(e.heard); left > 0 {
 		return left, nil

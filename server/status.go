@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// statusAPI reports whether the server works and takes requests, for load balancers and scrapers.
+// statusAPI reports whether the server works and accepts requests, for load balancers and scrapers.
 type statusAPI struct {
 	*service
 	scrape http.Handler // of metrics
@@ -16,16 +16,16 @@ type statusAPI struct {
 type statusBody struct {
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
-	// WaitSeconds is how long new work would wait, by estimate, where that is too long.
+	// WaitSeconds is the estimated wait of new requests, if that is too long.
 	WaitSeconds float64 `json:"wait_seconds,omitempty"`
 }
 
-// health answers GET /health: the process is alive.
+// health handles GET /health: the process is alive.
 func (s statusAPI) health(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "ok"})
 }
 
-// ready answers GET /ready: the engine would take a request now.
+// ready handles GET /ready: the engine would accept a request now.
 func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 	body := statusBody{Status: "not ready"}
 	switch stats := s.engine.Stats(); {
@@ -39,15 +39,15 @@ func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 		body.Reason = "the queue is full"
 	case s.options.MaxWait > 0 && s.wait() > s.options.MaxWait:
 		body.WaitSeconds = s.wait().Seconds()
-		body.Reason = fmt.Sprintf("new work would wait longer than %v", s.options.MaxWait)
+		body.Reason = fmt.Sprintf("new requests would wait longer than %v", s.options.MaxWait)
 	default:
 		return s.respond(w, http.StatusOK, statusBody{Status: "ready"})
 	}
 	return s.respond(w, http.StatusServiceUnavailable, body)
 }
 
-// wait estimates how long new work waits: of the tenant that would wait least. One tenant with a long queue does not
-// keep others away.
+// wait estimates how long a new request waits, for the tenant that would wait least: a tenant with a long queue does
+// not affect others.
 func (s statusAPI) wait() time.Duration {
 	names := s.options.Keys.tenants()
 	least := s.engine.Wait(names[0], "")
@@ -57,13 +57,13 @@ func (s statusAPI) wait() time.Duration {
 	return least
 }
 
-// metricsText answers GET /metrics.
+// metricsText handles GET /metrics.
 func (s statusAPI) metricsText(w http.ResponseWriter, r *http.Request) error {
 	s.scrape.ServeHTTP(w, r)
 	return nil
 }
 
-// versionBody has vLLM's member first; routers read it.
+// versionBody has vLLM's member first, because routers read it.
 type versionBody struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
@@ -71,7 +71,7 @@ type versionBody struct {
 	Arch    string `json:"arch"`
 }
 
-// version answers GET /version.
+// version handles GET /version.
 func (s statusAPI) version(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, versionBody{s.options.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 }

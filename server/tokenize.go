@@ -10,7 +10,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// tokenize answers POST /tokenize.
+// tokenize handles POST /tokenize.
 func (s openaiAPI) tokenize(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeTokenize)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s openaiAPI) tokenize(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, out)
 }
 
-// tokensOf encodes a prompt, or a conversation as a completion would see it.
+// tokensOf encodes a prompt, or a conversation as a completion would.
 func (s openaiAPI) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 	if r.Prompt != nil {
 		return s.engine.Encode(*r.Prompt, r.WantsSpecialTokens())
@@ -45,7 +45,7 @@ func (s openaiAPI) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 	return s.engine.EncodeChat(conversation(r.AsChat()), r.WantsSpecialTokens())
 }
 
-// detokenize answers POST /detokenize.
+// detokenize handles POST /detokenize.
 func (s openaiAPI) detokenize(w http.ResponseWriter, r *http.Request) error {
 	req, err := decode(s.service, w, r, openai.DecodeDetokenize)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s openaiAPI) detokenize(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.DetokenizeResponse{Prompt: strings.ToValidUTF8(text, "\uFFFD")})
 }
 
-// tokenizerInfo answers GET /tokenizer_info in vLLM's shape: members of tokenizer_config.json, those without a value
-// null. Clients that write prompts themselves read it.
+// tokenizerInfo handles GET /tokenizer_info in vLLM's format: members of tokenizer_config.json; those without a value
+// are null. Clients that write prompts themselves read it.
 func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 	t := &s.info.Tokenizer
 	orNull := func(text string) *string {
@@ -87,7 +87,7 @@ func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
 		orNull(t.ChatTemplate)})
 }
 
-// checkOptionalModel accepts requests without a model: there is only one.
+// checkOptionalModel accepts requests without a model, because there is only one.
 func (s openaiAPI) checkOptionalModel(name string) error {
 	if name == "" {
 		return nil
@@ -95,12 +95,12 @@ func (s openaiAPI) checkOptionalModel(name string) error {
 	return s.checkModel(name)
 }
 
-// checkIDs requires ids of the vocabulary.
+// checkIDs checks that ids are in the vocabulary.
 func (s *service) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {
 		return wire.NewError(wire.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i),
-			"%d is not in [0, %d], the model's vocabulary", ids[i], s.info.Vocabulary-1)
+			"%d is not in the model's vocabulary, [0, %d]", ids[i], s.info.Vocabulary-1)
 	}
 	return nil
 }

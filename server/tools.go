@@ -14,10 +14,10 @@ import (
 	"sparrow/grammar"
 )
 
-// leftOutHeader names the types of tools that were not offered to the model, because only a provider can run them.
+// leftOutHeader lists the types of tools that were not offered to the model, because only a provider can run them.
 const leftOutHeader = "X-Sparrow-Left-Out"
 
-// noteTools reports in the response, and later in the log and the trace, which tools are hidden from the model, and
+// noteTools reports in the response, and later in the log and the trace, the tools that are hidden from the model, and
 // that the grammar of a custom tool is not enforced.
 func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left []string) {
 	if len(left) > 0 {
@@ -32,7 +32,7 @@ func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left [
 	}
 }
 
-// inputPattern is the regular expression that the input of a custom tool matches as a whole; empty where there is none,
+// inputPattern returns the regular expression that the whole input of a custom tool must match; empty if there is none,
 // or none that can be enforced.
 func inputPattern(f *openai.ToolFormat) string {
 	switch {
@@ -51,7 +51,7 @@ func inputPattern(f *openai.ToolFormat) string {
 	return pattern
 }
 
-// enforceable reports whether a mask can follow a regular expression: not one with lookahead or backreferences. The
+// enforceable reports whether a mask can enforce a regular expression: not one with lookahead or backreferences. The
 // escape \u is ECMA-262's, which package grammar translates.
 func enforceable(pattern string) bool {
 	var e *syntax.Error
@@ -61,8 +61,8 @@ func enforceable(pattern string) bool {
 	return e.Code == syntax.ErrInvalidEscape && strings.HasPrefix(e.Expr, `\u`)
 }
 
-// toolOf is a tool as the model is shown it. A custom tool is a function with one argument, its input, whose
-// description has the grammar.
+// toolOf returns a tool as the model is shown it. A custom tool is a function with one argument, its input, whose
+// description contains the grammar.
 func toolOf(t *openai.Tool) chat.Tool {
 	f := &t.Function
 	out := chat.Tool{Name: t.Name(), Description: f.Description, Parameters: f.Parameters,
@@ -80,7 +80,7 @@ func toolOf(t *openai.Tool) chat.Tool {
 	return out
 }
 
-// toolbox has the client's declarations of tools whose calls are not plain functions, by the name that the model sees.
+// toolbox holds the client's declarations of tools that are not plain functions, by the name that the model uses.
 type toolbox map[string]*openai.Tool
 
 func newToolbox(tools []openai.Tool) toolbox {
@@ -96,10 +96,10 @@ func newToolbox(tools []openai.Tool) toolbox {
 	return box
 }
 
-// custom reports whether a name is that of a custom tool.
+// custom reports whether a name belongs to a custom tool.
 func (b toolbox) custom(name string) bool { return b[name] != nil && b[name].Type == openai.TypeCustom }
 
-// inputs reads the calls of custom tools of one reply: their arguments become the tools' input.
+// inputs converts the calls of custom tools in one reply: their arguments become the tools' input.
 type inputs struct {
 	tools toolbox
 	open  map[inputKey]*openai.CustomInput
@@ -107,7 +107,7 @@ type inputs struct {
 
 type inputKey struct{ choice, call int }
 
-// translate gives the deltas of an event with the input of custom tools in place of arguments.
+// translate returns the deltas of an event with the input of custom tools in place of arguments.
 func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
 	if in == nil || in.tools == nil {
 		return ev.Deltas
@@ -132,7 +132,7 @@ func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
 	return list
 }
 
-// custom reports whether a call that has begun is one of a custom tool.
+// custom reports whether a call that has begun calls a custom tool.
 func (in *inputs) custom(choice, call int) bool {
 	return in != nil && in.open[inputKey{choice, call}] != nil
 }

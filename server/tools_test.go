@@ -12,7 +12,7 @@ import (
 	"sparrow/chat"
 )
 
-// codexTools are tools of every type that coding agents send to /v1/responses.
+// codexTools holds tools of every type that coding agents send to /v1/responses.
 const codexTools = `"tools":[{"type":"function","name":"run","parameters":{"type":"object"},"strict":false},
 	{"type":"custom","name":"patch","description":"Edits.","format":{"type":"grammar","syntax":"lark",
 		"definition":"start: \"a\"+"}},
@@ -56,7 +56,8 @@ func TestToolsAsAgentsSendThem(t *testing.T) {
 	}
 }
 
-// A pattern with lookahead is shown to the model and not enforced, and a header reports it; a broken one is refused.
+// A pattern with lookahead is shown to the model but not enforced, and a header reports that; an invalid pattern is
+// refused.
 func TestPatternsOfCustomTools(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
@@ -76,7 +77,7 @@ func TestPatternsOfCustomTools(t *testing.T) {
 	}
 }
 
-// called is a reply with a call of each kind of tool.
+// called returns a reply with a call of each kind of tool.
 func called() []sparrow.Event {
 	call := func(i int, id, name, arguments string) chat.Delta {
 		return chat.Delta{Kind: chat.DeltaToolCall,
@@ -108,7 +109,7 @@ func TestCallsOfEachKindOfTool(t *testing.T) {
 			t.Errorf("no event %s in %s", text, strings.Join(data, "\n"))
 		}
 	}
-	// Chat completions have custom tools in a shape of their own.
+	// Chat completions have their own format for custom tools.
 	tools := `,"tools":[{"type":"custom","custom":{"name":"patch","format":{"type":"text"}}}]`
 	got = post(t, hs.URL+"/v1/chat/completions", hello+tools+`}`)
 	want := `{"id":"c1","type":"custom","custom":{"name":"patch","input":"a\né😀"}}`
@@ -170,7 +171,7 @@ func TestFunctionsTheOlderFormOfTools(t *testing.T) {
 	}
 }
 
-// Reasoning is sent encrypted and is readable when it comes back, in whichever form the client keeps it.
+// Reasoning is sent encrypted and can be read when the client returns it, in whichever form the client keeps it.
 func TestReasoningIsEchoed(t *testing.T) {
 	e := newFake(playing(told()...))
 	_, hs := start(t, e, Options{})
@@ -201,7 +202,7 @@ func TestReasoningIsEchoed(t *testing.T) {
 	if diff := cmp.Diff(summary, names[2:9]); diff != "" {
 		t.Error(diff)
 	}
-	// A message without thinking has it in the signature.
+	// A message without thinking text has it in the signature.
 	got = post(t, hs.URL+messagesPath, askedMessage+`,"thinking":{"type":"adaptive","display":"omitted"}}`)
 	if want := `{"type":"thinking","thinking":"","signature":"` + code + `"}`; !strings.Contains(got.body, want) {
 		t.Errorf("no %s in %s", want, got.body)

@@ -32,7 +32,7 @@ type traceBody struct {
 	Times     timesBody  `json:"times"`
 	Steps     int        `json:"steps"`
 	Preempted int        `json:"preempted"`
-	// Drafts is how many drafts were judged and right, by their place in the chain; none without drafts.
+	// Drafts counts the verified and the accepted drafts by their position in the chain; empty without drafts.
 	Drafts []draftBody `json:"drafts,omitempty"`
 	Plans  []planBody  `json:"plans"`
 
@@ -40,19 +40,19 @@ type traceBody struct {
 	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered
 }
 
-// effortBody is the effective reasoning effort, where the request sets one.
+// effortBody is the effective reasoning effort, if the request sets one.
 type effortBody struct {
 	Asked string `json:"asked"`
 	Used  string `json:"used"`
 }
 
-// draftBody counts the drafts of one place of their chains.
+// draftBody counts the drafts at one position of their chains.
 type draftBody struct {
 	Judged int64 `json:"judged"`
 	Right  int64 `json:"right"`
 }
 
-// prefixBody states how far the prompt was found in the cache and why no further.
+// prefixBody reports how much of the prompt was found in the cache and why not more.
 type prefixBody struct {
 	MatchedTokens int    `json:"matched_tokens"`
 	MatchedPages  int    `json:"matched_pages"`
@@ -63,21 +63,21 @@ type prefixBody struct {
 	Restored *restoredBody `json:"restored,omitempty"`
 }
 
-// restoredBody has the tokens that tiers gave beyond that, and why not more.
+// restoredBody holds the number of further tokens that tiers returned, and why not more.
 type restoredBody struct {
 	Tokens int            `json:"tokens"`
 	Tiers  map[string]int `json:"tiers,omitempty"`
 	Stop   string         `json:"stop,omitempty"`
 }
 
-// timesBody is the time of each stage, in milliseconds.
+// timesBody holds the time of each stage, in milliseconds.
 type timesBody struct {
 	Queued  float64 `json:"queued_ms"`
 	Prefill float64 `json:"prefill_ms"`
 	Decode  float64 `json:"decode_ms"`
 }
 
-// planBody is a plan that carried the prompt, and for how many steps.
+// planBody is a plan that computed the prompt, and the number of its steps.
 type planBody struct {
 	Steps    int            `json:"steps"`
 	Mode     plan.Mode      `json:"mode"`
@@ -102,7 +102,7 @@ type segmentBody struct {
 	Rejected  []plan.Rejection `json:"rejected,omitempty"`
 }
 
-// traceJSON writes the sparrow object; nil when no trace was asked for.
+// traceJSON writes the sparrow object; nil if no trace was requested.
 func traceJSON(traces []promptTrace) (json.RawMessage, error) {
 	if len(traces) == 0 {
 		return nil, nil

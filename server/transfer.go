@@ -11,34 +11,34 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Prompts can be computed by one server and continued by another. A router sends the request to the first with
-// kv_transfer_params.do_remote_decode and one token to generate; the answer has kv_transfer_params of its own, with
-// which the router sends the request to the second. That one reads the prompt's pages from the address in them, and
-// computes missing ones.
+// One server can compute a prompt and another continue it. A router sends the request to the first server with
+// kv_transfer_params.do_remote_decode and one token to generate. The response contains kv_transfer_params of its own,
+// with which the router sends the request to the second server. That server reads the prompt's pages from the address
+// in them, and computes missing ones.
 
-// Role is the part of a server in requests that two servers share.
+// Role is the role of a server in requests that two servers share.
 type Role string
 
-// The roles. Every server answers whole requests, whatever its role.
+// The roles. Every server answers whole requests in any role.
 const (
 	RoleBoth    Role = ""        // it ignores kv_transfer_params
 	RolePrefill Role = "prefill" // it computes prompts and serves their pages
 	RoleDecode  Role = "decode"  // it pulls pages and continues
 )
 
-// Transfer is how a server takes part.
+// Transfer holds the settings of a server for shared requests.
 type Transfer struct {
 	Role Role
-	// Host and Port are where others pull pages, as prefill answers say.
+	// Host and Port are the address from which others pull pages; responses to prefill requests contain it.
 	Host string
 	Port int
-	// ID names the engine in answers.
+	// ID identifies the engine in responses.
 	ID string
-	// From are the networks that pages are pulled from; others are not connected to.
+	// From lists the networks from which pages are pulled; the server connects to no others.
 	From []netip.Prefix
 }
 
-// PrivateNetworks are the networks of machines that trust each other.
+// PrivateNetworks returns the networks of machines that trust each other.
 func PrivateNetworks() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
@@ -48,8 +48,8 @@ func PrivateNetworks() []netip.Prefix {
 	return list
 }
 
-// transferOf returns the address for reading pages that an answer contains; nil where it was not requested or this
-// server does not serve pages.
+// transferOf returns the address for reading pages that a response contains; nil if it was not requested or this server
+// does not serve pages.
 func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	t := &s.options.Transfer
 	if t.Role != RolePrefill || o.KVTransfer == nil || !o.KVTransfer.RemoteDecode {
@@ -58,7 +58,7 @@ func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	return &openai.KVTransfer{RemotePrefill: true, EngineID: t.ID, BlockIDs: []string{}, Host: t.Host, Port: t.Port}
 }
 
-// flushed is a response that is written once the pages of its prompt can be pulled.
+// flushed writes a response once the pages of its prompt can be pulled.
 func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
 	response func(*result) (any, error)) func(*result) (any, error) {
 	if t == nil {
@@ -90,6 +90,6 @@ func (s openaiAPI) pullFrom(o *openai.Options, ask []sparrow.Request) error {
 		}
 	}
 	return wire.NewError(wire.CodeInvalidValue, "kv_transfer_params.remote_host",
-		"%s is in none of the networks that this server pulls pages from; its operator can allow it with "+
+		"%s is not in a network that this server pulls pages from; its operator can allow it with "+
 			"--transfer-from", at)
 }

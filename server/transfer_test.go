@@ -13,7 +13,8 @@ const sidecar = `{"model":"sparrow-test","messages":[{"role":"user","content":"h
 	"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,
 	"remote_block_ids":null,"remote_host":null,"remote_port":null}}`
 
-// The parameters in the answer of a prefill server, sent as they are to a decode server, name where pages are.
+// The parameters in the response of a prefill server, sent unchanged to a decode server, contain the address of the
+// pages.
 func TestTransferParametersTravel(t *testing.T) {
 	first := newFake(saying("x"))
 	_, prefill := start(t, first, Options{Transfer: Transfer{Role: RolePrefill, Host: "10.1.2.3", Port: 5600,
@@ -54,7 +55,7 @@ func TestTransferParametersTravel(t *testing.T) {
 	}
 }
 
-// Servers without a role answer as if there were no parameters, and a decode server connects to no other network.
+// Servers without a role ignore the parameters, and a decode server connects to no other network.
 func TestTransferParametersAreNotFollowedElsewhere(t *testing.T) {
 	e := newFake(saying("x"))
 	_, plain := start(t, e, Options{})

@@ -8,8 +8,8 @@ import (
 	"sparrow/chat"
 )
 
-// turn is the reply of a chat as pieces: reasoning, text and each call, in the order in which they come. Interfaces
-// whose answers have such pieces translate them to their own.
+// turn is the reply of a chat as pieces: reasoning, text and each call, in the order of arrival. Interfaces whose
+// responses have such pieces convert them to their own.
 type turn struct {
 	shape chatShape
 	watch turnWatcher
@@ -34,14 +34,14 @@ type piece struct {
 	cut      bool // the reply ended by length inside it
 }
 
-// turnWatcher is called with the pieces of a reply as they come.
+// turnWatcher is called with the pieces of a reply as they arrive.
 type turnWatcher interface {
 	began(i int, p *piece) error
 	grew(i int, p *piece, text string, logprobs []openai.TokenLogprob) error
 	ended(i int, p *piece) error
 }
 
-// unwatched is for replies that are sent whole.
+// unwatched is the watcher for replies that are sent as a whole.
 type unwatched struct{}
 
 func (unwatched) began(int, *piece) error                               { return nil }
@@ -67,7 +67,7 @@ func (t *turn) event(_ int, ev *sparrow.Event) error {
 	return t.end(ev.Finish == sparrow.FinishLength)
 }
 
-// add takes a delta: it begins a piece, or lengthens the last one.
+// add handles a delta: it begins a piece, or extends the last one.
 func (t *turn) add(d *chat.Delta) error {
 	text := d.Text
 	if d.Kind == chat.DeltaToolCall {

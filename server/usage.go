@@ -5,8 +5,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// usageOf returns the usage of a request for the response. Details are always there, so that a client can distinguish 0
-// from unknown.
+// usageOf returns the usage of a request for the response. Details are always included, so that a client can
+// distinguish 0 from unknown.
 func usageOf(u *sparrow.Usage) *openai.Usage {
 	return &openai.Usage{
 		PromptTokens:        u.PromptTokens,
@@ -21,7 +21,7 @@ func usageOf(u *sparrow.Usage) *openai.Usage {
 	}
 }
 
-// running counts the usage of a stream so far, where every chunk has it.
+// running counts the usage of a stream so far, if every chunk contains it.
 type running struct {
 	on     bool
 	counts openai.Counts
@@ -31,7 +31,7 @@ func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
 
 func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
 
-// so returns the usage of a chunk, nil for none.
+// so returns the usage so far for a chunk, or nil for none.
 func (r *running) so() *openai.Counts {
 	if !r.on {
 		return nil
@@ -39,7 +39,7 @@ func (r *running) so() *openai.Counts {
 	return &r.counts
 }
 
-// finishOf returns why a choice ended, on the wire. Failures and cancellations never get here.
+// finishOf returns the reason why a choice ended, on the wire. Failures and cancellations are handled elsewhere.
 func finishOf(f sparrow.Finish) openai.FinishReason {
 	switch f {
 	case sparrow.FinishLength:

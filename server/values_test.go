@@ -7,8 +7,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// A tenant's budget is filled up to that of a minute; what the engine did not take is given back; a share of few places
-// is at least one; and the next place comes when the oldest request has taken as long as others.
+// A tenant's budget is filled up to the tokens of a minute; the tokens of a refused request are returned; a share of
+// few places is at least one; and the next place is expected when the oldest request has taken as long as others.
 func TestQuotasAreExact(t *testing.T) {
 	q, clock := quotaOf(t, "a requests=3 tokens=600 share=0.01")
 	u := mustBegin(t, q, "a")

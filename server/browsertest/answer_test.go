@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Answers that scripts stream: one that uses all of Markdown, and one of 20,000 tokens.
+// Answers that scripts stream: one with all of Markdown, and one of 20,000 tokens.
 const (
 	sayMarkdown  = "script:markdown"
 	sayLongReply = "script:long reply"
@@ -27,7 +27,7 @@ const markdownAnswer = "# A heading\n\nSome **bold**, *slanted*, ~~struck~~ and 
 	"The sum is $\\sum_{i=1}^{n} i = \\frac{n(n+1)}{2}$, it costs $5 and $6.\n\n" +
 	"$$\n\\sqrt{x^2 + \\alpha}\n$$\n\n---\nThe end."
 
-// sendMarkdown streams an answer in small pieces that cut its marks.
+// sendMarkdown streams an answer in small pieces that split its marks.
 func sendMarkdown(s stream) {
 	for rest := []rune(markdownAnswer); len(rest) > 0; {
 		n := min(3, len(rest))
@@ -37,7 +37,7 @@ func sendMarkdown(s stream) {
 	s.end(200)
 }
 
-// sendLongReply streams paragraphs, lists, a table and code, as fast as the connection takes them.
+// sendLongReply streams paragraphs, lists, a table and code, as fast as the connection allows.
 func sendLongReply(s stream, r *http.Request) {
 	for i := range longReply {
 		piece := fmt.Sprintf(" word%d", i%7)
@@ -67,7 +67,8 @@ func sendLongReply(s stream, r *http.Request) {
 const atEnd = `(() => { const t = document.querySelector(".thread");
 	return t.scrollHeight - t.scrollTop - t.clientHeight < 30; })()`
 
-// longAnswer follows an answer of 20,000 tokens, stays where the reader scrolls to, and returns to the end.
+// longAnswer shows an answer of 20,000 tokens: the page follows it, stays where the reader scrolls to, and returns to
+// the end.
 func (w *world) longAnswer(t *testing.T) {
 	for _, s := range []screen{desktop, {390, 844, true}} {
 		p := w.open(t, w.url+"#chat", s)
@@ -78,7 +79,7 @@ func (w *world) longAnswer(t *testing.T) {
 		for range 5 {
 			p.wait(atEnd) // whenever it is looked at, but for the frame in which something was added
 		}
-		// The reader goes back: nothing moves any more.
+		// The reader scrolls back: nothing moves any more.
 		p.eval(`(() => { const t = document.querySelector(".thread"); t.scrollTop -= 3000; })()`, nil)
 		p.wait(`!document.querySelector(".to-end").hidden`)
 		var before, after float64
@@ -103,7 +104,7 @@ func (w *world) longAnswer(t *testing.T) {
 			"The very end.") {
 			t.Errorf("%d characters, the last paragraph is %q", later, p.lastParagraph())
 		}
-		// The next message is in view, and so is the end of an answer that is stopped.
+		// The next message is visible, and so is the end of a stopped answer.
 		p.say(sayForever)
 		p.wait(lastAnswer + `.includes("word word")`)
 		p.wait(atEnd)
@@ -111,7 +112,7 @@ func (w *world) longAnswer(t *testing.T) {
 		w.streamLeft(t)
 		p.wait(`document.querySelectorAll(".stats").length === 2`)
 		p.wait(atEnd)
-		// A conversation that is opened again shows its end.
+		// A conversation that is opened again is scrolled to its end.
 		p.reload()
 		p.wait(`document.readyState === "complete" && document.querySelectorAll(".message").length === 4`)
 		p.wait(atEnd)
@@ -127,7 +128,7 @@ func sendReading(s stream, r *http.Request) {
 	}
 }
 
-// reading shows how much of a prompt has been read, with a button that stops.
+// reading checks that the page shows how much of a prompt has been read, with a button that stops.
 func (w *world) reading(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -139,7 +140,7 @@ func (w *world) reading(t *testing.T) {
 	p.press("Stop")
 	w.streamLeft(t)
 	p.wait(`document.querySelector(".stats")?.innerText.includes("stopped") && !document.querySelector(".message progress").offsetParent`)
-	// The first view shows it too, and can be stopped; that is not reported as an error.
+	// The first view shows the progress too and can be stopped; that is not reported as an error.
 	p.eval(`location.hash = "start"`, nil)
 	p.wait(`document.querySelector(".ask-card input")`)
 	p.eval(`(() => { document.querySelector(".ask-card input").value = "script:reading"; })()`, nil)
@@ -158,11 +159,11 @@ func (p *tab) lastParagraph() string {
 	return s
 }
 
-// markdown shows an answer that arrives in pieces, rendered.
+// markdown checks that an answer that arrives in pieces is rendered.
 func (w *world) markdown(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
-	// A block that is complete must not be made again: that would flicker, and lose what is selected in it.
+	// A complete block must not be created again: that would flicker, and lose the selection in it.
 	p.eval(`(() => { window.removed = 0; new MutationObserver((list) => { for (const m of list) for (const n of m.removedNodes)
 		if (m.target.classList?.contains("rich") && n.nextSibling) removed++; })
 		.observe(document.querySelector(".thread"), {childList: true, subtree: true}); })()`, nil)
@@ -220,8 +221,7 @@ func (w *world) markdown(t *testing.T) {
 	p.look("markdown")
 }
 
-// hostileMarkdown are texts that a model or a person may write to do harm, and the parts of them that must appear as
-// text.
+// hostileMarkdown lists texts that a model or a person may write to do harm, and the parts that must appear as text.
 var hostileMarkdown = []struct{ text, want string }{
 	{"<script>window.harmed = 1</script>", "<script>window.harmed = 1</script>"},
 	{"<img src=x onerror=window.harmed=1>", "<img src=x onerror"},
@@ -256,7 +256,7 @@ var hostileMarkdown = []struct{ text, want string }{
 	{"\x00\x1b[31m \ufeff", "␀␛[31m ⟨U+FEFF⟩"},
 }
 
-// markdownOfFoes renders each of them whole and byte by byte, and checks the result.
+// markdownOfFoes renders each hostile text whole and byte by byte, and checks the result.
 func (w *world) markdownOfFoes(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for _, c := range hostileMarkdown {

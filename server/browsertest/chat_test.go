@@ -40,7 +40,7 @@ func (p *tab) parameter(label, value string) {
 const lastAnswer = `([...document.querySelectorAll(".message.assistant")].at(-1)?.querySelector(".body > .prose")
 	?.textContent ?? "")`
 
-// chat streams answers, shows their speed, and keeps the conversation.
+// chat checks that answers are streamed, their speed is shown, and the conversation is kept.
 func (w *world) chat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -78,7 +78,7 @@ func (w *world) chat(t *testing.T) {
 	p.wait(`document.querySelector(".message .fault:not([hidden])")?.innerText.includes("temperature")`)
 }
 
-// stopping ends an answer by the button and by Escape; the server notices, and the received text stays.
+// stopping ends an answer with the button and with Escape; the server detects that, and the received text stays.
 func (w *world) stopping(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	for i, stop := range []func(){func() { p.press("Stop") }, func() { p.key("Escape", 0) }} {
@@ -133,7 +133,8 @@ func (w *world) editing(t *testing.T) {
 	p.press("Retry")
 	p.wait(`!document.getElementById("old") && ` + lastAnswer + `.includes("Sparrow") && document.querySelector(".stats")`)
 
-	// A question that is changed while it is answered gets one answer, and a conversation that is deleted then is gone.
+	// If a question is changed while it is answered, it gets one answer. If the conversation is deleted then, it is
+	// gone.
 	p.say(sayForever)
 	p.wait(lastAnswer + `.includes("word word")`)
 	p.press("Edit") // the first one
@@ -151,7 +152,7 @@ func (w *world) editing(t *testing.T) {
 	}
 }
 
-// streamLeft waits until the server has noticed that nothing reads an endless answer any more.
+// streamLeft waits until the server has detected that the client of an endless answer disconnected.
 func (w *world) streamLeft(t *testing.T) {
 	t.Helper()
 	select {
@@ -161,7 +162,7 @@ func (w *world) streamLeft(t *testing.T) {
 	}
 }
 
-// toolsAndReasoning folds reasoning, shows a call, and takes its result.
+// toolsAndReasoning checks that reasoning is folded and a call is shown, and sends its result.
 func (w *world) toolsAndReasoning(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -195,7 +196,7 @@ func (w *world) toolsAndReasoning(t *testing.T) {
 	}
 }
 
-// files that are dropped are put before the question; files that are not text are refused.
+// files checks that dropped text files are put before the question, and that other files are refused.
 func (w *world) files(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -219,7 +220,7 @@ func (w *world) files(t *testing.T) {
 	}
 }
 
-// code runs what "copy as" gives, with a question that needs quoting.
+// code runs the programs of "copy as", with a question that needs quoting.
 func (w *world) code(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -279,7 +280,7 @@ func found(t *testing.T, program string) bool {
 	return true
 }
 
-// hostileAnswer is shown as text, all of it, and the page still answers.
+// hostileAnswer checks that a hostile answer is shown completely as text, and that the page still works.
 func (w *world) hostileAnswer(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// answerTime bounds one command to the browser, and the time of the page to show something. It is generous, because a
-// prompt of 4,000 tokens takes two seconds on two idle processors, and more on busy ones.
+// answerTime is the maximum time for one command to the browser, and for the page to show something. It is generous,
+// because a prompt of 4,000 tokens takes two seconds on two idle processors, and more on busy ones.
 const answerTime = 2 * time.Minute
 
-// browser is a running Chromium. Commands go through a pipe, each a JSON object that a zero byte ends.
+// browser is a running Chromium. Commands go through a pipe; each is a JSON object followed by a zero byte.
 type browser struct {
 	cmd *exec.Cmd
 	to  io.WriteCloser
@@ -35,7 +35,7 @@ type reply struct {
 	err    error
 }
 
-// message is what the browser sends: the answer to a command, or an event of a tab.
+// message is data from the browser: the result of a command, or an event of a tab.
 type message struct {
 	ID        int
 	SessionID string `json:"sessionId"`
@@ -45,7 +45,7 @@ type message struct {
 	Error     *struct{ Message string }
 }
 
-// startBrowser starts Chromium with an empty profile and without anything that speaks to other hosts.
+// startBrowser starts Chromium with an empty profile and with all connections to other hosts disabled.
 func startBrowser(t *testing.T, program string) *browser {
 	t.Helper()
 	fromUs, to, err := os.Pipe()
@@ -84,7 +84,7 @@ func startBrowser(t *testing.T, program string) *browser {
 	return b
 }
 
-// read delivers what the browser sends until it ends.
+// read delivers messages from the browser until it ends.
 func (b *browser) read(from io.ReadCloser) {
 	defer close(b.gone)
 	defer from.Close()
@@ -116,7 +116,7 @@ func (b *browser) read(from io.ReadCloser) {
 	}
 }
 
-// call sends a command to the browser, or to a tab by its session, and decodes the answer into result.
+// call sends a command to the browser, or to a tab by its session, and decodes the response into result.
 func (b *browser) call(session, method string, params map[string]any, result any) error {
 	command := map[string]any{"method": method}
 	if params != nil {

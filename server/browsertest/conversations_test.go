@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// catch keeps what the page writes to files instead of writing them: window.files is a list of {name, text, size}.
+// catch collects the files that the page writes instead of saving them: window.files is a list of {name, text, size}.
 func (p *tab) catch() {
 	p.t.Helper()
 	p.eval(`(() => { window.files = []; const make = URL.createObjectURL; const blobs = new Map();
@@ -16,7 +16,7 @@ func (p *tab) catch() {
 			b.text().then((text) => files.push({name: this.download, text, size: b.size, type: b.type})); }; })()`, nil)
 }
 
-// caught is the latest file.
+// caught returns the latest file.
 func (p *tab) caught(ending string) (text string) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf(`files.at(-1)?.name.endsWith(%q)`, ending))
@@ -34,7 +34,7 @@ func (p *tab) give(name, text string) {
 		input.dispatchEvent(new Event("change")); })()`, content, name), nil)
 }
 
-// shown is the text of all messages, questions and answers.
+// shown returns the texts of all messages, questions and answers.
 func (p *tab) shown() (list []string) {
 	p.t.Helper()
 	p.eval(`[...document.querySelectorAll(".message")].map((m) => m.querySelector(".body > .prose").textContent)`,
@@ -42,7 +42,7 @@ func (p *tab) shown() (list []string) {
 	return list
 }
 
-// conversations renames, searches, writes to files, reads them back, deletes and brings back.
+// conversations renames, searches, exports, imports, deletes and restores conversations.
 func (w *world) conversations(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -162,7 +162,7 @@ func (w *world) versions(t *testing.T) {
 	p.wait(`document.querySelectorAll(".message").length === 2 && !document.querySelector(".versions")`)
 	p.ask("What are you called?")
 	p.wait(`document.querySelectorAll(".conversations li").length === 2`)
-	// All versions are in the file.
+	// The file contains all versions.
 	p.click(".conversations li:nth-child(2) .open")
 	p.wait(`document.querySelectorAll(".versions").length === 2`)
 	p.press("Export What are you called? as JSON")
@@ -179,8 +179,8 @@ func (w *world) versions(t *testing.T) {
 		document.querySelectorAll(".versions").length === 2`)
 }
 
-// attached counts the tokens of several files that were chosen; settings belong to a conversation; clicking a word of
-// an answer opens its token.
+// attached counts the tokens of several chosen files. Settings belong to a conversation; clicking a word of an answer
+// opens its token.
 func (w *world) attached(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -211,7 +211,7 @@ func (w *world) attached(t *testing.T) {
 	p.wait(`document.readyState === "complete" && document.querySelector(".conversations .open")`)
 	p.click(".conversations .open")
 	p.wait(`document.querySelector(".options summary").innerText.includes("temperature 0, effort high")`)
-	// Point at a word: the explorer opens at its token.
+	// Click a word: the explorer opens at its token.
 	p.wait(lastAnswer + `.includes("2479")`)
 	p.eval(`(() => { const walk = document.createTreeWalker(document.querySelector(".message.assistant .prose.rich:not(.reasoning *)"),
 		NodeFilter.SHOW_TEXT); let n; while ((n = walk.nextNode()) && !n.data.includes("Wanda"));

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// focused names the element that has the focus: its label, its text, or its type; empty where none has it.
+// focused returns the name of the element with the focus: its label, its text, or its type; empty if no element has it.
 func (p *tab) focused() (name string) {
 	p.t.Helper()
 	p.eval(`(() => { const e = document.activeElement; return e === document.body ? "" :
@@ -15,14 +15,15 @@ func (p *tab) focused() (name string) {
 	return name
 }
 
-// message is the text in the box of the message.
+// message returns the text in the message box.
 func (p *tab) message() (text string) {
 	p.t.Helper()
 	p.eval(`document.querySelector("textarea[aria-label=Message]").value`, &text)
 	return text
 }
 
-// explorerAtFirst opens the explorer with nothing recorded, after an answer of the start and after one of the chat.
+// explorerAtFirst opens the explorer with nothing recorded, after an answer on the start view and after one in the
+// chat.
 func (w *world) explorerAtFirst(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -46,7 +47,7 @@ func (w *world) explorerAtFirst(t *testing.T) {
 		t.Errorf("after the example it shows %q", got)
 	}
 	p.wait(`document.activeElement.type === "range"`)
-	// A recording that is stopped leaves the previous one.
+	// Stopping a recording keeps the previous one.
 	p.eval(`document.querySelector(".explorer textarea").value = "`+sayForever+`"`, nil)
 	p.press("Record")
 	p.press("Stop")
@@ -69,7 +70,7 @@ func (w *world) explorerAtFirst(t *testing.T) {
 	p.wait(`document.querySelector(".tokens.short")?.innerText.includes("Sparrow")`)
 }
 
-// drafts keeps what was not sent with its conversation.
+// drafts checks that unsent text is kept with its conversation.
 func (w *world) drafts(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -117,7 +118,7 @@ func (w *world) drafts(t *testing.T) {
 	want("after it was sent and a reload", "")
 }
 
-// focus stays where a person without a mouse goes on.
+// focus checks that the focus stays where a keyboard user continues.
 func (w *world) focus(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -185,7 +186,7 @@ func (w *world) focus(t *testing.T) {
 	want("another answer on a phone", "Conversation") // the keyboard would cover the thread
 }
 
-// top is where an element begins in the window.
+// top returns the vertical position of an element in the window.
 func (p *tab) top(selector string) (y float64) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`Math.round(document.querySelector(%q).getBoundingClientRect().top)`, selector), &y)
@@ -201,7 +202,7 @@ func (w *world) listByKeys(t *testing.T) {
 		p.ask(q)
 		p.wait(fmt.Sprintf(`document.querySelectorAll(".conversations li").length === %d`, i+1))
 	}
-	// No row moves when another is shown: a second click must not meet a button that came below the pointer.
+	// No row moves when another is shown: otherwise a second click would hit a button that appeared below the pointer.
 	tops := func() (list string) {
 		p.eval(`JSON.stringify([...document.querySelectorAll(".conversations .open")].map((x) => x.offsetTop))`, &list)
 		return list
@@ -238,7 +239,7 @@ func (w *world) listByKeys(t *testing.T) {
 	want("ArrowLeft", "Export See you as JSON")
 	want("ArrowUp", "Goodbye")
 	want("ArrowDown", "See you")
-	// An answer that comes meanwhile leaves the focus, and a title that is being written.
+	// An answer that arrives in the meantime does not change the focus, or a title that is being edited.
 	want("F2", "Title")
 	p.enter("Farewell")
 	p.eval(`document.querySelector(".side input[type=search]").dispatchEvent(new Event("input"))`, nil)
@@ -251,7 +252,7 @@ func (w *world) listByKeys(t *testing.T) {
 	p.wait(`document.activeElement.ariaLabel === "Message" && ` + lastAnswer + `.includes("Sparrow")`)
 }
 
-// exportOfAll writes all conversations to one file, and reads those that are not there.
+// exportOfAll exports all conversations to one file, and imports those that are missing.
 func (w *world) exportOfAll(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -285,7 +286,7 @@ func (w *world) exportOfAll(t *testing.T) {
 	p.fits("the list", ".side")
 }
 
-// otherExports reads conversations of Open WebUI and ChatGPT, and refuses what is neither.
+// otherExports imports conversations of Open WebUI and ChatGPT, and refuses other files.
 func (w *world) otherExports(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -334,7 +335,7 @@ func (w *world) otherExports(t *testing.T) {
 	if system != "Be brief." {
 		t.Errorf("ChatGPT: the system prompt is %q", system)
 	}
-	// They go to the file of all and back.
+	// They are exported with all others and imported again.
 	p.catch()
 	p.press("Export all")
 	all := p.caught(".json")
@@ -355,7 +356,7 @@ func (w *world) otherExports(t *testing.T) {
 	}
 }
 
-// emptyChat fits a phone with the bars of its browser: all of it is in view.
+// emptyChat checks that the empty chat fits a phone with the bars of its browser.
 func (w *world) emptyChat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", screen{width: 390, height: 664})
 	p.wait(`document.querySelectorAll(".empty .question").length === 4`)
@@ -371,7 +372,7 @@ func (w *world) emptyChat(t *testing.T) {
 	p.fits("the empty chat", ".thread")
 }
 
-// twoAnswers leaves a conversation whose answer comes: it goes on, and is there when one comes back.
+// twoAnswers leaves a conversation while its answer arrives: the answer continues, and is there on return.
 func (w *world) twoAnswers(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -392,7 +393,7 @@ func (w *world) twoAnswers(t *testing.T) {
 	p.wait(lastAnswer + `.length > 40 && document.querySelectorAll(".message").length === 2`)
 	p.eval(lastAnswer+`.length`, &before)
 	p.wait(fmt.Sprintf(lastAnswer+`.length > %d`, before+40))
-	// An edit that is cancelled leaves the answer that comes.
+	// Cancelling an edit keeps the arriving answer.
 	p.press("Edit")
 	p.press("Cancel")
 	p.eval(lastAnswer+`.length`, &after)
@@ -401,7 +402,7 @@ func (w *world) twoAnswers(t *testing.T) {
 	w.streamLeft(t)
 	p.wait(`document.querySelector(".message:last-child .stats")?.innerText.includes("stopped")`)
 	p.wait(`!document.querySelector(".answering")`)
-	// One that ends while another conversation is shown is complete when one comes back.
+	// An answer that ends while another conversation is shown is complete on return.
 	p.press("Retry")
 	p.wait(lastAnswer + `.length > 40`)
 	p.click(".conversations li:nth-child(2) .open")
@@ -411,7 +412,7 @@ func (w *world) twoAnswers(t *testing.T) {
 	p.wait(`document.querySelectorAll(".conversations li").length === 1 && ` + lastAnswer + `.includes("Sparrow")`)
 }
 
-// foundWords opens a conversation from a search at the words that were searched for.
+// foundWords opens a conversation from a search at the words that were found.
 func (w *world) foundWords(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -432,7 +433,8 @@ func (w *world) foundWords(t *testing.T) {
 	p.look("found")
 }
 
-// longCode shows all lines of code in an answer, without a box that scrolls by itself; its bar stays in view.
+// longCode checks that all lines of code in an answer are shown without a scrolling box, and that its bar stays
+// visible.
 func (w *world) longCode(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// set chooses a value of the explorer's nth select: what is shown, for what, layer, compared layer.
+// set chooses a value in the explorer's nth select: view, subject, layer, compared layer.
 func (p *tab) set(nth int, value string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const s = document.querySelectorAll(".explore select")[%d]; s.value = %q;
@@ -79,7 +79,7 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".explorer textarea").value.includes("Wanda")`)
 	p.press("Record")
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
-	// It opens at a notable place: a token of the answer that looked at the line with the answer.
+	// It opens at a notable position: a token of the answer that attended to the line with the answer.
 	var opened string
 	p.eval(`[...document.querySelectorAll(".columns .needle")].map((e) => e.textContent).join("")`, &opened)
 	if !strings.Contains(opened, "The access code of Wanda is 2479.") {
@@ -139,15 +139,15 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".columns .tokens .never")`)
 	p.set(0, "looked")
 	p.set(1, "answer")
-	// The first token of a sequence has a high score in every row, and so has the question; then comes the line with
-	// the answer.
+	// The first token of a sequence has a high score in every row, and so has the question; next is the line with the
+	// answer.
 	var best string
 	p.eval(`[...document.querySelectorAll(".best li")].slice(0, 3).map((e) => e.textContent).join("\n")`, &best)
 	if !strings.Contains(best, "The access code of Wanda is 2479.") {
 		t.Errorf("looked at most during the answer: %q", best)
 	}
 	p.set(1, "token")
-	// Play continues by itself and stops at the end.
+	// Play advances by itself and stops at the end.
 	p.press("Play")
 	p.wait(`document.querySelector("[aria-pressed=true]")?.innerText === "Pause"`)
 	p.wait(`document.querySelector(".which").innerText.startsWith("3 of ")`)
@@ -193,8 +193,9 @@ func (w *world) explorer(t *testing.T) {
 	}
 }
 
-// stepTime bounds the processor time of a step from one token to the next in a recording of 100,000 tokens. Processors
-// that share their caches and units with other work take up to twice the time: 56 to 126 ms were seen.
+// stepTime is the maximum processor time of a step from one token to the next in a recording of 100,000 tokens.
+// Processors that share caches and execution units with other work take up to twice as long: 56 to 126 ms were
+// measured.
 const stepTime = 250 * time.Millisecond
 
 // longPrompt plays a recording of 100,000 tokens and 61 layers while frames are timed.
@@ -235,7 +236,7 @@ func (w *world) longPrompt(t *testing.T) {
 	}
 }
 
-// busy is the processor time that the page's main thread has spent.
+// busy returns the processor time of the page's main thread.
 func (p *tab) busy() time.Duration {
 	p.t.Helper()
 	var out struct {
@@ -254,7 +255,7 @@ func (p *tab) busy() time.Duration {
 	return 0
 }
 
-// timing is how long frames took, in milliseconds: half of them, 95 % of them, and the slowest.
+// timing holds frame times in milliseconds: the median, the 95th percentile and the maximum.
 type timing struct {
 	half, most, worst float64
 	count             int
@@ -264,7 +265,7 @@ func (f timing) String() string {
 	return fmt.Sprintf("%d, median %.0f ms, 95 %% within %.0f ms, slowest %.0f ms", f.count, f.half, f.most, f.worst)
 }
 
-// frames begins to time frames.
+// frames starts measuring frame times.
 func (p *tab) frames() {
 	p.t.Helper()
 	p.eval(`(() => { window.frameTimes = []; let last = performance.now(); const next = (now) => {
@@ -272,7 +273,7 @@ func (p *tab) frames() {
 		window.frameTimer = requestAnimationFrame(next); })()`, nil)
 }
 
-// framesEnd gives the times since frames.
+// framesEnd returns the frame times since frames.
 func (p *tab) framesEnd() timing {
 	p.t.Helper()
 	var f [4]float64

@@ -46,8 +46,8 @@ func (w *world) recordShape(t *testing.T, name string) *tab {
 	return p
 }
 
-// runs are the tokens that follow each other and have a class, as {first: position, count}. Runs that reach the edge of
-// the rendered tokens are left out, because the rest of them is not rendered.
+// runs returns the runs of consecutive tokens with a class, as {first: position, count}. Runs at the edge of the
+// rendered tokens are left out, because the rest of them is not rendered.
 const runs = `((name) => { const out = []; let last = -2;
 	const at = (p) => document.querySelector(".columns .tokens span[data-p='" + p + "']");
 	for (const s of document.querySelectorAll(".columns .tokens span." + name)) { const p = Number(s.dataset.p);
@@ -57,7 +57,8 @@ const runs = `((name) => { const out = []; let last = -2;
 
 type run struct{ First, Count int }
 
-// pooledKeys shows the pools of tokens that the indexer of GLM-5.3-Flash chose, and what its linear layers do.
+// pooledKeys checks that the page shows the pools of tokens that the indexer of GLM-5.3-Flash chose, and describes its
+// linear layers.
 func (w *world) pooledKeys(t *testing.T) {
 	p := w.recordShape(t, "glm53f-tiny")
 	got := p.text(".summary")
@@ -79,7 +80,7 @@ func (w *world) pooledKeys(t *testing.T) {
 		}
 	}
 	p.look("pooled")
-	// The tokens behind the last pool are read too.
+	// The tokens after the last pool are attended to as well.
 	p.eval(`document.querySelector(".explore input[type=checkbox]").click()`, nil)
 	for i := range 2 { // of two tokens of the answer, one at least has some
 		p.eval(fmt.Sprintf(`(() => { const s = document.querySelector(".player input[type=range]"); s.value = %d;
@@ -100,7 +101,8 @@ func (w *world) pooledKeys(t *testing.T) {
 	p.wait(runs + `("pool").length === 0`)
 }
 
-// candidates shows the blocks that one layer of DeepSeek-V4.1 keeps, and the keys that a later one chose inside them.
+// candidates checks that the page shows the blocks that one layer of DeepSeek-V4.1 selects, and the keys that a later
+// layer chose inside them.
 func (w *world) candidates(t *testing.T) {
 	p := w.recordShape(t, "v41-tiny")
 	if got := p.text(".summary"); !strings.Contains(got, "Layer 4 kept 16 of ") || !strings.Contains(got,
@@ -124,7 +126,7 @@ func (w *world) candidates(t *testing.T) {
 	if got := p.text(".summary"); !strings.Contains(got, " blocks of 8 tokens for later layers.") {
 		t.Errorf("layer 4: %q", got)
 	}
-	// Layer 2 has keys of two tokens and keeps no blocks.
+	// Layer 2 has keys of two tokens and selects no blocks.
 	p.set(2, "2")
 	if got := p.text(".summary"); !strings.Contains(got, "Its indexer chose 64 of ") || !strings.Contains(got,
 		" pools of 2 tokens; the last 128 tokens are read as well.") || strings.Contains(got, "kept") {

@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/pinned"
 )
 
-// installTime bounds an installation.
+// installTime is the maximum time of an installation.
 const installTime = 5 * time.Minute
 
 //go:embed package.json
@@ -23,7 +23,7 @@ var packageJSON []byte
 //go:embed package-lock.json
 var packageLock []byte
 
-// findChromium gives the program, which is installed where it is missing and this process may do so.
+// findChromium returns the path of Chromium. If it is missing and this process may install it, it is installed.
 func findChromium(ctx context.Context) (string, error) {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
 	for _, name := range names {

@@ -13,13 +13,13 @@ import (
 // phone is a small screen.
 var phone = screen{width: 360, height: 640}
 
-// overflows are the elements of a page that reach beyond its right edge, boxes that scroll by themselves left out.
+// overflows lists the elements of a page that extend beyond its right edge, except boxes that scroll by themselves.
 const overflows = `(() => { const wide = document.documentElement.clientWidth;
 	const scrolls = (e) => e && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
 	return [...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > wide + 1 &&
 		!scrolls(e.parentElement)).map((e) => e.tagName + "." + e.className).slice(0, 5).join(" "); })()`
 
-// fits fails where the page, or an element that a selector names, is wider than the window gives it.
+// fits fails if the page, or an element that a selector names, is wider than the window.
 func (p *tab) fits(where, selector string) {
 	p.t.Helper()
 	var wide int
@@ -82,7 +82,7 @@ func (w *world) widths(t *testing.T) {
 	}
 }
 
-// ownQuestion asks another fact by a button and one by typing, and opens the result in the explorer.
+// ownQuestion asks one question with a button and one by typing, and opens the result in the explorer.
 func (w *world) ownQuestion(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -113,7 +113,7 @@ func (w *world) ownQuestion(t *testing.T) {
 	}
 }
 
-// inView scrolls through the explorer: the answer and its slider stay, and the window does not move by itself.
+// inView scrolls through the explorer: the answer and its slider stay visible, and the window does not move by itself.
 func (w *world) inView(t *testing.T) {
 	p := w.open(t, w.url+"#explorer", desktop)
 	p.press("Use the log of the example")
@@ -172,7 +172,7 @@ func (w *world) inView(t *testing.T) {
 	}
 }
 
-// shortText states why the layers read all of a short chat.
+// shortText checks that the page explains why the layers attend to all of a short chat.
 func (w *world) shortText(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.querySelector(".empty")?.innerText.includes("finds facts in long texts")`)
@@ -185,7 +185,7 @@ func (w *world) shortText(t *testing.T) {
 	}
 }
 
-// exampleInChat finds a fact in the log that the empty chat offers; loading the page again shows the conversation.
+// exampleInChat finds a fact in the log that the empty chat offers. Reloading the page shows the conversation.
 func (w *world) exampleInChat(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.press("What is the locker number of Nora? (with a server's log of 160 lines)")
@@ -256,7 +256,8 @@ func (w *world) keyLater(t *testing.T) {
 	plans.wait(`document.querySelector(".numbers dd") && document.querySelector(".plans form button")`)
 }
 
-// nothingRecorded shows an answer of a server that records nothing, and the reason why no line is highlighted.
+// nothingRecorded checks that the page shows an answer of a server that records nothing, and why no line is
+// highlighted.
 func (w *world) nothingRecorded(t *testing.T) {
 	p := w.open(t, listen(t, openServer(t, sparrow.Config{RecordBytes: -1}, server.Options{})), desktop)
 	p.press("Ask")
@@ -266,7 +267,7 @@ func (w *world) nothingRecorded(t *testing.T) {
 	}
 }
 
-// serverGone shows an error message, and no actions for an answer that does not exist.
+// serverGone checks that the page shows an error message, and no actions for an answer that does not exist.
 func (w *world) serverGone(t *testing.T) {
 	hs := httptest.NewServer(w.script)
 	p := w.open(t, hs.URL+"/#chat", desktop)

@@ -20,12 +20,11 @@ var (
 	looks  = flag.String("looks", "", "folder for pictures of what the tests see, to be looked at")
 )
 
-// prefix is the path below which a second address serves the same, as behind a proxy.
+// prefix is the path of a second address that serves the same page, as behind a proxy.
 const prefix = "/models/sparrow"
 
 // world holds what all tests share: a browser, a server of the built-in model, and scripted answers that the model
-// cannot
-// give.
+// cannot generate.
 type world struct {
 	*browser
 	url    string // ends with a slash
@@ -33,7 +32,7 @@ type world struct {
 	axe    string // empty where it is not to be had
 }
 
-// TestPage opens the page once in a browser for every part of it.
+// TestPage runs a test for every part of the page in one browser.
 func TestPage(t *testing.T) {
 	if !*wanted {
 		t.Skip("make browser opens the page in Chromium")
@@ -107,7 +106,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// openServer serves the model inside the binary.
+// openServer serves the built-in model.
 func openServer(t *testing.T, c sparrow.Config, o server.Options) http.Handler {
 	t.Helper()
 	c.CacheTokens = 16384
@@ -129,7 +128,7 @@ func openServer(t *testing.T, c sparrow.Config, o server.Options) http.Handler {
 	return s.Handler()
 }
 
-// listen gives the address of a handler, with a slash at its end.
+// listen returns the address of a handler, with a slash at its end.
 func listen(t *testing.T, h http.Handler) string {
 	t.Helper()
 	hs := httptest.NewServer(h)
@@ -137,7 +136,7 @@ func listen(t *testing.T, h http.Handler) string {
 	return hs.URL + "/"
 }
 
-// firstVisit asks the example, and finds the line with the answer highlighted.
+// firstVisit asks the example question, and checks that the line with the answer is highlighted.
 func (w *world) firstVisit(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	if !strings.Contains(p.text("h1"), "looks at") {
@@ -173,7 +172,7 @@ func (w *world) firstVisit(t *testing.T) {
 	p.wait(`location.hash === "#explorer" && document.querySelector(".explore:not([hidden])")`)
 }
 
-// plans shows steps that ran, the cache, and explains another batch.
+// plans shows steps that ran and the cache, and explains another batch.
 func (w *world) plans(t *testing.T) {
 	p := w.open(t, w.url+"#chat", desktop)
 	p.wait(`document.getElementById("model").textContent`)
@@ -217,7 +216,7 @@ func (w *world) plans(t *testing.T) {
 	}
 }
 
-// pathPrefix serves the page below a path, as a proxy does.
+// pathPrefix serves the page below a path, like a proxy.
 func (w *world) pathPrefix(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(prefix+"/", http.StripPrefix(prefix, w.script))
@@ -234,7 +233,7 @@ func (w *world) pathPrefix(t *testing.T) {
 	p.wait(`document.querySelector(".numbers dd")`)
 }
 
-// keyAsked shows the dialog where a server requires a key, once, and again after a wrong one.
+// keyAsked checks that the dialog for the key appears once if a server requires a key, and again after a wrong one.
 func (w *world) keyAsked(t *testing.T) {
 	keys, err := server.ReadKeys(strings.NewReader("k-right"))
 	if err != nil {
@@ -272,7 +271,7 @@ func (w *world) keyAsked(t *testing.T) {
 	}
 }
 
-// oneOrigin loads every view and looks at where requests went and at what the page may do.
+// oneOrigin loads every view and checks the origins of requests and the content security policy.
 func (w *world) oneOrigin(t *testing.T) {
 	p := w.open(t, w.url, desktop)
 	for _, name := range []string{"start", "chat", "explorer", "plans"} {
@@ -289,7 +288,7 @@ func (w *world) oneOrigin(t *testing.T) {
 	if policy == "" || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("the policy is %q", policy)
 	}
-	// What the policy forbids does not happen.
+	// Actions that the policy forbids do not happen.
 	var ran bool
 	p.eval(`new Promise((done) => { const s = document.createElement("style"); s.textContent = "body { color: red }";
 		document.head.append(s); const ok = getComputedStyle(document.body).color === "rgb(255, 0, 0)"; s.remove(); done(ok); })`, &ran)
@@ -354,7 +353,7 @@ func (w *world) axed(p *tab, where string) {
 	p.axedIn(w, "html", where)
 }
 
-// axedIn does so in a part of the page.
+// axedIn does the same for a part of the page.
 func (p *tab) axedIn(w *world, part, where string) {
 	p.t.Helper()
 	p.eval(`typeof axe === "object" || (() => { `+w.axe+` })()`, nil)

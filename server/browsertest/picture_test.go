@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// mostPicture is the size of a picture that may be kept in the tree.
+// mostPicture is the maximum size of a picture in the tree.
 const mostPicture = 150 << 10
 
 // pictures writes the pictures of the documentation.
@@ -53,7 +53,7 @@ func (w *world) pictures(t *testing.T, dir string) {
 	save("plans.png")
 }
 
-// reduced encodes a picture with the 256 colours that it uses most; the others become the nearest of them.
+// reduced encodes a picture with its 256 most frequent colours; other colours are replaced by the nearest of them.
 func reduced(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	from, err := png.Decode(bytes.NewReader(picture))

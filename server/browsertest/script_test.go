@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Prompts that a script answers instead of the model: answers that no small model gives, and ones that take too long to
-// compute.
+// Prompts that a script answers instead of the model: answers that no small model generates, and answers that take too
+// long to compute.
 const (
 	sayHostile = "script:hostile"
 	sayForever = "script:forever"
@@ -22,7 +22,7 @@ const (
 	sayCode    = "script:code"
 )
 
-// hostile is an answer that tries everything: markup, handlers, control characters, and marks that turn text around.
+// hostile is an answer that tries everything: markup, event handlers, control characters, and marks that reverse text.
 const hostile = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>\n" +
 	"<style>body { display: none }</style><a href='javascript:window.harmed = 3'>click</a>\n" +
 	"```html\n<iframe src='http://example.org/'></iframe>\n```\n" +
@@ -134,7 +134,7 @@ func sendHostile(s stream) {
 	s.end(66)
 }
 
-// longPrompt is a text of lines of twenty words.
+// longPrompt returns a text of lines of twenty words.
 func longPrompt() []string {
 	out := make([]string, longTokens)
 	for i := range out {
@@ -163,7 +163,7 @@ func sendLong(s stream) {
 	s.end(longOutput)
 }
 
-// selection is the text of longSelected positions, spread differently in every row and layer.
+// selection returns the text of longSelected positions, spread differently in every row and layer.
 func selection(position, layer int) string {
 	var out []byte
 	at, step := 0, (position+1)/longSelected

@@ -26,7 +26,7 @@ type tab struct {
 	headers map[string]map[string]string
 }
 
-// screen is the size of a window; scale is 1 unless a picture wants more.
+// screen is the size of a window; scale is 1 unless a picture needs more.
 type screen struct {
 	width, height int
 	dark          bool
@@ -34,7 +34,7 @@ type screen struct {
 
 var desktop = screen{width: 1280, height: 900}
 
-// open loads an address in a new tab. Every exception and every breach of the policy fails the test at its end.
+// open loads an address in a new tab. Every exception and every violation of the policy fails the test at its end.
 func (b *browser) open(t *testing.T, address string, s screen) *tab {
 	t.Helper()
 	p := &tab{t: t, b: b, loaded: make(chan struct{}, 1), headers: map[string]map[string]string{}}
@@ -94,7 +94,7 @@ func (p *tab) do(method string, params map[string]any) {
 	}
 }
 
-// event keeps what the tests ask about. It runs in the browser's reader.
+// event stores the events that the tests need. It runs in the browser's reader.
 func (p *tab) event(method string, params json.RawMessage) {
 	var e struct {
 		Request  struct{ URL string }
@@ -142,7 +142,7 @@ func (p *tab) problems() []string {
 	return p.faults
 }
 
-// origins lists where requests went.
+// origins returns the origins of requests.
 func (p *tab) origins() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *tab) eval(expression string, result any) {
 	}
 }
 
-// text is the text of the first element that a selector finds, as it is shown.
+// text returns the visible text of the first element that a selector finds.
 func (p *tab) text(selector string) string {
 	p.t.Helper()
 	var out string
@@ -206,7 +206,7 @@ func (p *tab) wait(condition string) {
 	}
 }
 
-// reload loads the page again, and waits for the new document: until then the old one would answer.
+// reload reloads the page, and waits for the new document, because until then the old one would respond.
 func (p *tab) reload() {
 	p.t.Helper()
 	select {
@@ -221,7 +221,7 @@ func (p *tab) reload() {
 	}
 }
 
-// click clicks in the middle of an element that can be seen, as a mouse does.
+// click clicks in the middle of a visible element, like a mouse.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.clickOn(fmt.Sprintf("document.querySelector(%q)", selector))
@@ -251,7 +251,7 @@ func (p *tab) clickOn(element string) {
 	}
 }
 
-// enter types text where the focus is, as an input method does.
+// enter types text into the focused element, like an input method.
 func (p *tab) enter(text string) {
 	p.t.Helper()
 	p.do("Input.insertText", map[string]any{"text": text})
@@ -285,7 +285,7 @@ func (p *tab) key(name string, modifiers int) {
 	}
 }
 
-// shot is a picture of what can be seen.
+// shot returns a picture of the visible part of the page.
 func (p *tab) shot() []byte {
 	p.t.Helper()
 	var out struct{ Data string }
@@ -295,7 +295,7 @@ func (p *tab) shot() []byte {
 	return picture
 }
 
-// look saves pictures of the current page, wide and light, narrow and dark, where -looks names a folder for them.
+// look saves pictures of the current page, wide and light, narrow and dark, if -looks names a folder.
 func (p *tab) look(name string) {
 	p.t.Helper()
 	if *looks == "" {

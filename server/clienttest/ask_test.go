@@ -12,17 +12,17 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
-const oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
+// Questions that the built-in model was trained for, and its answers.
+const (
+	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+	treesAnswer   = "22 * 7 = 154\n#### 154"
+	nameQuestion  = "What are you called?"
+	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
+	// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
+	oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
+)
 
-// client is OpenAI's client for the service. It never retries, so that a test sees the first answer.
-func (s *service) client(more ...option.RequestOption) openai.Client {
-	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
-		option.WithMaxRetries(0)}
-	return openai.NewClient(append(all, more...)...)
-}
-
-// ask is a chat of one question, answered with the likeliest tokens.
+// ask returns a chat of one question, answered with the most probable tokens.
 func ask(question string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{
 		Model: model, Temperature: openai.Float(0),
@@ -30,14 +30,15 @@ func ask(question string) openai.ChatCompletionNewParams {
 	}
 }
 
-// endless continues after the model's own end, up to a limit of tokens: for tests that need a running request.
+// endless returns a request that continues after the model's own end, up to a limit of tokens: for tests that need a
+// running request.
 func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) {
 	p := ask(nameQuestion)
 	p.MaxTokens = openai.Int(int64(tokens))
 	return p, option.WithJSONSet("ignore_eos", true)
 }
 
-// chat answers a request whole.
+// chat sends a request without streaming.
 func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams,
 	more ...option.RequestOption) *openai.ChatCompletion {
 	t.Helper()
@@ -49,7 +50,7 @@ func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams,
 	return r
 }
 
-// text is the text of the only choice.
+// text returns the text of the only choice.
 func text(t *testing.T, r *openai.ChatCompletion) string {
 	t.Helper()
 	if len(r.Choices) != 1 {
@@ -66,16 +67,16 @@ func wantChat(t *testing.T, r *openai.ChatCompletion, content, finish string) {
 	}
 }
 
-// streamed is a stream read to its end.
+// streamed is a stream that was read to its end.
 type streamed struct {
 	openai.ChatCompletionAccumulator
 	chunks []openai.ChatCompletionChunk
 }
 
-// last is the closing chunk.
+// last returns the closing chunk.
 func (s *streamed) last() openai.ChatCompletionChunk { return s.chunks[len(s.chunks)-1] }
 
-// stream answers a request piece by piece, and puts the pieces together with the client's own accumulator.
+// stream sends a streaming request, and joins the pieces with the client's own accumulator.
 func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *streamed {
 	t.Helper()
 	client := s.client()
@@ -98,8 +99,8 @@ func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ..
 	return out
 }
 
-// running opens a stream and returns once its first text is there. The stream runs until the context ends or the test
-// does.
+// running opens a stream and returns once its first text has arrived. The stream runs until the context or the test
+// ends.
 func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next func() bool) {
 	t.Helper()
 	p, on := endless(tokens)
@@ -115,7 +116,7 @@ func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next f
 	return nil
 }
 
-// story is filler of about 12 tokens a sentence with two facts in it, in the words the model was trained on.
+// story returns filler of about 12 tokens per sentence with two facts in it, in words of the model's training data.
 func story(sentences int) string {
 	nouns := []string{"road", "tower", "garden", "harbor", "window", "market", "forest", "bridge"}
 	ways := []string{"again", "often", "today", "slowly", "quietly"}

@@ -16,8 +16,8 @@ import (
 	"sparrow/server"
 )
 
-// TestCompanyChangesNothing: many requests at once, greedy and sampled, short and long, each have the answer that they
-// have alone.
+// TestCompanyChangesNothing: many concurrent requests, greedy and sampled, short and long, each get the answer that
+// they get alone.
 func TestCompanyChangesNothing(t *testing.T) {
 	one := func(i int) openai.ChatCompletionNewParams {
 		p := ask(fmt.Sprintf("Jack saves %d dollars every week for %d weeks. How many dollars is that?", 3+i, 2+i%9))
@@ -56,8 +56,8 @@ func TestCompanyChangesNothing(t *testing.T) {
 	}
 }
 
-// TestASharedPrefixIsComputedOnce: the second question about a long text computes only what differs, and reports the
-// cached tokens.
+// TestASharedPrefixIsComputedOnce: the second question about a long text computes only the tokens that differ, and
+// reports the cached tokens.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	about := story(sharedSentences)
@@ -87,7 +87,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	}
 }
 
-// tokens is the prompt of a question as the server sees it.
+// tokens returns the prompt of a question as the server tokenizes it.
 func (s *service) tokens(t *testing.T, question string) []int {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": question}}})

@@ -23,7 +23,7 @@ import (
 
 var withCollector = flag.Bool("collector", false, "build OpenTelemetry's collector and send it spans of a server")
 
-// collected is a span as a collector sends it on in JSON.
+// collected is a span as a collector exports it in JSON.
 type collected struct {
 	TraceID  string `json:"traceId"`
 	SpanID   string `json:"spanId"`
@@ -36,7 +36,7 @@ type collected struct {
 	} `json:"attributes"`
 }
 
-// attribute is the value of an attribute as JSON, without quotes.
+// attribute returns the value of an attribute as JSON, without quotes.
 func (c *collected) attribute(name string) string {
 	for _, kv := range c.KeyValue {
 		for _, v := range kv.Value {
@@ -48,7 +48,7 @@ func (c *collected) attribute(name string) string {
 	return ""
 }
 
-// sink keeps what a collector sends on.
+// sink stores the spans that a collector exports.
 type sink struct {
 	mu       sync.Mutex
 	spans    []collected
@@ -79,7 +79,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find finds the span of a trace with a name.
+// find returns the span of a trace with a name.
 func (s *sink) find(trace int, name string) *collected {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *sink) find(trace int, name string) *collected {
 	return &collected{}
 }
 
-// tree is spanTree of the span whose parent is given.
+// tree returns the spanTree of the span with the given parent.
 func (s *sink) tree(trace int, parent string) string {
 	var below []collected
 	for _, c := range s.spans {
@@ -138,7 +138,7 @@ func buildCollector(t *testing.T) string {
 	return path
 }
 
-// startCollector runs a collector that takes spans at an address and sends them to another.
+// startCollector runs a collector that receives spans at one address and sends them to another.
 func startCollector(t *testing.T, to string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -169,8 +169,8 @@ func startCollector(t *testing.T, to string) (url string) {
 	return "http://" + at
 }
 
-// A server sends the spans of requests to OpenTelemetry's collector, which sends them on as it understood them: those
-// of a request whose prefix comes from disk, of one that is cancelled and of one that is suspended.
+// A server sends the spans of requests to OpenTelemetry's collector, which exports them as it parsed them: spans of a
+// request whose prefix comes from disk, of a cancelled request and of a suspended one.
 func TestACollectorReceivesSpans(t *testing.T) {
 	if !*withCollector {
 		t.Skip("make collector runs it")

@@ -16,7 +16,7 @@ import (
 	"sparrow/server"
 )
 
-// errorText returns what the server said; the client's own text leaves it out.
+// errorText returns the server's error message; the client's own text does not include it.
 func errorText(err error) string {
 	var e *openai.Error
 	if errors.As(err, &e) {
@@ -25,7 +25,7 @@ func errorText(err error) string {
 	return ""
 }
 
-// refused sends a request that must fail with an error in OpenAI's shape.
+// refused sends a request that must fail with an error in OpenAI's format.
 func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.Error {
 	t.Helper()
 	client := s.client()
@@ -43,7 +43,7 @@ func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more .
 	return e
 }
 
-// schema asks for an answer in a format.
+// schema requests an answer in a JSON schema.
 func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
@@ -51,7 +51,7 @@ func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	}
 }
 
-// strictSchema is schema where everything must be enforced.
+// strictSchema requests a schema that must be enforced completely.
 func strictSchema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
 		schema(s)(p)

@@ -13,8 +13,7 @@ import (
 	"sparrow/server"
 )
 
-// TestBadBodies: whatever a body holds, the answer is a 4xx that names the field where there is one, and the server
-// continues.
+// TestBadBodies: for any body the response is a 4xx that names the field if there is one, and the server continues.
 func TestBadBodies(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
@@ -171,7 +170,7 @@ func TestBadMessages(t *testing.T) {
 	s.unharmed(t)
 }
 
-// TestManyIdleConnections: idle connections do not keep others out.
+// TestManyIdleConnections: idle connections do not block others.
 func TestManyIdleConnections(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	for range 200 {

@@ -13,10 +13,10 @@ import (
 	"sparrow/server"
 )
 
-// object is a JSON object as tests look into it.
+// object is a JSON object that tests inspect.
 type object = map[string]any
 
-// post sends a body to the service and gives the answer's body.
+// post sends a body to the service and returns the body of the response.
 func (s *service) post(t *testing.T, path string, body object) []byte {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -35,7 +35,7 @@ func (s *service) post(t *testing.T, path string, body object) []byte {
 	return out
 }
 
-// decoded is JSON as a value of some type.
+// decoded decodes JSON to a value of a type.
 func decoded[T any](t *testing.T, text []byte) T {
 	t.Helper()
 	var v T
@@ -48,7 +48,7 @@ func decoded[T any](t *testing.T, text []byte) T {
 var cityTool = object{"type": "object", "properties": object{"city": object{"type": "string"}},
 	"required": []string{"city"}}
 
-// message is an answer of Anthropic's interface.
+// message is a response of Anthropic's interface.
 type message struct {
 	Content []struct {
 		Type, Text, Thinking, ID, Name string
@@ -117,7 +117,7 @@ func TestMessagesWithTools(t *testing.T) {
 	s.unharmed(t)
 }
 
-// Thinking comes before the answer, and no longer than its budget.
+// Thinking comes before the answer, and is no longer than its budget.
 func TestMessagesWithThinking(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	long := 0

@@ -19,10 +19,10 @@ import (
 	"sparrow/server"
 )
 
-// installTime bounds the installation of the JavaScript suite, which is skipped where that takes longer.
+// installTime is the maximum installation time of the JavaScript suite; if it takes longer, the suite is skipped.
 const installTime = 45 * time.Second
 
-// suiteFiles are the files of an installation; the first two decide what npm installs.
+// suiteFiles lists the files of an installation; the first two determine what npm installs.
 var suiteFiles = []string{"package.json", "package-lock.json", "suite.mjs"}
 
 // TestJavaScriptClient runs js/suite.mjs and turns each of its cases into a subtest.
@@ -64,8 +64,8 @@ func TestJavaScriptClient(t *testing.T) {
 	s.unharmed(t)
 }
 
-// install gives a folder with the suite and OpenAI's package, or skips. The package is fetched once for each version
-// of the lock file and kept in .build, which git ignores.
+// install returns a folder with the suite and OpenAI's package, or skips the test. The package is downloaded once for
+// each version of the lock file and kept in .build, which git ignores.
 func install(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -85,15 +85,15 @@ func install(t *testing.T) string {
 	if _, err := os.Stat(ready); errors.Is(err, os.ErrNotExist) {
 		fetch(t, files, ready)
 	}
-	// The suite may have changed since the package was fetched.
+	// The suite may have changed since the package was downloaded.
 	if err := os.WriteFile(filepath.Join(ready, suiteFiles[2]), files[2], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return ready
 }
 
-// fetch installs into its own folder and moves it to its place when it is whole, so that no other run ever sees half of
-// it.
+// fetch installs into a temporary folder and renames it when it is complete, so that no other run finds an incomplete
+// one.
 func fetch(t *testing.T, files [][]byte, to string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

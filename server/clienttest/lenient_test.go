@@ -26,7 +26,7 @@ func TestLimitsAboveTheContextAndUnknownFields(t *testing.T) {
 	}
 }
 
-// A call that the limit cut off can be sent back with its message.
+// A call that was cut off by the token limit can be sent back with its message.
 func TestACallThatWasCutOffIsSentBack(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	cut := 0

@@ -17,7 +17,7 @@ import (
 	"sparrow/server"
 )
 
-// postJSON sends a body and reads the answer.
+// postJSON sends a body and decodes the response.
 func (s *service) postJSON(t *testing.T, path, body string, into any) int {
 	t.Helper()
 	r, err := http.Post(s.url()+path, "application/json", strings.NewReader(body))
@@ -47,7 +47,7 @@ func int32s(t *testing.T, text string) (list []int32) {
 	return list
 }
 
-// native holds the fields of an answer of /generate that a trainer reads.
+// native holds the fields of a response of /generate that a trainer reads.
 type native struct {
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
@@ -66,7 +66,8 @@ type native struct {
 	} `json:"meta_info"`
 }
 
-// SGLang's endpoint: ids in and out, and arrays of what rows chose that agree with our own records of the same tokens.
+// SGLang's endpoint: token ids in and out, and arrays of the experts and keys that rows chose, which agree with our own
+// records of the same tokens.
 func TestTrainersGetWhatRowsChose(t *testing.T) {
 	s := start(t, sparrow.Config{Policy: plan.Policy{Deterministic: true}}, server.Options{})
 	info := s.engine.Info()
@@ -128,7 +129,7 @@ func TestTrainersGetWhatRowsChose(t *testing.T) {
 	}
 }
 
-// vLLM's and SGLang's fields of completions and chats.
+// vLLM's and SGLang's fields for experts in completions and chats.
 func TestTrainersGetExpertsOfCompletions(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	info := s.engine.Info()

@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// closed is the status of a connection that the server ended without an answer.
+// closed is the status of a connection that the server closed without a response.
 const closed = 0
 
 // reply is the response on a raw connection.
@@ -26,7 +26,7 @@ type reply struct {
 	body   string
 }
 
-// raw passes a new connection to send and reads one answer. Errors of send are ignored, because the server may close
+// raw passes a new connection to send and reads one response. Errors of send are ignored, because the server may close
 // early.
 func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 	t.Helper()
@@ -70,7 +70,7 @@ func whole(message string) func(*net.TCPConn) error {
 	}
 }
 
-// post is a request to the chat endpoint. Each header is its own line.
+// post returns a request to the chat endpoint. Each header is its own line.
 func post(body string, headers ...string) string {
 	var b strings.Builder
 	b.WriteString("POST /v1/chat/completions HTTP/1.1\r\nHost: sparrow\r\n")
@@ -88,7 +88,7 @@ func fields(more string) string {
 	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + nameQuestion + `"}]` + more + `}`
 }
 
-// alive makes sure that the server still answers.
+// alive checks that the server still answers the usual client.
 func (s *service) alive(t *testing.T) {
 	t.Helper()
 	r := s.raw(t, whole(post(`{"model":"`+model+`","temperature":0,"messages":[{"role":"user","content":"Goodbye"}]}`,

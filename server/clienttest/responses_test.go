@@ -16,13 +16,13 @@ import (
 	"sparrow/server"
 )
 
-// question is a request to /v1/responses, answered with the likeliest tokens.
+// question returns a request to /v1/responses, answered with the most probable tokens.
 func question(text string) responses.ResponseNewParams {
 	return responses.ResponseNewParams{Model: model, Temperature: openai.Float(0),
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
 }
 
-// respond answers a request whole.
+// respond sends a request without streaming.
 func (s *service) respond(t *testing.T, p responses.ResponseNewParams,
 	more ...option.RequestOption) *responses.Response {
 	t.Helper()

@@ -2,8 +2,8 @@
 
 package clienttest
 
-// How much the longest tests do under the race detector, which makes the model about ten times slower: the same kinds
-// of requests, fewer and shorter.
+// The sizes of the longest tests under the race detector, which makes the model about ten times slower: the same kinds
+// of requests, but fewer and shorter.
 const (
 	companyRequests = 12
 	companyFiller   = 4

@@ -2,7 +2,7 @@
 
 package clienttest
 
-// How much the longest tests do.
+// The sizes of the longest tests.
 const (
 	companyRequests = 32
 	companyFiller   = 20 // sentences of the shortest long prompt

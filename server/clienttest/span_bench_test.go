@@ -21,10 +21,10 @@ import (
 	"sparrow/server"
 )
 
-// BenchmarkTracing measures what tracing every request costs: answers of the built-in model of 200 tokens each, one and
-// 16 at once, of which all or none are traced, in turns. Spans are sent to a collector that drops them. One worker, so
-// that none spins. It prints the speed with tracing, of that without, as the median over pairs of turns: by time of day
-// and by processor time of the process.
+// BenchmarkTracing measures the cost of tracing every request. The built-in model generates 200 tokens per request, for
+// one and for 16 concurrent requests, with tracing on and off in alternating turns. Spans are sent to a collector that
+// drops them. There is one worker, so that none spins. It prints the speed with tracing relative to the speed without,
+// as the median over pairs of turns, by wall-clock time and by processor time of the process.
 func BenchmarkTracing(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

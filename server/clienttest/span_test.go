@@ -42,7 +42,7 @@ func spanTree(all tracetest.SpanStubs, root tracetest.SpanStub) string {
 	return root.Name + "[" + strings.Join(names, " ") + "]"
 }
 
-// traced is a server whose spans stay in memory.
+// traced is a server that keeps its spans in memory.
 type traced struct {
 	*service
 	spans *tracetest.InMemoryExporter
@@ -56,7 +56,7 @@ func startTraced(t *testing.T, c sparrow.Config, o server.Options) *traced {
 	return &traced{start(t, c, o), spans}
 }
 
-// send sends a completion as a part of a trace, whose number is that of the request.
+// send sends a completion as part of a trace whose number is that of the request.
 func (s *traced) send(t *testing.T, ctx context.Context, n int, path, body string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url()+path, strings.NewReader(body))
@@ -82,7 +82,7 @@ func (s *traced) whole(t *testing.T, n int, path, body string) string {
 	return string(text)
 }
 
-// root waits for the end of the n-th request and finds its span.
+// root waits for the end of the n-th request and returns its span.
 func (s *traced) root(t *testing.T, n int) (root tracetest.SpanStub, all tracetest.SpanStubs) {
 	t.Helper()
 	await.True(t, "the span of the request ends", func() bool {
@@ -101,7 +101,7 @@ func (s *traced) root(t *testing.T, n int) (root tracetest.SpanStub, all tracete
 	return root, all
 }
 
-// attribute is the value of an attribute of a span below root, or of root itself.
+// attributeOf returns the value of an attribute of a span below root, or of root itself.
 func attributeOf(all tracetest.SpanStubs, root tracetest.SpanStub, span, name string) attribute.Value {
 	for _, s := range all {
 		if s.SpanContext.TraceID() != root.SpanContext.TraceID() || s.Name != span {
@@ -134,7 +134,7 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// Spans of a request with a schema, of one that calls a tool and of one whose trace is not sampled.
+// Spans of a request with a schema, of a request that calls a tool, and of one whose trace is not sampled.
 func TestSpansOfARequest(t *testing.T) {
 	log := &locked{}
 	s := startTraced(t, sparrow.Config{}, server.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -189,7 +189,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 }
 
-// When a client leaves, the stages end where the request ended, and the span is marked as cancelled.
+// When a client disconnects, the stages end where the request ended, and the span is marked as cancelled.
 func TestSpansOfACancelledRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{}, server.Options{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func TestSpansOfACancelledRequest(t *testing.T) {
 	}
 }
 
-// A request is suspended for one of a higher priority: the time in which it did not run is a span.
+// A request is suspended for one of a higher priority: the time in which it did not run is recorded as a span.
 func TestSpansOfAPreemptedRequest(t *testing.T) {
 	s := startTraced(t, sparrow.Config{MaxRunning: 1}, server.Options{})
 	r, err := s.send(t, t.Context(), 1, "/v1/completions", `{"model": "sparrow-tiny", "prompt": "a", "ignore_eos": true,
@@ -248,8 +248,8 @@ func TestSpansOfAPreemptedRequest(t *testing.T) {
 	}
 }
 
-// A prompt whose pages were evicted comes back from a tier. It waits for that in the queue: the time is a span, and the
-// prefix is matched when it is over.
+// A prompt whose pages were evicted is restored from a tier. It waits for that in the queue: the wait is a span, and
+// the prefix is matched after it.
 func TestSpansOfARestoredRequest(t *testing.T) {
 	for name, o := range map[string]tier.Options{"host": {HostBytes: 16 << 20},
 		"disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 28}} {
@@ -284,7 +284,7 @@ func TestSpansOfARestoredRequest(t *testing.T) {
 	}
 }
 
-// Two servers of one request, one after the other with the same traceparent, share a trace.
+// Two servers that handle one request, one after the other with the same traceparent, share a trace.
 func TestTwoServersShareATrace(t *testing.T) {
 	a, b := startTraced(t, sparrow.Config{}, server.Options{}), startTraced(t, sparrow.Config{}, server.Options{})
 	for _, s := range []*traced{a, b} {

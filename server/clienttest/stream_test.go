@@ -43,8 +43,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCancellation: when a client leaves, its work stops. Nothing runs any more, no page is in use, and most tokens
-// were never computed.
+// TestCancellation: when a client disconnects, its request stops. Nothing runs any more, no page is in use, and most
+// tokens were never computed.
 func TestCancellation(t *testing.T) {
 	const tokens = 8000
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"sparrow/server"
 )
 
-// tools are three of those the model was trained on.
+// tools returns three of the tools that the model was trained on.
 func tools() []openai.ChatCompletionToolUnionParam {
 	object := func(required ...string) openai.FunctionParameters {
 		properties := map[string]any{}
@@ -36,7 +36,7 @@ func tools() []openai.ChatCompletionToolUnionParam {
 	}
 }
 
-// call gives the only tool call of an answer.
+// call returns the only tool call of an answer.
 func call(t *testing.T, r *openai.ChatCompletion) openai.ChatCompletionMessageToolCallUnion {
 	t.Helper()
 	if len(r.Choices) != 1 || r.Choices[0].FinishReason != "tool_calls" || len(r.Choices[0].Message.ToolCalls) != 1 {
@@ -65,7 +65,7 @@ func TestToolsAndTheirResults(t *testing.T) {
 				t.Errorf("%s(%s), want %s(%s)", made.Function.Name, got, c.name, c.arguments)
 			}
 			pieces := s.stream(t, p)
-			// The accumulator leaves the type of a streamed call out.
+			// The accumulator does not set the type of a streamed call.
 			if got := pieces.Choices[0]; got.FinishReason != "tool_calls" || len(got.Message.ToolCalls) != 1 ||
 				got.Message.ToolCalls[0].Function.Name != c.name ||
 				got.Message.ToolCalls[0].Function.Arguments != made.Function.Arguments {
@@ -85,7 +85,7 @@ func TestToolsAreNotForced(t *testing.T) {
 	wantChat(t, s.chat(t, p), nameAnswer, "stop")
 }
 
-// TestToolChoice: a required call is made even where the model would write text, and a forbidden one is not.
+// TestToolChoice: a required call is made even if the model would write text, and a forbidden one is not.
 func TestToolChoice(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	p := ask(nameQuestion)

@@ -14,13 +14,13 @@ var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses",
 	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize",
 	"/v1/chat/completions/render", "/v1/completions/render", "/debug/explain"}
 
-// otherPaths are paths without a JSON body, paths that do not exist, and the list above.
+// otherPaths lists paths without a JSON body, paths that do not exist, and the list above.
 var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version", "/v1/models", "/v1/models/x",
 	"/debug/plans", "/api/tags", "/api/ps", "/api/version", "/v1/responses/resp_x", "/v1/responses/", "/..//etc/passwd",
 	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",
 	"/flush_cache", "/sleep", "/wake_up", "/update_weights_from_disk"}, paths...)
 
-// seeds are bodies that are valid except for the model's name, with the path they are for.
+// seeds lists bodies that are valid except for the model's name, with their paths.
 var seeds = []struct{ path, body string }{
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"How many?"}],"max_tokens":8}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text",` +
@@ -57,10 +57,10 @@ func seed(d *rand.Rand) (path, body string) {
 	return s.path, named + s.body[1:]
 }
 
-// named begins every body: the model inside the binary.
+// named begins every body: it names the built-in model.
 const named = `{"model":"sparrow-tiny",`
 
-// mutate puts a value that is wrong somewhere in a body.
+// mutate puts a wrong value somewhere in a body.
 func mutate(d *rand.Rand, body string) string {
 	var v any
 	if json.Unmarshal([]byte(body), &v) != nil {
@@ -78,7 +78,7 @@ func mutate(d *rand.Rand, body string) string {
 		"99999999999999999999999", "-9223372036854775809", "0.1e-999"}))
 }
 
-// replace changes one place of a value.
+// replace changes one element of a value.
 func replace(d *rand.Rand, v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -106,7 +106,7 @@ func replace(d *rand.Rand, v any) any {
 	return hostile(d)
 }
 
-// fields are names that some request has.
+// fields lists field names of requests.
 var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
 	"seed", "logprobs", "top_logprobs", "prompt_logprobs", "stream", "stream_options", "response_format", "tools",
 	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json",
@@ -114,7 +114,7 @@ var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature",
 	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
 	"documents", "sparrow", "kv_transfer_params", "cache_salt"}
 
-// hostile is a value that hardly any field accepts.
+// hostile returns a value that hardly any field accepts.
 func hostile(d *rand.Rand) any {
 	switch d.IntN(14) {
 	case 0:
@@ -149,7 +149,7 @@ func hostile(d *rand.Rand) any {
 		"image_url": map[string]any{"url": "file:///etc/passwd"}}
 }
 
-// nested is a list in a list in a list.
+// nested returns nested lists.
 func nested(d *rand.Rand, depth int) any {
 	text := strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth)
 	if d.IntN(2) == 0 {
@@ -158,7 +158,7 @@ func nested(d *rand.Rand, depth int) any {
 	return json.RawMessage(text)
 }
 
-// broken is text that is not JSON, or only just.
+// broken returns text that is not JSON, or only barely.
 func broken(d *rand.Rand) string {
 	_, body := seed(d)
 	switch d.IntN(7) {

@@ -1,6 +1,6 @@
-// Command hostile runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
-// does after the simulations. It builds the server, and round after round starts it, sends requests, checks that it has
-// released everything, and ends it, by TERM or by KILL, while requests run.
+// Command hostile tests real servers with bad requests, disconnecting clients and kills, over loopback: `make torture`
+// runs it after the simulations. It builds the server. In each round it starts the server, sends requests, checks that
+// everything was released, and ends the server with TERM or KILL while requests run.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 )
 
 func main() {
-	duration := flag.Duration("duration", time.Minute, "how long to run; a round that has begun is finished")
+	duration := flag.Duration("duration", time.Minute, "how long to run; a round that has begun is completed")
 	round := flag.Duration("round", 15*time.Second, "how long clients send to one server")
-	workers := flag.Int("workers", 8, "clients at a time")
-	seed := flag.Uint64("seed", 0, "of what clients send; 0 takes one from the time")
+	workers := flag.Int("workers", 8, "number of concurrent clients")
+	seed := flag.Uint64("seed", 0, "seed of the clients' requests; 0 takes one from the time")
 	binary := flag.String("binary", "", "a server to use; empty builds one")
 	beside := flag.String("beside", "", "instead measure a short question next to a mix of requests: all, together or "+
 		"its name")
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// withProgram runs something with a server's program, which is built where none is given.
+// withProgram calls run with a server's program, which it builds if none is given.
 func withProgram(ctx context.Context, binary string, run func(process.Program) error) error {
 	dir, err := os.MkdirTemp("", "sparrow-hostile-")
 	if err != nil {

@@ -28,7 +28,7 @@ type mix struct {
 	replays bool // what an answer has recorded is sent back
 }
 
-// mixes are each a load that one client can make alone.
+// mixes lists loads that a single client can produce.
 var mixes = []mix{
 	{name: "prompts", clients: 8, path: "/v1/completions", body: func(d *rand.Rand, i int) string {
 		return fmt.Sprintf(`"prompt":%q,"max_tokens":1`, words(d, 3500))
@@ -75,12 +75,12 @@ var mixes = []mix{
 	}},
 }
 
-// recording asks for everything that a replay needs.
+// recording requests everything that a replay needs.
 const recording = `,"sparrow":{"selections":{"layers":"all","tokens":"all"},"experts":true}`
 
 func name(d *rand.Rand) string { return fmt.Sprintf("k%07x", d.Uint32()>>4) }
 
-// words is text of the given number of words, with no cached prefix.
+// words returns text of the given number of words, with no cached prefix.
 func words(d *rand.Rand, n int) string {
 	var b strings.Builder
 	for range n {
@@ -89,8 +89,8 @@ func words(d *rand.Rand, n int) string {
 	return b.String()
 }
 
-// besides measures a short question on an idle server and next to each mix whose name begins as asked, and prints how
-// long its first token took. It returns an error where that is longer than it may be.
+// besides measures a short question on an idle server and during each mix whose name has the given prefix, and prints
+// the time to its first token. It returns an error if that exceeds the limit.
 func besides(ctx context.Context, p process.Program, only string, seed uint64, asks int) error {
 	var errs []error
 	for _, m := range mixes {
@@ -141,8 +141,8 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 	return errors.Join(err, s.Running())
 }
 
-// judge prints the measurements and compares them with the allowed time under any load: three times that of the idle
-// server, and one step.
+// judge prints the measurements and compares them with the allowed time under any load: three times the time of the
+// idle server, plus one step.
 func judge(names string, idle, loaded []time.Duration, step time.Duration, sent *tally) error {
 	allowed := 3*rank(idle, 0.99) + step
 	sent.mu.Lock()
@@ -155,7 +155,7 @@ func judge(names string, idle, loaded []time.Duration, step time.Duration, sent 
 	return nil
 }
 
-// longestStep is the longest of the latest steps of a server.
+// longestStep returns the longest of the latest steps of a server.
 func longestStep(ctx context.Context, url string) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/debug/plans?n=8", nil)
 	if err != nil {
@@ -199,7 +199,7 @@ func (m *mix) flood(ctx context.Context, url string, d *rand.Rand, sent *tally) 
 	}
 }
 
-// send sends a request and returns its answer, nil where there is none.
+// send sends a request and returns its answer, or nil if there is none.
 func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d *rand.Rand, sent *tally) []byte {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -221,8 +221,8 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 	return answer
 }
 
-// firstTokens asks a short question the given number of times, each on its own connection, and returns how long its
-// first token took, and the longest step in that time.
+// firstTokens asks a short question the given number of times, each on its own connection. It returns the times to the
+// first token and the longest step in that period.
 func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)
@@ -241,7 +241,7 @@ func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Dur
 	return list, step, nil
 }
 
-// stranger is the address of the short question: without keys, addresses are tenants.
+// stranger dials from the address of the short question: without keys, addresses are tenants.
 var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 func firstToken(ctx context.Context, url string, i int) (time.Duration, error) {

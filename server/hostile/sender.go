@@ -19,7 +19,7 @@ type sender struct {
 	ending bool // the server is being ended: it may refuse, and streams may break
 }
 
-// one sends one request of a random kind. An error is a rule that the server broke.
+// one sends one request of a random kind. An error means that the server violated a rule.
 func (a *sender) one(ctx context.Context) error {
 	switch a.draw.IntN(12) {
 	case 0:
@@ -57,7 +57,7 @@ func (a *sender) one(ctx context.Context) error {
 	return a.send(ctx, "POST", path, mutate(a.draw, body))
 }
 
-// send sends a request as an HTTP client does, and reads the answer; at random it reads slowly or not to the end.
+// send sends a request like an HTTP client and reads the response; at random it reads slowly or not to the end.
 func (a *sender) send(ctx context.Context, method, path, body string) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -96,7 +96,7 @@ func (a *sender) send(ctx context.Context, method, path, body string) error {
 	return nil
 }
 
-// excuse is nil for an error that the client or the end of the server explains.
+// excuse returns nil for an error that was caused by the client or by the end of the server.
 func (a *sender) excuse(ctx context.Context, method, path, body string, err error) error {
 	a.tally.add(0, ctx.Err() != nil)
 	switch {
@@ -113,10 +113,10 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 	return fmt.Errorf("%s %s: %w; the body was %.2000s", method, path, err, body)
 }
 
-// most is how much of an answer is kept for a look.
+// most is the maximum size of a response that is kept for inspection.
 const most = 1 << 20
 
-// read reads an answer: at once, byte by byte, or only its beginning.
+// read reads a response: at once, byte by byte, or only its beginning.
 func (a *sender) read(resp *http.Response) (string, error) {
 	body := io.LimitReader(resp.Body, most)
 	switch a.draw.IntN(10) {

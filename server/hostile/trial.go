@@ -31,7 +31,7 @@ type trial struct {
 	answer  string // of the question that has one answer
 }
 
-// tally counts what was sent and what returned.
+// tally counts requests and responses.
 type tally struct {
 	mu       sync.Mutex
 	requests int
@@ -85,7 +85,7 @@ func (t *tally) String() string {
 	return text
 }
 
-// flags draws how a server is started.
+// flags chooses random flags for a server.
 func (b *trial) flags() []string {
 	d := b.draw
 	out := []string{"--log-level", "error", "--grace", "5s", "--workers", "1",
@@ -100,7 +100,7 @@ func (b *trial) flags() []string {
 	return out
 }
 
-// run runs a round, which ends by TERM or KILL while clients still send. The next round starts a server again.
+// run runs a round, which ends with TERM or KILL while clients still send. The next round starts a new server.
 func (b *trial) run(ctx context.Context, number int) (err error) {
 	flags := b.flags()
 	if b.server, err = b.program.Serve(ctx, "server", flags...); err != nil {
@@ -161,7 +161,7 @@ func (b *trial) end(ctx context.Context, kill bool) error {
 	return err
 }
 
-// send lets all clients send for some time.
+// send runs all clients for some time.
 func (b *trial) send(ctx context.Context, length time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, length)
 	defer stop()
@@ -179,7 +179,7 @@ func (b *trial) send(ctx context.Context, length time.Duration) error {
 	return errors.Join(append(errs, b.server.Running())...)
 }
 
-// ask sends a question at temperature 0, which has one answer whatever else runs.
+// ask sends a question at temperature 0, which has the same answer under any load.
 func (b *trial) ask(ctx context.Context) (string, error) {
 	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
 	for {
@@ -211,14 +211,14 @@ func (b *trial) ask(ctx context.Context) (string, error) {
 	}
 }
 
-// text is the answer in a completion.
+// text returns the text of a completion.
 func text(data []byte) string {
 	_, rest, _ := strings.Cut(string(data), `"text":`)
 	answer, _, _ := strings.Cut(rest, `,"`)
 	return answer
 }
 
-// patience is how long a server may take to release everything after bad requests.
+// patience is the maximum time that a server may take to release everything after bad requests.
 const patience = 20 * time.Second
 
 // settle waits until the server has released everything.
@@ -267,14 +267,14 @@ func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	return out, nil
 }
 
-// reserved is the memory of the cache and of steps: part of the heap from the start, it becomes resident when it is
-// first used.
+// reserved is the memory of the cache and of steps: it is part of the heap from the start, and becomes resident when it
+// is first used.
 const reserved = "bytes of cache and steps"
 
-// growth is by how much an idle server may grow between two moments: buffers, garbage of the heap.
+// growth is the allowed memory growth of an idle server between two moments: buffers and garbage on the heap.
 const growth = 128 << 20
 
-// compare reports what is left of bad requests.
+// compare returns an error that lists resources that were not released after bad requests.
 func compare(before, after map[string]float64) error {
 	var errs []error
 	for name, was := range before {

@@ -1,7 +1,7 @@
-// Package soak holds a load test of a running server: prompts of chats of mixed length at once, whose answers must be
-// the golden outputs of the built-in model, and then many short requests, some of whose clients leave, after which the
-// server must have released everything.
+// Package soak holds a load test of a running server. First it sends concurrent chats of mixed length, whose answers
+// must be the golden outputs of the built-in model. Then it sends many short requests, some of which are abandoned by
+// their clients; after that the server must have released everything.
 //
-// Without further settings it starts a server on the CPU and sends a few. SPARROW_SOAK_URL names a server on this
-// machine that serves the built-in model, SPARROW_SOAK_REQUESTS how many requests it gets (10,000).
+// By default it starts a server on the CPU and sends a few requests. SPARROW_SOAK_URL is the address of a server on
+// this machine that serves the built-in model, SPARROW_SOAK_REQUESTS the number of requests for it (10,000).
 package soak

@@ -27,7 +27,7 @@ import (
 // modelName is the built-in model's.
 const modelName = "sparrow-tiny"
 
-// load is a server and how much it gets.
+// load is a server and the number of requests for it.
 type load struct {
 	url      string
 	client   *http.Client
@@ -37,7 +37,7 @@ type load struct {
 	workers  int // that send them
 }
 
-// newLoad is the server that was named, with the full load, or a local one on the CPU with a small load.
+// newLoad returns the server that was named, with the full load, or a local one on the CPU with a small load.
 func newLoad(t *testing.T) *load {
 	t.Helper()
 	l := &load{url: os.Getenv("SPARROW_SOAK_URL"), chats: 64, longest: 1 << 20, requests: 10_000, workers: 64,
@@ -83,7 +83,7 @@ func goldens(t *testing.T, longest int) []golden {
 	return slices.DeleteFunc(all.Cases, func(g golden) bool { return len(g.Prompt) > longest })
 }
 
-// completion is a request for the tokens after a prompt, and what is read of its answer.
+// completion is a request for the tokens after a prompt, and the fields of its response.
 type completion struct {
 	Model       string  `json:"model"`
 	Prompt      []int32 `json:"prompt"`
@@ -124,7 +124,7 @@ func (l *load) send(ctx context.Context, c completion) (*http.Response, error) {
 	return resp, err
 }
 
-// tokens asks for a completion and returns its tokens.
+// tokens requests a completion and returns its tokens.
 func (l *load) tokens(ctx context.Context, prompt []int32, n int) ([]int32, error) {
 	best := 1
 	resp, err := l.send(ctx, completion{Prompt: prompt, MaxTokens: n, Logprobs: &best, TokenIDs: true})
@@ -147,7 +147,7 @@ func (l *load) tokens(ctx context.Context, prompt []int32, n int) ([]int32, erro
 	return out, nil
 }
 
-// Chats of mixed length at once answer as the golden outputs.
+// Concurrent chats of mixed length give the golden outputs.
 func TestGoldenAtOnce(t *testing.T) {
 	l := newLoad(t)
 	list := goldens(t, l.longest)
@@ -170,8 +170,8 @@ func TestGoldenAtOnce(t *testing.T) {
 	t.Logf("%d chats in %v", l.chats, time.Since(begun))
 }
 
-// After many short requests, some of whose clients leave, no page is in use, nothing runs, and the memory of the device
-// is unchanged. Memory that the first requests allocate stays: the second half must allocate none.
+// After many short requests, some of which are abandoned by their clients, no page is in use, nothing runs, and the
+// memory of the device is unchanged. Memory that the first requests allocate stays: the second half must allocate none.
 func TestNothingIsLeft(t *testing.T) {
 	l := newLoad(t)
 	begun := time.Now()
@@ -191,7 +191,7 @@ func TestNothingIsLeft(t *testing.T) {
 		time.Since(begun), after, memory)
 }
 
-// gpuMemory is the memory in use on the GPUs of the machine, as its tool prints it; empty without the tool.
+// gpuMemory returns the memory in use on the GPUs of the machine, as printed by its tool; empty without the tool.
 func gpuMemory(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader").Output()
@@ -201,7 +201,7 @@ func gpuMemory(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// spend sends short requests: most are read to their end, a quarter is abandoned, before the answer or in the middle.
+// spend sends short requests: most are read to their end, a quarter is abandoned before the answer or in the middle.
 func (l *load) spend(t *testing.T, requests int) {
 	t.Helper()
 	var next atomic.Int64
@@ -253,7 +253,7 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 	return err
 }
 
-// held are the metrics of resources in use, once nothing runs any more.
+// held returns the metrics of resources in use, once nothing runs any more.
 func (l *load) held(t *testing.T) map[string]float64 {
 	t.Helper()
 	var m map[string]float64

@@ -1,6 +1,6 @@
-// Command collector is OpenTelemetry's collector with what `make collector` needs: a receiver of OTLP over HTTP, an
-// exporter that sends on what it received as JSON, and a configuration from the command line. It is its own module, so
-// that its modules are not those of the product.
+// Command collector is OpenTelemetry's collector with the parts that `make collector` needs: a receiver of OTLP over
+// HTTP, an exporter that forwards spans as JSON, and a configuration from the command line. It is a separate module, so
+// that the product does not depend on its modules.
 package main
 
 import (

@@ -20,7 +20,7 @@ type agent struct {
 	setup func(home, url string) (args, env []string, err error)
 }
 
-// platform is the machine's name in packages.
+// platform returns the machine's name in packages.
 func platform() string {
 	arch := runtime.GOARCH
 	if arch == "amd64" {

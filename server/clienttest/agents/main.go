@@ -1,10 +1,10 @@
-// Command agents lets coding agents, installed from their packages, do a small task with a server whose model follows a
+// Command agents runs coding agents, installed from their packages, on a small task with a server whose model follows a
 // script (internal/sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
 //
-// Each agent runs once in each of several chat formats, without a terminal and without a network, and each of its
-// requests for a stream is answered without it too. Agents are installed once, pinned, below a cache folder: that of
-// the user, or the one that SPARROW_CLIENTS names. One that cannot be installed is skipped with a line. The exit status
-// is 1 when one failed, and 0 otherwise. Arguments name agents; without any, all run.
+// Each agent runs once in each of several chat formats, without a terminal and without a network. Each of its streaming
+// requests is also answered without streaming. Agents are installed once, pinned, below a cache folder: the user's, or
+// the one that SPARROW_CLIENTS names. An agent that cannot be installed is skipped with a line. The exit status is 1 if
+// an agent failed, and 0 otherwise. Arguments name agents; without any, all run.
 package main
 
 import (
@@ -33,12 +33,12 @@ import (
 	"sparrow/server"
 )
 
-// files are npm's package files of the agents, a folder each.
+// files holds npm's package files of the agents, one folder each.
 //
 //go:embed */package.json */package-lock.json
 var files embed.FS
 
-// Bounds of what is started.
+// Timeouts of started programs.
 const (
 	installTime = 10 * time.Minute
 	taskTime    = 10 * time.Minute // others may use the machine too
@@ -47,10 +47,10 @@ const (
 // contextTokens is the longest conversation: agents begin with tens of thousands of tokens.
 const contextTokens = 1 << 18
 
-// formats are the chat formats that the agents meet.
+// formats lists the chat formats that the agents are tested with.
 var formats = []string{"deepseek-v3.2", "glm-5.2", "deepseek-v4"}
 
-// model is the name of the model inside the binary.
+// model is the name of the built-in model.
 const model = "sparrow-tiny"
 
 func main() {
@@ -66,7 +66,7 @@ func main() {
 	}
 }
 
-// run installs the agents one after the other and gives each its task.
+// run installs the agents one after the other and runs the task with each.
 func run(ctx context.Context, only []string) (failed int, err error) {
 	home, err := pinned.Cache()
 	if err != nil {
@@ -97,7 +97,7 @@ func run(ctx context.Context, only []string) (failed int, err error) {
 	return failed, nil
 }
 
-// install gives the agent's program.
+// install returns the agent's program.
 func (a *agent) install(ctx context.Context, home string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
@@ -164,7 +164,7 @@ func carryOut(ctx context.Context, a *agent, program, format string) (err error)
 }
 
 // environment returns an agent's environment: without keys, and with a proxy that does not exist, so that nothing is
-// fetched.
+// downloaded.
 func environment(work string) []string {
 	env := []string{"HOME=" + work, "HTTPS_PROXY=http://127.0.0.1:9", "HTTP_PROXY=http://127.0.0.1:9",
 		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
@@ -211,7 +211,8 @@ func serve(ctx context.Context, e *sparrow.Engine, reply script.Reply) (*served,
 	return s, nil
 }
 
-// watch notes every request, and sends each one for a stream without it too: agents ask for streams only.
+// watch records every request, and also sends each streaming request without streaming, because agents only send
+// streaming requests.
 func (s *served) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -271,7 +272,7 @@ type noted struct {
 	status int
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (n *noted) WriteHeader(status int) {
 	n.status = status
 	n.ResponseWriter.WriteHeader(status)
@@ -286,7 +287,7 @@ func (s *served) seen() []string {
 	return slices.Clone(s.requests)
 }
 
-// unharmed checks that every POST was answered, and that there were as many as the script has steps.
+// unharmed checks that every POST was answered, and that there was at least one for each step of the script.
 func (s *served) unharmed(steps int) error {
 	for _, line := range s.seen() {
 		if strings.HasPrefix(line, http.MethodPost) && !strings.HasSuffix(line, " 200") {

@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/sim/script"
 )
 
-// The task: a script that adds has the wrong sign.
+// The task: a script that adds two numbers has the wrong sign.
 const (
 	task     = "Correct add.sh so that test.sh passes."
 	finished = "Finished: the test passes."
@@ -44,7 +44,7 @@ func scratch(ctx context.Context, work string) (string, error) {
 	return dir, nil
 }
 
-// solved looks at what an agent left.
+// solved checks the files that an agent left.
 func solved(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "add.sh"))
 	if err != nil {
@@ -56,14 +56,14 @@ func solved(dir string) error {
 	return nil
 }
 
-// tools are the calls by which an agent reads, edits and runs.
+// tools holds the calls with which an agent reads, edits and runs.
 type tools struct {
 	read func(path string) chat.Call
 	edit func(path, old, text string) chat.Call
 	run  func(command string) chat.Call
 }
 
-// call is a call with arguments in the order of pairs.
+// call returns a call with arguments in the order of pairs.
 func call(name string, pairs ...string) chat.Call {
 	var b strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
@@ -76,7 +76,7 @@ func call(name string, pairs ...string) chat.Call {
 	return chat.Call{Name: name, Arguments: "{" + strings.TrimPrefix(b.String(), ", ") + "}"}
 }
 
-// steps are the replies of the model.
+// steps returns the replies of the model.
 func (a *agent) steps(dir string) []chat.Message {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	t := &a.tools
@@ -90,11 +90,11 @@ func (a *agent) steps(dir string) []chat.Message {
 	}
 }
 
-// marker is in the text of a step, so that the next prompt states which steps were played.
+// marker returns a mark in the text of a step, so that the next prompt shows which steps were played.
 func marker(step int) string { return fmt.Sprintf("Now comes part %d.", step) }
 
-// reply plays the step after the last one that a prompt shows. A prompt without the agent's tools is one of its other
-// questions, such as for a title.
+// reply plays the step after the last one that a prompt shows. A prompt without the agent's tools is an auxiliary
+// request, such as for a title.
 func (a *agent) reply(dir string) script.Reply {
 	steps := a.steps(dir)
 	for i := range steps[:len(steps)-1] {

@@ -25,8 +25,8 @@ const (
 	pages      = 300
 )
 
-// index: Dynamo's index of cached prefixes returns what the cache itself would match, after random stores, evictions
-// and clears, lost frames, new connections, a new index and a new server.
+// index checks that Dynamo's index of cached prefixes returns what the cache itself would match, after random stores,
+// evictions and clears, lost frames, new connections, a new index and a new server.
 func (s *stage) index(ctx context.Context) error {
 	x := &indexed{stage: s, ctx: ctx, random: rand.New(rand.NewPCG(26, 2))}
 	defer x.close()
@@ -60,9 +60,9 @@ func (s *stage) index(ctx context.Context) error {
 			break
 		}
 	}
-	figure := fmt.Sprintf("%d prompts asked after %d changes; %d stored, %d evicted, %d cleared", x.asked, rounds*steps,
-		x.stored, x.evicted, x.cleared)
-	s.check("Dynamo's indexer answers what the cache would match", figure, err)
+	figure := fmt.Sprintf("%d prompts queried after %d changes; %d stored, %d evicted, %d cleared", x.asked,
+		rounds*steps, x.stored, x.evicted, x.cleared)
+	s.check("Dynamo's indexer returns what the cache would match", figure, err)
 	lost, cuts := x.line.counts()
 	figure = fmt.Sprintf("%d frames lost, %d connections cut", lost, cuts)
 	s.check("  although frames, connections, itself and the server were lost", figure,
@@ -70,7 +70,7 @@ func (s *stage) index(ctx context.Context) error {
 	return nil
 }
 
-// tiers: the index also knows the pages of a server that were evicted from the device to host memory.
+// tiers checks that the index also has the pages that a server evicted from the device to host memory.
 func (s *stage) tiers(ctx context.Context) error {
 	events, err := freePort()
 	if err != nil {
@@ -133,12 +133,12 @@ func (s *stage) tiers(ctx context.Context) error {
 			u.Details.Cached))
 		break // asking has moved pages of others
 	}
-	s.check("Dynamo's indexer knows pages in host memory", found, errors.Join(err,
+	s.check("Dynamo's indexer has pages in host memory", found, errors.Join(err,
 		want(found != "", "no page is in host memory alone")))
 	return nil
 }
 
-// indexed is a cache, its publisher, and an index that follows it through a line that fails.
+// indexed is a cache, its publisher, and an index that follows it through a faulty connection.
 type indexed struct {
 	*stage
 	ctx    context.Context
@@ -200,7 +200,7 @@ func (x *indexed) close() {
 	}
 }
 
-// newCache is an empty cache with a publisher, at the address of the previous one.
+// newCache makes an empty cache with a publisher, at the address of the previous one.
 func (x *indexed) newCache() (err error) {
 	c := event.Config{Endpoint: "tcp://127.0.0.1:0"}
 	if x.publisher != nil {
@@ -215,7 +215,7 @@ func (x *indexed) newCache() (err error) {
 	return err
 }
 
-// newServer is the server that starts again at the same address: its cache is empty.
+// newServer simulates a server that restarts at the same address: its cache is empty.
 func (x *indexed) newServer() error {
 	if err := x.publisher.Close(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (x *indexed) newServer() error {
 	return x.newCache()
 }
 
-// newIndexer starts an empty index instead of the previous one.
+// newIndexer starts an empty index in place of the previous one.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
 		x.indexer.Kill()
@@ -256,7 +256,7 @@ func (x *indexed) register(page int, events, replay string) error {
 
 var salts = []string{"", "", "acme"}
 
-// prompt is one of few, so that many have a common beginning.
+// prompt returns one of few prompts, so that many share a prefix.
 func (x *indexed) prompt() []int32 {
 	n := 1 + x.random.IntN(10*pageTokens)
 	kind := int32(x.random.IntN(12))
@@ -301,7 +301,7 @@ func (x *indexed) compare() error {
 		if err = x.agree(100); err == nil {
 			return nil
 		}
-		// An index that has missed the end of the stream detects that with the next batch.
+		// An index that has missed the last frames of the stream detects that with the next batch.
 		x.step()
 	}
 	return err
@@ -310,7 +310,7 @@ func (x *indexed) compare() error {
 func (x *indexed) agree(prompts int) error {
 	for range prompts {
 		prompt, salt := x.prompt(), salts[x.random.IntN(len(salts))]
-		// The cache always computes the last token; the index does not know that.
+		// The cache always computes the last token; the index does not take this into account.
 		m, err := x.pool.Peek(append(prompt, 0), kv.OpenOptions{Salt: []byte(salt)})
 		if err != nil {
 			return err
@@ -328,7 +328,7 @@ func (x *indexed) agree(prompts int) error {
 	return nil
 }
 
-// ask returns how many tokens of a prompt are cached by the index.
+// ask returns how many tokens of a prompt are cached according to the index.
 func (x *indexed) ask(prompt []int32, salt string) (int, error) {
 	if len(prompt) < pageTokens {
 		return 0, nil

@@ -51,7 +51,7 @@ func (n *line) accept() {
 	}
 }
 
-// pass copies until either side ends, then ends both.
+// pass copies until either side closes, then closes both.
 func (n *line) pass(a, b net.Conn, work func() error) {
 	work() // an error is the end of the connection
 	n.mu.Lock()
@@ -62,7 +62,7 @@ func (n *line) pass(a, b net.Conn, work func() error) {
 	}
 }
 
-// messages copies the publisher's greeting, then whole messages, except those to lose.
+// messages copies the publisher's greeting, then whole messages, except those that are to be lost.
 func (n *line) messages(to io.Writer, from io.Reader) error {
 	in := bufio.NewReader(from)
 	if _, err := io.CopyN(to, in, 64); err != nil {

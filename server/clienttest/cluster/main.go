@@ -1,10 +1,10 @@
-// Command cluster runs servers of the model inside the binary behind common routers, pinned, and prints a line for each
-// property that must hold: prefixes are found again, load is even, a worker that ends loses only its own streams, one
-// that drains loses none, an index of cached prefixes knows what the cache knows, and a simulation predicts the load.
+// Command cluster runs servers of the built-in model behind common routers, pinned, and prints a line for each property
+// that must hold: prefixes are found again, load is even, a worker that ends loses only its own streams, a worker that
+// drains loses none, an index of cached prefixes matches the cache, and a simulation predicts the load.
 //
-// Routers are installed once, as the clients of server/clienttest/matrix are. Where they cannot be installed, one line
-// says so. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others, planning.
-// The exit status is 1 when something failed, and 0 otherwise.
+// Routers are installed once, like the clients of server/clienttest/matrix. If they cannot be installed, one line
+// reports that. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others,
+// planning. The exit status is 1 if something failed, and 0 otherwise.
 package main
 
 import (
@@ -30,13 +30,13 @@ var lock []byte
 //go:embed hashes.py
 var hashes []byte
 
-// Bounds of what is waited for.
+// Timeouts of waits.
 const (
 	installTime = 10 * time.Minute
 	startTime   = time.Minute
 )
 
-// model is the name of the model inside the binary.
+// model is the name of the built-in model.
 const model = "sparrow-tiny"
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// stage is where everything runs.
+// stage holds everything that the parts share.
 type stage struct {
 	python  process.Program
 	sparrow process.Program
@@ -118,7 +118,7 @@ func (s *stage) check(what, figure string, err error) {
 	fmt.Printf("ok    %-62s %s\n", what, figure)
 }
 
-// want is an error unless ok.
+// want returns an error unless ok.
 func want(ok bool, format string, args ...any) error {
 	if ok {
 		return nil

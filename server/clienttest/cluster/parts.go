@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// prefixes: with routing by prefix nearly everything is found that one server with all the load would find, and with
-// round robin little.
+// prefixes checks that with routing by prefix the share of cached tokens is nearly that of a single server with all the
+// load, and that it is low with round robin.
 func (s *stage) prefixes(ctx context.Context) error {
 	const conversations, turns = 8, 4 // 8 = 2 mod 3: with round robin a conversation changes its server every turn
 	alone, err := s.worker(ctx, "alone")
@@ -51,7 +51,7 @@ func (s *stage) prefixes(ctx context.Context) error {
 	return nil
 }
 
-// balance: 24 conversations at once keep three servers equally busy.
+// balance checks that 24 concurrent conversations keep three servers equally busy.
 func (s *stage) balance(ctx context.Context) error {
 	workers, err := s.three(ctx, "balance")
 	if err != nil {
@@ -98,8 +98,8 @@ func talkAtOnce(ctx context.Context, url string, first uint64, conversations, tu
 	return err
 }
 
-// accidents tests that a killed worker loses only its own streams, that one that drains loses none, and that both are
-// used again.
+// accidents checks that a killed worker loses only its own streams, that a worker that drains loses none, and that both
+// are used again.
 func (s *stage) accidents(ctx context.Context) error {
 	workers, err := s.three(ctx, "accidents")
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	const long = 800 // tokens of an answer
 	victim := workers[1]
 
-	// Killed: its own streams end, no others. All answers have begun: none can be sent elsewhere.
+	// Killed: its own streams end, no others. All answers have begun, so none can be sent elsewhere.
 	all := startStreams(ctx, r.url, 1000, 12, long)
 	all.begun.Wait()
 	running, err := counts(ctx, workers, 12)
@@ -127,7 +127,7 @@ func (s *stage) accidents(ctx context.Context) error {
 	s.check("SMG: a worker killed with -9 costs only its own streams", figure,
 		want(lost == running[1] && lost > 0, "%s: %v", figure, why))
 
-	// What comes next goes to the others.
+	// Later requests go to the other workers.
 	lost, why = broken(startStreams(ctx, r.url, 2000, 9, 30).wait())
 	s.check("SMG: requests after it are answered", "9 of 9", want(lost == 0, "%d of 9 failed: %v", lost, why))
 
@@ -172,7 +172,7 @@ func counts(ctx context.Context, workers []*worker, n int) (running []int, err e
 	return running, want(sum == n, "%v streams run, want %d", running, n)
 }
 
-// used sends new conversations until a worker has got one.
+// used sends new conversations until a worker has received one.
 func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) error {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); first += 6 {
 		if _, err := broken(startStreams(ctx, url, first, 6, 10).wait()); err != nil {
@@ -185,7 +185,7 @@ func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) e
 	return errors.New("no request came within 20 s")
 }
 
-// others tests that other routers forward a chat, a stream and a tool call.
+// others checks that other routers forward a chat, a stream and a tool call.
 func (s *stage) others(ctx context.Context) error {
 	w, err := s.worker(ctx, "others")
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *stage) others(ctx context.Context) error {
 	return nil
 }
 
-// call asks for a tool call and reads it.
+// call requests a tool call and reads it.
 func call(ctx context.Context, url string) error {
 	var got struct {
 		Choices []struct {

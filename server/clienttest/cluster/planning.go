@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/sim/fleet"
 )
 
-// planning: a simulation with costs that were measured here predicts the load of three servers.
+// planning checks that a simulation with costs measured here predicts the load of three servers.
 func (s *stage) planning(ctx context.Context) error {
 	trace := filepath.Join(s.work, "trace.jsonl")
 	lines, err := s.simulate(ctx, "trace", "--sessions", "54", "--rate", "9", "--turns", "5", "--system-tokens", "500",
@@ -75,7 +75,8 @@ func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// mean simulates with several seeds: the order of simultaneous requests decides which server answers.
+// mean averages simulations with several seeds, because the order of simultaneous requests decides which server handles
+// them.
 func (s *stage) mean(ctx context.Context, args []string) (m fleet.Report, err error) {
 	const seeds = 5
 	for seed := range seeds {

@@ -17,10 +17,10 @@ import (
 	"sparrow/internal/process"
 )
 
-// client keeps no connections: a server that starts again on the same port must not be met by an old one.
+// client keeps no connections: a server that restarts on the same port must not get an old one.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// freePort is one that nothing listens on. It is below those that Linux gives to outgoing connections, one
+// freePort returns a port on which nothing listens. It is below the ports that Linux uses for outgoing connections, one
 // of which could be taken before its server listens.
 func freePort() (port int, err error) {
 	for range 100 {
@@ -33,7 +33,7 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-// worker is a server that can be started again.
+// worker is a server that can be restarted.
 type worker struct {
 	*process.Server
 	args []string
@@ -51,13 +51,13 @@ func (s *stage) worker(ctx context.Context, name string, more ...string) (*worke
 	return w, nil
 }
 
-// restart starts a worker's process, again where it has ended.
+// restart starts a worker's process, or starts it again if it has ended.
 func (s *stage) restart(ctx context.Context, w *worker, name string) (err error) {
 	w.Server, err = s.sparrow.Serve(ctx, name, w.args...)
 	return err
 }
 
-// three are the workers of most parts.
+// three starts the workers of most parts.
 func (s *stage) three(ctx context.Context, part string) ([]*worker, error) {
 	var list []*worker
 	for i := range 3 {
@@ -77,7 +77,7 @@ func endAll(list []*worker) {
 	}
 }
 
-// metric reads a number of a worker.
+// metric reads a metric of a worker.
 func (w *worker) metric(ctx context.Context, name string) (float64, error) {
 	all, err := w.Metrics(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ type router struct {
 	url string
 }
 
-// router starts one of Python's launchers in front of workers.
+// router starts a Python router in front of workers.
 func (s *stage) router(ctx context.Context, name, module string, workers []*worker, more ...string) (*router, error) {
 	port, err := freePort()
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker)
 	return r, nil
 }
 
-// hears waits until the router has the load of a number of workers.
+// hears waits until the router has received the load of the given number of workers.
 func (r *router) hears(ctx context.Context, workers int) error {
 	heard := map[string]bool{}
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -152,10 +152,10 @@ func (r *router) hears(ctx context.Context, workers int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s knows the load of %d workers after %v, want %d", r.Name, len(heard), startTime, workers)
+	return fmt.Errorf("%s has the load of %d workers after %v, want %d", r.Name, len(heard), startTime, workers)
 }
 
-// get reads what a URL answers.
+// get sends GET to a URL and decodes the response.
 func get(ctx context.Context, url string, answer any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -164,7 +164,7 @@ func get(ctx context.Context, url string, answer any) error {
 	return read(r, answer)
 }
 
-// post sends a body and reads the answer.
+// post sends a body and decodes the response.
 func post(ctx context.Context, url string, body, answer any) error {
 	r, err := newPost(ctx, url, body)
 	if err != nil {
@@ -185,7 +185,8 @@ func newPost(ctx context.Context, url string, body any) (*http.Request, error) {
 	return r, err
 }
 
-// send sends a request and gives the answer, whose body the caller closes. Indexers answer with any status below 300.
+// send sends a request and returns the response, whose body the caller closes. Indexers respond with any status below
+// 300.
 func send(r *http.Request) (*http.Response, error) {
 	res, err := client.Do(r)
 	if err != nil || res.StatusCode < 300 {
@@ -196,7 +197,7 @@ func send(r *http.Request) (*http.Response, error) {
 	return nil, errors.Join(fmt.Errorf("status %d: %s", res.StatusCode, got), err)
 }
 
-// read sends a request and reads the answer.
+// read sends a request and decodes the response.
 func read(r *http.Request, answer any) error {
 	res, err := send(r)
 	if err != nil {

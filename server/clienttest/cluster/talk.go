@@ -17,7 +17,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// conversation is a document and questions about it, one a turn.
+// conversation is a document and questions about it, one per turn.
 type conversation struct {
 	messages []message
 	random   *rand.Rand
@@ -72,7 +72,7 @@ func (c *conversation) say(ctx context.Context, url string) (usage, error) {
 	return got.Usage, nil
 }
 
-// hits lets conversations talk in rounds, one question after the other, and sums the cached tokens.
+// hits runs conversations in rounds, one question after the other, and sums the cached tokens.
 func hits(ctx context.Context, url string, conversations, turns int) (cached int, err error) {
 	var list []*conversation
 	for i := range conversations {
@@ -90,9 +90,8 @@ func hits(ctx context.Context, url string, conversations, turns int) (cached int
 	return cached, nil
 }
 
-// stream asks for a long answer and reads it to its end. The answer is complete when the usage and [DONE] have arrived.
-// begun is called
-// for every piece of the answer.
+// stream requests a long answer and reads it to its end. The answer is complete when the usage and [DONE] have arrived.
+// begun is called for every piece of the answer.
 func stream(ctx context.Context, url string, seed uint64, tokens int, begun func()) error {
 	r, err := newPost(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
 		"messages": newConversation(seed).messages, "max_tokens": tokens, "ignore_eos": true, "temperature": 0,
@@ -148,7 +147,7 @@ func stream(ctx context.Context, url string, seed uint64, tokens int, begun func
 	return nil
 }
 
-// streams are some that run at once.
+// streams is a set of concurrent streams.
 type streams struct {
 	begun, ended sync.WaitGroup
 	errs         []error // of each, nil where it was whole
@@ -167,7 +166,7 @@ func startStreams(ctx context.Context, url string, first uint64, n, tokens int) 
 	return s
 }
 
-// wait gives their errors once all have ended.
+// wait returns the errors of all streams once they have ended.
 func (s *streams) wait() []error {
 	s.ended.Wait()
 	return s.errs

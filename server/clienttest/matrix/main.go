@@ -1,9 +1,9 @@
-// Command matrix runs the clients people use against a fresh `sparrow serve` of the model inside the binary, and prints
-// a line for each client and feature.
+// Command matrix runs popular clients against a fresh `sparrow serve` of the built-in model, and prints a line for each
+// client and feature.
 //
-// Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: that of the
-// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not available, a line states
-// which clients were skipped and why. The exit status is 1 when a case failed, and 0 otherwise.
+// Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: the user's, or
+// the one that SPARROW_CLIENTS names. If Python, node or a package registry is not available, a line states which
+// clients were skipped and why. The exit status is 1 if a case failed, and 0 otherwise.
 package main
 
 import (
@@ -26,18 +26,18 @@ import (
 	"sparrow/internal/process"
 )
 
-// files are the suites and what they need installed.
+// files holds the suites and their package lists.
 //
 //go:embed *.py *.mjs *.txt package.json package-lock.json
 var files embed.FS
 
-// Bounds of what is started.
+// Timeouts of started programs.
 const (
 	installTime = 10 * time.Minute
 	suiteTime   = 6 * time.Minute
 )
 
-// model is the name of the model inside the binary.
+// model is the name of the built-in model.
 const model = "sparrow-tiny"
 
 func main() {
@@ -56,11 +56,11 @@ func main() {
 // suite is a script with its own installation.
 type suite struct {
 	name string
-	// install gives the command that runs the script.
+	// install returns the command that runs the script.
 	install func(ctx context.Context, home string) (command []string, err error)
 }
 
-// suites are all of them; work is the folder with their scripts.
+// suites returns all suites; work is the folder with their scripts.
 func suites(work string) []suite {
 	var list []suite
 	for _, name := range []string{"current", "older", "measure"} {
@@ -150,7 +150,7 @@ func unpack(to string) error {
 	return nil
 }
 
-// copyTokenizer makes a folder with only the tokenizer of the model inside the binary.
+// copyTokenizer makes a folder with only the tokenizer of the built-in model.
 func copyTokenizer(from, work string) (string, error) {
 	to := filepath.Join(work, "tokenizer")
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -234,7 +234,7 @@ func (t *tally) suite(ctx context.Context, name string, command []string) {
 	}
 }
 
-// plainEnvironment is our environment without keys, addresses and proxies for clients.
+// plainEnvironment returns our environment without keys, addresses and proxies for clients.
 func plainEnvironment() []string {
 	env := []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "HF_HUB_OFFLINE=1", "OPENAI_AGENTS_DISABLE_TRACING=1"}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TEMP", "LANG", "SYSTEMROOT", "USERPROFILE"} {
@@ -245,7 +245,7 @@ func plainEnvironment() []string {
 	return env
 }
 
-// unharmed reads the server's own counts.
+// unharmed reads the server's own counters.
 func unharmed(ctx context.Context, s *process.Server) error {
 	counts, err := s.Metrics(ctx)
 	if err != nil {

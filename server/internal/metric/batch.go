@@ -6,12 +6,12 @@ import (
 	"sparrow/internal/batch"
 )
 
-// AddBatches adds the numbers of files and batches.
+// AddBatches adds the metrics of files and batches.
 func (s *Set) AddBatches(from *batch.Store) { s.registry.MustRegister(batchCollector{from}) }
 
 type batchCollector struct{ from *batch.Store }
 
-// Describe sends nothing, like that of the engine's collector.
+// Describe sends nothing, like the engine's collector.
 func (c batchCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the store once.
@@ -26,7 +26,7 @@ func (c batchCollector) Collect(out chan<- prometheus.Metric) {
 			values...)
 	}
 	write(prometheus.GaugeValue, "store_bytes", "Bytes of files and batches.", float64(stats.Used))
-	write(prometheus.GaugeValue, "store_budget_bytes", "Bytes that they may take.", float64(stats.Budget))
+	write(prometheus.GaugeValue, "store_budget_bytes", "Maximum bytes of files and batches.", float64(stats.Budget))
 	write(prometheus.GaugeValue, "lines_running", "Lines of batches that run.", float64(stats.Flying))
 	write(prometheus.GaugeValue, "lines_left", "Lines of batches that have not ended.", float64(stats.Left))
 	for state, n := range stats.Batches {

@@ -38,7 +38,7 @@ func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
 	return d
 }
 
-// Describe lists nothing: which metrics exist depends on what has run.
+// Describe lists nothing: the set of metrics depends on what has run.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the engine once.
@@ -71,7 +71,7 @@ func (s *snapshot) counter(name, help string, v int64, labels ...string) {
 	s.add(prometheus.CounterValue, name, help, float64(v), labels...)
 }
 
-// usage is the share of pages in use; an engine without pages uses none.
+// usage writes the share of pages in use; an engine without pages uses none.
 func (s *snapshot) usage(name, help string) {
 	share := 0.0
 	if s.stats.KV.Pages > 0 {
@@ -96,29 +96,29 @@ func (s *snapshot) engine() {
 	s.gauge("kv_page_tokens", "Tokens in a cache page.", info.PageTokens)
 	s.counter("requests_total", "Requests accepted.", stats.Requests)
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
-	s.counter("steps_overlapped_total", "Steps that were enqueued while the one before ran.", stats.Overlapped)
+	s.counter("steps_overlapped_total", "Steps that were enqueued while the previous step ran.", stats.Overlapped)
 	s.counter("steps_between_total", "Steps of streams that ran between the operations of a step of prompts.",
 		stats.Between)
-	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the step before.", stats.Unused)
+	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the previous step.", stats.Unused)
 	s.counter("preemptions_total", "Sequences that were suspended for others.", stats.Preempted)
 	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
 	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)
 	s.counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", kv.ReusedTokens)
-	s.counter("kv_evictions_total", "Cached pages evicted to make room.", kv.Evictions)
-	s.gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.", kv.Windows)
-	s.gauge("kv_window_pages_used", "Window pages that running sequences still see.",
+	s.counter("kv_evictions_total", "Cached pages evicted.", kv.Evictions)
+	s.gauge("kv_window_pages", "Window pages of the cache; 0 if rows are kept as long as their page.", kv.Windows)
+	s.gauge("kv_window_pages_used", "Window pages within the windows of running sequences.",
 		kv.Windows-kv.WindowsFree-kv.WindowsIdle)
-	s.counter("kv_window_evictions_total", "Window pages of cached prefixes evicted to make room.",
+	s.counter("kv_window_evictions_total", "Window pages of cached prefixes that were evicted.",
 		kv.WindowEvictions)
 	s.counter("draft_tokens_total", "Tokens drafted.", stats.Drafted)
 	s.counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", stats.Accepted)
 	s.counter("draft_verifies_total", "Sequences whose drafts a step verified.", stats.Verified)
-	s.counter("draft_verify_tokens_total", "Tokens that came out of those verifies.", stats.VerifiedTokens)
+	s.counter("draft_verify_tokens_total", "Tokens that these verifications produced.", stats.VerifiedTokens)
 	s.counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.",
 		stats.Conversions)
-	s.counter("slices_total", "Extra launches because a kernel's limit was met.", stats.Slices)
+	s.counter("slices_total", "Extra launches because of a kernel's limit.", stats.Slices)
 	if x := &stats.Experts; x.Choices > 0 {
 		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; those "+
 			"that the usage file held before are included.", x.Choices)
@@ -126,12 +126,12 @@ func (s *snapshot) engine() {
 			name  string
 			share float64
 		}{{"tenth", x.Tenth}, {"quarter", x.Quarter}, {"half", x.Half}} {
-			s.add(prometheus.GaugeValue, "expert_top_share", "Share of choices that the most chosen experts of a "+
-				"layer get, in the mean over layers: how far use is from even.", top.share, "of", top.name)
+			s.add(prometheus.GaugeValue, "expert_top_share", "Share of choices of the most chosen experts of a "+
+				"layer, averaged over layers: a measure of uneven use.", top.share, "of", top.name)
 		}
 	}
 	if info.MovesExperts {
-		s.counter("expert_moves_total", "Experts that were moved to the device in the place of others.",
+		s.counter("expert_moves_total", "Experts that were moved to the device in exchange for others.",
 			stats.Experts.Moved)
 	}
 	s.counter("graphs_captured_total", "Passes that were captured as a graph of the device.", stats.Graphs.Captured)
@@ -140,17 +140,17 @@ func (s *snapshot) engine() {
 		stats.Graphs.Failed)
 	m := &info.Memory
 	s.add(prometheus.GaugeValue, "device_memory_total_bytes",
-		"All memory of a GPU, or of those that share the model; 0 on a CPU.", float64(m.Device))
+		"Total memory of the GPU, or of all GPUs that share the model; 0 on a CPU.", float64(m.Device))
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
-		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
+		"Time of passes, from their preparation to their results.", stats.Busy.Seconds())
 	s.add(prometheus.GaugeValue, "longest_gap_seconds",
 		"Longest step of the last minute or two that running streams waited for.", stats.LongestGap.Seconds())
-	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
+	s.counter("device_faults_total", "Passes that failed on the device.", stats.Faults)
 	usable := 1
 	if stats.Device != "" {
 		usable = 0
 	}
-	s.gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it does not end.", usable)
+	s.gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it hangs.", usable)
 	for owner, bytes := range map[string]int64{"weights": m.Weights, "cache": m.Cache, "states": m.States,
 		"arena": m.Arena, "scratch": m.Scratch, "graphs": stats.Graphs.Bytes} {
 		s.add(prometheus.GaugeValue, "device_memory_bytes", "Memory by owner: weights, cache, states of sequences, "+
@@ -167,16 +167,16 @@ func (s *snapshot) engine() {
 			"outcome", outcome)
 	}
 	for why, n := range kv.Stops {
-		s.counter("prefix_stops_total", "Prefix lookups by the reason they matched no further.", n,
+		s.counter("prefix_stops_total", "Prefix lookups, by the reason why they matched no further.", n,
 			"reason", prefix.Stop(why).String())
 	}
 	s.tiers()
 	for i, n := range stats.Drafts {
 		place := strconv.Itoa(i + 1)
-		s.counter("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.",
+		s.counter("draft_judged_total", "Drafts compared with the target's token, by their position in the chain.",
 			n.Judged, "place", place)
-		s.counter("draft_right_total", "Drafts that were the target's choice, by their place in the chain.", n.Right,
-			"place", place)
+		s.counter("draft_right_total", "Drafts that equalled the target's token, by their position in the chain.",
+			n.Right, "place", place)
 	}
 	for reason, n := range map[string]int64{"cost": stats.DraftsEnded, "failed": stats.DraftsFailed} {
 		s.counter("draft_off_total",
@@ -187,12 +187,12 @@ func (s *snapshot) engine() {
 		labels := []string{"row", p.Row.String(), "form", p.Form.String(), "kernel", p.Kernel.String(),
 			"convert", p.Convert.String()}
 		s.counter("plan_segments_total",
-			"Plan segments that ran, by what their rows were, their form, kernel and conversion.", p.Steps, labels...)
-		s.counter("plan_rows_total", "Rows carried by those segments.", p.Rows, labels...)
+			"Plan segments that ran, by kind of rows, form, kernel and conversion.", p.Steps, labels...)
+		s.counter("plan_rows_total", "Rows of those segments.", p.Rows, labels...)
 	}
 }
 
-// tiers writes the metrics of pages outside the device; none where there are no tiers.
+// tiers writes the metrics of pages outside the device; none if there are no tiers.
 func (s *snapshot) tiers() {
 	t := &s.stats.Tiers
 	if len(t.Tiers) == 0 {
@@ -202,37 +202,38 @@ func (s *snapshot) tiers() {
 	if t.Identified {
 		kind = "all"
 	}
-	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device name the weights: by all "+
-		"bytes, or until those are read by a sample, while pages stay on this machine.", 1, "kind", kind)
+	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device identify the weights: by all "+
+		"bytes; or, until those are read, by a sample, while pages stay on this machine.", 1, "kind", kind)
 	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
-	s.counter("tier_no_memory_total", "Pages that were not copied from the device for want of host memory.", t.NoRoom)
+	s.counter("tier_no_memory_total", "Pages that were not copied from the device because host memory was full.",
+		t.NoRoom)
 	for outcome, n := range map[string]int64{"restored": t.Restored, "missed": t.Missed, "slow": t.Slow} {
-		s.counter("tier_requests_total", "Sequences that looked for pages in tiers, by outcome: restored (some came), "+
-			"missed (none was held), slow (the rest was computed because pages came too slowly).", n,
+		s.counter("tier_requests_total", "Sequences that looked for pages in tiers, by outcome: restored (some "+
+			"arrived), missed (no tier had them), slow (the rest was computed because pages arrived too slowly).", n,
 			"outcome", outcome)
 	}
 	s.add(prometheus.CounterValue, "tier_saved_seconds_total",
-		"Time that computing restored tokens would have taken beyond bringing them back.", t.Saved.Seconds())
+		"Time saved by restoring tokens instead of computing them.", t.Saved.Seconds())
 	s.add(prometheus.CounterValue, "tier_lost_seconds_total",
-		"Time that sequences waited for pages beyond what computing them would have taken.", t.Lost.Seconds())
+		"Time that sequences waited for pages beyond the time to compute them.", t.Lost.Seconds())
 	for i := range t.Tiers {
 		c := &t.Tiers[i]
-		s.add(prometheus.GaugeValue, "tier_bytes", "Bytes of the pages that a tier holds; a shared store does not say.",
+		s.add(prometheus.GaugeValue, "tier_bytes", "Bytes of the pages in a tier; not reported for a shared store.",
 			float64(c.Bytes), "tier", c.Tier)
-		s.add(prometheus.GaugeValue, "tier_pages", "Pages that a tier holds; a shared store does not say.",
+		s.add(prometheus.GaugeValue, "tier_pages", "Pages in a tier; not reported for a shared store.",
 			float64(c.Pages), "tier", c.Tier)
 		for reason, n := range c.Stops {
-			s.counter("tier_stops_total", "Times that a tier did not hand over the next page of a prompt, by reason.",
+			s.counter("tier_stops_total", "How often a tier did not return the next page of a prompt, by reason.",
 				n, "tier", c.Tier, "reason", reason)
 		}
-		s.counter("tier_hit_bytes_total", "Bytes of the pages that came back from a tier.", c.HitBytes, "tier", c.Tier)
-		s.add(prometheus.CounterValue, "tier_busy_seconds_total", "Time in which pages were read from a tier.",
+		s.counter("tier_hit_bytes_total", "Bytes of the pages loaded from a tier.", c.HitBytes, "tier", c.Tier)
+		s.add(prometheus.CounterValue, "tier_busy_seconds_total", "Time spent reading pages from a tier.",
 			c.Busy.Seconds(), "tier", c.Tier)
 		for event, n := range map[string]int64{"hit": c.Hits, "stored": c.Stored, "evicted": c.Evicted,
 			"dropped": c.Dropped, "damaged": c.Damaged, "failed": c.Failed} {
-			s.counter("tier_pages_total", "Pages by tier and event: hit (came back), stored, evicted (to make room), "+
-				"dropped (no time or room to keep it), damaged (held and of no use), failed (calls that failed).", n,
-				"tier", c.Tier, "event", event)
+			s.counter("tier_pages_total", "Pages by tier and event: hit (loaded), stored, evicted, "+
+				"dropped (no time or memory to store it), damaged (stored but unusable), failed (calls that failed).",
+				n, "tier", c.Tier, "event", event)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (s *Set) AddEvents(from Events) { s.registry.MustRegister(eventCollector{fr
 
 type eventCollector struct{ from Events }
 
-// Describe names nothing, as the engine's collector does.
+// Describe lists nothing, like the engine's collector.
 func (c eventCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the publisher once.
@@ -31,7 +31,7 @@ func (c eventCollector) Collect(out chan<- prometheus.Metric) {
 		{prometheus.CounterValue, "batches_total", "Batches of cache events published.", float64(stats.Batches)},
 		{prometheus.CounterValue, "dropped_total", "Batches that a slow subscriber lost.", float64(stats.Dropped)},
 		{prometheus.CounterValue, "replays_total", "Replays of kept batches.", float64(stats.Replays)},
-		{prometheus.CounterValue, "snapshots_total", "Whole states sent to who joined or missed too much.",
+		{prometheus.CounterValue, "snapshots_total", "Whole states sent to subscribers that joined or missed too much.",
 			float64(stats.Snapshots)},
 		{prometheus.CounterValue, "refused_total", "Peers and requests that were refused.", float64(stats.Refused)},
 	} {

@@ -12,7 +12,7 @@ import (
 	"sparrow"
 )
 
-// Source is where the engine's own numbers come from.
+// Source provides the engine's own numbers.
 type Source interface {
 	Info() sparrow.Info
 	Stats() sparrow.Stats
@@ -34,7 +34,7 @@ type Set struct {
 	vllmFinished *prometheus.CounterVec // nil unless asked for
 }
 
-// observers are one measurement under one or two names.
+// observers record one measurement under one or two names.
 type observers []prometheus.Observer
 
 func (o observers) observe(v float64) {
@@ -43,8 +43,8 @@ func (o observers) observe(v float64) {
 	}
 }
 
-// Buckets in seconds. A cached prompt answers within a millisecond and a long one on a CPU after minutes; tokens come
-// every few microseconds from a test model and every second from a large one on a laptop.
+// Buckets in seconds. A cached prompt is answered within a millisecond and a long one on a CPU after minutes; a test
+// model generates a token every few microseconds and a large model on a laptop one per second.
 var (
 	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 		160, 640}
@@ -55,7 +55,7 @@ var (
 	tokenBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5}
 )
 
-// New makes the metrics of a server. vllm adds those under vLLM's names.
+// New makes the metrics of a server. vllm adds metrics under vLLM's names.
 func New(source Source, vllm bool) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
 	s.registry.MustRegister(
@@ -76,7 +76,7 @@ func New(source Source, vllm bool) *Set {
 	if vllm {
 		s.addVLLM(source)
 	}
-	// Every reason is there from the start, at 0: a rate over a counter that appears with its first event misses that
+	// Every reason exists from the start, at 0: a rate over a counter that appears with its first event misses that
 	// event.
 	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls,
 		sparrow.FinishCancelled, sparrow.FinishError} {
@@ -85,7 +85,7 @@ func New(source Source, vllm bool) *Set {
 	return s
 }
 
-// names are the names of one family of histograms.
+// names holds the names of one family of histograms.
 type names struct{ firstToken, gap, request, promptTokens, outputTokens string }
 
 func (s *Set) histograms(prefix string, n names, labels prometheus.Labels) {
@@ -95,8 +95,8 @@ func (s *Set) histograms(prefix string, n names, labels prometheus.Labels) {
 		into       *observers
 	}{
 		{n.firstToken, "From a request's arrival to its first token.", firstTokenBuckets, &s.firstToken},
-		{n.gap, "From one token of a choice to the next; tokens that come together share the time evenly.", gapBuckets,
-			&s.gap},
+		{n.gap, "From one token of a choice to the next; tokens that arrive together share the time evenly.",
+			gapBuckets, &s.gap},
 		{n.request, "From a request's arrival to its end.", requestBuckets, &s.request},
 		{n.promptTokens, "Prompt tokens of a request.", tokenBuckets, &s.promptTokens},
 		{n.outputTokens, "Generated tokens of a request, over all its choices.", tokenBuckets, &s.outputTokens},
@@ -116,21 +116,21 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 
 // Handler answers a scrape.
 func (s *Set) Handler() http.Handler {
-	// Compressing takes longer than everything else, and frequent scrapers are on the same network.
+	// Compression takes longer than everything else, and frequent scrapers are on the same network.
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry, DisableCompression: true})
 }
 
-// FirstToken records how long a request waited for its first token.
+// FirstToken records the time from a request's arrival to its first token.
 func (s *Set) FirstToken(wait time.Duration) { s.firstToken.observe(wait.Seconds()) }
 
-// Gap records the time since the last token of a choice, at the end of which tokens came.
+// Gap records the time since the last token of a choice, after which the given number of tokens arrived.
 func (s *Set) Gap(since time.Duration, tokens int) {
 	for range tokens {
 		s.gap.observe(since.Seconds() / float64(tokens))
 	}
 }
 
-// Request records a request that ended with its usage known.
+// Request records a request that ended with known usage.
 func (s *Set) Request(took time.Duration, usage sparrow.Usage) {
 	s.request.observe(took.Seconds())
 	s.promptTokens.observe(float64(usage.PromptTokens))
@@ -147,7 +147,7 @@ func (s *Set) choices(why sparrow.Finish, n float64) {
 	}
 }
 
-// HTTP counts an answer. The route is the pattern, never the path, so that clients cannot create any number of series.
+// HTTP counts a response. The route is the pattern, never the path, so that clients cannot create any number of series.
 func (s *Set) HTTP(route string, status int) {
 	s.http.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

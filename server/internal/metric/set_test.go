@@ -44,7 +44,7 @@ func busy() *source {
 	}
 }
 
-// Moves of experts are counted where experts can move.
+// Moves of experts are counted if experts can move.
 func TestExpertMoves(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		e := busy()

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// slow reads a collector at most once a second: those of the process read a dozen files, and routers scrape every 50
-// ms.
+// slow reads a collector at most once a second: the collectors of the process read a dozen files, and routers scrape
+// every 50 ms.
 type slow struct {
 	from prometheus.Collector
 
@@ -17,10 +17,10 @@ type slow struct {
 	last []prometheus.Metric
 }
 
-// Describe passes on what the collector has.
+// Describe forwards to the collector.
 func (s *slow) Describe(out chan<- *prometheus.Desc) { s.from.Describe(out) }
 
-// Collect writes metrics of the last second.
+// Collect writes metrics that are at most a second old.
 func (s *slow) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

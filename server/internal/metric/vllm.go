@@ -25,7 +25,7 @@ func (s *Set) addVLLM(source Source) {
 	}, labels)
 }
 
-// vllmReason is the word that vLLM has for a reason.
+// vllmReason returns vLLM's word for a reason.
 func vllmReason(why sparrow.Finish) string {
 	switch why {
 	case sparrow.FinishStop, sparrow.FinishToolCalls:
@@ -56,7 +56,7 @@ func (s *snapshot) vllm() {
 		"block_size", strconv.Itoa(s.info.PageTokens), "num_gpu_blocks", strconv.Itoa(s.info.Pages))
 	for i, n := range stats.Drafts {
 		s.counter("spec_decode_num_accepted_tokens_per_pos_total",
-			"Drafted tokens that were accepted, by their place in the chain from 0.", n.Right,
+			"Drafted tokens that were accepted, by their position in the chain from 0.", n.Right,
 			"position", strconv.Itoa(i))
 	}
 }

@@ -1,9 +1,9 @@
 // Package page is the web page of a server: chat, explorer, plans. The folder web holds it as browsers load it, without
-// a build step; the files are embedded and served as they are. All addresses in them are relative, so that the page
-// also works where a proxy serves it below a path.
+// a build step; the files are embedded and served unchanged. All addresses in them are relative, so that the page also
+// works if a proxy serves it below a path.
 //
-// The page reads what any client can read: it has no privileges, and loading it needs no key. Answers of a model become
-// nodes one by one, never markup; [Policy] forbids everything else.
+// The page uses only what any client can read: it has no privileges, and loading it needs no key. Answers of a model
+// become text nodes, never markup; [Policy] forbids everything else.
 package page
 
 import (
@@ -18,11 +18,11 @@ import (
 	"sparrow/examples"
 )
 
-// Prefix is the path below which the server has the files.
+// Prefix is the path of the page's files on the server.
 const Prefix = "/page/"
 
-// Policy is the Content-Security-Policy of the page: its own files and its own server, nothing inline, and no text that
-// becomes markup.
+// Policy is the Content-Security-Policy of the page: it allows its own files and its own server, nothing inline, and no
+// text that becomes markup.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
 	"trusted-types 'none'"
@@ -30,7 +30,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //go:embed web
 var web embed.FS
 
-// types are those of the files that the page has.
+// types holds the content types of the page's files.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -45,7 +45,7 @@ type file struct {
 	body      []byte
 }
 
-// Files are the files of the page by name; "" is the page itself.
+// Files holds the files of the page by name; "" is the page itself.
 type Files struct{ byName map[string]file }
 
 // New reads the embedded files.
@@ -75,8 +75,8 @@ func (f *Files) add(name string, body []byte) {
 	f.byName[name] = file{types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, body}
 }
 
-// Serve writes a file and reports whether there is one of that name. Browsers ask again whether it has changed, so that
-// a new build is never mixed with files of the one before.
+// Serve writes a file and reports whether it exists. Browsers check whether it has changed, so that a new build is
+// never mixed with files of the previous one.
 func (f *Files) Serve(w http.ResponseWriter, r *http.Request, name string) (ok bool, err error) {
 	one, ok := f.byName[name]
 	if !ok {
