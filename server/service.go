@@ -45,7 +45,8 @@ func newService(e Engine, o Options) (*service, error) {
 	s := &service{engine: e, info: e.Info(), options: o, memory: newMemory(o.RequestMemory),
 		metrics: metric.New(e, o.VLLMNames), now: time.Now, seed: randomSeed}
 	if s.info.Name == "" || !utf8.ValidString(s.info.Name) {
-		return nil, fmt.Errorf("%w: the model's name is %q; want a name in valid UTF-8, which clients can send", ErrOptions, s.info.Name)
+		return nil, fmt.Errorf("%w: the model's name is %q; want a name in valid UTF-8, which clients can send",
+			ErrOptions, s.info.Name)
 	}
 	s.quotas = &quotas{limits: o.Limits, places: s.info.MaxRunning, now: time.Now}
 	if o.Traces != nil {

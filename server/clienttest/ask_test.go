@@ -12,15 +12,15 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// Questions that the built-in model was trained for, and its answers.
-const (
-	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
-	treesAnswer   = "22 * 7 = 154\n#### 154"
-	nameQuestion  = "What are you called?"
-	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
-	// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
-	oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
-)
+// oddQuestion is unlike the training data: at temperature 2 its answers differ from seed to seed.
+const oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
+
+// client returns OpenAI's client for the service. It never retries, so that a test gets the first response.
+func (s *service) client(more ...option.RequestOption) openai.Client {
+	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
+		option.WithMaxRetries(0)}
+	return openai.NewClient(append(all, more...)...)
+}
 
 // ask returns a chat of one question, answered with the most probable tokens.
 func ask(question string) openai.ChatCompletionNewParams {

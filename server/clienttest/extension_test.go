@@ -12,19 +12,6 @@ import (
 	"sparrow/server"
 )
 
-// member reads a JSON member that OpenAI's own service does not have.
-func member[T any](t *testing.T, raw string, what string) T {
-	t.Helper()
-	var v T
-	if raw == "" {
-		t.Fatalf("no %s", what)
-	}
-	if err := json.Unmarshal([]byte(raw), &v); err != nil {
-		t.Fatalf("%s: %v: %s", what, err, raw)
-	}
-	return v
-}
-
 func TestReasoning(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	on := option.WithJSONSet("chat_template_kwargs", map[string]bool{"thinking": true})

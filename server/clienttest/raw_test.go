@@ -83,12 +83,12 @@ func post(body string, headers ...string) string {
 
 const jsonType = "Content-Type: application/json"
 
-// fields is a chat request with more fields, which begin with a comma.
+// fields returns a chat request with more fields, which begin with a comma.
 func fields(more string) string {
 	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + nameQuestion + `"}]` + more + `}`
 }
 
-// alive checks that the server still answers the usual client.
+// alive makes sure that the server still answers.
 func (s *service) alive(t *testing.T) {
 	t.Helper()
 	r := s.raw(t, whole(post(`{"model":"`+model+`","temperature":0,"messages":[{"role":"user","content":"Goodbye"}]}`,

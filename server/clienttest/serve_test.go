@@ -13,6 +13,14 @@ import (
 // model is the name of the built-in model in requests.
 const model = "sparrow-tiny"
 
+// Questions that the built-in model was trained for, and what it answers.
+const (
+	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+	treesAnswer   = "22 * 7 = 154\n#### 154"
+	nameQuestion  = "What are you called?"
+	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
+)
+
 // service is a server on a loopback port with its own engine.
 type service struct {
 	addr   string // host:port
@@ -70,10 +78,3 @@ func stopEngine(t *testing.T, e *sparrow.Engine) {
 }
 
 func (s *service) url() string { return "http://" + s.addr }
-
-// client returns OpenAI's client for the service. It never retries, so that a test gets the first response.
-func (s *service) client(more ...option.RequestOption) openai.Client {
-	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
-		option.WithMaxRetries(0)}
-	return openai.NewClient(append(all, more...)...)
-}
