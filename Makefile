@@ -75,7 +75,8 @@ ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks
 MORE = TestNextExact|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
-WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampledDrafts|TestRowBits
+WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampled|$(OTHERS)
+OTHERS = TestRowBits|TestNoLength|TestAConversationReuses|TestRandomEv
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws

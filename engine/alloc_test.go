@@ -31,11 +31,11 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		{"the built-in model", "", Config{Draft: spec.Off()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.dir == "" {
+			if c.dir == "" || c.dir == tinyGLM {
 				repeats(t, "a model of the same family")
 			}
 			e := still(t, c.dir, c.cfg)
-			warm := decoding(t, e, 400)
+			warm := decoding(t, e, 260)
 			decode(e, warm, 3)
 			for _, j := range warm {
 				e.inbox.cancel(j)

@@ -138,7 +138,7 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 
 // Flags that select the random batches of TestRandomBatchesOfBlocks; each number is the seed of one batch.
 var (
-	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 4, or 12 with -long")
+	batches    = flag.Int("batches", 0, "random batches of drafted blocks; 0 is 2, or 12 with -long")
 	firstBatch = flag.Int("first-batch", 0, "the number of the first of them")
 )
 
@@ -238,7 +238,7 @@ func TestEveryLengthKeepsEveryNumber(t *testing.T) {
 // all.
 func TestRandomBatchesOfBlocks(t *testing.T) {
 	notUnderRace(t)
-	rounds := 4
+	rounds := 2
 	if *everything {
 		rounds = 12
 	}
@@ -445,7 +445,10 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 // Sampled answers follow the target's distribution when the head drafts blocks.
 func TestSampledBlocksFollowTheTarget(t *testing.T) {
 	notUnderRace(t)
-	seeds := 2000
+	seeds := 1000
+	if *everything {
+		seeds = 2000
+	}
 	dir := testmodel.V4SparkEight(t)
 	prompt := []int32{2, 3, 4, 5, 6, 7, 2, 4}
 	params := seeded(0)

@@ -20,7 +20,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a statistic; the other tests of drafts run the same goroutines")
 	}
-	seeds := 3000
+	seeds := 1500
 	if *everything {
 		seeds = 6000
 	}

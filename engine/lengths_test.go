@@ -56,7 +56,11 @@ func TestNoLengthIsSpecial(t *testing.T) {
 		return rows
 	}
 	whole := run(Config{NoReuse: true, StepTokens: 1024}, list, false)
-	for _, chunk := range []int{64, 100, 127} {
+	chunks := []int{100}
+	if *everything {
+		chunks = []int{64, 100, 127}
+	}
+	for _, chunk := range chunks {
 		sameRows(t, run(Config{NoReuse: true, StepTokens: chunk}, list, false), whole)
 	}
 	sameRows(t, run(Config{NoReuse: true, StepTokens: 257}, list, true), whole)

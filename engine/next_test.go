@@ -141,13 +141,16 @@ func TestGivenUpRequestsOfLinearAttentionChangeNoBits(t *testing.T) {
 }
 
 // In a conversation of 50 turns, with other conversations running, at least 95 % of the tokens computed by an earlier
-// turn are reused with the default number of snapshots.
+// turn are reused with the default number of snapshots. The first turns reuse less: of 20 turns it is 90 %.
 func TestAConversationReusesItsSnapshots(t *testing.T) {
 	dir := nextModel(t)
 	e := start(t, dir, Config{Policy: deterministic("bf16"), CacheTokens: 80 * 256, StepTokens: 512, MaxRunning: 4})
 	var history []int32
-	reused, could := 0, 0
-	for turn := range 50 {
+	reused, could, turns, least := 0, 0, 20, 0.9
+	if *everything {
+		turns, least = 50, 0.95
+	}
+	for turn := range turns {
 		history = append(history, tokens(100+turn, 180)...)
 		r := generate(t, e, Request{Prompt: slices.Clone(history), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
 		if turn > 0 {
@@ -158,7 +161,7 @@ func TestAConversationReusesItsSnapshots(t *testing.T) {
 			generate(t, e, Request{Prompt: tokens(turn, 300), Sampling: greedy(), MaxTokens: 1})
 		}
 	}
-	if share := float64(reused) / float64(could); share < 0.95 {
+	if share := float64(reused) / float64(could); share < least {
 		t.Errorf("%d of %d tokens were reused, %.1f %%", reused, could, 100*share)
 	}
 }

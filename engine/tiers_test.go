@@ -79,8 +79,9 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 			if raceEnabled && !f.racesToo {
 				t.Skip("another one shows the same races")
 			}
-			if slices.Contains([]string{"v32-bf16", "v32-fp8-576", "glm-bf16", "v4-f32", "next-fp8"}, f.name) {
-				repeats(t, "another layout of the same family")
+			if slices.Contains([]string{"v32-bf16", "v32-fp8-576", "glm-bf16", "glm-fp8", "v4-f32", "v41-fp8",
+				"next-fp8"}, f.name) {
+				repeats(t, "another layout, or a family whose pages move in the same way")
 			}
 			var list []Request
 			for i := range f.prompts {
@@ -144,13 +145,20 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 	}
 }
 
-var sequences = flag.Int("tier-sequences", 150, "sequences of the test that evicts, restores and cancels at random")
+var sequences = flag.Int("tier-sequences", 0,
+	"sequences of the test that evicts, restores and cancels at random; 0 is 90, or 150 with -long")
 
 // Random prompts of few beginnings, many at a time, in a cache far too small for them, over tiers that are too small
 // too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer equals
 // that of a lone run, and everything is released.
 func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
-	n := *sequences
+	n := 90
+	if *everything {
+		n = 150
+	}
+	if *sequences > 0 {
+		n = *sequences
+	}
 	if raceEnabled {
 		n /= 4
 	}
