@@ -7,6 +7,7 @@ import (
 
 	"sparrow/internal/kv/prefix"
 	"sparrow/internal/kv/tier"
+	"sparrow/internal/model"
 	"sparrow/internal/model/placement"
 	"sparrow/internal/model/usage"
 	"sparrow/internal/spec"
@@ -87,6 +88,9 @@ func (e *Engine) Stats() Stats {
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.tally.gaps.longest(e.now())
+	if t, ok := e.loop.model.(model.Tabled); ok {
+		s.Tables = t.Tables()
+	}
 	if e.loop.tiers != nil {
 		s.Tiers.Tiers, s.Tiers.Identified = e.loop.tiers.counts(), e.loop.tiers.stack.Identified()
 	}

@@ -77,6 +77,12 @@ var linear = []deviceTest{
 	{"drafting crowd", TestADraftingCrowdOfLinearAttention},
 }
 
+// tables are the tests of a model whose layers share entries and that has n-gram tables.
+var tables = []deviceTest{
+	{"crowd", TestAModelWithTablesServesACrowdToTheBit},
+	{"every way to a prompt", TestEveryWayToAPromptOfTablesGivesTheSameBits},
+}
+
 // elsewhere runs tests on another device.
 func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests []deviceTest) {
 	standIn = open
@@ -112,6 +118,8 @@ func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
 
 func TestGPULinearAttention(t *testing.T) { onGPU(t, linear) }
 
+func TestGPUTables(t *testing.T) { onGPU(t, tables) }
+
 // byRules opens a device that checks operations by the rules of a GPU and computes on the host.
 func byRules(t testing.TB, host kernel.Device) kernel.Device {
 	s, err := strict.Open(host)
@@ -125,6 +133,12 @@ func byRules(t testing.TB, host kernel.Device) kernel.Device {
 func TestLinearAttentionByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, byRules, []deviceTest{{"failed batch", TestAFailedBatchRestartsLinearAttention}})
+}
+
+// A crowd over n-gram tables and shared entries has operations that a GPU takes.
+func TestTablesByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	elsewhere(t, byRules, tables[:1])
 }
 
 // The operations of overlapped passes, of sampling on the device and of drafts in advance obey the rules of a GPU.

@@ -49,7 +49,8 @@ func resolve(m model.Model, c Config) (*setup, error) {
 	s.info = Info{Family: string(m.Config().Family), Vocabulary: m.Config().Vocab, StepTokens: c.StepTokens,
 		MaxQueue: c.MaxQueue, MaxStall: c.MaxStall, Kernels: m.Device().Name(), Config: resolved, Notices: notices,
 		MovesExperts: c.Moves != nil, Draft: c.Draft, Drafts: drafts, NoDrafts: why}
-	s.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
+	// Rows of n-gram tables are found from tokens by the host, which has to wait for them.
+	s.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device()) && m.Facts().Sharing.Tables == 0
 	s.draws = s.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	s.stateful, _ = m.(model.Stateful)
 	s.windowed, _ = m.(model.Windowed)

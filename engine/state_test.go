@@ -55,9 +55,6 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, test
 // The same for a model whose layers share entries, and whose rows depend directly on the tokens before them (n-gram
 // tables).
 func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
-	if standIn != nil {
-		t.Skip("GPUs refuse it")
-	}
 	servesACrowd(t, testmodel.V41, 5)
 }
 

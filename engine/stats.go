@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sparrow/internal/kv"
+	"sparrow/internal/model"
 	"sparrow/internal/spec"
 	"sparrow/plan"
 )
@@ -54,6 +55,8 @@ type Stats struct {
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
+	// Tables is the size of n-gram tables in host memory and what was read of them; zero of models without any.
+	Tables model.TableUse
 	// Tiers holds the counters of pages outside the device.
 	Tiers TierStats
 	// Experts holds the counts of chosen experts; zero if choices are not counted.

@@ -21,9 +21,6 @@ func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) { everyWay(t, testmodel
 
 // A model whose layers share entries needs no raw rows after a cached page, only the last tokens before its own.
 func TestEveryWayToAPromptOfTablesGivesTheSameBits(t *testing.T) {
-	if standIn != nil {
-		t.Skip("GPUs refuse it")
-	}
 	repeats(t, "internal/model/v41 has its chunks, batches and pages")
 	everyWay(t, testmodel.V41)
 }

@@ -20,6 +20,10 @@ type TableArgs struct {
 // TableReader looks up rows of tables.
 type TableReader interface{ ReadTable(TableArgs) error }
 
+// TablePreparer is implemented by devices that read tables in host memory themselves: it makes one readable before
+// passes run.
+type TablePreparer interface{ PrepareTable(*Table) error }
+
 // Name is the operation's.
 func (TableArgs) Name() string { return "read table" }
 

@@ -9,7 +9,7 @@ import (
 // rotation and quantisation. The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] *
 // n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
-	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 and for exact keys
+	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 and for exact keys; with V41 also bf16
 	W        Tensor // f32 [T, OutHeads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
@@ -42,10 +42,10 @@ func (a IndexQueryArgs) Check() error {
 	if a.Padded != 0 && a.Padded < a.Heads {
 		c.fail("%d heads padded to %d", a.Heads, a.Padded)
 	}
-	if a.Out.DType != E4M3 && a.Out.DType != F32 {
+	switch bf16 := a.V41 && a.Out.DType == BF16; { // which holds FP4 times a power of two
+	case a.Out.DType != E4M3 && a.Out.DType != F32 && !bf16:
 		c.fail("out has type %v, want e4m3 or f32", a.Out.DType)
-	}
-	if a.FP4 && a.Out.DType != F32 {
+	case a.FP4 && a.Out.DType != F32 && !bf16:
 		c.fail("queries for FP4 keys have type %v, want f32", a.Out.DType)
 	}
 	c.shape("out", a.Out, a.Q.Rows, a.OutHeads()*layout.IndexDim)
@@ -72,7 +72,7 @@ func (a IndexQueryArgs) Check() error {
 // no scores, because selection keeps every one of their keys; their columns are not written.
 type ScoreArgs struct {
 	Out      Tensor // f32 [R, at least the largest length]
-	Q        Tensor // e4m3 or f32 [R, Heads*128]
+	Q        Tensor // e4m3 or f32 [R, Heads*128], as IndexQueryArgs has it for these keys
 	W        Tensor // f32 [R, Heads]
 	Keys     Pool
 	Table    Tensor // i32 [tables, pages]
@@ -103,7 +103,10 @@ func (a ScoreArgs) on(d Device) error { return run(d, IndexScorer.Scores, a) }
 func (a ScoreArgs) Check() error {
 	c := checker{op: a.Name()}
 	want := E4M3
-	if a.Keys.Layout != layout.IndexPage132 {
+	switch {
+	case a.Keys.Layout == layout.V41Index68 && a.Q.DType == BF16:
+		want = BF16
+	case a.Keys.Layout != layout.IndexPage132:
 		want = F32
 	}
 	r := a.Q.Rows

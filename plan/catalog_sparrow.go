@@ -60,11 +60,11 @@ var sparrowCatalogue = Catalogue{
 			Reads: v4Layouts | v41Layouts,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 			More: func(d *Demand) []Objection {
-				if !d.Model.V41() || d.Hardware.Arch == CPU {
+				if !d.Model.V41() || d.Hardware.Arch == CPU || d.Hardware.Arch == SM90 {
 					return nil
 				}
-				return []Objection{{E02, fmt.Sprintf("%s runs on cpu, its kernels for %s are missing", d.Model.Family,
-					d.Hardware.Arch)}}
+				return []Objection{{E02, fmt.Sprintf("%s runs on cpu and sm90, its kernels for %s are missing",
+					d.Model.Family, d.Hardware.Arch)}}
 			},
 		},
 		{

@@ -52,6 +52,18 @@ func TestGPUOracleNext(t *testing.T) {
 	onGPUFrom(t, dir, glmNext, plan.Policy{KV: "fp8"}, 3, []string{"short"})
 }
 
+// DeepSeek-V4.1: whole prompts, and chunks that cut pairs, windows and pages.
+func TestGPUOracleV41(t *testing.T) {
+	gpu.Need(t)
+	dir := unpacked(t, "deepseek_v41-1")
+	for _, chunk := range []int{0, 64, 127} {
+		onGPUFrom(t, dir, "deepseek_v41-1", plan.Policy{KV: "fp8"}, chunk, nil)
+	}
+	for _, chunk := range []int{1, 3} {
+		onGPUFrom(t, dir, "deepseek_v41-1", plan.Policy{KV: "fp8"}, chunk, []string{"short"})
+	}
+}
+
 // A DSpark head: drafts, confidences and logits after accepted drafts of the oracle, in addition to the checks of all
 // checkpoints. Prompts that end inside a window and that fill it, whole and in chunks.
 func TestGPUOracleDSpark(t *testing.T) {

@@ -159,11 +159,16 @@ func TestRanks(t *testing.T) {
 		{"glm_moe_dsa-1", "f32", 4, plan.ByRequests, 64, ""},
 		{v4, "f32", 2, plan.ByRequests, 0, ""},
 		{v4, "f32", 4, plan.ByRequests, 129, "two ranks"},
+		{"deepseek_v41-1", "f32", 2, plan.ByHeads, 129, ""},
+		{"deepseek_v41-1", "f32", 2, plan.ByRequests, 0, "two ranks by heads"},
 		{"deepseek_v32-1", "fp8", 4, plan.ByRequests, 64, "two ranks by heads, four in float32"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%d ranks %v", c.name, c.kv, c.ranks, c.how), func(t *testing.T) {
 			if c.long != "" && !*long {
 				t.Skip("make long runs it: " + c.long)
+			}
+			if c.name == "deepseek_v41-1" {
+				c.name = unpacked(t, c.name)
 			}
 			m := openRanks(t, c.name, "cpu", c.ranks, c.how, kernel.Options{Precise: c.kv == "f32"})
 			if got := m.Facts(); got.Ranks != c.ranks || got.Division != c.how {

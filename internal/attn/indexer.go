@@ -35,7 +35,7 @@ func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Q
 // IndexSpace is the memory in which one launch selects; it holds one chunk of rows at a time.
 type IndexSpace struct {
 	raw     Queries       // not given where the queries of all rows are computed at once
-	q       kernel.Tensor // e4m3 or f32 [chunk, plan's heads*128]
+	q       kernel.Tensor // e4m3, f32 or bf16 [chunk, plan's heads*128]
 	weights kernel.Tensor // f32 [chunk, plan's heads]
 	scores  kernel.Tensor // f32 [chunk, plan's width]
 	blocks  kernel.Tensor // f32 [chunk, blocks of that width]: their largest scores, where there are two levels
@@ -66,8 +66,11 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 		out.raw = x.TakeQueries(a, activation, n)
 	}
 	kind := kernel.F32
-	if keys == layout.IndexPage132 {
+	switch keys {
+	case layout.IndexPage132:
 		kind = kernel.E4M3
+	case layout.V41Index68:
+		kind = activation // bf16 holds what such queries are rounded to
 	}
 	heads := x.scored(s)
 	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)

@@ -129,6 +129,12 @@ type Remembering interface {
 	Remembers() int
 }
 
+// Tabled is a model with tables in host memory whose rows are looked up by token. Tables may be called at any time.
+type Tabled interface{ Tables() TableUse }
+
+// TableUse is the size of a model's tables and what was read of them so far.
+type TableUse struct{ Bytes, RowsRead, BytesRead int64 }
+
 // SelfTester is a model that can compare the forms of its attention on its own weights.
 type SelfTester interface {
 	// SelfTest returns an error that states what differs. It needs no cache and frees the memory that it takes.

@@ -32,6 +32,8 @@ const (
 	cuMemFree
 	cuMemHostAlloc
 	cuMemFreeHost
+	cuMemHostRegister
+	cuMemHostUnregister
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
@@ -100,6 +102,8 @@ var symbolNames = [symbolCount]string{
 	cuMemFree:                  "cuMemFree_v2",
 	cuMemHostAlloc:             "cuMemHostAlloc",
 	cuMemFreeHost:              "cuMemFreeHost",
+	cuMemHostRegister:          "cuMemHostRegister_v2",
+	cuMemHostUnregister:        "cuMemHostUnregister",
 	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",

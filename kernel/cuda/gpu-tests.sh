@@ -9,7 +9,7 @@
 # the worst. LIMIT is the most seconds of a suite, 600 unless set.
 set -u
 
-packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4
+packages="kernel/cuda internal/cuda/op internal/bench/cuda internal/step internal/model/v4 internal/model/v41
     engine engine/gputest engine/losttest builtin verify"
 suites="version run kernels operations steps records engine v4 linear offload builtin lost verify ranks eval soak
     memcheck racecheck attention flash portable small"
@@ -80,7 +80,7 @@ suite() {
     steps) tests internal/step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
-    v4) tests internal/model/v4 GPU && tests engine GPUStateful ;;
+    v4) tests internal/model/v4 GPU && tests internal/model/v41 GPU && tests engine "GPU(Stateful|Tables)" ;;
     linear) tests engine GPULinearAttention && tests verify GPUOracleNext ;;
     offload)
         tests internal/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests internal/model/v4 GPUOffloaded &&

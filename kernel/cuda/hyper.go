@@ -2,27 +2,31 @@ package cuda
 
 // HyperMixArgs are the arguments of the kernel that reads residual streams.
 type HyperMixArgs struct {
-	X           Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row side by side
-	Mix         Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] where Post is zero
-	Base        Ptr     // f32, as wide as Mix
-	Scale       Ptr     // f32 [3]; [1] where Post is zero
-	Out         Ptr     // bf16 [Rows, Hidden]
-	Post        Ptr     // f32 [Rows, Streams]; zero: the streams are collapsed after the last layer
-	Comb        Ptr     // f32 [Rows, Streams*Streams], row after row; zero where Post is
-	Kept        Ptr     // f32, as wide as Mix, which is copied to it; or zero
-	NormEpsilon float64 // added to the mean of squares of all streams
-	XStride     int64   // elements between rows, also below
-	MixStride   int64
-	OutStride   int64
-	PostStride  int64
-	CombStride  int64
-	KeptStride  int64
-	Rows        int32
-	Hidden      int32
-	Streams     int32 // at most MaxStreams
-	Rounds      int32 // of the normalisation of Comb
-	Epsilon     float32
-	Reserved    int32
+	X             Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row side by side
+	Mix           Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] where Post is zero
+	Base          Ptr     // f32, as wide as Mix
+	Scale         Ptr     // f32 [3]; [1] where Post is zero
+	Out           Ptr     // bf16 [Rows, Hidden]
+	Post          Ptr     // f32 [Rows, Streams]; zero: the streams are collapsed after the last layer
+	Comb          Ptr     // f32 [Rows, Streams*Streams], row after row; zero where Post is
+	Kept          Ptr     // f32, as wide as Mix, which is copied to it; or zero
+	Next          Ptr     // f32 [Rows, Streams]: takes this site's weights, and Out is the sum with Carried; or zero
+	Carried       Ptr     // f32 [Rows, Streams], may be Next; zero: Out is the first stream
+	NormEpsilon   float64 // added to the mean of squares of all streams
+	XStride       int64   // elements between rows, also below
+	MixStride     int64
+	OutStride     int64
+	PostStride    int64
+	CombStride    int64
+	KeptStride    int64
+	NextStride    int64
+	CarriedStride int64
+	Rows          int32
+	Hidden        int32
+	Streams       int32 // at most MaxStreams
+	Rounds        int32 // of the normalisation of Comb
+	Epsilon       float32
+	Reserved      int32
 }
 
 // HyperPostArgs are the arguments of the kernel that writes a sublayer's output into the streams.
@@ -93,6 +97,17 @@ func (a *HyperMixArgs) check(c *checks) {
 	if a.Kept != 0 {
 		c.memory("kept", a.Kept, 4)
 		c.multiple("kept stride", a.KeptStride, 1, width)
+	}
+	if a.Next != 0 {
+		c.memory("next weights", a.Next, 4)
+		c.multiple("stride of next weights", a.NextStride, 1, n)
+	}
+	if a.Carried != 0 {
+		c.memory("carried weights", a.Carried, 4)
+		c.multiple("stride of carried weights", a.CarriedStride, 1, n)
+		if a.Next == 0 {
+			c.fail("carried weights without next ones")
+		}
 	}
 	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
 	c.count("rows", a.Rows)

@@ -102,6 +102,12 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 // check refuses arguments that the writer does not support.
 func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
+	a.checkKeys(c, layout.IndexTokenBytes)
+}
+
+// checkKeys refuses arguments that no writer of keys of the given size supports.
+func (a *WriteIndexKeyArgs) checkKeys(c *checks, keyBytes int64) {
+	c.pool(a.Pool, keyBytes)
 	c.perhapsRotary(a.Rotary)
 	c.recipe(a.Recipe)
 	c.memory("keys", a.Keys, 8)

@@ -25,6 +25,7 @@ func Mirrors() map[string]reflect.Type {
 		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{},
 		SequencesView{}, ConvolveArgs{}, DeltaArgs{}, GatedNormArgs{}, LayerNormArgs{}, MeanStreamsArgs{},
 		SpreadPoolsArgs{},
+		ScoreV41Args{}, BlockMaxArgs{}, EngramArgs{}, ReadTableArgs{}, CollapseArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -19,7 +19,7 @@ type SelectionView struct {
 	Width       int32 // entries of a row of Indices; 0: there is no such stream
 	PageShift   int32 // slot s is in page s >> PageShift
 	PageMask    int32 // at row s & PageMask
-	Scales      int64 // V4 entries: bytes from the start of a page to its scales
+	Scales      int64 // V4 entries: bytes from the start of a page to its scales; V4.1: bytes of a row
 }
 
 // SparseAttendArgs are the arguments of sparse attention and of its combine.
@@ -170,6 +170,7 @@ var sparseKernels = map[layout.Kind]sparseRows{
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
 		"sparrow_sparse_raw_duo", false},
 	layout.V4Row584:  {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", false},
+	layout.V41Row288: {"sparrow_sparse_shared", layout.V41EntryBytes, V4Dim, 2, 2, combineF16, "", false},
 	layout.FP8Row528: {"sparrow_sparse_nope", layout.NopeRowBytes, layout.LatentDim, 1, 2, combineF16, "", false},
 	layout.BF16Row1024: {"sparrow_sparse_flat", layout.NopeBF16Bytes, layout.LatentDim, 1, 4, combineF32, "",
 		true},
@@ -190,9 +191,9 @@ func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (ke
 func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := sparseKernels[kind]
 	if kind == 0 || rows.kernel == "" {
-		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v, %v, %v and %v have",
+		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v, %v, %v, %v and %v have",
 			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, layout.BF16Row1024,
-			layout.FP8Row528)
+			layout.FP8Row528, layout.V41Row288)
 	}
 	return k.sparseAttend(s, rows, a)
 }

@@ -62,8 +62,11 @@ func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
-func (a *WriteV4Args) check(c *checks) {
-	c.pool(a.Pool, V4DataBytes+V4ScaleBytes)
+func (a *WriteV4Args) check(c *checks) { a.checkRows(c, V4DataBytes+V4ScaleBytes) }
+
+// checkRows refuses arguments that a writer of rows of the given size does not support.
+func (a *WriteV4Args) checkRows(c *checks, rowBytes int64) {
+	c.pool(a.Pool, rowBytes)
 	c.rotary(a.Rotary)
 	c.memory("rows", a.Rows, 16)
 	c.memory("positions", a.Positions, 4)

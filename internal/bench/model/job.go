@@ -58,7 +58,7 @@ func (b *bench) behind(windowed model.Windowed, tokens int, w *step.Work) (model
 	}
 	for at := whole; at < tokens; at += b.o.Chunk {
 		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at,
-			Rank: w.Rank, Pages: pages, Windows: windows, State: s}
+			Before: b.before(at), Rank: w.Rank, Pages: pages, Windows: windows, State: s}
 		if _, err := b.runner.Run([]step.Work{part}); err != nil {
 			s.Release()
 			return nil, err

@@ -122,7 +122,7 @@ func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 		}
 		at := i * b.o.Chunk
 		n := min(b.o.Chunk, p.Length-at)
-		w := step.Work{Kind: plan.ModeExtend, Tokens: tokens[at:][:n], Cached: at,
+		w := step.Work{Kind: plan.ModeExtend, Tokens: tokens[at:][:n], Cached: at, Before: tokens[:at],
 			Pages: b.pages[:(at+n+b.cfg.Page-1)/b.cfg.Page], Best: b.gpu, State: state}
 		w.Windows = b.windows(0, len(w.Pages), 0, p.Length)
 		if i == chunks-1 {

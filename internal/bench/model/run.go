@@ -382,12 +382,21 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
 		// Only the best token is copied from a GPU, as with greedy sampling.
 		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
-			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
+			Before: b.before(context), Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 		if kind == plan.ModeVerify {
 			out[i].Logits = n
 		}
 	}
 	return out
+}
+
+// before draws the tokens before a sequence's new ones, as many as the model looks at.
+func (b *bench) before(cached int) []int32 {
+	m, ok := b.model.(model.Remembering)
+	if !ok {
+		return nil
+	}
+	return b.tokens(min(m.Remembers(), cached))
 }
 
 // tokens draws n of the vocabulary.

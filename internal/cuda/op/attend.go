@@ -37,27 +37,36 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	})
 }
 
-// DualAttend computes V4 attention over a window and a compressed stream, in segments.
+// DualAttend computes V4 and V4.1 attention over a window and a compressed stream, in segments.
 func (d *Device) DualAttend(a kernel.DualArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "dual attend"}
-	r.layout(a.Window.Pool, layout.V4Row584)
+	kind, window := layout.V4Row584, layout.V4Row584
+	if a.Window.Pool.Layout == layout.V41Window528 {
+		kind, window = layout.V41Row288, layout.V41Window528
+	}
+	r.layout(a.Window.Pool, window)
 	args := r.attention(a.Q, a.Out, a.LSE, a.Heads, a.Scale)
 	args.Sinks = at(a.Sinks)
 	args.Streams[0] = r.selection(a.Window)
+	if kind == layout.V41Row288 {
+		args.Streams[0].Scales = layout.V41WindowBytes
+	}
 	width := roundUp(a.Window.Indices.Cols)
 	most := width
 	if a.Extra.Given() {
-		r.layout(a.Extra.Pool, layout.V4Row584)
-		args.Streams[1] = r.selection(a.Extra)
+		r.layout(a.Extra.Pool, kind)
+		if args.Streams[1] = r.selection(a.Extra); kind == layout.V41Row288 {
+			args.Streams[1].Scales = layout.V41EntryBytes
+		}
 		width += roundUp(a.Extra.Indices.Cols)
 		most += roundUp(max(a.MostExtra, a.Extra.Indices.Cols))
 	}
 	segments, blocks := cuda.SparseSegmentsWithin(int32(width), r.count("keys of a row", most))
-	return d.attend(&r, layout.V4Row584, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
-		return d.kernels.SparseAttend(d.stream, layout.V4Row584, s)
+	return d.attend(&r, kind, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return d.kernels.SparseAttend(d.stream, kind, s)
 	})
 }
 

@@ -147,14 +147,17 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes V4 entries, as a part that is held. The normalised row is rounded to
-// bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes entries, those of V4 as a part that is held. The normalised row is
+// rounded to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
 	r := require{op: "store entries"}
-	r.layout(a.Pool, layout.V4Row584)
+	v41 := a.Pool.Layout == layout.V41Row288 || a.Pool.Layout == layout.V41Window528
+	if !v41 {
+		r.layout(a.Pool, layout.V4Row584, layout.V41Row288, layout.V41Window528)
+	}
 	r.dtype("rows", a.Rows, kernel.BF16)
 	r.packed("slots", a.Slots)
 	positions, err := d.counting(a.Rows.Rows)
@@ -170,6 +173,12 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 		stride(a.Rows)%8 == 0 {
 		args.Rows, args.RowStride = at(a.Rows), stride(a.Rows)
 		args.Norm, args.Epsilon, args.NormBF16 = at(a.Norm), float64(a.Eps), flag(bf16)
+		if v41 {
+			if err := d.settle(); err != nil {
+				return err
+			}
+			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+		}
 		err := d.part(d.held.parts.args.Entries.Tokens > 0, []kernel.Tensor{a.Rows, a.Slots, a.Angles},
 			[]kernel.Tensor{a.Pool.Mem})
 		if err == nil {
@@ -182,6 +191,9 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	}
 	return d.normalised(r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
 		args.Rows = at(rows)
+		if v41 {
+			return d.kernels.WriteV41(d.stream, a.Pool.Layout, &args)
+		}
 		return d.kernels.WriteV4(d.stream, &args)
 	})
 }

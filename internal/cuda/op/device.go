@@ -32,6 +32,7 @@ type Device struct {
 	marks   marks
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
+	tables  map[*kernel.Table]*table   // in host memory
 	held    held
 	freed   int            // tensors' memory that was freed so far
 	peer    *peer          // its place among ranks; nil where it is alone
@@ -212,6 +213,9 @@ func (d *Device) Close() error {
 	}
 	for _, m := range d.hosted {
 		errs = append(errs, m.Free())
+	}
+	for _, t := range d.tables {
+		errs = append(errs, t.close())
 	}
 	errs = append(errs, d.offload.close(), d.faults.Free(), d.arrived.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.spare {

@@ -2,7 +2,6 @@ package op
 
 import (
 	"errors"
-	"fmt"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -14,13 +13,15 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 		return err
 	}
 	r := require{op: "hyper prepare"}
-	if a.Pre.Given() {
-		return fmt.Errorf("%w: hyper prepare with coefficients carried from site to site (deepseek_v41): GPUs do "+
-			"not have it, supported is the CPU; use --device cpu", kernel.ErrUnsupported)
-	}
 	args := r.streams(a.Out, a.X, a.Mix, a.Streams)
 	args.Base, args.Scale, args.Post, args.Comb = at(a.Base), at(a.Scale), at(a.Post), at(a.Comb)
 	args.PostStride, args.CombStride = stride(a.Post), stride(a.Comb)
+	if a.Pre.Given() {
+		args.Next, args.NextStride = at(a.Pre), stride(a.Pre)
+	}
+	if a.Carried.Given() {
+		args.Carried, args.CarriedStride = at(a.Carried), stride(a.Carried)
+	}
 	args.NormEpsilon, args.Epsilon, args.Rounds = float64(a.NormEps), a.Eps, r.count("rounds", a.Rounds)
 	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
 		return errors.Join(r.err, d.settle())

@@ -39,6 +39,7 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	r.dtype("bias", a.Bias, kernel.F32)
 	r.aligned("weight", a.Weight, 16)
 	r.aligned("bias", a.Bias, 16)
+	r.indexPool(a.Pool)
 	args := d.keyWriter(&r, a.Key, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(0, a.Pairing, a.Hadamard, num.ScalePow2)
 	args.Gamma, args.Beta, args.Epsilon = at(a.Weight), at(a.Bias), float64(a.Eps)
@@ -56,9 +57,8 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
 
-// keyWriter returns the arguments that both writers of indexer keys share.
+// keyWriter returns the arguments that all writers of indexer keys share.
 func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
-	r.indexPool(pool)
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
 	r.aligned("keys", keys, 8)
@@ -81,6 +81,10 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 		return err
 	}
 	r := require{op: "store keys"}
+	if a.Pool.Layout == layout.V41Index68 {
+		return d.storeKeysV41(&r, &a)
+	}
+	r.indexPool(a.Pool)
 	args := d.keyWriter(&r, a.Keys, a.Angles, a.Slots, a.Pool)
 	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, a.Hadamard, num.ScaleF32)
 	if r.err != nil || a.Keys.Rows == 0 {
@@ -135,8 +139,8 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	parts := d.held.kind == holdNothing && !d.held.routes && d.held.parts.held()
-	if d.held.kind != holdStore && !parts {
+	parts := d.held.kind == holdNothing && !d.held.routes && d.held.parts.held() && !a.V41
+	if (d.held.kind != holdStore || a.V41) && !parts {
 		if err := d.settle(); err != nil {
 			return err
 		}
@@ -145,7 +149,11 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 		return err
 	}
 	r := require{op: "index query"}
-	r.dtype("out", a.Out, kernel.E4M3)
+	if !a.V41 {
+		r.dtype("out", a.Out, kernel.E4M3)
+	} else if r.dtype("out", a.Out, kernel.BF16); a.Hadamard {
+		r.fail("a Hadamard rotation of queries for keys of layout %v, which have none", layout.V41Index68)
+	}
 	r.dtype("q", a.Q, kernel.BF16)
 	r.packed("out", a.Out)
 	r.packed("w", a.W)
@@ -166,6 +174,9 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	var err error
 	if args.Positions, err = d.counting(a.Q.Rows); err != nil {
 		return err
+	}
+	if a.V41 {
+		return d.kernels.PrepareQueriesV41(d.stream, &args)
 	}
 	if d.held.kind == holdStore {
 		d.held.store.Queries = args

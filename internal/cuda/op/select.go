@@ -12,7 +12,13 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 		return err
 	}
 	r := require{op: "scores"}
-	r.layout(a.Keys, layout.IndexPage132)
+	if a.Keys.Layout == layout.V41Index68 {
+		return d.scoresV41(&r, &a)
+	}
+	r.layout(a.Keys, layout.IndexPage132, layout.V41Index68)
+	if a.Blocks.Given() {
+		r.fail("blocks of keys of layout %v, this backend takes them of %v", a.Keys.Layout, layout.V41Index68)
+	}
 	if a.Heads != 32 && a.Heads != 64 {
 		r.fail("%d heads, this backend takes 32 and 64", a.Heads)
 	}

@@ -13,6 +13,14 @@ import (
 // mapped memory: plain floats, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name ends
 // with scale instead of weight.
 func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
+	out := l.hostTable(name, rows, dim)
+	if p, ok := l.dev.(kernel.TablePreparer); ok && out != nil && out.Values.Given() {
+		l.fail(p.PrepareTable(out))
+	}
+	return out
+}
+
+func (l *Loader) hostTable(name string, rows, dim int) *kernel.Table {
 	t, ok := l.find(name, rows, dim)
 	if !ok {
 		return nil

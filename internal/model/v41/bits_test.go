@@ -28,8 +28,10 @@ func open(t *testing.T) *v41.Model {
 	return steps.Open[*v41.Model](t, testmodel.V41(t), "cpu")
 }
 
-func each(t *testing.T, run func(t *testing.T, b *steps.Bench)) {
-	m := open(t)
+func each(t *testing.T, run func(t *testing.T, b *steps.Bench)) { eachOf(t, open(t), policies, run) }
+
+// eachOf runs a test with every layout of a cache.
+func eachOf(t *testing.T, m *v41.Model, policies []plan.Policy, run func(t *testing.T, b *steps.Bench)) {
 	for _, p := range policies {
 		t.Run(fmt.Sprintf("%s %v", p.KV, p.Deterministic), func(t *testing.T) { run(t, steps.New(t, m, p)) })
 	}
@@ -37,31 +39,33 @@ func each(t *testing.T, run func(t *testing.T, b *steps.Bench)) {
 
 // A prompt gives the same logits and the same cache bytes however it is cut: between the tokens of a pair, inside a
 // block of candidates, at the end of a window and of a page. Decodes continue with the same bits.
-func TestChunkedEqualsWhole(t *testing.T) {
-	each(t, func(t *testing.T, b *steps.Bench) {
-		const n = 330
-		want := b.Chunks(b.Sequence(1, n), 0)
-		bytes := b.Bytes()
-		chunks, prefixes := []int{3, 129}, []int{127}
-		if b.Config.Deterministic {
-			chunks, prefixes = []int{1, 64, 127, 256}, []int{1, 2, 127, 128, 253, 255}
-		}
-		for _, c := range chunks {
-			b.Reset()
-			b.SameBits(fmt.Sprintf("chunks of %d", c), b.Chunks(b.Sequence(1, n), c), want)
-			b.SameBytes(fmt.Sprintf("chunks of %d", c), b.Bytes(), bytes)
-		}
-		for _, prefix := range prefixes {
-			b.Reset()
-			s := b.Sequence(1, n)
-			got := append(b.Step(s.Work(plan.ModeExtend, prefix)), b.Decode(s, 6)...)
-			b.SameBits(fmt.Sprintf("%d tokens and 6 decodes", prefix), got, want[:prefix+6])
-		}
-	})
+func TestChunkedEqualsWhole(t *testing.T) { each(t, chunkedEqualsWhole) }
+
+func chunkedEqualsWhole(t *testing.T, b *steps.Bench) {
+	const n = 330
+	want := b.Chunks(b.Sequence(1, n), 0)
+	bytes := b.Bytes()
+	chunks, prefixes := []int{3, 129}, []int{127}
+	if b.Config.Deterministic {
+		chunks, prefixes = []int{1, 64, 127, 256}, []int{1, 2, 127, 128, 253, 255}
+	}
+	for _, c := range chunks {
+		b.Reset()
+		b.SameBits(fmt.Sprintf("chunks of %d", c), b.Chunks(b.Sequence(1, n), c), want)
+		b.SameBytes(fmt.Sprintf("chunks of %d", c), b.Bytes(), bytes)
+	}
+	for _, prefix := range prefixes {
+		b.Reset()
+		s := b.Sequence(1, n)
+		got := append(b.Step(s.Work(plan.ModeExtend, prefix)), b.Decode(s, 6)...)
+		b.SameBits(fmt.Sprintf("%d tokens and 6 decodes", prefix), got, want[:prefix+6])
+	}
 }
 
 // A row's bits are the same alone and in any batch with prompts, decodes and verifies.
-func TestBatchedEqualsAlone(t *testing.T) {
+func TestBatchedEqualsAlone(t *testing.T) { each(t, batchedEqualsAlone) }
+
+func batchedEqualsAlone(_ *testing.T, b *steps.Bench) {
 	lengths := []int{1, 2, 3, 127, 128, 131, 255, 256, 300}
 	next := func(s *steps.Sequence, i int) step.Work {
 		switch i % 3 {
@@ -72,32 +76,31 @@ func TestBatchedEqualsAlone(t *testing.T) {
 		}
 		return s.Work(plan.ModeDecode, 1)
 	}
-	each(t, func(t *testing.T, b *steps.Bench) {
-		b.BatchedEqualsAlone(lengths, next)
-	})
+	b.BatchedEqualsAlone(lengths, next)
 }
 
 // A sequence that continues after pages which another one computed has the bits of one that computed them.
-func TestRestoredEqualsComputed(t *testing.T) {
-	each(t, func(t *testing.T, b *steps.Bench) {
-		first := b.Sequence(3, 780)
-		want := b.Chunks(first, 301)
-		for _, pages := range []int{1, 2, 3} {
-			st, err := b.Model.(*v41.Model).Restore(256*pages, first.Pages)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &steps.Sequence{Tokens: first.Tokens, Pages: first.Pages, State: st}
-			b.SameBits(fmt.Sprintf("behind %d pages", pages), b.Chunks(s, 100), want[256*pages:])
-			st.Release()
+func TestRestoredEqualsComputed(t *testing.T) { each(t, restoredEqualsComputed) }
+
+func restoredEqualsComputed(t *testing.T, b *steps.Bench) {
+	first := b.Sequence(3, 780)
+	want := b.Chunks(first, 301)
+	for _, pages := range []int{1, 2, 3} {
+		st, err := b.Model.(*v41.Model).Restore(256*pages, first.Pages)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		s := &steps.Sequence{Tokens: first.Tokens, Pages: first.Pages, State: st}
+		b.SameBits(fmt.Sprintf("behind %d pages", pages), b.Chunks(s, 100), want[256*pages:])
+		st.Release()
+	}
 }
 
 // Rejected drafts: n tokens are verified and some of them kept; then the sequence continues. Logits and caches are
 // those of a sequence that never drafted, whether a pair was open or not, and where a page ends among the drafts.
-func TestRollbackEqualsNoDraft(t *testing.T) {
-	m := open(t)
+func TestRollbackEqualsNoDraft(t *testing.T) { rollbackEqualsNoDraft(t, open(t)) }
+
+func rollbackEqualsNoDraft(t *testing.T, m *v41.Model) {
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
 	for _, prefix := range []int{5, 6, 254} {
 		total := prefix + 9

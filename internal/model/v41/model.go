@@ -13,6 +13,7 @@ package v41
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model"
@@ -34,6 +35,7 @@ type Model struct {
 	list   *kernel.Builder
 	attn   *dual.Attention
 	hash   *engram.Hash // nil without tables
+	read   atomic.Int64 // tokens whose rows of tables were looked up
 
 	embed  kernel.Matrix
 	layers []layer
@@ -126,6 +128,27 @@ func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Remembers returns how many tokens before its own a row of the n-gram tables depends on.
 func (m *Model) Remembers() int { return m.config.Engram.Before() }
+
+// Tables returns the size of the n-gram tables and what was read of them.
+func (m *Model) Tables() model.TableUse {
+	var u model.TableUse
+	var rows, bytes int64 // of a token
+	columns := int64(m.config.Engram.Columns())
+	for i := range m.layers {
+		if e := m.layers[i].engram; e != nil && e.table != nil {
+			size := e.table.Values.Extent()
+			if e.table.Scales.Given() {
+				size += e.table.Scales.Extent()
+			}
+			u.Bytes += size
+			rows += columns
+			bytes += columns * (size / int64(max(e.table.Values.Rows, 1)))
+		}
+	}
+	n := m.read.Load()
+	u.RowsRead, u.BytesRead = n*rows, n*bytes
+	return u
+}
 
 // Bind takes the residual streams of a pass.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {

@@ -165,6 +165,8 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 	}
 	words, before := h.Shape().Words(), h.Shape().Before()
 	var gram [16]int32
+	tokens := int64(0)
+	defer func() { s.m.read.Add(tokens) }()
 	return in.Rows(func(r attn.Row) error {
 		row := to[r.Index*words : (r.Index+1)*words]
 		if s.batch.States[r.Request] == nil { // padding
@@ -185,6 +187,7 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 			}
 		}
 		h.Rows(row, gram[:n], in.Tokens[r.Request][r.Token])
+		tokens++
 		return nil
 	})
 }

@@ -116,6 +116,12 @@ func (s *snapshot) engine() {
 	s.counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", stats.Accepted)
 	s.counter("draft_verifies_total", "Sequences whose drafts a step verified.", stats.Verified)
 	s.counter("draft_verify_tokens_total", "Tokens that these verifications produced.", stats.VerifiedTokens)
+	if t := &stats.Tables; t.Bytes > 0 {
+		s.add(prometheus.GaugeValue, "table_bytes", "Memory of n-gram tables, in host memory or mapped.",
+			float64(t.Bytes))
+		s.counter("table_rows_read_total", "Rows of n-gram tables that were looked up.", t.RowsRead)
+		s.counter("table_read_bytes_total", "Bytes of those rows.", t.BytesRead)
+	}
 	s.counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.",
 		stats.Conversions)
 	s.counter("slices_total", "Extra launches because of a kernel's limit.", stats.Slices)

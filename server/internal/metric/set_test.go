@@ -9,6 +9,7 @@ import (
 	"sparrow"
 	"sparrow/internal/kv"
 	"sparrow/internal/kv/prefix"
+	"sparrow/internal/model"
 	"sparrow/internal/spec"
 	"sparrow/plan"
 )
@@ -36,7 +37,8 @@ func busy() *source {
 			Preempted: 13, PromptTokens: 701, OutputTokens: 302, Drafted: 20, Accepted: 15, Verified: 21,
 			VerifiedTokens: 36, DraftsEnded: 22, DraftsFailed: 23,
 			Drafts:      [spec.MaxDrafts]sparrow.DraftCount{{Judged: 24, Right: 14}, {Judged: 12, Right: 10}},
-			Conversions: 16, Slices: 17, Busy: 51 * time.Second, Faults: 52,
+			Conversions: 16, Slices: 17, Tables: model.TableUse{Bytes: 61, RowsRead: 62, BytesRead: 63},
+			Busy: 51 * time.Second, Faults: 52,
 			Graphs: sparrow.GraphCount{Captured: 41, Replayed: 42, Failed: 43, Bytes: 44},
 			Plans: []sparrow.PlanCount{{Row: plan.RowDecode, Form: plan.FormSparseMLA, Kernel: plan.SparseBlock,
 				Steps: 18, Rows: 19}},
@@ -97,6 +99,7 @@ func TestScrapeShowsTheEngine(t *testing.T) {
 		`sparrow_steps_total 40`, `sparrow_steps_overlapped_total 38`, `sparrow_steps_between_total 53`, `sparrow_unused_tokens_total 39`,
 		`sparrow_preemptions_total 13`, `sparrow_kv_evictions_total 3`,
 		`sparrow_kv_window_pages 33`, `sparrow_kv_window_pages_used 21`, `sparrow_kv_window_evictions_total 34`,
+		`sparrow_table_bytes 61`, `sparrow_table_rows_read_total 62`, `sparrow_table_read_bytes_total 63`,
 		`sparrow_layout_conversions_total 16`, `sparrow_slices_total 17`,
 		`sparrow_graphs_captured_total 41`, `sparrow_graphs_replayed_total 42`, `sparrow_graphs_failed_total 43`,
 		`sparrow_device_memory_bytes{owner="weights"} 45`,

@@ -17,7 +17,8 @@ struct SelectionView {
     i32 width;  // entries of a row of indices; 0: the stream is not there
     i32 page_shift;
     i32 page_mask;
-    i64 scales;  // 584-byte entries: bytes from the start of a page to its scales
+    // 584-byte entries: bytes from the start of a page to its scales; rows of V4.1: bytes of a row
+    i64 scales;
 };
 static_assert(sizeof(SelectionView) == 72, "mirrored in Go");
 

@@ -76,6 +76,8 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes)
 
 // A format is what one thread holds of a row in addition to the codes: the scales of the left tiles (0-3), and the
 // scales of the other tiles and the rotary part. kApart selects the faster of two load orders (ConvertedRows::run).
+// With kMixed the rows of the two streams may have different formats, and `scales` of a SelectionView is the number of
+// bytes of a row.
 
 // A row of 656 bytes: 512 codes, 4 f32 scales of 128 codes each, and 64 bf16 values of the rotary part, which stay
 // bf16.
@@ -83,6 +85,7 @@ struct BlockFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 1;
     static constexpr bool kTwoStreams = false;
     static constexpr bool kApart = true;
+    static constexpr bool kMixed = false;
     static constexpr i64 kRowBytes = 656;
     float2 left, right;
     uint4 rope[2];
@@ -120,6 +123,7 @@ struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;
     static constexpr bool kApart = false;
+    static constexpr bool kMixed = false;
     static constexpr i64 kRowBytes = 576;
     uint4 rope;
 
@@ -139,6 +143,7 @@ struct EntryFormat {
     static constexpr int kTiles = 8, kCodeTiles = 7, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = true;
     static constexpr bool kApart = true;
+    static constexpr bool kMixed = false;
     static constexpr i64 kRowBytes = 576;
     u32 low, high;  // scale bytes of tiles 0-3 and 4-6
     u32 waiting;    // high of the block whose left half is on its way
@@ -186,6 +191,8 @@ struct ConvertedRows {
     static constexpr bool kQuarters = Format::kApart;
     static constexpr i64 kRowBytes = Format::kRowBytes;
     static constexpr bool kTwoStreams = Format::kTwoStreams;
+    static constexpr bool kMixed = Format::kMixed;
+    using Held = Format;
 
     uint4 codes[kRows][Format::kCodeTiles];
     Format rest[kRows];
@@ -217,16 +224,20 @@ struct ConvertedRows {
         if (slot >= 0) {
             const SelectionView& s = c.stream(args);
             const u8* page = page_of(s, slot);
-            const u8* row = page + (slot & s.page_mask) * Format::kRowBytes + after;
+            const u8* row = page + (slot & s.page_mask) * (Format::kMixed ? s.scales : Format::kRowBytes) + after;
             asm volatile("" : "+l"(row));  // one address, to which small numbers are added
-#pragma unroll
-            for (int i = kFrom; i < kTo; ++i) {
-                codes[k][i] = load_16(row + t % 4 * 16 + i * 64);
-            }
-            if constexpr (Left) {
-                rest[k].load_left(row, page + s.scales + (slot & s.page_mask) * 8ll);
+            if constexpr (Format::kMixed) {
+                rest[k].template load<Left>(row, t % 4, c.second, codes[k]);
             } else {
-                rest[k].load_right(row, t % 4);
+#pragma unroll
+                for (int i = kFrom; i < kTo; ++i) {
+                    codes[k][i] = load_16(row + t % 4 * 16 + i * 64);
+                }
+                if constexpr (Left) {
+                    rest[k].load_left(row, page + s.scales + (slot & s.page_mask) * 8ll);
+                } else {
+                    rest[k].load_right(row, t % 4);
+                }
             }
         } else {
 #pragma unroll

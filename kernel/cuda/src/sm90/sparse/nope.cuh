@@ -9,6 +9,7 @@ struct NopeFormat {
     static constexpr int kTiles = 8, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;
     static constexpr bool kApart = false;
+    static constexpr bool kMixed = false;
     static constexpr i64 kRowBytes = 528;
     float2 left, right;
 

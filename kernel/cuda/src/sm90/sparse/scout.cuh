@@ -84,6 +84,15 @@ struct Scout {
         }
         const u32 part = threadIdx.x % 2;
         const u8* page = page_of(s, slot);
+        if constexpr (Rows::kMixed) {
+            const u8* row = page + (slot & s.page_mask) * s.scales;
+            if (second) {
+                prefetch_lines<Rows::Held::kSecondBytes, kLine>(row, part);
+            } else {
+                prefetch_lines<Rows::kRowBytes, kLine>(row, part);
+            }
+            return;
+        }
         prefetch_lines<Rows::kRowBytes, kLine>(page + (slot & s.page_mask) * Rows::kRowBytes, part);
         if (Rows::kTwoStreams && part == 0) {
             ptx::prefetch_line(page + s.scales + (slot & s.page_mask) * 8ll);

@@ -11,6 +11,8 @@ struct HyperMixArgs {
     f32* post;        // [rows, streams]; null: the streams are collapsed after the last layer
     f32* comb;        // [rows, streams * streams], row after row; null where post is
     f32* kept;        // as wide as mix, which is copied to it; or null
+    f32* next;        // [rows, streams]: takes pre, and out is the sum with carried; or null (v41 spec, 2.1)
+    const f32* carried; // [rows, streams], may be next; null: the first stream
     f64 norm_epsilon; // added to the mean of squares of all streams
     i64 x_stride;     // elements between rows, also below
     i64 mix_stride;
@@ -18,6 +20,8 @@ struct HyperMixArgs {
     i64 post_stride;
     i64 comb_stride;
     i64 kept_stride;
+    i64 next_stride;
+    i64 carried_stride;
     i32 rows;
     i32 hidden;
     i32 streams; // at most 16

@@ -7,6 +7,8 @@
 //              epsilon, then rounds - 1 times rows and columns
 //     out    = sum over i of pre_i * stream_i
 //
+// DeepSeek-V4.1 passes pre on to the next site, and out is the sum with that of the site before (carry).
+//
 // Block    256 threads, one row. For four streams of up to 4096 or 8192 aligned columns, a thread keeps its columns
 //          of all streams in registers, and one lane keeps all of comb. In other cases the streams are read twice,
 //          the second time from cache, and the first warp computes comb in shared memory while the other warps add
@@ -93,6 +95,13 @@ DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16
 
 constexpr i32 kFour = 4; // streams whose comb a lane keeps
 
+// The weight with which a site reads stream i: pre, or that of the site before. Read before any thread of the block
+// writes the next one.
+DEVICE f32 carried_weight(const HyperMixArgs& a, i64 row, i32 i) {
+    if (a.carried == nullptr) return i == 0 ? 1.0f : 0.0f;
+    return a.carried[row * a.carried_stride + i];
+}
+
 // Divides four elements by their sum + epsilon.
 DEVICE void divide_four(f32& v0, f32& v1, f32& v2, f32& v3, f32 epsilon) {
     const f32 inverse = inverse_of((((epsilon + v0) + v1) + v2) + v3);
@@ -147,12 +156,13 @@ template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
     }
     // The values of mix that every thread needs are loaded early to hide their latency.
     const f32* mix = a.mix + row * a.mix_stride;
-    f32 pre[kFour], base[kFour];
+    f32 pre[kFour], base[kFour], carried[kFour];
     const f32 scale = a.scale[0];
 #pragma unroll
     for (int i = 0; i < kFour; i++) {
         pre[i] = mix[i];
         base[i] = a.base[i];
+        if (a.next != nullptr) carried[i] = carried_weight(a, row, i);
     }
     f64 sum = 0;
 #pragma unroll
@@ -165,7 +175,13 @@ template <int Pieces> DEVICE void mix_four(const HyperMixArgs& a) {
     all.epsilon = a.norm_epsilon;
     const f32 inverse = inverse_root(block_total(sum), all);
 #pragma unroll
-    for (int i = 0; i < kFour; i++) pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+    for (int i = 0; i < kFour; i++) {
+        pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+        if (a.next != nullptr) { // all have read carried: a barrier was between
+            if (t == 64) a.next[row * a.next_stride + i] = pre[i];
+            pre[i] = carried[i];
+        }
+    }
 #pragma unroll
     for (int p = 0; p < Pieces; p++) {
         const i32 c = 8 * (t + p * kThreads);
@@ -215,6 +231,11 @@ template <int Pieces> DEVICE void hyper_mix_body(const HyperMixArgs& a) {
     const i32 i = threadIdx.x, n = a.streams;
     if (i < n) {
         pre[i] = sigmoid(a.scale[0] * (mix[i] * inverse) + a.base[i]) + a.epsilon;
+        if (a.next != nullptr) { // a thread reads and writes its own
+            const f32 own = pre[i];
+            pre[i] = carried_weight(a, row, i);
+            a.next[row * a.next_stride + i] = own;
+        }
         if (a.post != nullptr) {
             a.post[row * a.post_stride + i] = 2.0f * sigmoid(a.scale[1] * (mix[n + i] * inverse) + a.base[n + i]);
         }

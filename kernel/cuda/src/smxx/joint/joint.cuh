@@ -125,6 +125,7 @@ constexpr i32 kMixThreads = kThreads + 32; // the last warp computes post and co
 // hide the latency, and fewer registers are used.
 template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& args) {
     __shared__ f64 squares_of[kWarpsPerBlock], norm_of[2 * kWarpsPerBlock];
+    __shared__ f32 carried_of[kFour];
     const HyperMixArgs& a = args.mix;
     const NormQuantiseArgs& n = args.norm;
     const i64 row = blockIdx.x;
@@ -145,6 +146,7 @@ template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& ar
     const f32* mix = a.mix + row * a.mix_stride;
     uint4 held[Pieces][kFour];
     f32 pre[kFour];
+    if (!mixes && a.next != nullptr && lane_id() < kFour) carried_of[lane_id()] = carried_weight(a, row, lane_id());
     if (mixes) {
 #pragma unroll
         for (int p = 0; p < Pieces; p++) {
@@ -177,6 +179,9 @@ template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& ar
     if (!mixes) {
         const i32 lane = lane_id();
         if (a.kept != nullptr && lane < kFour * (2 + kFour)) a.kept[row * a.kept_stride + lane] = mix[lane];
+        if (lane < kFour && a.next != nullptr) {
+            a.next[row * a.next_stride + lane] = sigmoid(scale * (mix[lane] * inverse) + a.base[lane]) + a.epsilon;
+        }
         if (lane < kFour) {
             a.post[row * a.post_stride + lane] =
                 2.0f * sigmoid(a.scale[1] * (mix[kFour + lane] * inverse) + a.base[kFour + lane]);
@@ -192,7 +197,9 @@ template <int Pieces, bool Many> DEVICE void mix_norm_body(const MixNormArgs& ar
         return;
     }
 #pragma unroll
-    for (int i = 0; i < kFour; i++) pre[i] = sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+    for (int i = 0; i < kFour; i++) {
+        pre[i] = a.next != nullptr ? carried_of[i] : sigmoid(scale * (pre[i] * inverse) + base[i]) + a.epsilon;
+    }
     uint4 mixed[Pieces];
     f64 half[2] = {};
 #pragma unroll

@@ -1,0 +1,227 @@
+package op
+
+import (
+	"errors"
+	"math/bits"
+	"runtime"
+	"sync"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// Operations of DeepSeek-V4.1 that no other family has.
+
+// scoresV41 scores FP4 keys of a paged cache: all of a row's, or those of its blocks.
+func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
+	if a.Heads != 32 {
+		r.fail("%d heads over keys of layout %v, this backend takes 32", a.Heads, a.Keys.Layout)
+	}
+	if !a.Table.Given() {
+		r.fail("gathered keys of layout %v, this backend reads them in place", a.Keys.Layout)
+	}
+	r.dtype("q", a.Q, kernel.BF16)
+	for name, t := range map[string]kernel.Tensor{"q": a.Q, "w": a.W, "lens": a.Lens, "table row": a.TableRow} {
+		r.packed(name, t)
+	}
+	r.aligned("q", a.Q, 16)
+	args := cuda.ScoreV41Args{Pool: r.pool(a.Keys), Queries: at(a.Q), Weights: at(a.W), Table: at(a.Table),
+		TableRows: at(a.TableRow), Lengths: at(a.Lens), Scores: at(a.Out), Faults: d.faults.Ptr(),
+		TableStride: int64(a.Table.Stride), Stride: stride(a.Out), Rows: r.count("rows", a.Q.Rows),
+		Columns: r.count("columns", a.Out.Cols), Skip: r.count("keys to skip", a.SkipUpTo),
+		Tables: r.count("tables", a.Table.Rows), Pages: r.count("pages of a table", a.Table.Cols)}
+	if a.Blocks.Given() {
+		if a.BlockKeys&(a.BlockKeys-1) != 0 {
+			r.fail("blocks of %d keys, this backend takes powers of two", a.BlockKeys)
+		}
+		args.Blocks, args.BlockStride, args.MostBlocks = at(a.Blocks), stride(a.Blocks), r.count("blocks",
+			a.Blocks.Cols)
+		args.BlockShift = int32(bits.TrailingZeros32(uint32(a.BlockKeys)))
+	}
+	if r.err != nil || a.Q.Rows == 0 || a.Out.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.ScoreV41(d.stream, &args)
+}
+
+// storeKeysV41 normalises, rotates and encodes FP4 indexer keys.
+func (d *Device) storeKeysV41(r *require, a *kernel.KeyStoreArgs) error {
+	if a.Hadamard {
+		r.fail("Hadamard-rotated keys of layout %v, which have none", a.Pool.Layout)
+	}
+	args := d.keyWriter(r, a.Keys, a.Angles, a.Slots, a.Pool)
+	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, false, num.ScalePow2)
+	if a.Norm.Given() {
+		r.dtype("norm", a.Norm, kernel.F32)
+		r.aligned("norm", a.Norm, 16)
+		args.Gamma, args.Epsilon = at(a.Norm), float64(a.Eps)
+	}
+	if r.err != nil || a.Keys.Rows == 0 {
+		return errors.Join(r.err, d.settle())
+	}
+	var err error
+	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
+		return err
+	}
+	if err := d.settle(); err != nil {
+		return err
+	}
+	return d.kernels.WriteKeysV41(d.stream, &args)
+}
+
+// BlockMax finds the largest score of every block of keys.
+func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "block max"}
+	r.packed("lens", a.Lens)
+	args := cuda.BlockMaxArgs{Scores: at(a.Scores), Lengths: at(a.Lens), Out: at(a.Out), Stride: stride(a.Scores),
+		OutStride: stride(a.Out), Rows: r.count("rows", a.Scores.Rows), Columns: r.count("columns", a.Scores.Cols),
+		Size: r.count("keys of a block", a.Size), Skip: r.count("keys to skip", a.SkipUpTo)}
+	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
+		return r.err
+	}
+	return d.kernels.BlockMax(d.stream, &args)
+}
+
+// HyperSum collapses streams with given coefficients.
+func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "hyper sum"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	args := cuda.CollapseArgs{X: at(a.X), Weights: at(a.Weights), Out: at(a.Out), XStride: stride(a.X),
+		WeightStride: stride(a.Weights), OutStride: stride(a.Out), Rows: r.count("rows", a.X.Rows),
+		Hidden: r.count("columns", a.Out.Cols), Streams: r.count("streams", a.Weights.Cols)}
+	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
+		return r.err
+	}
+	return d.kernels.Collapse(d.stream, &args)
+}
+
+// AddEngram adds values of n-gram tables to the residual streams.
+func (d *Device) AddEngram(a kernel.EngramArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "engram"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("kv", a.KV, kernel.BF16)
+	args := cuda.EngramArgs{X: at(a.X), KV: at(a.KV), Weight: at(a.Weight), Epsilon: float64(a.Eps),
+		XStride: stride(a.X), KVStride: stride(a.KV), WeightStride: stride(a.Weight), Rows: r.count("rows", a.X.Rows),
+		Hidden: r.count("columns", a.Weight.Cols), Streams: r.count("streams", a.Weight.Rows)}
+	if r.err != nil || args.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.Engram(d.stream, &args)
+}
+
+// table is a table in host memory as kernels read it.
+type table struct {
+	values, scales cuda.Ptr
+	reached        []*cuda.Reachable
+	drawn          []*cuda.HostBuffer
+}
+
+func (t *table) close() error {
+	var errs []error
+	for _, r := range t.reached {
+		errs = append(errs, r.Free())
+	}
+	for _, m := range t.drawn {
+		errs = append(errs, m.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// PrepareTable makes a table readable by kernels: in place, or drawn into page-locked memory.
+func (d *Device) PrepareTable(t *kernel.Table) error {
+	if d.tables[t] != nil {
+		return nil
+	}
+	own := &table{}
+	var err error
+	if own.values, err = own.place(d, t.Values); err == nil && t.Scales.Given() {
+		own.scales, err = own.place(d, t.Scales)
+	}
+	if err != nil {
+		return errors.Join(err, own.close())
+	}
+	if d.tables == nil {
+		d.tables = map[*kernel.Table]*table{}
+	}
+	d.tables[t] = own
+	return nil
+}
+
+// place returns where kernels read a tensor of a table. A dry run has some address.
+func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
+	r := require{op: "prepare table"}
+	r.packed("table", x)
+	switch from := x.Buf.(type) {
+	case kernel.HostBuffer:
+		if d.tried || r.err != nil {
+			return d.faults.Ptr(), r.err
+		}
+		reached, err := d.gpu.Reach(from[x.Off:][:x.Extent()])
+		if err != nil {
+			return 0, err
+		}
+		t.reached = append(t.reached, reached)
+		return reached.Ptr(), nil
+	case kernel.Drawn:
+		if d.tried || r.err != nil {
+			return d.faults.Ptr(), r.err
+		}
+		m, err := d.gpu.AllocHost(x.Extent())
+		if err != nil {
+			return 0, err
+		}
+		t.drawn = append(t.drawn, m)
+		return m.Ptr(), fillDrawn(m.Bytes(), x.DType, from)
+	}
+	r.fail("a table that is not in host memory")
+	return 0, r.err
+}
+
+// fillDrawn writes random values by several goroutines.
+func fillDrawn(to []byte, t kernel.DType, x kernel.Drawn) error {
+	const piece = 1 << 22
+	var all sync.WaitGroup
+	errs := make([]error, runtime.GOMAXPROCS(0))
+	for w := range errs {
+		all.Go(func() {
+			for at := w * piece; at < len(to) && errs[w] == nil; at += len(errs) * piece {
+				errs[w] = x.Fill(to[at:min(at+piece, len(to))], t, int64(at/t.Size()))
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// ReadTable gathers rows of a table over the bus.
+func (d *Device) ReadTable(a kernel.TableArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	if err := d.PrepareTable(a.Table); err != nil {
+		return err
+	}
+	r := require{op: "read table"}
+	r.dtype("out", a.Out, kernel.BF16)
+	own := d.tables[a.Table]
+	args := cuda.ReadTableArgs{Values: own.values, Scales: own.scales, IDs: at(a.IDs), Out: at(a.Out),
+		Faults: d.faults.Ptr(), TableRows: int64(a.Table.Values.Rows), IDStride: stride(a.IDs),
+		OutStride: stride(a.Out), Rows: r.count("rows", a.Out.Rows), Columns: r.count("rows of the table", a.IDs.Cols),
+		Dim: r.count("values of a row", a.Table.Values.Cols), Type: int32(a.Table.Values.DType.Size())}
+	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
+		return r.err
+	}
+	return d.kernels.ReadTable(d.stream, &args)
+}

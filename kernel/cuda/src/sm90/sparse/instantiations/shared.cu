@@ -1,0 +1,17 @@
+// Sparse attention over rows of DeepSeek-V4.1: a window of 528-byte rows, then entries of 288 bytes.
+#include "sm90/sparse/kernel.cuh"
+#include "sm90/sparse/shared.cuh"
+
+namespace {
+using Registers = sparrow_sparse::Registers<208, 160, 136>;
+using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::SharedFormat>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+    1) sparrow_sparse_shared(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend<Registers, Rows>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_sparse_shared_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

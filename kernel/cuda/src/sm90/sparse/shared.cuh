@@ -1,0 +1,93 @@
+// Rows of DeepSeek-V4.1: the window has 528 bytes, 512 e4m3 codes and an exponent for each 32 of them; entries that
+// layers share have 288 bytes, 512 e2m1 codes and an e4m3 scale for each 16 of them. Half precision holds every value
+// of both: an entry's has 6 bits and is at least 2^-10, or zero.
+//
+// A lane has 16 values of every tile: of an entry that is one scale's.
+#pragma once
+
+#include "sm90/sparse/convert.cuh"
+
+namespace sparrow_sparse {
+
+// Four codes of e2m1, the lower 16 bits of a word, as half precision. The values of e2m1 have no low byte there.
+__device__ __forceinline__ void widen_e2m1(u32 word, u32& low, u32& high) {
+    u32 bytes, spread;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(0x3E3C3800u), "r"(0x46444240u), "r"(word & 0x7777u));
+    asm("prmt.b32 %0, %1, 0, 0x4140;" : "=r"(spread) : "r"(word));
+    bytes |= (spread << 4 & 0x00800080u) | (spread << 8 & 0x80008000u);  // signs
+    asm("prmt.b32 %0, %1, 0, 0x1404;" : "=r"(low) : "r"(bytes));
+    asm("prmt.b32 %0, %1, 0, 0x3424;" : "=r"(high) : "r"(bytes));
+}
+
+// Eight codes times a scale, to a chunk.
+__device__ __forceinline__ void store_e2m1(u32 address, u32 word, u32 scale) {
+    u32 v[4];
+    widen_e2m1(word, v[0], v[1]);
+    widen_e2m1(word >> 16, v[2], v[3]);
+    store_16(address, times(v[0], scale), times(v[1], scale), times(v[2], scale), times(v[3], scale));
+}
+
+struct SharedFormat {
+    static constexpr int kTiles = 8, kCodeTiles = 8, kBf16Tiles = 0;
+    static constexpr bool kTwoStreams = true;
+    static constexpr bool kApart = false;
+    static constexpr bool kMixed = true;
+    static constexpr i64 kRowBytes = 528, kSecondBytes = 288;
+    uint4 left, right;           // scales: 8 exponents, or 16 of e4m3
+    bool left_entry, right_entry;  // which of the two
+
+    static __device__ __forceinline__ uint2 load_8(const u8* p) {
+        uint2 v;
+        asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+        return v;
+    }
+
+    // Asks for half of a row.
+    template <bool Left>
+    __device__ __forceinline__ void load(const u8* row, u32 q, i32 entry, uint4 (&codes)[kCodeTiles]) {
+        constexpr int kFrom = Left ? 0 : 4;
+        uint4& scales = Left ? left : right;
+        (Left ? left_entry : right_entry) = entry != 0;
+        if (entry) {
+#pragma unroll
+            for (int i = kFrom; i < kFrom + 4; ++i) {
+                const uint2 v = load_8(row + q * 8 + i * 32);
+                codes[i].x = v.x;
+                codes[i].y = v.y;
+            }
+            scales = load_16(row + 256 + kFrom * 4);
+        } else {
+#pragma unroll
+            for (int i = kFrom; i < kFrom + 4; ++i) {
+                codes[i] = load_16(row + q * 16 + i * 64);
+            }
+            const uint2 v = load_8(row + 512 + kFrom * 2);
+            scales.x = v.x;
+            scales.y = v.y;
+        }
+    }
+    __device__ __forceinline__ void clear_left() {
+        left = zeros();
+        left_entry = false;
+    }
+    __device__ __forceinline__ void clear_right() {
+        right = zeros();
+        right_entry = false;
+    }
+    __device__ __forceinline__ void store(u32 tile, int i, u32 r, u32 q, uint4 codes) const {
+        const uint4& s = i < 4 ? left : right;
+        if (i < 4 ? left_entry : right_entry) {
+            const u32 word = i % 4 == 0 ? s.x : i % 4 == 1 ? s.y : i % 4 == 2 ? s.z : s.w;
+            const u32 code = word >> (8 * q) & 0xFF;
+            const u32 scale = widen(code | code << 8);
+            store_e2m1(tile + tile_byte(r, 2 * q), codes.x, scale);
+            store_e2m1(tile + tile_byte(r, 2 * q + 1), codes.y, scale);
+        } else {
+            const u32 b = (i % 4 < 2 ? s.x : s.y) >> (i % 2 * 16 + q / 2 * 8) & 0xFF;
+            store_codes(tile, r, q, codes, half_scale(__uint_as_float(b == 0 ? 0x00400000u : b << 23)));
+        }
+    }
+    __device__ __forceinline__ void store_rope(u32, u32, u32) const {}
+};
+
+}  // namespace sparrow_sparse
