@@ -146,9 +146,13 @@ func (d *follower) followKeys(a kernel.SelectArgs) error {
 	return nil
 }
 
-// apart is the largest difference of two rows of scores, and the largest of the scores.
+// apart is the largest difference of two rows of scores, and the largest of the scores. Blocks that are always kept have
+// infinite ones.
 func apart(a, b []float32) (most, scale float64) {
 	for i := range a {
+		if math.IsInf(float64(a[i]), 1) && a[i] == b[i] {
+			continue
+		}
 		most, scale = max(most, math.Abs(float64(a[i])-float64(b[i]))), max(scale, math.Abs(float64(a[i])))
 	}
 	return most, scale

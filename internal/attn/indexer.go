@@ -76,7 +76,8 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)
 	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
 	if x.Block > 0 {
-		out.blocks = a.Take(kernel.F32, n, (s.Indexer.ScoreWidth+x.Block-1)/x.Block)
+		// Rows of a multiple of 16 bytes, as GPUs need.
+		out.blocks = a.Take(kernel.F32, n, ((s.Indexer.ScoreWidth+x.Block-1)/x.Block+3)&^3)
 	}
 	return out, nil
 }
