@@ -146,8 +146,8 @@ func (d *follower) followKeys(a kernel.SelectArgs) error {
 	return nil
 }
 
-// apart is the largest difference of two rows of scores, and the largest of the scores. Blocks that are always kept have
-// infinite ones.
+// apart is the largest difference of two rows of scores, and the largest of the scores. Blocks that are always kept
+// have infinite scores, which do not count.
 func apart(a, b []float32) (most, scale float64) {
 	for i := range a {
 		if math.IsInf(float64(a[i]), 1) && a[i] == b[i] {
