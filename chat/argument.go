@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// value is the argument value being read: how to read it, the marker that ends it, and the state after it.
+// value is the argument value that is being read: its kind, the marker that ends it, and the state after it.
 type value struct {
 	kind valueKind
 	end  string
@@ -29,7 +29,7 @@ func (s *stream) readValue(key string, v value) bool {
 	return s.enter(s.stringValue)
 }
 
-// stringValue emits a string as it comes.
+// stringValue emits a string as it arrives.
 func (s *stream) stringValue() bool {
 	text, which := s.text(s.value.end)
 	s.arguments(jinja.EscapeJSON(text))
@@ -40,7 +40,7 @@ func (s *stream) stringValue() bool {
 	return s.enter(s.value.next)
 }
 
-// otherValue waits for the whole value, because only then it is known to be JSON.
+// otherValue waits for the whole value, because only then it can be parsed as JSON.
 func (s *stream) otherValue() bool {
 	text, which := s.upTo(s.value.end)
 	if which < 0 {
@@ -71,8 +71,8 @@ func (s *stream) finish() {
 	s.arguments("}")
 }
 
-// json writes the text of a value as JSON. Text that should be something else than a string but does not parse is
-// kept as a string rather than lost.
+// json writes the text of a value as JSON. Text that should not be a string but does not parse is kept as a string
+// rather than lost.
 func (k valueKind) json(text string) string {
 	quoted := `"` + jinja.EscapeJSON(text) + `"`
 	if k == valueString {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// How the text of an argument becomes JSON depends on the types its schema allows. Where the schema allows a string and
+// How the text of an argument becomes JSON depends on the types its schema allows. If the schema allows a string and
 // another type that is not a number, text in quotes is a string that contains the quotes, because these formats write
 // strings without quotes.
 func TestTextOfAnArgument(t *testing.T) {

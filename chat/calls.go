@@ -4,23 +4,23 @@ package chat
 // Close, then End.
 type CallSyntax struct {
 	Begin, Open, Sep, Close, End string
-	// JSON reports that arguments are one JSON object. Otherwise they are written in the format's own way, which ends
-	// the call as well.
+	// JSON reports that arguments are one JSON object. Otherwise they are written in the format's own syntax, which
+	// also ends the call.
 	JSON bool
-	// ReasoningEnd is the marker after which a reply that began with reasoning continues with its answer.
+	// ReasoningEnd is the marker that ends the reasoning at the beginning of a reply.
 	ReasoningEnd string
-	// Markers are texts that no reply holds but one with calls. A reply whose tokens are none of them has no call,
-	// nor pieces of one.
+	// Markers are texts that occur only in replies with calls. A reply without a token for one of them has no call and
+	// no pieces of one.
 	Markers []string
 }
 
-// Caller is a Format whose tool calls can be steered while they are generated.
+// Caller is a Format whose tool calls can be constrained while they are generated.
 type Caller interface {
-	// CallSyntax is false when the format has no calls.
+	// CallSyntax returns the syntax of calls; false if the format has no calls.
 	CallSyntax() (CallSyntax, bool)
 }
 
-// ReplyMarkers are the texts that a format's Parser looks for in a reply.
+// ReplyMarkers returns the texts that a format's Parser looks for in a reply.
 func ReplyMarkers(f Format) []string {
 	markers := []string{thinkOpen, thinkClose}
 	if caller, ok := f.(Caller); ok {
@@ -37,13 +37,13 @@ var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Clos
 var v3Calls = CallSyntax{Begin: callsBegin, Open: v3Markers.open, Sep: v3Markers.sep, Close: v3Markers.close,
 	End: callsEnd, JSON: true, ReasoningEnd: thinkClose, Markers: v31Calls.Markers}
 
-// CallSyntax is tokens around JSON arguments.
+// CallSyntax returns the syntax with tokens around JSON arguments.
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
 
-// CallSyntax is DSML: parameters are elements, not JSON.
+// CallSyntax returns DSML, whose parameters are elements, not JSON.
 func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v32), true }
 
-// CallSyntax is DSML under V4's own name for the block.
+// CallSyntax returns DSML with V4's own name for the block.
 func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v4), true }
 
 func dsmlCalls(d dialect) CallSyntax {
@@ -52,12 +52,12 @@ func dsmlCalls(d dialect) CallSyntax {
 		ReasoningEnd: thinkClose, Markers: []string{dsml}}
 }
 
-// glmCalls has arguments as pairs of key and value elements.
+// glmCalls writes arguments as pairs of key and value elements.
 var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
 	Markers: []string{glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}}
 
 // CallSyntax is GLM's.
 func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
-// CallSyntax returns the syntax that the markers of the template or the tokenizer show.
+// CallSyntax returns the syntax that was detected from the markers of the template or the tokenizer.
 func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

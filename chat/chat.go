@@ -9,7 +9,7 @@ import (
 // Role is the author of a message.
 type Role string
 
-// The roles a message may have. A format accepts those it has markers for and rejects the others by name.
+// The roles of messages. A format accepts the roles that it has markers for and rejects the others by name.
 const (
 	System    Role = "system"
 	Developer Role = "developer"
@@ -40,33 +40,33 @@ type Call struct {
 	Arguments string // a JSON object as text; empty means {}
 }
 
-// Tool is a function the model may call.
+// Tool is a function that the model may call.
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
 	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
 	Enforced    json.RawMessage // schema that the arguments are held to, where it is not Parameters; never shown
-	// Deferred tools may be called and are not listed: a message of the conversation shows them.
+	// Deferred tools may be called but are not listed: a message of the conversation shows them.
 	Deferred bool
 }
 
-// ChoiceMode states how freely the model may call tools.
+// ChoiceMode restricts the model's use of tools.
 type ChoiceMode int
 
 const (
 	// ChoiceAuto lets the model decide. It is the zero value.
 	ChoiceAuto ChoiceMode = iota
-	// ChoiceNone hides the tools: they are not in the prompt and nothing in the reply is read as a call.
+	// ChoiceNone hides the tools: they are not in the prompt, and nothing in the reply is parsed as a call.
 	ChoiceNone
-	// ChoiceRequired asks for at least one call. The prompt is that of ChoiceAuto; the caller constrains the output.
+	// ChoiceRequired requires at least one call. The prompt is that of ChoiceAuto; the caller constrains the output.
 	ChoiceRequired
-	// ChoiceFunction asks for a call of one named tool. The prompt is that of ChoiceAuto; the caller constrains the
+	// ChoiceFunction requires a call of one named tool. The prompt is that of ChoiceAuto; the caller constrains the
 	// output.
 	ChoiceFunction
 )
 
-// String is the name used in error messages.
+// String returns the name used in error messages.
 func (m ChoiceMode) String() string {
 	switch m {
 	case ChoiceAuto:
@@ -81,73 +81,75 @@ func (m ChoiceMode) String() string {
 	return "unknown"
 }
 
-// ToolChoice is the request's wish about tool calls.
+// ToolChoice is the request's choice of tool calls.
 type ToolChoice struct {
 	Mode ChoiceMode
 	Name string // the tool, when Mode is ChoiceFunction
 }
 
-// Request is everything a format needs to write a prompt.
+// Request holds everything that a format needs to write a prompt.
 type Request struct {
 	Messages   []Message
 	Tools      []Tool
 	ToolChoice ToolChoice
 
-	// Thinking asks for reasoning before the answer. Nil is the family's default: off for DeepSeek, on for GLM, the
-	// template's own default otherwise.
+	// Thinking requests reasoning before the answer. Nil means the family's default: off for DeepSeek, on for GLM,
+	// otherwise the template's own default.
 	Thinking *bool
-	// Effort is how much to think, in the family's own words ("low", "high", "max"); empty is the family's default.
+	// Effort is the reasoning effort, with the family's own levels ("low", "high", "max"); empty means the family's
+	// default.
 	Effort string
-	// ResponseFormat is the JSON schema of the reply. Families with a place for it show it to the model; the others
-	// leave the prompt alone, because the caller constrains the output by grammar anyway.
+	// ResponseFormat is the JSON schema of the reply. Families that support it show it to the model; the others do not
+	// change the prompt, because the caller constrains the output by a grammar anyway.
 	ResponseFormat json.RawMessage
 
-	// AddGenerationPrompt ends the prompt where the model's reply starts. Servers set it; it is off only to render a
-	// conversation as training text.
+	// AddGenerationPrompt ends the prompt with the start of the model's reply. Servers set it; it is off only to render
+	// a conversation as training text.
 	AddGenerationPrompt bool
-	// ContinueFinal leaves the last message, which must be the assistant's, open so that the model continues with it.
+	// ContinueFinal leaves the last message, which must be the assistant's, open, so that the model continues it.
 	ContinueFinal bool
 
-	// ControlTokens lets the text of messages and tools hold control tokens: their spelling becomes the token, so
-	// any caller that writes a message can begin and end turns. Off, the prompt marks that text as Content.
+	// ControlTokens allows control tokens in the text of messages and tools: their spelling becomes the token, so that
+	// any caller that writes a message can begin and end turns. If it is off, the prompt marks that text as Content.
 	ControlTokens bool
 
-	// CallTokens are markers of calls that are single tokens, among those of [CallSyntax.Markers]. In a reply only
-	// the token is the marker; its characters, written by other tokens, are text.
+	// CallTokens lists the markers of calls in [CallSyntax.Markers] that are single tokens. In a reply only the token
+	// is the marker; the same characters, written by other tokens, are text.
 	CallTokens []string
 
-	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names they know and
-	// reject the rest.
+	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names that they support
+	// and reject the rest.
 	Kwargs map[string]json.RawMessage
 
-	// Memo stores tools between requests; nil does not.
+	// Memo caches tools between requests. It may be nil.
 	Memo *Memo
-	// Begun, where not nil, is the result of Render for this request: whether the prompt ends inside reasoning. Parser
+	// Begun, if not nil, is the result of Render for this request: whether the prompt ends inside reasoning. Parser
 	// then does not render it again.
 	Begun *bool
 
-	// NewCallID names the index-th call of a reply. Nil makes a random name that starts with "call_".
+	// NewCallID returns the id of the index-th call of a reply. Nil generates a random id that starts with "call_".
 	NewCallID func(index int) string
 }
 
 // Prompt is a rendered request.
 type Prompt struct {
 	Text string
-	// Content are the spans of Text that were written by the request and not by the format, ascending and disjoint.
-	// The encoder must find no control token in them.
+	// Content lists the spans of Text that come from the request and not from the format, ascending and disjoint. The
+	// encoder must not match control tokens in them.
 	Content []mark.Span
 	// HasBOS reports that the text already starts with the beginning-of-sequence marker (or the family's equivalent),
 	// so the encoder must not add another one.
 	HasBOS bool
-	// Stop are the marker texts that end a reply. Each is one added token of the family's tokenizer.
+	// Stop lists the marker texts that end a reply. Each is one added token of the family's tokenizer.
 	Stop []string
-	// Markers are marker texts of this prompt that not every tokenizer of the family has. Each must be one added token.
+	// Markers lists marker texts of this prompt that not every tokenizer of the family has. Each must be one added
+	// token.
 	Markers []string
 	// InReasoning reports that the text ends inside a reasoning block: the reply starts with reasoning.
 	InReasoning bool
 }
 
-// set takes over a rendered text.
+// set stores a rendered text.
 func (p *Prompt) set(req Request, t mark.Text) {
 	p.Text = t.String()
 	if !req.ControlTokens {
@@ -157,10 +159,10 @@ func (p *Prompt) set(req Request, t mark.Text) {
 
 // Format is one way of writing conversations. Implementations are immutable and safe for concurrent use.
 type Format interface {
-	// Name is the family's name, as accepted by Detect.
+	// Name returns the family's name, as accepted by Detect.
 	Name() string
 	// Render writes the prompt. Errors wrap ErrRequest, ErrUnsupported or ErrTemplate.
 	Render(Request) (Prompt, error)
-	// Parser reads the reply to the same request. It is for one reply and one goroutine.
+	// Parser returns a parser for the reply to the same request. It is for one reply and one goroutine.
 	Parser(Request) Parser
 }

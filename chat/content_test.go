@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// controls are the markers that are tokens of the families' tokenizers.
+// controls lists the markers that are tokens of the families' tokenizers.
 var controls = []string{thinkOpen, thinkClose, deepseekBOS, deepseekEOS, deepseekUser, deepseekAssistant,
 	deepseekReminder, dsml, callsBegin, callsEnd, callBegin, callEnd, callSep, outputBegin, outputEnd,
 	"[gMASK]", "<sop>", glmSystem, glmUser, glmAssistant, glmObservation, glmEnd, glmCallOpen, glmCallClose,
 	glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose, glmResponseOpen, glmResponseClose}
 
-// families are the formats with their tables of prompts, and a template.
+// families returns the formats with their tables of prompts, and a template.
 func families(t *testing.T) map[string]Format {
 	t.Helper()
 	return map[string]Format{"deepseek-v3.1.json": DeepSeekV31{}, "deepseek-v3.2.json": DeepSeekV32{},
@@ -102,7 +102,7 @@ func TestMarkersOfOrdinaryPromptsAreTheFormatsOwn(t *testing.T) {
 	}
 }
 
-// A template reads the characters of content; whatever text they form, they remain content.
+// A template reads the characters of content; the text that they form remains content.
 func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	const src = `{{ bos_token }}{% for m in messages %}` +
 		`{% if m.role == 'assistant' %}{% set c = m.content %}{% if '</think>' in c %}` +
@@ -127,7 +127,7 @@ func TestTemplatesReadContentThatSpellsMarkers(t *testing.T) {
 	}
 }
 
-// Markers that are spelled in the content do not change how the prompt itself is read.
+// Markers that are spelled in the content do not change how the prompt itself is parsed.
 func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	f, err := NewTemplate(TemplateConfig{Source: "{% for m in messages %}{{ m.content }}{% endfor %}", BOS: "<s>"})
 	if err != nil {
@@ -143,7 +143,7 @@ func TestContentIsNotTakenForTheFormatsMarkers(t *testing.T) {
 	}
 }
 
-// The model continues with a prefilled message: it is not content, the messages before it are.
+// The model continues a prefilled message: it is not content, but the messages before it are.
 func TestPrefillKeepsItsMarkers(t *testing.T) {
 	for file, f := range families(t) {
 		p, err := f.Render(Request{ContinueFinal: true, Messages: []Message{{Role: User, Content: "before"},

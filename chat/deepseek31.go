@@ -31,7 +31,7 @@ const (
 // Name is "deepseek-v3.1".
 func (DeepSeekV31) Name() string { return "deepseek-v3.1" }
 
-// Parser reads calls between tokens.
+// Parser parses calls between tokens.
 func (f DeepSeekV31) Parser(req Request) Parser {
 	return newV31Parser(req, begun(f, req))
 }
@@ -91,7 +91,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 			}
 		case System, Assistant:
 			return Prompt{}, fieldError(messageField(last.index, "role"),
-				"is %q: a reply can only follow a user or tool message; to go on with an assistant message, "+
+				"is %q: a reply can only follow a user or tool message; to continue an assistant message, "+
 					"continue it",
 				last.Role)
 		}
@@ -100,7 +100,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// v31System writes all system messages, wherever they are, and the tools.
+// v31System writes all system messages, wherever they are in the conversation, and the tools.
 func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	var texts []string
 	for _, t := range turns {
@@ -128,8 +128,8 @@ func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	return nil
 }
 
-// v31Answers reports that the message at i is the first after a user message, system messages aside: only then does it
-// get the assistant marker.
+// v31Answers reports whether the message at i is the first after a user message, not counting system messages: only
+// then it gets the assistant marker.
 func v31Answers(turns []turn, i int) bool {
 	for i--; i >= 0 && turns[i].Role == System; i-- {
 	}

@@ -7,7 +7,7 @@ import "sparrow/internal/mark"
 //	BOS system User text Assistant </think> answer EOS User text Assistant <think>
 //
 // The assistant marker belongs to the user's turn, and tool results need none: the model continues after them. Request
-// tools and the response format are shown at the end of the first system message, which is added, empty, when the
+// tools and the response format are shown at the end of the first system message, which is added, empty, if the
 // conversation does not start with one.
 //
 // Template arguments: thinking (or enable_thinking), and drop_thinking, on by default, which in thinking mode removes
@@ -87,7 +87,7 @@ func (e *v32Encoder) encode() (Prompt, error) {
 	}
 	if role := e.turns[len(e.turns)-1].Role; e.req.AddGenerationPrompt && (role == System || role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
+			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, "+
 				"continue it", role)
 	}
 	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
@@ -95,7 +95,7 @@ func (e *v32Encoder) encode() (Prompt, error) {
 	return p, nil
 }
 
-// user writes a user turn and the marker that begins the assistant's.
+// user writes a user turn and the marker that begins the assistant's turn.
 func (e *v32Encoder) user(i int, t turn) {
 	e.b.WriteString(deepseekUser)
 	t.write(&e.b, t.Content)
@@ -161,7 +161,7 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 	return nil
 }
 
-// results writes the results of one message's calls. The block is closed by the last of them, so all must be there.
+// results writes the results of one message's calls. The last result closes the block, so all must be present.
 func (e *v32Encoder) results(first int) (int, error) {
 	group, end, err := results(e.turns, first)
 	if err != nil {

@@ -3,7 +3,7 @@ package chat
 // The instruction texts of DeepSeek-V3.2 are wire data: the model was trained on exactly these bytes. A test compares
 // their length and SHA-256 with the published values.
 
-// v32ToolsPrefix is before the tool schemas, one JSON object per line; v32ToolsSuffix is after them.
+// v32ToolsPrefix precedes the tool schemas, one JSON object per line; v32ToolsSuffix follows them.
 const v32ToolsPrefix = `## Tools
 
 You have access to a set of tools you can use to answer the user's question.
@@ -38,8 +38,8 @@ Here are the functions available in JSONSchema format:
 
 const v32ToolsSuffix = "\n</functions>\n"
 
-// dsmlFormatPrefix is before the JSON schema of the reply, in V4 too.
+// dsmlFormatPrefix precedes the JSON schema of the reply, also in V4.
 const dsmlFormatPrefix = "## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
 
-// v32DeveloperPrefix is before the text of a developer message.
+// v32DeveloperPrefix precedes the text of a developer message.
 const v32DeveloperPrefix = "\n\n# The user's message is: "

@@ -10,12 +10,12 @@ import (
 //
 //	BOS [effort] system User text Assistant </think> answer EOS User text Assistant <think>
 //
-// Tool results are part of the user's turn, as are user messages that follow each other. Request tools and the response
-// format are shown at the end of the first system message, which is added, empty, when there is none.
+// Tool results are part of the user's turn, and consecutive user messages are one turn. Request tools and the response
+// format are shown at the end of the first system message, which is added, empty, if there is none.
 //
-// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on
-// by default, which removes the reasoning of earlier turns and earlier developer messages; conversations with tools
-// keep both. effort_profile, preview or official, overrides Preview for one request.
+// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on by
+// default, which removes the reasoning of earlier turns and earlier developer messages; conversations with tools keep
+// both. effort_profile, preview or official, overrides Preview for one request.
 type DeepSeekV4 struct {
 	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the
 	// default), high and max.
@@ -24,7 +24,7 @@ type DeepSeekV4 struct {
 
 var v4 = dialect{block: "tool_calls", toolsPrefix: v4ToolsPrefix, toolsSuffix: v4ToolsSuffix}
 
-// Name is "deepseek-v4" or "deepseek-v4-preview".
+// Name returns "deepseek-v4" or "deepseek-v4-preview".
 func (f DeepSeekV4) Name() string {
 	if f.Preview {
 		return "deepseek-v4-preview"
@@ -80,7 +80,7 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	return e.encode()
 }
 
-// effort is the instruction text for more reasoning; the default level has none.
+// effort returns the instruction text for more reasoning; the default level has none.
 func (f DeepSeekV4) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	return text, nil
 }
 
-// v4Merge makes one user turn of each run of user and tool messages. Results are in the order of the calls.
+// v4Merge merges each run of user and tool messages into one user turn. Results are in the order of the calls.
 func v4Merge(turns []turn) ([]turn, error) {
 	var merged []turn
 	for i := 0; i < len(turns); {
@@ -200,12 +200,12 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	last := e.turns[len(e.turns)-1]
 	if e.req.AddGenerationPrompt && (last.Role == System && !e.asks(len(e.turns)-1) || last.Role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
+			"is %q: a reply can only follow a user, developer or tool message; to continue an assistant message, "+
 				"continue it", last.Role)
 	}
 	if e.task != "" && last.Role != User && last.Role != Developer {
 		return Prompt{}, fieldError("chat_template_kwargs.task",
-			"is asked of the last message, which has role %q; want user or developer", last.Role)
+			"applies to the last message, which has role %q; want user or developer", last.Role)
 	}
 	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
 	p.set(e.req, e.b.Text())
@@ -221,7 +221,7 @@ func (e *v4Encoder) asks(i int) bool {
 	return r == User || r == Developer || r == System && e.systems && i > 0
 }
 
-// handOver writes the assistant marker after a user turn that the assistant answers. A reminder comes after it.
+// handOver writes the assistant marker after a user turn that the assistant answers. A reminder follows it.
 func (e *v4Encoder) handOver(i int) {
 	if !e.asks(i) {
 		return

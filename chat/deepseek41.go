@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// DeepSeekV41 is the format of DeepSeek-V4.1: that of V4 with a marker before system messages, which may come anywhere,
-// an effort line with a number, and a space in the tags of calls (v41 spec, 7).
+// DeepSeekV41 is the format of DeepSeek-V4.1: the format of V4 with a marker before system messages, which may occur
+// anywhere, an effort line with a number, and a space in the tags of calls (v41 spec, 7).
 //
 //	BOS [System [effort] system] User text Assistant </think> answer EOS System text Assistant <think>
 //
@@ -19,7 +19,7 @@ const deepseekSystem = "<｜System｜>"
 
 var v41 = dialect{block: "calls", gap: " ", toolsPrefix: v41Tags.Replace(v4ToolsPrefix), toolsSuffix: v4ToolsSuffix}
 
-// v41Tags turns tags of V4 into those of V4.1.
+// v41Tags replaces the tags of V4 by those of V4.1.
 var v41Tags = strings.NewReplacer(dsml+"tool_calls", dsml+" calls", dsml+"invoke", dsml+" invoke", dsml+"parameter",
 	dsml+" parameter")
 
@@ -29,7 +29,7 @@ func (DeepSeekV41) Name() string { return "deepseek-v4.1" }
 // Parser reads DSML calls.
 func (f DeepSeekV41) Parser(req Request) Parser { return newDSMLParser(v41, req, begun(f, req)) }
 
-// CallSyntax is DSML with a space in its tags.
+// CallSyntax returns DSML with a space in its tags.
 func (DeepSeekV41) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v41), true }
 
 // Render writes the prompt.
@@ -82,7 +82,7 @@ func (f DeepSeekV41) Render(req Request) (Prompt, error) {
 	return e.encode()
 }
 
-// effort is the line that states how thoroughly to think.
+// effort returns the line that states the reasoning effort.
 func (f DeepSeekV41) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {

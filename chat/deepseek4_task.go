@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// v4Tasks are the short tasks DeepSeek-V4 was trained for, each with its own token: what to do next, what to search
-// for, which sources and which field a question is about, a title, whether a page needs reading. A task applies to the
-// last user or developer message and is selected by the template argument task; its reply has no reasoning.
+// v4Tasks lists the short tasks that DeepSeek-V4 was trained for, each with its own token: the next action, a search
+// query, the sources and the field of a question, a title, whether a page needs reading. A task applies to the last
+// user or developer message and is selected by the template argument task; its reply has no reasoning.
 var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
 
 // taskAction is the task that is answered in the assistant's turn; the others are answered right after the message.
@@ -27,16 +27,16 @@ func v4Task(req Request) (string, error) {
 	}
 	switch {
 	case !slices.Contains(v4Tasks, task):
-		return "", fmt.Errorf("%w: chat_template_kwargs.task %q; supported are %s", ErrUnsupported, task,
+		return "", fmt.Errorf("%w: chat_template_kwargs.task is %q; want one of %s", ErrUnsupported, task,
 			strings.Join(v4Tasks, ", "))
 	case !req.AddGenerationPrompt:
 		return "", fieldError("chat_template_kwargs.task",
-			"asks for a reply, but the prompt does not end where one starts")
+			"requests a reply, but the prompt does not end with the start of a reply")
 	}
 	return task, nil
 }
 
-// taskMarker is the token of a task.
+// taskMarker returns the token of a task.
 func taskMarker(task string) string { return "<｜" + task + "｜>" }
 
 // ask ends the prompt with the task.

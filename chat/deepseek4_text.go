@@ -1,6 +1,6 @@
 package chat
 
-// The instruction texts of DeepSeek-V4, byte for byte as the model was trained on them; a test compares their SHA-256.
+// The instruction texts of DeepSeek-V4, byte for byte as in the model's training; a test compares their SHA-256.
 const (
 	v4ToolsPrefix = `## Tools
 

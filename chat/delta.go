@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// DeltaKind states what a Delta carries.
+// DeltaKind is the kind of data in a Delta.
 type DeltaKind int
 
 const (
@@ -18,7 +18,7 @@ const (
 	DeltaToolCall
 )
 
-// String is the name used in tests and traces.
+// String returns the name used in tests and traces.
 func (k DeltaKind) String() string {
 	switch k {
 	case DeltaReasoning:
@@ -39,8 +39,9 @@ type Delta struct {
 	Malformed bool      // content that was meant as a tool call but does not follow the format
 }
 
-// CallDelta is a piece of the Index-th call of a reply. The first piece of a call has ID and Name, and perhaps
-// arguments; the others only arguments. The pieces of Arguments, joined, are the JSON object of the arguments.
+// CallDelta is a piece of the Index-th call of a reply. The first piece of a call has ID and Name, and may have
+// arguments; the other pieces have only arguments. The pieces of Arguments, joined, are the JSON object of the
+// arguments.
 type CallDelta struct {
 	Index     int
 	ID        string
@@ -50,9 +51,9 @@ type CallDelta struct {
 
 // Parser reads a reply as it is generated.
 type Parser interface {
-	// Feed takes more text, cut at any byte, and returns the deltas that are certain so far. Text that may be the start
-	// of a marker is delayed until the next call. Marked bytes were written by tokens that are not control tokens: they
-	// are not part of a marker in Request.CallTokens.
+	// Feed parses more text, split at any byte, and returns the deltas that are certain so far. Text that may be the
+	// start of a marker is delayed until the next call. Marked bytes were written by tokens that are not control
+	// tokens: they are not part of a marker in Request.CallTokens.
 	Feed(text mark.Text) []Delta
 	// Close ends the reply and returns the delayed text. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
 	// deltas are valid anyway.
@@ -66,7 +67,7 @@ type Collector struct {
 	arguments          [][]byte // [calls][bytes]
 }
 
-// Add takes the next deltas.
+// Add adds the next deltas.
 func (c *Collector) Add(deltas ...Delta) {
 	for _, d := range deltas {
 		switch d.Kind {
@@ -92,7 +93,7 @@ func (c *Collector) addCall(d CallDelta) {
 	c.arguments[d.Index] = append(c.arguments[d.Index], d.Arguments...)
 }
 
-// Message is the assistant's message so far.
+// Message returns the assistant's message so far.
 func (c *Collector) Message() Message {
 	m := Message{Role: Assistant, Reasoning: c.reasoning.String(), Content: c.content.String()}
 	for i, call := range c.calls {
@@ -102,7 +103,7 @@ func (c *Collector) Message() Message {
 	return m
 }
 
-// Parse reads a whole reply at once.
+// Parse parses a whole reply at once.
 func Parse(p Parser, text string) (Message, error) {
 	var c Collector
 	c.Add(p.Feed(mark.Plain(text))...)

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Source has the facts of a checkpoint that determine its chat format.
+// Source holds the properties of a checkpoint that determine its chat format.
 type Source struct {
 	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2,
-	// glm-5.3-flash, kimi-k2, kimi-k2.5 or template. Empty detects it.
+	// glm-5.3-flash, kimi-k2, kimi-k2.5 or template. Empty means detection.
 	Family string
 	// ModelType is model_type of config.json.
 	ModelType string
-	// SharedIndexer reports that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
+	// SharedIndexer reports that layers share an indexer according to config.json, which distinguishes GLM-5.2 from
+	// GLM-5.
 	SharedIndexer bool
 	// Encoder is the text of the Python file that comes with a DeepSeek-V4 release, or empty; it is never run. DSpark
 	// reports that config.json describes a DSpark head. Together with Name, the folder or repository, they distinguish
@@ -24,7 +25,7 @@ type Source struct {
 	Name    string
 	// ChatTemplate is the Jinja source, or empty.
 	ChatTemplate string
-	// BOS and EOS are the texts of the sequence tokens; Special are all special tokens by template name.
+	// BOS and EOS are the texts of the sequence tokens; Special holds all special tokens by template name.
 	BOS, EOS string
 	Special  map[string]string
 	// Tokens are the texts of the tokenizer's added tokens; optional.
@@ -66,7 +67,7 @@ func Detect(s Source) (Format, error) {
 		return Kimi{Thinks: true}, nil
 	case "template":
 		if s.ChatTemplate == "" {
-			return nil, fmt.Errorf("%w: the template format was asked for, but the checkpoint has no chat_template",
+			return nil, fmt.Errorf("%w: the template format was requested, but the checkpoint has no chat_template",
 				ErrNoFormat)
 		}
 		c := TemplateConfig{Source: s.ChatTemplate, BOS: s.BOS, EOS: s.EOS, Special: s.Special, Tokens: s.Tokens,
@@ -83,13 +84,13 @@ func Detect(s Source) (Format, error) {
 		}
 		return t, nil
 	case "":
-		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
+		return nil, fmt.Errorf("%w: model_type %q has no chat_template; only these work without one: deepseek_v32, "+
 			"deepseek_v3, deepseek_v4, deepseek_v41, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add "+
 			"a template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
-	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, deepseek-v4.1, "+
-		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 and template", ErrNoFormat,
+	return nil, fmt.Errorf("%w: family %q is unknown; want deepseek-v4, deepseek-v4-preview, deepseek-v4.1, "+
+		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template", ErrNoFormat,
 		family)
 }
 
@@ -123,8 +124,8 @@ func (s Source) family() string {
 	return ""
 }
 
-// isV4Preview reports whether a release is one of April and June 2026, whose effort levels are high and max. The
-// encoder file is the best evidence (dspark spec, 8). Without it, a config with a DSpark head is a later release,
+// isV4Preview reports whether a release is one of April or June 2026, whose effort levels are high and max. The encoder
+// file decides if there is one (dspark spec, 8). Without it, a config with a DSpark head belongs to a later release,
 // except in the repositories of June, which have DSpark in their names.
 func (s Source) isV4Preview() bool {
 	switch {
@@ -147,7 +148,7 @@ func (s Source) isV31Template() bool {
 }
 
 // ReadTokenizerConfig fills the template and the special tokens from tokenizer_config.json. If there are several named
-// templates, tool_use is taken, else the default.
+// templates, it uses tool_use, else the default.
 func (s *Source) ReadTokenizerConfig(data []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {

@@ -29,7 +29,7 @@ func TestEffortProfiles(t *testing.T) {
 	}
 }
 
-// A request can state which release's levels it means.
+// A request can select the release whose levels apply.
 func TestEffortProfileOfARequest(t *testing.T) {
 	on := true
 	render := func(f DeepSeekV4, effort, profile string) string {

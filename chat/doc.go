@@ -1,8 +1,8 @@
-// Package chat turns a conversation into the text a model was trained on, and the text a model writes back into
-// reasoning, content and tool calls.
+// Package chat renders a conversation as the text that a model was trained on, and parses the text that a model
+// generates into reasoning, content and tool calls.
 //
-// The input is a [Request]: messages, tools, whether to think. The output is a [Prompt]: one string that holds the
-// family's markers, and the strings that end the reply. In the other direction a [Parser] takes the reply in pieces
+// The input is a [Request]: messages, tools, and whether to reason. The output is a [Prompt]: one string that contains
+// the family's markers, and the strings that end the reply. In the other direction a [Parser] takes the reply in pieces
 // of any length and returns [Delta] values that never contain a part of a marker.
 //
 // Each family is one file with one [Format]: [DeepSeekV4], [DeepSeekV32], [DeepSeekV31], [GLM5], and [Template] for
@@ -13,16 +13,16 @@
 // # Control tokens in messages are text
 //
 // A message may spell a marker, such as <｜User｜>: a user typed it, or a tool returned it. It must not begin a turn.
-// [Prompt.Content] names the bytes of the prompt that come from the request: contents, reasoning, names, calls and
-// their arguments, tools, schemas, template arguments. The encoder looks for control tokens in the other bytes only,
-// and a token with a single byte in Content is not one. Roles are words of this package, special tokens are the
-// checkpoint's: neither is content. The last message is not content either when the model continues it (ContinueFinal):
-// its markers are part of the reply that was begun. [Request.ControlTokens] turns all of this off.
+// [Prompt.Content] lists the bytes of the prompt that come from the request: contents, reasoning, names, calls and
+// their arguments, tools, schemas, template arguments. The encoder matches control tokens only in the other bytes; text
+// with even one byte in Content is not a control token. Roles are words of this package, and special tokens belong to
+// the checkpoint: neither is content. If the model continues the last message (ContinueFinal), that message is not
+// content either: its markers are part of the reply. [Request.ControlTokens] disables all of this.
 //
 // Marks are stored separately from the text ([sparrow/internal/mark]). Marks in the text would have to be characters
 // that no message contains; strip and split would cut them off, length would count them, and a template that asks
 // whether '</think>' is in a message would not find it. So the native formats write into a builder that keeps spans,
-// and in [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths see
+// and in [sparrow/chat/jinja] a string of the request is a value of its own type: tests, comparisons and lengths use
 // its characters, and every operation that makes a string from it copies the marks. The rendered text is the same bytes
 // with and without marks, and so are the token ids of a conversation that spells no marker.
 package chat

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// dialect has the differences between versions of DeepSeek's markup.
+// dialect holds the differences between versions of DeepSeek's markup.
 type dialect struct {
 	block       string // name of the element around calls
 	gap         string // between the marker of an element and its name
@@ -43,7 +43,7 @@ func (d dialect) declarations(b *mark.Builder, t turn, field string, memo *Memo)
 	return nil
 }
 
-// formatField is the path of a message's response format, which may have come from the request itself.
+// formatField returns the path of a message's response format, which may have come from the request itself.
 func formatField(req Request, t turn) string {
 	if t.index < 0 || len(req.ResponseFormat) > 0 {
 		return "response_format"
@@ -51,8 +51,8 @@ func formatField(req Request, t turn) string {
 	return messageField(t.index, "response_format")
 }
 
-// declareFirst puts the request's tools and response format on the first system message, which is added, empty, when
-// the conversation does not start with one.
+// declareFirst puts the request's tools and response format on the first system message, which is added, empty, if the
+// conversation does not start with one.
 func declareFirst(req Request, turns []turn) []turn {
 	tools := offered(req)
 	if len(tools) == 0 && len(req.ResponseFormat) == 0 {
@@ -69,8 +69,8 @@ func declareFirst(req Request, turns []turn) []turn {
 	return turns
 }
 
-// lateSystem makes system messages that come after the first turn part of the user's: the formats have a place for
-// system text at the beginning only, and a reply follows a user's turn.
+// lateSystem moves system messages after the first turn into the user's turn: the formats support system text only at
+// the beginning, and a reply follows a user's turn.
 func lateSystem(turns []turn) []turn {
 	first := slices.IndexFunc(turns, func(t turn) bool { return t.Role != System })
 	if first < 0 || !slices.ContainsFunc(turns[first:], func(t turn) bool { return t.Role == System }) {
@@ -92,7 +92,7 @@ func lateSystem(turns []turn) []turn {
 	return list
 }
 
-// lastUser is the index of the last user or developer message, or -1.
+// lastUser returns the index of the last user or developer message, or -1.
 func lastUser(turns []turn) int {
 	for i := len(turns) - 1; i >= 0; i-- {
 		if r := turns[i].Role; r == User || r == Developer {
@@ -139,7 +139,7 @@ func (d dialect) calls(b *mark.Builder, t turn) error {
 	return nil
 }
 
-// dsmlTags are how elements begin and end.
+// dsmlTags holds the opening and closing tags of elements.
 type dsmlTags struct{ open, close, invokeOpen, invokeClose, paramOpen, paramClose string }
 
 func (d dialect) tags() dsmlTags {

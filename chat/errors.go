@@ -6,25 +6,26 @@ import (
 )
 
 var (
-	// ErrRequest is wrapped by every error that the sender of a request can repair: an unknown role, a tool result
+	// ErrRequest is wrapped by every error that the sender of a request can correct: an unknown role, a tool result
 	// without a call, arguments that are not JSON. The message names the field.
 	ErrRequest = errors.New("invalid chat request")
 
-	// ErrUnsupported is wrapped when the request is well formed but the model's format has no way to express it.
+	// ErrUnsupported means that the request is well formed but the model's format cannot express it.
 	ErrUnsupported = errors.New("not supported by the model's chat format")
 
-	// ErrTemplate is wrapped when a checkpoint's chat template does not compile, or fails on a request.
+	// ErrTemplate means that a checkpoint's chat template does not compile, or fails on a request.
 	ErrTemplate = errors.New("chat template failed")
 
-	// ErrNoFormat is returned by Detect when nothing known fits the checkpoint.
+	// ErrNoFormat means that Detect found no format for the checkpoint.
 	ErrNoFormat = errors.New("no chat format for this checkpoint")
 
-	// ErrMalformedCall is wrapped by Parser.Close when the reply contained a tool call that does not follow the format.
-	// The text of it was delivered as content deltas marked Malformed, or as arguments that are not a JSON object.
+	// ErrMalformedCall means that the reply contained a tool call that does not follow the format; Parser.Close returns
+	// it. The text of the call was delivered as content deltas marked Malformed, or as arguments that are not a JSON
+	// object.
 	ErrMalformedCall = errors.New("malformed tool call")
 
-	// ErrUnfinishedCall is wrapped by Parser.Close when the reply ended inside a tool call, as it does when the token
-	// limit is met. Markers and pieces of names before its arguments were not delivered.
+	// ErrUnfinishedCall means that the reply ended inside a tool call, for example at the token limit; Parser.Close
+	// returns it. Markers and pieces of names before its arguments were not delivered.
 	ErrUnfinishedCall = errors.New("reply ended inside a tool call")
 )
 
@@ -33,7 +34,7 @@ func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrRequest, field, fmt.Sprintf(format, args...))
 }
 
-// messageField is the path of a message's field, or of the message itself when field is empty.
+// messageField returns the path of a message's field, or of the message itself if field is empty.
 func messageField(index int, field string) string {
 	if field == "" {
 		return fmt.Sprintf("messages[%d]", index)
@@ -41,7 +42,8 @@ func messageField(index int, field string) string {
 	return fmt.Sprintf("messages[%d].%s", index, field)
 }
 
-// malformedArguments is for arguments that were handed out before they turned out not to be a JSON object.
+// malformedArguments returns the error for arguments that were delivered before they turned out not to be a JSON
+// object.
 func malformedArguments(call int, err error) error {
 	return fmt.Errorf("%w: arguments of call %d: %w", ErrMalformedCall, call, err)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzParsers feeds a reply whole and cut in two: no panic, and the same result.
+// FuzzParsers parses a reply whole and split in two: it must not panic, and the results must be equal.
 func FuzzParsers(f *testing.F) {
 	for _, c := range parserCases {
 		f.Add(c.text, len(c.text)/2, c.open)

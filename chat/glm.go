@@ -13,11 +13,11 @@ import (
 //	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer
 //	<|observation|><tool_response>...
 //
-// Nothing ends a turn but the next marker; a reply ends at any of three. Template arguments: enable_thinking (or
-// thinking), clear_thinking, which when false keeps the reasoning of earlier turns, and in 5.2 reasoning_effort.
+// Only the next marker ends a turn; a reply ends at any of three markers. Template arguments: enable_thinking (or
+// thinking); clear_thinking, which keeps the reasoning of earlier turns if false; and in 5.2 reasoning_effort.
 type GLM5 struct {
-	// V52 selects the variant of GLM-5.2: an effort line when thinking, an empty block where there is no reasoning, and
-	// tool schemas without their envelope.
+	// V52 selects the variant of GLM-5.2: an effort line if reasoning is on, an empty block if there is no reasoning,
+	// and tool schemas without their envelope.
 	V52 bool
 	// Flash selects the variant of GLM-5.3-Flash, with V52: it always thinks, has the efforts low, high and max, and
 	// keeps the reasoning of earlier turns unless clear_thinking is true.
@@ -34,7 +34,7 @@ const (
 		glmKeyOpen + "{arg-key-2}" + glmKeyClose + glmValueOpen + "{arg-value-2}" + glmValueClose + "..." + glmCallClose
 )
 
-// Name is "glm-5", "glm-5.2" or "glm-5.3-flash".
+// Name returns "glm-5", "glm-5.2" or "glm-5.3-flash".
 func (f GLM5) Name() string {
 	if f.Flash {
 		return "glm-5.3-flash"
@@ -45,7 +45,7 @@ func (f GLM5) Name() string {
 	return "glm-5"
 }
 
-// Parser reads GLM's call markup.
+// Parser parses GLM's call markup.
 func (f GLM5) Parser(req Request) Parser {
 	return newGLMParser(req, begun(f, req))
 }

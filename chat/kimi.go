@@ -15,15 +15,15 @@ import (
 //	<|im_system|>system<|im_middle|>text<|im_end|> <|im_user|>user<|im_middle|>text<|im_end|>
 //	<|im_assistant|>assistant<|im_middle|>answer<|im_end|>
 //
-// Tools are in a system turn of their own as compact JSON; a call names itself functions.NAME:INDEX, where INDEX
-// counts over the conversation, and a result begins with that name. Template argument of K2.5: thinking (or
+// Tools are in a system turn of their own as compact JSON. The id of a call is functions.NAME:INDEX, where INDEX counts
+// calls in the conversation, and a result begins with that id. Template argument of K2.5: thinking (or
 // enable_thinking).
 type Kimi struct {
 	// Thinks reports that prompts end with an open or an empty block of reasoning: K2.5.
 	Thinks bool
 }
 
-// Name is "kimi-k2" or "kimi-k2.5".
+// Name returns "kimi-k2" or "kimi-k2.5".
 func (f Kimi) Name() string {
 	if f.Thinks {
 		return "kimi-k2.5"
@@ -34,15 +34,16 @@ func (f Kimi) Name() string {
 var kimiMarkers = callMarkers{begin: kimiCallsBegin, open: kimiCallBegin, sep: kimiArguments, close: kimiCallEnd,
 	end: kimiCallsEnd, identity: kimiIdentity}
 
-// kimiCalls demands calls by the index 0: which one it is in the conversation is not known where calls are demanded.
+// kimiCalls requires calls with the index 0, because the index of a call in the conversation is not known when it is
+// required.
 var kimiCalls = CallSyntax{Begin: kimiCallsBegin, Open: kimiCallBegin + kimiFunctions, Sep: ":0" + kimiArguments,
 	Close: kimiCallEnd, End: kimiCallsEnd, JSON: true, ReasoningEnd: thinkClose,
 	Markers: []string{kimiCallsBegin, kimiCallBegin, kimiArguments, kimiCallEnd, kimiCallsEnd}}
 
-// CallSyntax is tokens around JSON arguments.
+// CallSyntax returns the syntax with tokens around JSON arguments.
 func (Kimi) CallSyntax() (CallSyntax, bool) { return kimiCalls, true }
 
-// kimiIdentity reads functions.NAME:INDEX; the whole is the id of the call.
+// kimiIdentity parses functions.NAME:INDEX; the whole text is the id of the call.
 func kimiIdentity(text string) (name, id string) {
 	name, _ = strings.CutPrefix(text, kimiFunctions)
 	if at := strings.LastIndexByte(name, ':'); at >= 0 {
@@ -55,7 +56,7 @@ func newKimiParser(req Request, inReasoning bool) Parser {
 	return newCallParser(&kimiMarkers, req, inReasoning)
 }
 
-// Parser reads calls between tokens.
+// Parser parses calls between tokens.
 func (f Kimi) Parser(req Request) Parser {
 	p, err := f.Render(req)
 	return newKimiParser(req, err == nil && p.InReasoning)
@@ -82,7 +83,7 @@ func (f Kimi) Render(req Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	if thinking && !f.Thinks {
-		return Prompt{}, fmt.Errorf("%w: thinking: Kimi-K2 does not support it; leave it out", ErrUnsupported)
+		return Prompt{}, fmt.Errorf("%w: thinking: Kimi-K2 does not support it; omit it", ErrUnsupported)
 	}
 	w := kimiWriter{f: f, turns: turns, ids: map[string]string{}, open: req.ContinueFinal}
 	if err := w.declare(offered(req), req.Memo); err != nil {
@@ -148,7 +149,7 @@ func (w *kimiWriter) declare(tools []Tool, memo *Memo) error {
 	return nil
 }
 
-// turn writes the turn at i, of results all that belong together, and returns the last one that it wrote.
+// turn writes the turn at i, or all results that belong together, and returns the index of the last turn that it wrote.
 func (w *kimiWriter) turn(i int) (int, error) {
 	t := w.turns[i]
 	switch t.Role {
@@ -187,7 +188,7 @@ func (w *kimiWriter) turn(i int) (int, error) {
 	return i, nil
 }
 
-// assistant writes a reply. K2.5 keeps the reasoning of replies after the last one without calls.
+// assistant writes a reply. K2.5 keeps the reasoning of replies after the last reply without calls.
 func (w *kimiWriter) assistant(i int) {
 	t := w.turns[i]
 	w.b.WriteString(kimiAssistant + "assistant" + kimiMiddle)
@@ -223,7 +224,7 @@ func (w *kimiWriter) assistant(i int) {
 	w.b.WriteString(kimiCallsEnd)
 }
 
-// after reports whether every reply from i on makes calls.
+// after reports whether every reply from i on has calls.
 func (w *kimiWriter) after(i int) bool {
 	for _, t := range w.turns[i:] {
 		if t.Role == Assistant && len(t.ToolCalls) == 0 {

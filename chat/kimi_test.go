@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The model type chooses the format of checkpoints without a template; a template's markers choose how its calls are
-// read.
+// The model type selects the format of checkpoints without a template; the markers in a template select its call
+// parser.
 func TestFormatsOfDenseModels(t *testing.T) {
 	for kind, want := range map[string]string{"kimi_k2": "kimi-k2", "kimi_k25": "kimi-k2.5", "glm4_moe_lite": "glm-5",
 		"deepseek_v3": "deepseek-v3.1"} {

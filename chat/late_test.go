@@ -39,7 +39,7 @@ func TestSystemMessagesInTheMiddle(t *testing.T) {
 	}
 }
 
-// Deferred tools can be called and are not listed.
+// Deferred tools can be called but are not listed.
 func TestDeferredToolsAreNotListed(t *testing.T) {
 	req := Request{Messages: []Message{{Role: User, Content: "u"}}, AddGenerationPrompt: true,
 		Tools: []Tool{{Name: "shown"}, {Name: "hidden", Deferred: true}}}

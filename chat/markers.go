@@ -1,6 +1,6 @@
 package chat
 
-// Marker texts of the families. The bars of DeepSeek's are U+FF5C and the low lines U+2581: the ASCII look-alikes are
+// Marker texts of the families. DeepSeek's bars are U+FF5C and its low lines U+2581: the similar ASCII characters are
 // ordinary text to the tokenizer.
 const (
 	thinkOpen  = "<think>"

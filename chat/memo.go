@@ -8,8 +8,9 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// Memo caches tools in the form in which prompts show them, so that a list that is sent again, as by an agent in every
-// turn, is not rendered again. The zero value is ready to use, and nil caches nothing. It is safe for concurrent use.
+// Memo caches tools in the form in which prompts show them, so that a list that is sent repeatedly, as by an agent in
+// every turn, is rendered only once. The zero value is ready to use, and nil caches nothing. It is safe for concurrent
+// use.
 type Memo struct {
 	mu    sync.Mutex
 	tools map[[sha256.Size]byte]*shownTool
@@ -17,10 +18,10 @@ type Memo struct {
 	read  int64 // tools that were read so far
 }
 
-// maxMemo bounds the declarations that are stored. Above it everything is forgotten.
+// maxMemo limits the stored declarations. Above the limit everything is dropped.
 const maxMemo = 8 << 20
 
-// shownTool is a tool that was read. It is not changed.
+// shownTool is a parsed tool. It is immutable.
 type shownTool struct {
 	function *jinja.Dict // as OpenAI's function object
 	line     string      // the same as JSON with Python's separators
@@ -28,7 +29,7 @@ type shownTool struct {
 	err      error       // of the schema
 }
 
-// Read counts the tools that were read so far.
+// Read returns how many tools were parsed so far.
 func (m *Memo) Read() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +57,7 @@ func (m *Memo) tool(t *Tool) *shownTool {
 	return shown
 }
 
-// toolKey distinguishes tools.
+// toolKey returns a hash that distinguishes tools.
 func toolKey(t *Tool) [sha256.Size]byte {
 	text := make([]byte, 0, 32+len(t.Name)+len(t.Description)+len(t.Parameters))
 	for _, part := range []string{t.Name, t.Description} {
@@ -71,7 +72,7 @@ func toolKey(t *Tool) [sha256.Size]byte {
 	return sha256.Sum256(append(text, t.Parameters...))
 }
 
-// readTool reads a tool: name, description, parameters, strict; the last three only when given.
+// readTool parses a tool: name, description, parameters, strict; the last three only if given.
 func readTool(t *Tool) *shownTool {
 	out := &shownTool{function: jinja.NewDict()}
 	out.function.Set("name", t.Name)

@@ -2,17 +2,17 @@ package chat
 
 import "strings"
 
-// callMarkers are the tokens around calls with JSON arguments:
+// callMarkers holds the tokens around calls with JSON arguments:
 //
 //	begin  open name sep JSON close  open ... close  end
 type callMarkers struct {
 	begin, open, sep, close, end string
-	// identity splits the text between open and sep into the tool's name and the id of the call; the id is empty where
-	// the text has none.
+	// identity splits the text between open and sep into the tool's name and the id of the call; the id is empty if the
+	// text has none.
 	identity func(text string) (name, id string)
 }
 
-// last is the token that close ends with.
+// last returns the token that ends close.
 func (m *callMarkers) last() string { return m.close[strings.IndexByte(m.close, '<'):] }
 
 var (
@@ -22,7 +22,7 @@ var (
 		close: "\n```" + callEnd, end: callsEnd}
 )
 
-// v31Parser reads replies whose calls are enclosed in marker tokens, as in DeepSeek-V3.1 and similar formats. It also
+// v31Parser parses replies whose calls are enclosed in marker tokens, as in DeepSeek-V3.1 and similar formats. It also
 // accepts a call without the tokens around the list.
 type v31Parser struct {
 	*stream
@@ -100,7 +100,7 @@ func (p *v31Parser) name() bool {
 	return p.enter(p.body)
 }
 
-// body emits the arguments as they come: they already are JSON.
+// body emits the arguments as they arrive: they are already JSON.
 func (p *v31Parser) body() bool {
 	text, which := p.text(p.m.close)
 	p.json.WriteString(text)

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// dsmlParser reads replies with calls in DeepSeek's markup (see dialect.calls). Beyond what the encoder writes it
+// dsmlParser parses replies with calls in DeepSeek's markup (see dialect.calls). In addition to the encoder's output it
 // accepts a JSON object as the body of an invoke, an invoke that closes itself, a parameter without the string
 // attribute, and any white space between elements.
 type dsmlParser struct {
@@ -24,7 +24,7 @@ func newDSMLParser(d dialect, req Request, inReasoning bool) Parser {
 	return p
 }
 
-// content runs up to the block. The blank line before the block belongs to it.
+// content parses text up to the block. The blank line before the block belongs to the block.
 func (p *dsmlParser) content() bool {
 	if n := p.cutOpen(); n > 0 {
 		p.deliver(DeltaContent, p.consume(len(p.buf)-n))
@@ -36,8 +36,8 @@ func (p *dsmlParser) content() bool {
 	return p.enter(p.block)
 }
 
-// cutOpen is the length of the block's opening tag where the reply ends inside it, after the token that no content
-// holds; 0 where it does not.
+// cutOpen returns the length of the block's opening tag if the reply ends inside the tag, after the token that content
+// never contains; otherwise 0.
 func (p *dsmlParser) cutOpen() int {
 	if !p.done {
 		return 0
@@ -72,7 +72,7 @@ func (p *dsmlParser) block() bool {
 	return p.malformed("expected an invoke element")
 }
 
-// isPrefix reports that the text is the start of an element that the reply's end cut off.
+// isPrefix reports whether the text is the start of an element that was cut off by the end of the reply.
 func (p *dsmlParser) isPrefix() bool {
 	text := string(p.buf)
 	for _, tag := range []string{p.invokeOpen, p.close, p.paramOpen, p.invokeClose} {
@@ -118,7 +118,7 @@ func (p *dsmlParser) invokeEnd() bool {
 }
 
 // startOnce emits the start of the call with its first argument, so that a body that turns out malformed before that
-// leaves no half call.
+// leaves no partial call.
 func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true
@@ -133,7 +133,7 @@ func (p *dsmlParser) endInvoke() bool {
 	return p.enter(p.block)
 }
 
-// malformedOrWait is for a mismatch that may be due to the reply's end.
+// malformedOrWait handles a mismatch that the end of the reply may have caused.
 func (p *dsmlParser) malformedOrWait(problem string) bool {
 	if p.done && (len(p.buf) == 0 || p.isPrefix()) {
 		return p.wait()
@@ -157,8 +157,8 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must return as content. If the end of the reply
-// cuts an object off, everything up to there belongs to the call.
+// jsonBody waits for the whole object, because text that does not parse must be returned as content. If the end of the
+// reply cuts off an object, everything up to the end belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(p.invokeClose)
 	if which < 0 && p.done {

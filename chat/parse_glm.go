@@ -2,7 +2,7 @@ package chat
 
 import "strings"
 
-// glmParser reads replies with calls in GLM's markup:
+// glmParser parses replies with calls in GLM's markup:
 //
 //	<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value>...</tool_call>
 //
@@ -26,7 +26,7 @@ func (p *glmParser) content() bool {
 	return p.enter(p.name)
 }
 
-// name ends at the first argument or, for a call without arguments, at the call's end.
+// name parses a name up to the first argument or, for a call without arguments, up to the call's end.
 func (p *glmParser) name() bool {
 	name, which, again := p.word("tool name", glmKeyOpen, glmCallClose)
 	if which < 0 {
@@ -66,7 +66,7 @@ func (p *glmParser) valueOpen() bool {
 	return p.readValue(key, value{kind: p.types.kind(p.tool, key), end: glmValueClose, next: p.next})
 }
 
-// unexpected is malformed, unless the reply's end cut one of the tags off.
+// unexpected reports malformed markup, unless one of the tags was cut off by the end of the reply.
 func (p *glmParser) unexpected(problem string, tags ...string) bool {
 	for _, tag := range tags {
 		if p.done && strings.HasPrefix(tag, string(p.buf)) {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// weatherTools have one parameter of each kind of type.
+// weatherTools has one parameter of each type.
 var weatherTools = []Tool{
 	{Name: "weather", Parameters: json.RawMessage(`{"type": "object", "properties": {
 		"city": {"type": "string"}, "days": {"type": "integer"}, "opts": {"type": "object"},
@@ -60,7 +60,7 @@ func calls(pairs ...string) []Call {
 	return out
 }
 
-// longName is longer than any name: text at the place of a name in a reply that only looks like a call.
+// longName is longer than any name. It is used in replies that only look like a call.
 var longName = strings.Repeat("n", maxName+500)
 
 var parserCases = []parserCase{
@@ -226,7 +226,7 @@ func (c parserCase) parser() Parser {
 	return parserMakers[c.family](req, c.open)
 }
 
-// feed gives text in the pieces and returns the message, the malformed text and the error.
+// feed passes the pieces of a text and returns the message, the malformed text and the error.
 func feed(p Parser, pieces []string) (Message, string, error) {
 	var c Collector
 	var malformed strings.Builder
@@ -264,7 +264,7 @@ func TestParsersReadReplies(t *testing.T) {
 	}
 }
 
-// split cuts text at the drawn places, also inside characters.
+// split splits text at random positions, also inside characters.
 func split(t *rapid.T, text string) []string {
 	var pieces []string
 	for text != "" {
@@ -290,7 +290,8 @@ func TestAnySplitGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// Any concatenation of markers and text must be read the same however it is cut, and without tools nothing may be lost.
+// Any concatenation of markers and text must be parsed the same however it is split, and without tools no text may be
+// lost.
 func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 	parts := []string{"a", "\n", "\n\n", " ", "<", "\"", ">", "{", "}", "é", "weather", "city", "<think>", "</think>",
 		tags("[calls]"), tags("[/calls]"), tags("[invoke name=\""), tags("[/invoke]"), tags("[param name=\""),
@@ -338,8 +339,8 @@ func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 	}
 }
 
-// Only the token itself is a marker: its characters, written by other tokens, are text, however the reply is cut. A
-// reply whose markers are tokens is read as without the distinction.
+// Only the token itself is a marker: the same characters, written by other tokens, are text, however the reply is
+// split. A reply whose markers are tokens is parsed as without the distinction.
 func TestSpelledMarkersAreText(t *testing.T) {
 	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32), "v31": v31Calls, "glm": glmCalls, "v3": v3Calls,
 		"kimi": kimiCalls}

@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// turn is a checked message that stores its place in the request and has its JSON parsed.
+// turn is a checked message with its index in the request and its JSON parsed.
 type turn struct {
 	Message
 	index     int           // in Request.Messages; -1 for a message the format added
@@ -22,7 +22,7 @@ type turn struct {
 	merged    mark.Text     // DeepSeek-V4's user turns: messages and results in one text
 }
 
-// write adds text of the message to a prompt: marked as content, unless the model continues with it.
+// write adds text of the message to a prompt, marked as content unless the model continues the message.
 func (t turn) write(b *mark.Builder, text string) {
 	if t.prefill {
 		b.WriteString(text)
@@ -31,8 +31,8 @@ func (t turn) write(b *mark.Builder, text string) {
 	b.Mark(text)
 }
 
-// checkRequest validates what every format relies on and parses the arguments of replayed calls. roles are those the
-// format has markers for.
+// checkRequest validates everything that all formats rely on and parses the arguments of replayed calls. roles are the
+// roles that the format has markers for.
 func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	if len(req.Messages) == 0 {
 		return nil, fieldError("messages", "is empty; send at least one message")
@@ -46,7 +46,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	turns := make([]turn, len(req.Messages))
 	for i, m := range req.Messages {
 		if !slices.Contains(roles, m.Role) {
-			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; supported are %s", m.Role,
+			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; want one of %s", m.Role,
 				roleList(roles))
 		}
 		if err := checkFields(i, m, req.Memo); err != nil {
@@ -65,7 +65,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	return turns, checkEnd(req)
 }
 
-// checkFields rejects fields on messages whose role has no use for them.
+// checkFields rejects fields that do not belong to the role of their message.
 func checkFields(i int, m Message, memo *Memo) error {
 	if m.Role != Assistant && len(m.ToolCalls) > 0 {
 		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q",
@@ -125,7 +125,7 @@ func checkChoice(req Request) error {
 		return nil
 	case ChoiceRequired:
 		if len(req.Tools) == 0 {
-			return fieldError("tool_choice", "asks for a call, but tools is empty")
+			return fieldError("tool_choice", "requires a call, but tools is empty")
 		}
 		return nil
 	case ChoiceFunction:
@@ -134,7 +134,7 @@ func checkChoice(req Request) error {
 		}
 		return nil
 	default:
-		return fieldError("tool_choice", "mode %d is unknown; supported are auto, none, required and function", c.Mode)
+		return fieldError("tool_choice", "mode %d is unknown; want auto, none, required or function", c.Mode)
 	}
 }
 
@@ -158,8 +158,8 @@ func checkEnd(req Request) error {
 	return nil
 }
 
-// replayedArguments reads the arguments of a call in a request. Those of a reply that ended by length are completed, so
-// that it can be sent back.
+// replayedArguments parses the arguments of a call in a request. If a reply ended by length, its arguments are
+// completed, so that it can be sent back.
 func replayedArguments(text string) (*jinja.Dict, error) {
 	args, err := parseArguments(text)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -170,7 +170,7 @@ func replayedArguments(text string) (*jinja.Dict, error) {
 	return args, err
 }
 
-// WholeArguments is the text of a call's arguments as a JSON object. Where a reply ended inside them, open strings,
+// WholeArguments returns the text of a call's arguments as a JSON object. If a reply ended inside them, open strings,
 // arrays and objects are closed; text that is not an object gives an empty one.
 func WholeArguments(text string) string {
 	if _, err := parseArguments(text); err == nil && strings.TrimSpace(text) != "" {
@@ -184,7 +184,7 @@ func WholeArguments(text string) string {
 	return "{}"
 }
 
-// parseArguments reads the arguments of a call; empty text is an empty object.
+// parseArguments parses the arguments of a call; empty text is an empty object.
 func parseArguments(text string) (*jinja.Dict, error) {
 	if strings.TrimSpace(text) == "" {
 		return jinja.NewDict(), nil
@@ -208,7 +208,7 @@ func roleList(roles []Role) string {
 	return strings.Join(names, ", ")
 }
 
-// offered are the tools that the prompt lists.
+// offered returns the tools that the prompt lists.
 func offered(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {
 		return nil
@@ -216,7 +216,7 @@ func offered(req Request) []Tool {
 	return listed(req.Tools)
 }
 
-// listed are the tools that are not deferred.
+// listed returns the tools that are not deferred.
 func listed(tools []Tool) []Tool {
 	if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Deferred }) {
 		return tools
@@ -239,11 +239,11 @@ func begun(f Format, req Request) bool {
 	return err == nil && p.InReasoning
 }
 
-// OffersTools reports whether the model was shown any tool it may call: the request's own or a message's, unless calls
-// are turned off.
+// OffersTools reports whether the model was shown any tool that it may call: of the request or of a message, unless
+// calls are disabled.
 func (r *Request) OffersTools() bool { return len(callable(*r)) > 0 }
 
-// callable are all tools a reply may call: those of the request and those declared by messages.
+// callable returns all tools that a reply may call: those of the request and those declared by messages.
 func callable(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {
 		return nil
@@ -255,7 +255,7 @@ func callable(req Request) []Tool {
 	return tools
 }
 
-// wrapFunction is a tool as OpenAI's tools entry.
+// wrapFunction returns a tool as an entry of OpenAI's tools.
 func wrapFunction(function *jinja.Dict) *jinja.Dict {
 	d := jinja.NewDict()
 	d.Set("type", "function")
@@ -272,7 +272,7 @@ func spaced(field string, raw json.RawMessage) (string, error) {
 	return jinja.JSON(v)
 }
 
-// boolKwarg reads the first of names that is among the extra template arguments.
+// boolKwarg returns the first of names that is among the extra template arguments.
 func boolKwarg(req Request, names ...string) (*bool, error) {
 	for _, name := range names {
 		raw, ok := req.Kwargs[name]
@@ -288,7 +288,7 @@ func boolKwarg(req Request, names ...string) (*bool, error) {
 	return nil, nil
 }
 
-// checkKwargs rejects extra template arguments the format does not know.
+// checkKwargs rejects extra template arguments that the format does not support.
 func checkKwargs(req Request, known ...string) error {
 	var names []string
 	for name := range req.Kwargs {
@@ -297,15 +297,15 @@ func checkKwargs(req Request, known ...string) error {
 	sort.Strings(names)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fieldError("chat_template_kwargs."+name, "is unknown to this model; supported are %s",
+			return fieldError("chat_template_kwargs."+name, "is not supported by this model; want one of %s",
 				strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// thinkingMode reports whether to reason: by the request, else the template argument thinking or enable_thinking, else
-// the family's default.
+// thinkingMode reports whether to reason: as the request sets it, else as the template argument thinking or
+// enable_thinking sets it, else the family's default.
 func thinkingMode(req Request, byDefault bool) (bool, error) {
 	if req.Thinking != nil {
 		return *req.Thinking, nil
@@ -317,7 +317,7 @@ func thinkingMode(req Request, byDefault bool) (bool, error) {
 	return *b, nil
 }
 
-// effortWord is the reasoning effort asked for, in lower case.
+// effortWord returns the requested reasoning effort in lower case.
 func effortWord(req Request) (string, error) {
 	if req.Effort != "" {
 		return strings.ToLower(req.Effort), nil
@@ -326,7 +326,7 @@ func effortWord(req Request) (string, error) {
 	return strings.ToLower(word), err
 }
 
-// textKwarg is a template argument that is text; empty without it.
+// textKwarg returns a template argument that is text; empty without it.
 func textKwarg(req Request, name string) (string, error) {
 	raw, ok := req.Kwargs[name]
 	if !ok {
@@ -344,13 +344,13 @@ func rejectEffort(req Request, family string) error {
 	if req.Effort == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: reasoning_effort: %q is not supported: %s has no effort levels; leave it out, or switch "+
+	return fmt.Errorf("%w: reasoning_effort: %q is not supported: %s has no effort levels; omit it, or switch "+
 		"thinking on or off",
 		ErrUnsupported, req.Effort, family)
 }
 
-// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. When every
-// result names its call, they are put in the order of the calls, because the prompt shows no ids.
+// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. If every result
+// contains the id of its call, they are put in the order of the calls, because the prompt shows no ids.
 func results(turns []turn, first int) (group []turn, end int, err error) {
 	end = first
 	for end < len(turns) && turns[end].Role == ToolRole {

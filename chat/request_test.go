@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wireRequest is a request as the tables in testdata write it.
+// wireRequest is a request as written in the tables of testdata.
 type wireRequest struct {
 	Messages []struct {
 		Role, Content, Reasoning, Name string
@@ -50,7 +50,7 @@ func (w wireRequest) request() Request {
 	return r
 }
 
-// renderingTable is a file of testdata: requests and the prompts they must give.
+// renderingTable is a file of testdata: requests and the expected prompts.
 type renderingTable struct {
 	Origin string
 	Cases  []struct {
@@ -77,7 +77,8 @@ func readTable(t *testing.T, name string) renderingTable {
 	return table
 }
 
-// testRenderings runs a table. $TOOLS and $FORMAT represent the long instruction texts, which have tests of their own.
+// testRenderings runs a table. $TOOLS and $FORMAT are replaced by the long instruction texts, which have tests of their
+// own.
 func testRenderings(t *testing.T, f Format, file string, texts map[string]string) {
 	for _, c := range readTable(t, file).Cases {
 		t.Run(c.Name, func(t *testing.T) {

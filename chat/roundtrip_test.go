@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// drawCall makes a call of a tool that allows anything. No value contains the family's closing marker: the formats have
-// no way to escape it.
+// drawCall generates a random call of a tool that allows anything. No value contains the family's closing marker,
+// because the formats cannot escape it.
 func drawCall(t *rapid.T) Call {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\"'\\<>&/{}[]: \n\té数😀")), 0, 20, -1)
 	value := rapid.OneOf(
@@ -43,8 +43,7 @@ func drawCall(t *rapid.T) Call {
 	return Call{Name: rapid.SampledFrom([]string{"f", "get_weather", "a-b.c"}).Draw(t, "name"), Arguments: args}
 }
 
-// What an encoder writes for an assistant message is what the model would have written: the parser must return the
-// message.
+// An encoder writes an assistant message as the model would have written it: the parser must return the message.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	for _, f := range []Format{DeepSeekV4{}, DeepSeekV32{}, DeepSeekV31{}} {
 		rapid.Check(t, func(t *rapid.T) {

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jinja"
 )
 
-// valueKind states how the text of an argument becomes JSON, for formats that write strings without quotes.
+// valueKind determines how the text of an argument is converted to JSON, for formats that write strings without quotes.
 type valueKind int
 
 const (
@@ -17,7 +17,7 @@ const (
 	valueMixed
 )
 
-// admits is for valueMixed: a number in a place that allows strings is read as the string, because "007" and "1.0" are
+// admits is for valueMixed: a number where strings are allowed is read as a string, because "007" and "1.0" are
 // identifiers more often than numbers there.
 func (k valueKind) admits(v jinja.Value) bool {
 	switch v.(type) {
@@ -40,7 +40,7 @@ func newToolTypes(tools []Tool, memo *Memo) toolTypes {
 	return t
 }
 
-// kind returns how to read the value of a tool's argument.
+// kind returns how to parse the value of a tool's argument.
 func (t toolTypes) kind(tool, argument string) valueKind {
 	root, ok := t[tool]
 	if !ok {
@@ -71,10 +71,10 @@ func (t toolTypes) kind(tool, argument string) valueKind {
 	return valueMixed
 }
 
-// maxSchemaDepth bounds how far references and unions are followed.
+// maxSchemaDepth limits how far references and unions are followed.
 const maxSchemaDepth = 16
 
-// collectTypes adds the JSON types a schema allows.
+// collectTypes adds the JSON types that a schema allows.
 func collectTypes(root *jinja.Dict, schema jinja.Value, types map[string]bool, depth int) {
 	d, ok := schema.(*jinja.Dict)
 	if !ok || depth > maxSchemaDepth {

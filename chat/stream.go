@@ -11,12 +11,12 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxName bounds how long a tool or parameter name may grow before the text is taken to be something else.
+// maxName is the maximum length of a tool or parameter name; longer text is not a name.
 const maxName = 1024
 
-// stream is the part all parsers share: text not yet understood, deltas ready to go, and the call being written. A
-// family adds states. A state looks at the text and returns true when it consumed something or changed the state,
-// false when it needs more text.
+// stream is the part that all parsers share: text that is not parsed yet, pending deltas, and the current call. A
+// family adds states. A state function inspects the text and returns true if it consumed text or changed the state,
+// false if it needs more text.
 type stream struct {
 	buf   []byte // text not yet consumed
 	plain []bool // [len(buf)] whether tokens that are no control tokens wrote the byte; nil where nothing depends on it
@@ -70,8 +70,8 @@ func (s *stream) Feed(text mark.Text) []Delta {
 	return s.advance()
 }
 
-// genuine reports whether the marker that is at an offset of the text was written as one: the tokens in it by
-// themselves, not by tokens that spell them.
+// genuine reports whether the marker at an offset of the text was written by its own tokens, not spelled by other
+// tokens.
 func (s *stream) genuine(at int, marker string) bool {
 	for _, token := range s.tokens {
 		i := strings.Index(marker, token)
@@ -82,7 +82,7 @@ func (s *stream) genuine(at int, marker string) bool {
 	return true
 }
 
-// index is the first place of a marker in the text from an offset on, or -1.
+// index returns the first position of a marker in the text from an offset on, or -1.
 func (s *stream) index(marker string, from int) int {
 	for {
 		i := bytes.Index(s.buf[from:], []byte(marker))
@@ -117,7 +117,7 @@ func (s *stream) enter(state func() bool) bool {
 	return true
 }
 
-// consume takes n bytes of text.
+// consume removes and returns n bytes of text.
 func (s *stream) consume(n int) string {
 	text := string(s.buf[:n])
 	s.raw = append(s.raw, s.buf[:n]...)
@@ -129,11 +129,11 @@ func (s *stream) consume(n int) string {
 	return text
 }
 
-// commit reports that everything consumed so far has been delivered or needs no delivery.
+// commit records that everything consumed so far has been delivered or needs no delivery.
 func (s *stream) commit() { s.raw = s.raw[:0] }
 
-// find is the earliest of the markers in the text, the longest if several start there; which is -1 when there is none,
-// and then at is where one might yet start.
+// find returns the earliest of the markers in the text, the longest if several start there. which is -1 if there is
+// none; then at is the position where one might still start.
 func (s *stream) find(markers []string) (at, which int) {
 	at, which = len(s.buf), -1
 	for i, m := range markers {
@@ -163,7 +163,8 @@ func (s *stream) startOf(marker string) int {
 	return n
 }
 
-// text takes everything up to a marker, and the marker; without one, everything that cannot be the start of one.
+// text returns everything up to a marker, and consumes the marker; without one, it returns everything that cannot be
+// the start of one.
 func (s *stream) text(markers ...string) (before string, which int) {
 	at, which := s.find(markers)
 	before = s.consume(at)
@@ -173,7 +174,7 @@ func (s *stream) text(markers ...string) (before string, which int) {
 	return before, which
 }
 
-// upTo takes everything up to a marker, and the marker; without one it takes nothing.
+// upTo returns everything up to a marker, and consumes the marker; without one it consumes nothing.
 func (s *stream) upTo(markers ...string) (before string, which int) {
 	at, which := s.find(markers)
 	if which < 0 {
@@ -190,7 +191,7 @@ const (
 	mismatch = -2 // it cannot
 )
 
-// expect skips white space and takes one of the options, which must come next.
+// expect skips white space and consumes one of the options, which must come next.
 func (s *stream) expect(options ...string) int {
 	s.skipSpace()
 	short := false
@@ -233,7 +234,7 @@ func (s *stream) deliver(kind DeltaKind, text string) {
 // start emits the beginning of a call.
 func (s *stream) start(name string) { s.startAs("", name) }
 
-// startAs is start with the id that the model gave the call; empty for none.
+// startAs is start with the id that the model wrote for the call; empty for none.
 func (s *stream) startAs(id, name string) {
 	s.commit()
 	if id == "" {
@@ -257,7 +258,7 @@ func (s *stream) arguments(json string) {
 	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls - 1, Arguments: json}})
 }
 
-// malformed treats the markup as text: everything that was consumed and not delivered, and all that follows, is
+// malformed treats the markup as text: everything that was consumed but not delivered, and all that follows, is
 // content.
 func (s *stream) malformed(format string, args ...any) bool {
 	if s.err == nil {
@@ -276,8 +277,8 @@ func (s *stream) rest() bool {
 	return false
 }
 
-// wait is what a state inside a call returns when it needs more text. At the end of the reply nothing more comes: the
-// call is unfinished, and its undelivered rest consists of markers and pieces of names, which are not content.
+// wait is the result of a state inside a call that needs more text. At the end of the reply the call is unfinished, and
+// its undelivered rest consists of markers and pieces of names, which are not content.
 func (s *stream) wait() bool {
 	if !s.done {
 		return false
@@ -290,8 +291,8 @@ func (s *stream) wait() bool {
 	return false
 }
 
-// begin sets the first state: reasoning when the prompt left the block open or the reply opens it, then content,
-// which is the family's state when calls are expected.
+// begin sets the first state: reasoning if the prompt left the block open or the reply opens it, then content, which is
+// the family's state if calls are expected.
 func (s *stream) begin(inReasoning bool, content func() bool) {
 	if !s.tools {
 		content = s.plainContent
@@ -326,7 +327,7 @@ func (s *stream) plainContent() bool {
 	return false
 }
 
-// contentUntil delivers content up to one of the markers; which is -1 while none has come.
+// contentUntil delivers content up to one of the markers; which is -1 while none has been found.
 func (s *stream) contentUntil(markers ...string) int {
 	at, which := s.find(markers)
 	s.deliver(DeltaContent, s.consume(at))
@@ -336,8 +337,8 @@ func (s *stream) contentUntil(markers ...string) int {
 	return which
 }
 
-// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is no
-// marker yet, or it came too late, and the state returns again.
+// word reads a name up to one of the markers, which must start within maxName bytes. If which is -1 there is no marker
+// yet, or it came too late, and the state function returns.
 func (s *stream) word(what string, markers ...string) (text string, which int, again bool) {
 	text, which = s.upTo(markers...)
 	switch {

@@ -15,10 +15,10 @@ import (
 
 // Template is the format of a checkpoint that carries a Jinja chat template.
 //
-// The template sees what Hugging Face gives it: messages, tools (none when there are none), add_generation_prompt, the
-// special tokens by name, and the request's extra arguments. The thinking setting is passed as both thinking and
-// enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text for templates that can
-// only join text.
+// The template receives the same variables as in Hugging Face's library: messages, tools (none when there are none),
+// add_generation_prompt, the special tokens by name, and the request's extra arguments. The thinking setting is passed
+// as both thinking and enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text
+// for templates that can only join text.
 type Template struct {
 	tmpl     *jinja.Template
 	now      func() time.Time
@@ -36,15 +36,16 @@ type TemplateConfig struct {
 	Source string // Jinja source
 	BOS    string // text of the beginning-of-sequence token; may be empty
 	EOS    string // text of the end-of-sequence token
-	// Stop are further texts that end a reply.
+	// Stop lists further texts that end a reply.
 	Stop []string
-	// Special are further special tokens by their template name, such as "pad_token".
+	// Special holds further special tokens by their template name, such as "pad_token".
 	Special map[string]string
-	// Tokens are texts of the tokenizer's added tokens: they help to choose a parser when the template is silent.
+	// Tokens are texts of the tokenizer's added tokens: they help to choose a parser if the template contains no
+	// markers.
 	Tokens []string
 	// Now is the clock for templates that print the date; nil makes such templates fail.
 	Now func() time.Time
-	// Limits bound the template; zero fields take defaults.
+	// Limits limits the execution of the template; zero fields take defaults.
 	Limits jinja.Limits
 }
 
@@ -67,8 +68,8 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 	return t, nil
 }
 
-// Try renders one plain message. A template that fails on it fails on every chat: that is found when a model is opened,
-// not by the first request.
+// Try renders one plain message. A template that fails on it fails on every chat; Try finds this when a model is
+// opened, before the first request.
 func (t *Template) Try() error {
 	plain := Request{Messages: []Message{{Role: User, Content: "hello"}}, AddGenerationPrompt: true}
 	if _, err := t.Render(plain); err != nil {
@@ -77,7 +78,7 @@ func (t *Template) Try() error {
 	return nil
 }
 
-// chooseParser looks for the markers of the known ways to write calls, in the template first, then among the tokens.
+// chooseParser looks for the markers of the supported call syntaxes, first in the template, then among the tokens.
 func chooseParser(source string, tokens []string) (func(Request, bool) Parser, CallSyntax) {
 	for _, text := range []string{source, strings.Join(tokens, "\n")} {
 		switch {
@@ -100,7 +101,7 @@ func chooseParser(source string, tokens []string) (func(Request, bool) Parser, C
 	return newPlainParser, CallSyntax{}
 }
 
-// newPlainParser reads replies that only have reasoning and content.
+// newPlainParser returns a parser for replies that have only reasoning and content.
 func newPlainParser(req Request, inReasoning bool) Parser {
 	s := newStream(req)
 	s.tools = false
@@ -131,7 +132,7 @@ func (t *Template) needsTextArguments() bool {
 // Name is "template".
 func (t *Template) Name() string { return "template" }
 
-// Parser reads reasoning, and calls when the template's markers are known.
+// Parser returns a parser for reasoning, and for calls if the template's markers are known.
 func (t *Template) Parser(req Request) Parser {
 	return t.parser(req, begun(t, req))
 }
@@ -187,8 +188,8 @@ func lastMarker(t mark.Text, marker string) int {
 	}
 }
 
-// checkReads refuses arguments that the template does not mention: they would have no effect. The thinking setting is
-// always accepted.
+// checkReads refuses arguments that the template does not mention, because they would have no effect. The thinking
+// setting is always accepted.
 func (t *Template) checkReads(req Request) error {
 	if len(offered(req)) > 0 && !t.reads["tools"] {
 		return fmt.Errorf(
@@ -203,7 +204,7 @@ func (t *Template) checkReads(req Request) error {
 	for _, name := range slices.Sorted(maps.Keys(req.Kwargs)) {
 		if !t.reads[name] && name != "thinking" && name != "enable_thinking" {
 			return fieldError("chat_template_kwargs."+name,
-				"is not read by this checkpoint's chat template; leave it out")
+				"is not used by this checkpoint's chat template; omit it")
 		}
 	}
 	return nil
@@ -217,7 +218,7 @@ func (t *Template) run(req Request, turns []turn) (mark.Text, error) {
 	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now, Input: requestBytes(req)})
 }
 
-// requestBytes is the size of the parts of a request that a template reads.
+// requestBytes returns the size of the parts of a request that a template reads.
 func requestBytes(req Request) int {
 	n := len(req.ResponseFormat)
 	for _, m := range req.Messages {
@@ -276,7 +277,7 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 	return vars, nil
 }
 
-// message is a turn as templates expect it.
+// message returns a turn in the form that templates expect.
 func (t *Template) message(turn turn) *jinja.Dict {
 	d := jinja.NewDict()
 	d.Set("role", string(turn.Role))
@@ -320,7 +321,7 @@ func (t *Template) message(turn turn) *jinja.Dict {
 	return d
 }
 
-// cutAfter ends a rendered conversation right after the text of its last message, which the model is to continue.
+// cutAfter cuts a rendered conversation right after the text of its last message, which the model is to continue.
 func cutAfter(rendered mark.Text, last turn) (mark.Text, error) {
 	text := rendered.String()
 	trimmed := strings.TrimSpace(last.Content)
@@ -334,7 +335,7 @@ func cutAfter(rendered mark.Text, last turn) (mark.Text, error) {
 			"%w: %s: the chat template changes the text of the message, so it cannot be continued",
 			ErrUnsupported, messageField(last.index, "content"))
 	}
-	// Keep the spaces at the end of the message when the template kept them.
+	// Keep the spaces at the end of the message if the template kept them.
 	if full := strings.TrimLeft(last.Content, " \t\r\n"); strings.HasPrefix(text[at:], full) {
 		return rendered.Cut(0, at+len(full)), nil
 	}

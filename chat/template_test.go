@@ -44,7 +44,7 @@ func TestDefaultModelCallsAreRead(t *testing.T) {
 	}
 }
 
-// The parser of a template follows the markers in it, or else those of the tokenizer.
+// The parser of a template is chosen by the markers in the template, or else by those of the tokenizer.
 func TestTemplateParserFollowsMarkers(t *testing.T) {
 	glm := "<tool_call>noop<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
 	dsmlReply := tags("[calls][invoke name=\"noop\">{\"a\": 1}[/invoke][/calls]")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The model was trained on these bytes; lengths and hashes are the published ones.
+// The model was trained on these bytes; the lengths and hashes are the published values.
 func TestInstructionTextsAreByteExact(t *testing.T) {
 	for _, c := range []struct {
 		name, text, sum string

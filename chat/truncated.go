@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// closeObject completes the text of a JSON object that was cut off, as the arguments of a call are when a reply ends by
-// length. A string at the end keeps its text; a name without a value, a number and a word at the end are dropped,
-// because they may be incomplete. ok is false when the text does not begin an object or is complete.
+// closeObject completes the text of a JSON object that was cut off, like the arguments of a call in a reply that ended
+// by length. A string at the end keeps its text; a name without a value, a number and a word at the end are dropped,
+// because they may be incomplete. ok is false if the text does not begin an object or is complete.
 func closeObject(text string) (whole string, ok bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {
@@ -45,7 +45,8 @@ func closeObject(text string) (whole string, ok bool) {
 	return text[:end] + reversed(closers), true
 }
 
-// stringEnd returns where a string that begins at from ends: its closing quote, or after its last whole character.
+// stringEnd returns the end of a string that begins at from: its closing quote, or the position after its last whole
+// character.
 func stringEnd(text string, from int) (end int, closed bool) {
 	for i := from; i < len(text); {
 		size := 0

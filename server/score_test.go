@@ -82,7 +82,7 @@ func TestLogprobsOfPrompts(t *testing.T) {
 			`{"index":0,"logprob":-5,"greedy":false,"logprobs":{"tokens":["b","c"],"token_logprobs":[-2,-3],` +
 				`"top_logprobs":[{"x":-0.5,"b":-2},{"x":-0.5,"c":-3}],"text_offset":[1,2]}}`},
 		{"without a continuation", "/v1/score", begin + `"a"}`, `"param":"continuations"`},
-		{"mixed kinds", "/v1/score", begin + `"a","continuations":[[1]]}`, `do not mix`},
+		{"mixed kinds", "/v1/score", begin + `"a","continuations":[[1]]}`, `cannot be mixed`},
 		{"that add nothing", "/v1/score", begin + `"a","continuations":["b",""]}`, `"param":"continuations[1]"`},
 		{"after nothing", "/v1/score", begin + `"","continuations":["b"],"add_special_tokens":false}`, `"param":"prompt"`},
 		{"more than may wait", "/v1/score", begin + `[1],"continuations":[[1],[1],[1],[1],[1],[1],[1],[1],[1]]}`,

@@ -8,9 +8,8 @@ import (
 	"sparrow/grammar"
 )
 
-// Store caches compiled schemas of tools, for requests that have the same tools again: an agent sends its list with
-// every turn. It is safe for concurrent use. Above its bound, unused schemas are dropped, the least recently used
-// first.
+// Store caches compiled schemas of tools, for requests with the same tools: an agent sends its list with every turn. It
+// is safe for concurrent use. Above its limit, unused schemas are dropped, the least recently used first.
 type Store struct {
 	most int // bytes
 
@@ -21,7 +20,7 @@ type Store struct {
 	compiled int64
 }
 
-// storeKey is a schema, and whether it has to be followed.
+// storeKey identifies a schema, and whether it is strict.
 type storeKey [sha256.Size]byte
 
 // entry is a compiled schema.
@@ -39,21 +38,21 @@ func NewStore(most int) *Store {
 	return &Store{most: most, entries: map[storeKey]*entry{}, idle: list.New()}
 }
 
-// Compiled counts the schemas that were compiled so far.
+// Compiled returns how many schemas were compiled so far.
 func (s *Store) Compiled() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.compiled
 }
 
-// Bytes is the memory of what is kept.
+// Bytes returns the memory of the cached schemas.
 func (s *Store) Bytes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// use returns the entry of a schema and compiles the schema where there is none. The caller releases it.
+// use returns the entry of a schema, compiling the schema if it is not cached. The caller releases the entry.
 func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar, bool, error)) (*entry, error) {
 	mode := byte(0)
 	if strict {
@@ -110,7 +109,7 @@ func (s *Store) giveBack(e *entry) {
 	}
 }
 
-// shrink forgets schemas without users until the rest fits. The caller holds mu.
+// shrink drops schemas without users until the rest fits. The caller holds mu.
 func (s *Store) shrink() {
 	for s.bytes > s.most && s.idle.Len() > 0 {
 		e := s.idle.Remove(s.idle.Front()).(*entry)

@@ -1,9 +1,9 @@
 // Package toolcall keeps tool calls well formed while they are generated.
 //
-// Its input is how a chat format writes calls, the tools of a request and a tokenizer; its output, before every
-// token, is which tokens may come next: no stray marker in free text, one of the tools' names where a name belongs,
-// JSON that follows the tool's schema where arguments belong, and the markers in between. If a request demands a
-// call, the mask forces one from the first token of the answer.
+// Its inputs are the call syntax of a chat format, the tools of a request and a tokenizer. Before every token it
+// returns which tokens are allowed next: in free text no stray marker; for a name one of the tools' names; for
+// arguments JSON that follows the tool's schema; and the markers in between. If a request requires a call, the mask
+// forces one from the first token of the answer.
 package toolcall
 
 import (
@@ -17,10 +17,10 @@ import (
 	"sparrow/sample"
 )
 
-// ErrTools is wrapped when a request's tools cannot be enforced.
+// ErrTools means that a request's tools cannot be enforced.
 var ErrTools = errors.New("toolcall: the tools cannot be enforced")
 
-// Options state what a request demands.
+// Options holds the requirements of a request.
 type Options struct {
 	Demand    bool   // the answer must be a call
 	Only      string // the one tool it must call, or empty
@@ -30,7 +30,7 @@ type Options struct {
 	Store *Store // of what was compiled for earlier requests; nil compiles everything
 }
 
-// Rules are the call rules of one request, shared by its choices.
+// Rules holds the call rules of one request, shared by its choices.
 type Rules struct {
 	options Options
 	words   int
@@ -44,11 +44,11 @@ type Rules struct {
 	tools []tool
 
 	released atomic.Bool
-	// text is free text: every token but the markers that do not begin a call; nil where calls hold no JSON
+	// text is the mask of free text: every token except markers that do not begin a call; nil if calls contain no JSON
 	text sample.Mask
 }
 
-// tool is a name as tokens, Sep included, and the grammar of its arguments.
+// tool is a name as tokens, including Sep, and the grammar of its arguments.
 type tool struct {
 	index int // among the request's
 	name  []int32
@@ -63,7 +63,7 @@ type Ignored struct {
 	grammar.Ignored
 }
 
-// Bytes is the memory of the compiled schemas, without those of a store, which has its own bound.
+// Bytes returns the memory of the compiled schemas, without those of a store, which has its own limit.
 func (r *Rules) Bytes() (n int) {
 	for i := range r.tools {
 		if t := &r.tools[i]; t.args != nil && t.from == nil {
@@ -73,7 +73,7 @@ func (r *Rules) Bytes() (n int) {
 	return n
 }
 
-// Release reports that no sequence follows the rules any more. It may be called twice.
+// Release reports that no sequence uses the rules any more. It may be called twice.
 func (r *Rules) Release() {
 	if r.released.Swap(true) {
 		return
@@ -88,7 +88,7 @@ func (r *Rules) Release() {
 	}
 }
 
-// Ignored lists what the rules do not enforce.
+// Ignored returns the keywords that the rules do not enforce.
 func (r *Rules) Ignored() []Ignored {
 	var list []Ignored
 	for i := range r.tools {
@@ -104,11 +104,11 @@ func (r *Rules) Ignored() []Ignored {
 	return list
 }
 
-// Encoder gives the tokens of a text, markers included.
+// Encoder returns the tokens of a text, markers included.
 type Encoder func(text string) ([]int32, error)
 
-// Compile prepares the rules. It returns nil without error when nothing is to be enforced: no call is demanded and
-// the format's calls cannot be recognised token by token or hold no JSON.
+// Compile prepares the rules. It returns nil without error if nothing is to be enforced: no call is required and the
+// format's calls cannot be recognised token by token or contain no JSON.
 func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules,
 	error) {
 	r := &Rules{options: o, words: t.MaskWords(), eos: eos, think: -1}
@@ -132,8 +132,8 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		return nil, nil
 	}
 	if o.Reasoning && r.think < 0 && o.Demand {
-		return nil, fmt.Errorf("%w: the tokenizer has no single token for %q, so the end of reasoning cannot be seen",
-			ErrTools, s.ReasoningEnd)
+		return nil, fmt.Errorf("%w: the tokenizer has no single token for %q, so the end of reasoning cannot be "+
+			"detected", ErrTools, s.ReasoningEnd)
 	}
 	for i := range tools {
 		if o.Only != "" && tools[i].Name != o.Only {
@@ -148,7 +148,7 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		r.tools = append(r.tools, x)
 	}
 	if len(r.tools) == 0 {
-		return nil, fmt.Errorf("%w: none of the %[3]d tools is named %[2]q", ErrTools, o.Only, len(tools))
+		return nil, fmt.Errorf("%w: none of the %[3]d tools has the name %[2]q", ErrTools, o.Only, len(tools))
 	}
 	if s.JSON && len(r.open) == 1 {
 		r.text = freeText(r.words, s.Markers, tokens, r.start[0], r.open[0])
@@ -156,8 +156,7 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 	return r, errors.Join(errs...)
 }
 
-// freeText allows every token but the markers of calls; of those it allows the ones that begin a call. A stray one
-// would be content.
+// freeText allows every token except markers of calls that do not begin a call: a stray marker would be content.
 func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) sample.Mask {
 	var stray []int32
 	for _, text := range markers {
@@ -190,11 +189,11 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	return out, nil
 }
 
-// compileSchema makes the grammar of arguments. A schema that the grammar does not support is refused for strict tools;
-// for others any JSON object is accepted, and whole reports that.
+// compileSchema compiles the grammar of arguments. A schema that the grammar does not support is refused for strict
+// tools; for others any JSON object is accepted, and whole reports that.
 func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar.Grammar, whole bool, err error) {
 	if len(schema) > 0 {
-		// Members that the schema does not name are not written: a tool does not use them.
+		// Members that the schema does not list are not generated, because the tool does not use them.
 		o := grammar.Options{ClosedObjects: true, Strict: strict}
 		if args, err = grammar.CompileWith(schema, t, o); err == nil || strict {
 			return args, false, err
@@ -205,7 +204,7 @@ func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar
 	return args, whole, err
 }
 
-// stage is where in its calls a reply is.
+// stage is the position of a reply within its calls.
 type stage uint8
 
 const (
@@ -242,7 +241,7 @@ func (r *Rules) Start() *State {
 	return s
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (s *State) Clone() *State {
 	c := *s
 	c.alive = slices.Clone(s.alive)
@@ -252,7 +251,7 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// force lines up marker tokens.
+// force queues marker tokens, which must come next.
 func (s *State) force(ids []int32, then stage) {
 	s.queue, s.then = ids, then
 	s.enter(forced)
@@ -272,7 +271,8 @@ func (s *State) enter(next stage) {
 	}
 }
 
-// Mask fills dst with the tokens that may come next. It reports false, dst untouched, when every token may.
+// Mask fills dst with the tokens that are allowed next. It returns false and leaves dst unchanged if every token is
+// allowed.
 func (s *State) Mask(dst []uint64) (limited bool, err error) {
 	set := func(id int32) { dst[id/64] |= 1 << (id % 64) }
 	if s.stage == free && s.rules.text == nil {
@@ -298,7 +298,7 @@ func (s *State) Mask(dst []uint64) (limited bool, err error) {
 			return true, err
 		}
 		if s.args.Done() {
-			// What follows the arguments is the call's own marker, not the end of the sequence.
+			// The arguments are followed by the call's own marker, not by the end of the sequence.
 			for _, id := range s.rules.eos {
 				dst[id/64] &^= 1 << (id % 64)
 			}
@@ -317,7 +317,7 @@ func (s *State) Mask(dst []uint64) (limited bool, err error) {
 	return true, nil
 }
 
-// Accept takes the next token.
+// Accept advances the state by the next token.
 func (s *State) Accept(token int32) error {
 	switch s.stage {
 	case free:
@@ -359,7 +359,7 @@ func (s *State) rejected(token int32) error {
 	return fmt.Errorf("%w: token %d does not belong to a call", ErrTools, token)
 }
 
-// watch looks for the end of reasoning and for a call the model begins by itself.
+// watch detects the end of reasoning and a call that the model begins by itself.
 func (s *State) watch(token int32) {
 	switch {
 	case s.lead && token == s.rules.think:
@@ -373,8 +373,8 @@ func (s *State) watch(token int32) {
 	}
 }
 
-// name takes a token of a tool's name. The longest name wins only if its tokens come: a name is complete with its
-// separator.
+// name accepts a token of a tool's name. A name is complete with its separator, so the longest name matches only if its
+// tokens come.
 func (s *State) name(token int32) error {
 	fits := false
 	for i, x := range s.rules.tools {

@@ -13,7 +13,7 @@ import (
 	"sparrow/toolcall"
 )
 
-// vocabulary shows the built-in tokenizer to the grammar; its added tokens are markers and never part of JSON.
+// vocabulary adapts the built-in tokenizer to the grammar; its added tokens are markers and never part of JSON.
 type vocabulary struct{ *tokenizer.Tokenizer }
 
 func (v vocabulary) Size() int               { return v.VocabSize() }
@@ -101,7 +101,7 @@ func (b *bench) walk(r *toolcall.Rules, seed uint64, begin ...int32) []int32 {
 	return nil
 }
 
-// calls reads the walk back with the format's own parser.
+// calls parses the walk with the format's own parser.
 func (b *bench) calls(ids []int32, tools []chat.Tool, thinking bool) []chat.Call {
 	b.Helper()
 	req := chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "x"}}, Tools: tools, Thinking: &thinking,
@@ -146,7 +146,7 @@ func must(s chat.CallSyntax, ok bool) chat.CallSyntax {
 	return s
 }
 
-// Whatever is sampled, a required call parses and follows its schema.
+// Whatever is sampled, a required call can be parsed and follows its schema.
 func TestDemandedCalls(t *testing.T) {
 	b := newBench(t)
 	tools := []chat.Tool{weather, wide}
@@ -168,7 +168,7 @@ func TestDemandedCalls(t *testing.T) {
 	}
 }
 
-// A call the model begins by itself, and one that must wait for the end of reasoning.
+// Tests a call that the model begins by itself, and one that must wait for the end of reasoning.
 func TestCallsInText(t *testing.T) {
 	b := newBench(t)
 	tools := []chat.Tool{weather, wide}
@@ -216,7 +216,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// For formats whose arguments are not JSON only the tool's name is constrained.
+// If a format's arguments are not JSON, only the tool's name is constrained.
 func TestNamesOnly(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV32{}.CallSyntax())
@@ -249,8 +249,8 @@ func TestNamesOnly(t *testing.T) {
 	}
 }
 
-// Free text contains no marker that does not begin a call: it would become content. A marker before the first call
-// leads to the call.
+// Free text contains no marker that does not begin a call, because it would become content. A marker before the first
+// call leads to the call.
 func TestStrayMarkersAreKeptOut(t *testing.T) {
 	b := newBench(t)
 	syntax, _ := chat.DeepSeekV31{}.CallSyntax()

@@ -29,7 +29,7 @@ const (
 	BatchEnded      = "ended"
 )
 
-// BatchCounts are the requests of a batch by how they ended.
+// BatchCounts counts the requests of a batch by their outcome.
 type BatchCounts struct {
 	Processing int `json:"processing"`
 	Succeeded  int `json:"succeeded"`
@@ -46,7 +46,7 @@ type BatchList struct {
 	LastID  *string        `json:"last_id"`
 }
 
-// DeletedBatch reports that a batch is gone.
+// DeletedBatch reports that a batch was deleted.
 type DeletedBatch struct {
 	ID   string `json:"id"`
 	Type string `json:"type"` // "message_batch_deleted"
@@ -57,13 +57,13 @@ type BatchRequest struct {
 	Requests []BatchItem
 }
 
-// BatchItem is one request of a batch, and a line of the file that the batch is kept in.
+// BatchItem is one request of a batch, and a line of the file in which the batch is stored.
 type BatchItem struct {
 	CustomID string          `json:"custom_id"`
 	Params   json.RawMessage `json:"params"`
 }
 
-// MaxBatch bounds the requests of a batch, and maxCustomID the bytes of their names.
+// MaxBatch is the maximum number of requests in a batch, maxCustomID the maximum length of their names in bytes.
 const (
 	MaxBatch    = 100_000
 	maxCustomID = 64
@@ -117,7 +117,7 @@ type BatchResult struct {
 	Result   BatchAnswer `json:"result"`
 }
 
-// BatchAnswer is how one request ended.
+// BatchAnswer is the outcome of one request.
 type BatchAnswer struct {
 	Type    string          `json:"type"`
 	Message json.RawMessage `json:"message,omitempty"` // of one that succeeded

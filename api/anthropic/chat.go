@@ -6,8 +6,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// AsChat is the request as a chat completion. The results of tools become their own messages; messages of one role that
-// follow each other are one turn. If the last message is the assistant's, the model continues it.
+// AsChat returns the request as a chat completion. The results of tools become their own messages; consecutive messages
+// of one role are one turn. If the last message is the assistant's, the model continues it.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{MaxTokens: r.MaxTokens}
 	c.Model, c.Temperature, c.TopP, c.TopK, c.Stop = r.Model, r.Temperature, r.TopP, r.TopK, r.Stop
@@ -47,7 +47,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	return c
 }
 
-// thinks reports whether the model thinks before its reply.
+// thinks reports whether the model reasons before its reply.
 func (r *Request) thinks() bool {
 	last := r.Messages[len(r.Messages)-1].Content
 	results := slices.ContainsFunc(last, func(b Block) bool { return b.Type == BlockResult })
@@ -86,13 +86,13 @@ func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 	return list
 }
 
-// declared is a tool as a chat has it.
+// declared returns a tool in the form of a chat.
 func (t *Tool) declared() *openai.Tool {
 	return &openai.Tool{Type: "function", Deferred: t.Deferred, Function: openai.Function{Name: t.Name,
 		Description: t.Description, Parameters: t.Schema, Strict: t.Strict}}
 }
 
-// shown is the result of a call as the model reads it: a reference to a tool becomes the tool's declaration.
+// shown returns the result of a call as the model reads it: a reference to a tool becomes the tool's declaration.
 func (r *Request) shown(b *Block) openai.Content {
 	texts := openai.Content(b.Result)
 	for _, name := range b.References {

@@ -23,7 +23,7 @@ func (r *Request) check(p *wire.Problems) {
 	for i, s := range r.Stop {
 		at := fmt.Sprintf("stop_sequences[%d]", i)
 		if strings.TrimSpace(s) == "" {
-			p.AddNew(wire.CodeInvalidValue, at, "only white space; a stop sequence needs a character")
+			p.AddNew(wire.CodeInvalidValue, at, "contains only white space; a stop sequence needs another character")
 		}
 		wire.WantShort(p, at, s, openai.MaxStopBytes)
 	}
@@ -48,7 +48,7 @@ func (r *Request) checkTools(p *wire.Problems) {
 		}
 		if t.Type != "" && t.Type != "custom" {
 			p.AddNew(wire.CodeUnsupportedValue, at+".type",
-				`%q is not supported: its schema is known to other models only; send a tool with an input_schema`,
+				`%q is not supported: only other models have its schema; send a tool with an input_schema`,
 				jsonscan.Clip(t.Type))
 			continue
 		}
@@ -58,10 +58,10 @@ func (r *Request) checkTools(p *wire.Problems) {
 		case len(t.Name) > MaxNameBytes:
 			wire.WantShort(p, at+".name", t.Name, MaxNameBytes)
 		case !wire.PlainLetters(t.Name):
-			p.AddNew(wire.CodeInvalidValue, at+".name", "%q may hold only letters, digits, '_' and '-'",
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q may contain only letters, digits, '_' and '-'",
 				jsonscan.Clip(t.Name))
 		case !names.Add(t.Name):
-			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is the name of an earlier tool too", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is also the name of an earlier tool", jsonscan.Clip(t.Name))
 		}
 		if t.Schema == nil {
 			p.AddNew(wire.CodeMissing, at+".input_schema", "required")
@@ -95,9 +95,9 @@ func (r *Request) checkTools(p *wire.Problems) {
 	}
 }
 
-// refuseHosted refuses a tool choice that requires a hosted tool, since these are left out.
+// refuseHosted refuses a tool choice that requires a hosted tool, since hosted tools are not offered.
 func refuseHosted(p *wire.Problems, param, kinds string) {
-	p.AddNew(wire.CodeUnsupportedValue, param, "%s is demanded, and only a provider can run it: it is not offered to "+
+	p.AddNew(wire.CodeUnsupportedValue, param, "%s is required, but only a provider can run it: it is not offered to "+
 		"the model; choose auto, or a tool with an input_schema", kinds)
 }
 
@@ -138,14 +138,15 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 		at := fmt.Sprintf("%s.content[%d]", at, i)
 		switch {
 		case !slices.Contains(allowed, b.Type):
-			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s has no block of type %s", m.Role, b.Type)
+			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s may not have a block of type %s", m.Role,
+				b.Type)
 		case b.Type == BlockToolUse:
 			calls[b.ID] = true
 		case b.Type == BlockResult && !calls[b.ToolUseID]:
 			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a call with the id %q",
 				jsonscan.Clip(b.ToolUseID))
 		case b.Type == BlockResult && texts:
-			p.AddNew(wire.CodeInvalidValue, at, "results of tools come first in a message, before its text")
+			p.AddNew(wire.CodeInvalidValue, at, "results of tools must come first in a message, before its text")
 		}
 		texts = texts || b.Type == BlockText
 	}

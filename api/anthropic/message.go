@@ -32,7 +32,7 @@ const (
 	BlockReference = "tool_reference" // inside a result only: a tool that was searched for
 )
 
-// Block is one piece of a message. Which fields it has depends on its type.
+// Block is one piece of a message. Its fields depend on its type.
 type Block struct {
 	Type string
 	Text string // of text and of thinking
@@ -43,7 +43,7 @@ type Block struct {
 
 	ToolUseID string   // of a result: the call it answers
 	Result    []string // of a result: its texts
-	// References are names of tools: of a result those that a search found, of BlockReference one.
+	// References are names of tools: for a result, those that a search found; for BlockReference, one.
 	References []string
 
 	Omit bool // of thinking in a response: the signature alone holds the text
@@ -56,17 +56,17 @@ var messageFields = wire.Fields[Message]{
 	}},
 }
 
-// blockReader is a block in the making; text is nil until it was there.
+// blockReader is a block that is being read; text is nil until the field was read.
 type blockReader struct {
 	Block
 	text, thinking *string
 	sealed         string // thinking that the signature holds
 }
 
-// blockFields are the fields of a message's content blocks.
+// blockFields holds the fields of a message's content blocks.
 var blockFields = wire.Join(plainFields, wire.Fields[blockReader]{"content": {Read: readResult}})
 
-// plainFields are the fields of blocks without inner blocks. Fields of refused types are included, so that the error
+// plainFields holds the fields of blocks without inner blocks. Fields of refused types are included, so that the error
 // names the type.
 var plainFields = wire.Fields[blockReader]{
 	"type":        wire.TextField(func(b *blockReader) *string { return &b.Type }),
@@ -108,7 +108,7 @@ func readIsError(c *wire.Reader, _ *blockReader) {
 	}
 }
 
-// readResult takes the content of a tool result. Other blocks with a member of that name are refused by their type.
+// readResult reads the content of a tool result. Other blocks with a member of that name are refused by their type.
 func readResult(c *wire.Reader, b *blockReader) {
 	if b.Type != "" && b.Type != BlockResult {
 		c.Skip()
@@ -122,12 +122,12 @@ func readResult(c *wire.Reader, b *blockReader) {
 		case BlockReference:
 			b.References = append(b.References, part.References...)
 		default:
-			c.Problem(wire.CodeInvalidValue, "a result has blocks of type text, not %s", part.Type)
+			c.Problem(wire.CodeInvalidValue, "a result may contain only blocks of type text, not %s", part.Type)
 		}
 	}
 }
 
-// readBlocks takes a string or an array of blocks.
+// readBlocks reads a string or an array of blocks.
 func readBlocks(c *wire.Reader, known wire.Fields[blockReader]) []Block {
 	switch c.Shape() {
 	case jsonscan.String:

@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Request is the body of POST /v1/messages, and without the limit on tokens that of count_tokens. Nil and zero mean
-// that the request leaves the choice to the server.
+// Request is the body of POST /v1/messages or, without the limit on tokens, of count_tokens. For nil and zero the
+// server chooses the value.
 type Request struct {
 	Model    string
 	Messages []Message
@@ -43,11 +43,11 @@ type Tool struct {
 	Deferred    bool // it is not listed: a result of a tool that searches tools shows it, by a tool_reference
 }
 
-// hostedTools begin the types of tools that only a provider can run; the date of a version follows.
+// hostedTools lists the prefixes of types of tools that only a provider can run; the date of a version follows.
 var hostedTools = []string{"web_search_", "web_fetch_", "code_execution_", "computer_", "tool_search_tool_",
 	"mcp_toolset", "advisor_"}
 
-// hosted reports whether a tool is left out.
+// hosted reports whether a tool is not offered to the model.
 func (t *Tool) hosted() bool {
 	return wire.PlainName(t.Type) && slices.ContainsFunc(hostedTools, func(kind string) bool {
 		return strings.HasPrefix(t.Type, kind)
@@ -65,7 +65,7 @@ func (r *Request) LeftOut() []string {
 	return list
 }
 
-// ToolChoice states how freely the model may call tools.
+// ToolChoice restricts the model's use of tools.
 type ToolChoice struct {
 	Type   string // one of the choices below
 	Name   string // with ChoiceTool
@@ -80,7 +80,7 @@ const (
 	ChoiceNone = "none"
 )
 
-// The types of thinking. Adaptive leaves it to the model how much to think.
+// The types of thinking. With adaptive the model decides how much to think.
 const (
 	ThinkingEnabled  = "enabled"
 	ThinkingDisabled = "disabled"
@@ -88,17 +88,17 @@ const (
 	ThinkingBetween  = "between_tools" // only where the results of tools came last
 )
 
-// DisplayOmitted as thinking.display leaves the text of thinking out.
+// DisplayOmitted as thinking.display omits the text of thinking.
 const DisplayOmitted = "omitted"
 
-// MaxNameBytes bounds the name of a tool.
+// MaxNameBytes is the maximum length of the name of a tool.
 const MaxNameBytes = 128
 
 // DecodeMessages reads and validates the body of POST /v1/messages.
 func DecodeMessages(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
 	return wire.Decode(d, body, requestFields, func(r *Request, p *wire.Problems) {
 		if r.MaxTokens == nil {
-			p.AddNew(wire.CodeMissing, "max_tokens", "required: the most tokens to generate")
+			p.AddNew(wire.CodeMissing, "max_tokens", "required: the maximum number of tokens to generate")
 		}
 		r.check(p)
 	})
@@ -139,7 +139,7 @@ var requestFields = wire.Fields[Request]{
 	"cache_control":      wire.IgnoreAny[Request](),               // every page of a prompt can be reused
 	"context_management": wire.IgnoreAny[Request](),               // the conversation is used as it was sent
 
-	"container":   wire.Refuse[Request]("nothing is run for the model; offer tools of your own"),
+	"container":   wire.Refuse[Request]("the server runs no code for the model; offer tools of your own"),
 	"mcp_servers": {Read: readServers},
 	"max_tokens_to_sample": wire.Refuse[Request](
 		"it belongs to the older text completions; send max_tokens"),
@@ -209,7 +209,7 @@ func readFormat(c *wire.Reader, r *Request) {
 	}
 }
 
-// readDisplay takes how thinking is shown. A summary of it is the thinking itself.
+// readDisplay reads how thinking is shown. A summary of thinking is the thinking itself.
 func readDisplay(c *wire.Reader, r *Request) {
 	switch word, ok := c.Str(); {
 	case !ok:
@@ -220,7 +220,7 @@ func readDisplay(c *wire.Reader, r *Request) {
 	}
 }
 
-// readServers lets an empty list pass.
+// readServers accepts an empty list.
 func readServers(c *wire.Reader, _ *Request) {
 	if c.Shape() == jsonscan.Array && c.FirstElement() == jsonscan.None {
 		c.Skip()
@@ -230,7 +230,7 @@ func readServers(c *wire.Reader, _ *Request) {
 	c.Skip()
 }
 
-// readObject takes an object and keeps its text.
+// readObject reads an object and keeps its text.
 func readObject(c *wire.Reader, what string) json.RawMessage {
 	if c.Shape() != jsonscan.Object {
 		c.WrongShape(what)
@@ -239,11 +239,11 @@ func readObject(c *wire.Reader, what string) json.RawMessage {
 	return c.Raw()
 }
 
-// billingHeader begins a system block in which Claude Code numbers its requests. It is not for the model, and as it
-// changes with every request no prompt would be found in the prefix cache.
+// billingHeader begins a system block in which Claude Code numbers its requests. It is not meant for the model, and
+// because it changes with every request, no prompt would match the prefix cache.
 const billingHeader = "x-anthropic-billing-header:"
 
-// readSystem takes a string or blocks of text.
+// readSystem reads a string or blocks of text.
 func readSystem(c *wire.Reader) []string {
 	var texts []string
 	for _, b := range readBlocks(c, plainFields) {

@@ -11,12 +11,12 @@ import (
 	"sparrow/internal/wire"
 )
 
-// with is a request with more fields.
+// with returns a request with more fields.
 func with(fields string) string {
 	return `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}],` + fields + `}`
 }
 
-// of is a request of some messages.
+// of returns a request with the given messages.
 func of(messages string) string { return `{"model":"m","max_tokens":9,"messages":[` + messages + `]}` }
 
 func TestRequestsAreRefusedByField(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Response answers POST /v1/messages.
+// Response is the response to POST /v1/messages.
 type Response struct {
 	ID           string  `json:"id"`
 	Type         string  `json:"type"` // "message"
@@ -40,26 +40,27 @@ type Usage struct {
 	OutputTokensDetails OutputTokensDetails `json:"output_tokens_details"`
 }
 
-// OutputTokensDetails has counts of kinds of output tokens.
+// OutputTokensDetails counts output tokens by kind.
 type OutputTokensDetails struct {
 	ThinkingTokens int `json:"thinking_tokens"`
 }
 
-// Count answers POST /v1/messages/count_tokens.
+// Count is the response to POST /v1/messages/count_tokens.
 type Count struct {
 	InputTokens int `json:"input_tokens"`
 }
 
-// NewResponse is a message before anything was generated.
+// NewResponse returns a message before anything was generated.
 func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// unsigned is the signature of our thinking blocks, where Anthropic has one of its own. Blocks that clients send back
-// are accepted with any signature.
+// unsigned is the signature of our thinking blocks, where Anthropic has its own. Blocks that clients send back are
+// accepted with any signature.
 const unsigned = "unsigned"
 
-// signature of a block of thinking: the thinking itself where the block leaves it out, so that it can be taken back.
+// signature returns the signature of a thinking block. It is the thinking itself if the block omits it, so that it can
+// be recovered later.
 func (b *Block) signature() string {
 	if b.Omit {
 		return openai.Seal(b.Text)
@@ -111,13 +112,13 @@ type ErrorFields struct {
 	Message string `json:"message"`
 }
 
-// NewErrorBody is the JSON body of an error.
+// NewErrorBody returns the JSON body of an error.
 func NewErrorBody(e *wire.Error, requestID string) ErrorBody {
 	return ErrorBody{Type: "error", Error: ErrorFields{Type: errorType(e.Status()), Message: e.Message},
 		RequestID: requestID}
 }
 
-// errorType is the type of an error with a status.
+// errorType returns the type of an error with a status.
 func errorType(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -139,7 +140,7 @@ func errorType(status int) string {
 	return "invalid_request_error"
 }
 
-// ModelList answers GET /v1/models to clients of Anthropic's interface.
+// ModelList is the response to GET /v1/models for clients of Anthropic's interface.
 type ModelList struct {
 	Data    []Model `json:"data"`
 	HasMore bool    `json:"has_more"`
@@ -159,11 +160,11 @@ type Model struct {
 	MaxTokens      int `json:"max_tokens"` // of an answer
 }
 
-// NewModel describes a model with a context of the given number of tokens.
+// NewModel returns the description of a model with a context of the given number of tokens.
 func NewModel(name, created string, context int) Model {
 	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created, Lifecycle: "active",
 		MaxInputTokens: context, MaxTokens: context}
 }
 
-// NewModelList is a list of one model.
+// NewModelList returns a list of one model.
 func NewModelList(m Model) ModelList { return ModelList{Data: []Model{m}, FirstID: m.ID, LastID: m.ID} }

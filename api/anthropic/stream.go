@@ -8,14 +8,15 @@ import (
 )
 
 // The functions below append the events of a stream to dst: a start with the empty message, for each block a start,
-// deltas and a stop, then the reason it ended with usage, and the stop of the message.
+// deltas and a stop, then the stop reason with usage, and the stop of the message.
 
 // AppendStart writes the first event.
 func AppendStart(dst []byte, r *Response) ([]byte, error) {
 	return appendValue(open(dst, "message_start"), dst, "message", r)
 }
 
-// AppendBlockStart writes that block i begins. Its texts are empty and its input is an empty object, whatever it holds.
+// AppendBlockStart writes that block i begins. Its texts are empty and its input is an empty object, whatever the block
+// contains.
 func AppendBlockStart(dst []byte, i int, b Block) ([]byte, error) {
 	empty := Block{Type: b.Type, ID: b.ID, Name: b.Name}
 	out := appendIndex(open(dst, "content_block_start"), i)
@@ -40,7 +41,7 @@ func AppendDelta(dst []byte, i int, kind, text string) []byte {
 	return end(append(wire.AppendString(out, text), '}'))
 }
 
-// AppendBlockStop writes that block i is complete; thinking is signed before.
+// AppendBlockStop writes that block i is complete; a thinking block is signed before.
 func AppendBlockStop(dst []byte, i int, b Block) []byte {
 	if b.Type == BlockThinking {
 		dst = appendIndex(open(dst, "content_block_delta"), i)
@@ -70,7 +71,7 @@ func AppendStop(dst []byte, r *Response) ([]byte, error) {
 // AppendPing writes an event without content, so that proxies do not close the connection during a long prefill.
 func AppendPing(dst []byte) []byte { return end(open(dst, "ping")) }
 
-// AppendError writes an error in the middle of a stream, where the status has long been sent.
+// AppendError writes an error in the middle of a stream, after the status was sent.
 func AppendError(dst []byte, e *wire.Error) []byte {
 	out := append(open(dst, "error"), `,"error":{"type":`...)
 	out = wire.AppendString(out, errorType(e.Status()))
@@ -78,7 +79,7 @@ func AppendError(dst []byte, e *wire.Error) []byte {
 	return end(append(out, '}'))
 }
 
-// open writes an event as far as its type.
+// open writes an event up to its type.
 func open(dst []byte, event string) []byte {
 	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":\""...)
 	return append(append(dst, event...), '"')

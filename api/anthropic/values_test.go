@@ -7,7 +7,7 @@ import (
 	"sparrow/api/openai"
 )
 
-// Every field of a request reaches the chat.
+// Every field of a request is set in the chat.
 func TestRequestsAsChats(t *testing.T) {
 	limit, temperature, topP, topK := 9, 0.5, 0.75, 7
 	r := &Request{Model: "m", MaxTokens: &limit, Temperature: &temperature, TopP: &topP, TopK: &topK,

@@ -6,8 +6,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// AsChat is the request as a chat completion. A request to /api/generate is a chat of one question.
-// A last message of the assistant is one that the model continues with.
+// AsChat returns the request as a chat completion. A request to /api/generate is a chat of one question. If the last
+// message is the assistant's, the model continues it.
 func (r *Request) AsChat() *openai.ChatRequest {
 	c := &openai.ChatRequest{Options: r.sampling(), Tools: r.Tools, ReasoningEffort: r.Effort}
 	c.MaxTokens = r.limit()
@@ -51,7 +51,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	return c
 }
 
-// AsCompletion is a raw request as a text completion.
+// AsCompletion returns a raw request as a text completion.
 func (r *Request) AsCompletion() *openai.CompletionRequest {
 	c := &openai.CompletionRequest{Options: r.sampling(), Prompt: openai.Prompt{Texts: []string{r.Prompt}}}
 	unlimited := openai.Unlimited
@@ -70,7 +70,7 @@ func (r *Request) sampling() openai.Options {
 	return o
 }
 
-// limit is the limit on tokens, nil without one.
+// limit returns the limit on tokens, or nil.
 func (r *Request) limit() *int {
 	if r.MaxTokens == nil || *r.MaxTokens <= 0 {
 		return nil
@@ -78,8 +78,8 @@ func (r *Request) limit() *int {
 	return r.MaxTokens
 }
 
-// answers is the id of the call whose result a message is: the one it names, else the first open one of its tool, else
-// the first open one.
+// answers returns the id of the call whose result a message is: the call that it names, else the first open call of its
+// tool, else the first open one.
 func (m *Message) answers(open []openai.ToolCall) (id string, left []openai.ToolCall) {
 	at := -1
 	for i := range open {

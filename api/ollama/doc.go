@@ -1,10 +1,10 @@
 // Package ollama is the wire format of Ollama's interface as its clients use it to generate: /api/chat and
-// /api/generate, and what describes the served model.
+// /api/generate, and the endpoints that describe the served model.
 //
-// In flow request bodies as bytes ([DecodeChat], [DecodeGenerate], [DecodeShow]), which become the chats that they
-// describe ([Request.AsChat]); out flow response structs, which a stream writes as lines of JSON, and errors in
-// Ollama's shape. The package knows no engine type, reads no clock and does no I/O.
+// [DecodeChat], [DecodeGenerate] and [DecodeShow] decode request bodies, and [Request.AsChat] converts them to chats.
+// The package also defines response structs, which a stream writes as lines of JSON, and errors in Ollama's format. It
+// uses no engine type, reads no clock and does no I/O.
 //
-// Bodies are read by package wire: fields without effect, such as keep_alive, are named in [wire.Decoder.Ignored]. What
-// would change the answer and cannot be honoured is refused: images, templates, other samplers.
+// Bodies are read by package wire: fields without effect, such as keep_alive, are listed in [wire.Decoder.Ignored].
+// Fields that would change the answer but are not supported are refused: images, templates, other samplers.
 package ollama

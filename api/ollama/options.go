@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// optionFields are the members of options. Those about loading have no effect: the model is loaded.
+// optionFields holds the members of options. Those about loading have no effect, because the model is already loaded.
 var optionFields = wire.Join(
 	wire.Lift(openai.SamplingFields("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty",
 		"frequency_penalty", "stop"), func(r *Request) *openai.Options { return &r.Options }),
@@ -34,7 +34,7 @@ var (
 	ignoreBool   = wire.IgnoreAs[Request](jsonscan.Bool)
 )
 
-// only takes the number that turns a way of sampling off.
+// only accepts the number that disables a sampling method.
 func only(off float64, instead string) func(*wire.Reader, *Request) {
 	return func(c *wire.Reader, _ *Request) {
 		if v, ok := c.Float(); ok && v != off {
@@ -54,7 +54,7 @@ func (r *Request) checkChat(p *wire.Problems) {
 func (r *Request) checkGenerate(p *wire.Problems) {
 	r.checkCommon(p)
 	if r.Raw && r.System != "" {
-		p.AddNew(wire.CodeInvalidValue, "system", "not allowed with raw, which completes the prompt as it is")
+		p.AddNew(wire.CodeInvalidValue, "system", "not allowed with raw, which completes the prompt unchanged")
 	}
 }
 
@@ -75,7 +75,7 @@ func (r *Request) checkCommon(p *wire.Problems) {
 	for i, s := range r.Options.Stop {
 		at := fmt.Sprintf("options.stop[%d]", i)
 		if s == "" {
-			p.AddNew(wire.CodeInvalidValue, at, "an empty stop string would end every answer at once; leave it out")
+			p.AddNew(wire.CodeInvalidValue, at, "an empty stop string would end every answer at once; omit it")
 		}
 		wire.WantShort(p, at, s, openai.MaxStopBytes)
 	}
@@ -91,7 +91,7 @@ func (m *Message) check(p *wire.Problems, at string) {
 			jsonscan.Clip(m.Role))
 	}
 	if len(m.Calls) > 0 && m.Role != openai.RoleAssistant {
-		p.AddNew(wire.CodeInvalidValue, at+".tool_calls", "only an assistant message has tool calls")
+		p.AddNew(wire.CodeInvalidValue, at+".tool_calls", "only an assistant message may have tool calls")
 	}
 	for i := range m.Calls {
 		if m.Calls[i].Name == "" {
@@ -100,5 +100,5 @@ func (m *Message) check(p *wire.Problems, at string) {
 	}
 }
 
-// ModelName is the name of a model without the tag that represents the latest version.
+// ModelName returns the name of a model without the tag for the latest version.
 func ModelName(name string) string { return strings.TrimSuffix(name, ":latest") }

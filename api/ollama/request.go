@@ -10,12 +10,11 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Request is the body of POST /api/chat or of POST /api/generate. Nil and zero mean that the request leaves the choice
-// to the server.
+// Request is the body of POST /api/chat or of POST /api/generate. For nil and zero the server chooses the value.
 type Request struct {
 	Model   string
 	Options openai.Options // sampling: the object options, and log probabilities
-	// MaxTokens is options.num_predict; below 0 means no limit.
+	// MaxTokens is options.num_predict; a negative value means no limit.
 	MaxTokens *int
 	Stream    *bool // nil is true
 	Format    *openai.ResponseFormat
@@ -32,7 +31,7 @@ type Request struct {
 	Raw    bool // the prompt is completed as it is
 }
 
-// Streams reports whether the answer comes in pieces.
+// Streams reports whether the answer is sent in pieces.
 func (r *Request) Streams() bool { return r.Stream == nil || *r.Stream }
 
 // Message is one message of a chat.
@@ -80,7 +79,7 @@ var showFields = wire.Fields[ShowRequest]{
 	"verbose": wire.IgnoreAs[ShowRequest](jsonscan.Bool),
 }
 
-// commonFields are the fields of both endpoints that generate.
+// commonFields holds the fields of both endpoints that generate.
 var commonFields = wire.Fields[Request]{
 	"model":  wire.TextField(func(r *Request) *string { return &r.Model }),
 	"stream": wire.OptionalBool(func(r *Request) **bool { return &r.Stream }),
@@ -118,11 +117,11 @@ var generateFields = wire.Join(commonFields, wire.Fields[Request]{
 	"raw":    wire.BoolField(func(r *Request) *bool { return &r.Raw }),
 	"suffix": {Read: func(c *wire.Reader, _ *Request) {
 		if text, ok := c.Str(); ok && text != "" {
-			c.Problem(wire.CodeUnsupportedValue, "text between a prompt and a suffix is not supported; leave it out")
+			c.Problem(wire.CodeUnsupportedValue, "text between a prompt and a suffix is not supported; omit it")
 		}
 	}},
 	"images":   {Read: func(c *wire.Reader, _ *Request) { refuseImages(c) }},
-	"template": {Read: refuseText("the template is the model's; send raw true to write the whole prompt")},
+	"template": {Read: refuseText("the model's own template is used; send raw true to write the whole prompt")},
 	"context":  {Read: readContext},
 })
 
@@ -159,7 +158,7 @@ var functionFields = wire.Fields[Call]{
 	}},
 }
 
-// refuseImages lets an empty list pass.
+// refuseImages accepts only an empty list.
 func refuseImages(c *wire.Reader) {
 	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
 		c.Problem(wire.CodeUnsupportedValue, "images are not supported; the models read text")
@@ -183,7 +182,7 @@ func readContext(c *wire.Reader, _ *Request) {
 	c.Skip()
 }
 
-// readFormat takes "json" or a schema; an empty string means no format.
+// readFormat reads "json" or a schema; an empty string means no format.
 func readFormat(c *wire.Reader, r *Request) {
 	switch c.Shape() {
 	case jsonscan.Object:
@@ -202,7 +201,7 @@ func readFormat(c *wire.Reader, r *Request) {
 	}
 }
 
-// readThink takes a boolean, or a word for the amount of reasoning.
+// readThink reads a boolean, or a word for the amount of reasoning.
 func readThink(c *wire.Reader, r *Request) {
 	switch c.Shape() {
 	case jsonscan.Bool:

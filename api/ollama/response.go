@@ -7,11 +7,11 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Version is the version of Ollama's interface that is implemented. Clients compare it with the one they need.
+// Version is the implemented version of Ollama's interface. Clients compare it with the version that they need.
 const Version = "0.12.6"
 
-// Chunk answers POST /api/chat and POST /api/generate, whole or as one line of a stream. The last has a reason and
-// counts.
+// Chunk is the response to POST /api/chat and POST /api/generate, whole or as one line of a stream. The last chunk has
+// a reason and counts.
 type Chunk struct {
 	Model     string
 	CreatedAt time.Time
@@ -73,7 +73,7 @@ type wireChunk struct {
 	EvalDuration       *int64 `json:"eval_duration,omitempty"`
 }
 
-// MarshalJSON writes the chunk in the shape of its endpoint.
+// MarshalJSON writes the chunk in the format of its endpoint.
 func (c *Chunk) MarshalJSON() ([]byte, error) {
 	out := wireChunk{Model: c.Model, CreatedAt: c.CreatedAt.UTC()}
 	if c.Generated {
@@ -104,10 +104,10 @@ type ErrorBody struct {
 	Error string `json:"error"`
 }
 
-// NewErrorBody is the JSON body of an error.
+// NewErrorBody returns the JSON body of an error.
 func NewErrorBody(e *wire.Error) ErrorBody { return ErrorBody{e.Message} }
 
-// Tags answers GET /api/tags, and GET /api/ps, whose models have more members.
+// Tags is the response to GET /api/tags, and to GET /api/ps, whose models have more members.
 type Tags struct {
 	Models []Model `json:"models"`
 }
@@ -137,7 +137,7 @@ type Details struct {
 	QuantizationLevel string   `json:"quantization_level"`
 }
 
-// Show answers POST /api/show.
+// Show is the response to POST /api/show.
 type Show struct {
 	Modelfile    string         `json:"modelfile"`
 	Parameters   string         `json:"parameters"`
@@ -148,7 +148,7 @@ type Show struct {
 	ModifiedAt   time.Time      `json:"modified_at"`
 }
 
-// VersionBody answers GET /api/version.
+// VersionBody is the response to GET /api/version.
 type VersionBody struct {
 	Version string `json:"version"`
 }

@@ -14,7 +14,7 @@ type fieldNote struct {
 	Why  string
 }
 
-// ignored are accepted with any value of the right shape. None of them changes the text.
+// ignored lists fields that are accepted with any value of the right type. None of them changes the text.
 var ignored = []struct {
 	fieldNote
 	shape jsonscan.Kind
@@ -22,28 +22,29 @@ var ignored = []struct {
 	{fieldNote{"user", "end-user label; nothing is kept per user"}, jsonscan.String},
 	{fieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, jsonscan.String},
 	{fieldNote{"metadata", "labels of stored completions; nothing is stored"}, jsonscan.Object},
-	{fieldNote{"store", "nothing is stored, whatever is asked"}, jsonscan.Bool},
+	{fieldNote{"store", "nothing is stored in any case"}, jsonscan.Bool},
 	{fieldNote{"service_tier", "there is one tier"}, jsonscan.String},
 	{fieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"},
 		jsonscan.String},
 	{fieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, jsonscan.String},
 	{fieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, jsonscan.Object},
-	{fieldNote{"prediction", "a guess at the answer that could only make it faster"}, jsonscan.Object},
+	{fieldNote{"prediction", "a guess of the answer that can only affect speed"}, jsonscan.Object},
 }
 
-// ignoredInside are the ignored members of objects inside a request. Clients send an answer back as they received it,
+// ignoredInside lists the ignored members of objects inside a request. Clients send an answer back as they received it,
 // with members that add no information.
 var ignoredInside = []fieldNote{
 	{"messages[].annotations", "part of a replayed answer"},
-	{"messages[].parsed", "what OpenAI's client made of the content"},
-	{"messages[].tool_calls[].index", "left over in a call assembled from a stream"},
-	{"messages[].tool_calls[].function.parsed_arguments", "what OpenAI's client made of the arguments"},
-	{"messages[].content[].prompt_cache_breakpoint", "every page of a prompt can be reused, wherever it is cut"},
-	{"messages[].content[].cache_control", "every page of a prompt can be reused, wherever it is cut"},
+	{"messages[].parsed", "the content as parsed by OpenAI's client"},
+	{"messages[].tool_calls[].index", "remains in a call assembled from a stream"},
+	{"messages[].tool_calls[].function.parsed_arguments", "the arguments as parsed by OpenAI's client"},
+	{"messages[].content[].prompt_cache_breakpoint", "every page of a prompt can be reused, with or without " +
+		"breakpoints"},
+	{"messages[].content[].cache_control", "every page of a prompt can be reused, with or without breakpoints"},
 	{"stream_options.include_obfuscation", "chunks are not padded"},
 }
 
-// fixed are fields that are accepted with one value only, which describes what the server does in any case; text is
+// fixed lists fields that are accepted with only one value, which describes what the server does in any case; text is
 // that value as JSON.
 var fixed = []struct {
 	fieldNote
@@ -51,15 +52,15 @@ var fixed = []struct {
 }{
 	{fieldNote{"modalities", "answers are text"}, `["text"]`},
 	{fieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
-	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
+	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; request logprobs to get them"}, `true`},
 	{fieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
 }
 
-// acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
+// acceptedFields returns the ignored, fixed and refused fields that chat and text completions share.
 func acceptedFields[T any]() wire.Fields[T] {
 	all := wire.Fields[T]{
 		"guided_grammar": wire.Refuse[T]("use response_format with type json_schema"),
-		"length_penalty": wire.Refuse[T]("it belongs to beam search, and answers are sampled"),
+		"length_penalty": wire.Refuse[T]("it belongs to beam search, but answers are sampled"),
 	}
 	for _, f := range ignored {
 		all[f.Name] = wire.IgnoreAs[T](f.shape)
@@ -71,10 +72,10 @@ func acceptedFields[T any]() wire.Fields[T] {
 	return all
 }
 
-// verbosities are the words for how long answers should be.
+// verbosities lists the words for the length of answers.
 var verbosities = []string{"low", "medium", "high"}
 
-// verbosityField takes one of the words. It has no effect: the models take no such instruction.
+// verbosityField accepts one of the words. It has no effect: the models support no such instruction.
 func verbosityField[T any]() wire.Field[T] {
 	return wire.Field[T]{Read: func(c *wire.Reader, _ *T) {
 		word, ok := c.Str()

@@ -24,7 +24,7 @@ func appendBytes(dst []byte, b TokenBytes) []byte {
 	return append(dst, ']')
 }
 
-// appendToken writes the members that chosen tokens and alternatives share, without the closing brace.
+// appendToken writes the members that chosen tokens and alternatives have in common, without the closing brace.
 func appendToken(dst []byte, token string, l Logprob, b TokenBytes) []byte {
 	dst = append(dst, `{"token":`...)
 	dst = wire.AppendString(dst, token)

@@ -21,7 +21,7 @@ type FileObject struct {
 	Status    string `json:"status"` // "processed"
 }
 
-// The purposes of files: what is uploaded for batches, and their results.
+// The purposes of files: uploads for batches, and their results.
 const (
 	PurposeBatch  = "batch"
 	PurposeOutput = "batch_output"
@@ -36,7 +36,7 @@ type List[T any] struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// NewList is a page of objects with their ids.
+// NewList returns a page of objects with their ids.
 func NewList[T any](data []T, id func(*T) string, more bool) List[T] {
 	l := List[T]{Object: "list", Data: data, HasMore: more}
 	if n := len(data); n > 0 {
@@ -48,7 +48,7 @@ func NewList[T any](data []T, id func(*T) string, more bool) List[T] {
 	return l
 }
 
-// Deleted reports that an object is gone.
+// Deleted reports that an object was deleted.
 type Deleted struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -79,7 +79,7 @@ type Batch struct {
 	Metadata         map[string]string `json:"metadata"`
 }
 
-// BatchCounts are the lines of a batch.
+// BatchCounts counts the lines of a batch.
 type BatchCounts struct {
 	Total     int `json:"total"`
 	Completed int `json:"completed"`
@@ -103,10 +103,10 @@ type BatchRequest struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
-// BatchEndpoints are the endpoints that lines can be sent to.
+// BatchEndpoints lists the endpoints that lines can be sent to.
 var BatchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses"}
 
-// CompletionWindow is the only one, as with OpenAI.
+// CompletionWindow is the only supported window, as with OpenAI.
 const CompletionWindow = "24h"
 
 var batchFields = wire.Fields[BatchRequest]{
@@ -157,13 +157,13 @@ type BatchResponse struct {
 	Body       json.RawMessage `json:"body"`
 }
 
-// BatchError is why a line was not sent to its endpoint.
+// BatchError is the reason why a line was not sent to its endpoint.
 type BatchError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// The codes of lines that were not sent.
+// The error codes of lines that were not sent.
 const (
 	BatchLineInvalid   = "invalid_request"
 	BatchLineDuplicate = "duplicate_custom_id"

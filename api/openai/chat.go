@@ -19,7 +19,7 @@ type ChatRequest struct {
 	Tools             []Tool      `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
 	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil is true
-	// Functions reports that tools came in their older form, functions, in which the answer has one call at most.
+	// Functions reports that tools were sent in their older form, functions, in which the answer has at most one call.
 	Functions bool `json:"-"`
 
 	ReasoningEffort    string                     `json:"reasoning_effort,omitempty"`
@@ -33,7 +33,7 @@ type ChatRequest struct {
 // Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.
 type Thinking struct {
 	Type string `json:"type"` // enabled or disabled
-	// BudgetTokens bounds the tokens of reasoning, as in Anthropic's interface; nil means no bound.
+	// BudgetTokens limits the tokens of reasoning, as in Anthropic's interface; nil means no limit.
 	BudgetTokens *int `json:"budget_tokens,omitempty"`
 }
 
@@ -43,7 +43,7 @@ const (
 	ThinkingDisabled = "disabled"
 )
 
-// NewTokens is the limit on generated tokens under either name; ok is false when there is none.
+// NewTokens returns the limit on generated tokens under either name; ok is false if there is none.
 func (r *ChatRequest) NewTokens() (limit int, ok bool) {
 	given := r.MaxCompletionTokens
 	if given == nil {
@@ -55,7 +55,7 @@ func (r *ChatRequest) NewTokens() (limit int, ok bool) {
 	return *given, true
 }
 
-// WantsGenerationPrompt reports whether the prompt ends where a new assistant message starts.
+// WantsGenerationPrompt reports whether the prompt ends with the start of a new assistant message.
 func (r *ChatRequest) WantsGenerationPrompt() bool {
 	return generationPrompt(r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
@@ -90,12 +90,12 @@ func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
 	return list
 }
 
-// thinkingKwargs are the names of that switch in chat templates: DeepSeek's and GLM's.
+// thinkingKwargs holds the names of that switch in chat templates: DeepSeek's and GLM's.
 var thinkingKwargs = []string{"thinking", "enable_thinking"}
 
-// ThinkingMode reports whether the request asks for reasoning or for none, by whichever of its switches is used:
-// thinking, chat_template_kwargs.thinking, chat_template_kwargs.enable_thinking, or a reasoning_effort of none. Nil
-// leaves it to the model's default.
+// ThinkingMode reports whether the request turns reasoning on or off, with any of its switches: thinking,
+// chat_template_kwargs.thinking, chat_template_kwargs.enable_thinking, or a reasoning_effort of none. Nil means the
+// model's default.
 func (r *ChatRequest) ThinkingMode() *bool {
 	if list := r.thinkingSwitches(); len(list) > 0 {
 		return &list[0].on

@@ -29,15 +29,16 @@ var chatFields = wire.Join(
 			wire.ReadObject(c, r.Thinking, thinkingFields)
 		}},
 
-		"functions":          {Read: readFunctions},
-		"function_call":      {Read: readFunctionChoice},
-		"moderation":         wire.Refuse[ChatRequest]("nothing is moderated; check the text before and after"),
-		"audio":              wire.Refuse[ChatRequest]("answers are text"),
-		"web_search_options": wire.Refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),
-		"enable_thinking": wire.Refuse[ChatRequest](
+		"functions":     {Read: readFunctions},
+		"function_call": {Read: readFunctionChoice},
+		"moderation":    wire.Refuse[ChatRequest]("the server does not moderate; check the text before and after"),
+		"audio":         wire.Refuse[ChatRequest]("answers are text"),
+		"web_search_options": wire.Refuse[ChatRequest]("the server has no network access; offer a search tool in " +
+			"tools"), "enable_thinking": wire.Refuse[ChatRequest](
 			`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),
-		"chat_template": wire.Refuse[ChatRequest]("the template is the model's; variables go in chat_template_kwargs"),
-		"prompt":        wire.Refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
+		"chat_template": wire.Refuse[ChatRequest]("the model's own template is used; send variables in " +
+			"chat_template_kwargs"),
+		"prompt": wire.Refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
 	},
 )
 

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// chatWith is a valid chat body with further members.
+// chatWith returns a valid chat body with further members.
 func chatWith(members string) string {
 	return `{"model":"m","messages":[{"role":"user","content":"hi"}],` + members + `}`
 }
 
-// chatOf is a chat body with the given messages.
+// chatOf returns a chat body with the given messages.
 func chatOf(messages string) string { return `{"model":"m","messages":[` + messages + `]}` }
 
 const weatherTool = `{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}`
 
-// rejection is a body that must be refused with a param, a code and words in the message.
+// rejection is a body that must be refused with a param, a code and certain words in the message.
 type rejection struct{ name, body, param, code, says string }
 
 // checkRejections runs cases of refusals through one decoder.
@@ -159,9 +159,9 @@ func TestUnknownRefusedAndRepeatedNames(t *testing.T) {
 			"stream_options.usage", "unknown_parameter", "unknown field"},
 		{"a name that needs quotes", chatWith(`"a b":1`), `["a b"]`, "unknown_parameter", "unknown field"},
 		{"functions beside tools", chatWith(`"functions":[],"tools":[` + weatherTool + `]`), "tools", "invalid_value",
-			"send tools alone"},
+			"send only tools"},
 		{"tools beside functions", chatWith(`"tools":[` + weatherTool + `],"functions":[]`), "functions",
-			"invalid_value", "send tools alone"},
+			"invalid_value", "send only tools"},
 		{"function_call", chatWith(`"function_call":"required"`), "function_call", "invalid_value", "use none, auto"},
 		{"audio", chatWith(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter", "answers are text"},
 		{"guided_grammar", chatWith(`"guided_grammar":"x"`), "guided_grammar", "unsupported_parameter",
@@ -269,9 +269,9 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"more at least than at most", chatWith(`"max_tokens":5,"min_tokens":6`), "min_tokens", "invalid_value",
 			"more than max_tokens, which is 5"},
 		{"alternatives without logprobs", chatWith(`"top_logprobs":2`), "top_logprobs", "invalid_value",
-			"only allowed when logprobs is true"},
+			"only allowed if logprobs is true"},
 		{"stream options without a stream", chatWith(`"stream_options":{"include_usage":true}`), "stream_options",
-			"invalid_value", "when stream is true"},
+			"invalid_value", "if stream is true"},
 		{"a negative id in a bias", chatWith(`"logit_bias":{"-1":1}`), "logit_bias.-1", "invalid_value", "token id"},
 		{"a word in a bias", chatWith(`"logit_bias":{"dog":1}`), "logit_bias.dog", "invalid_value", "token id"},
 		{"a padded id in a bias", chatWith(`"logit_bias":{"007":1}`), "logit_bias.007", "invalid_value", "token id"},
@@ -293,7 +293,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"an unknown word for layers", chatWith(`"sparrow":{"selections":{"layers":"some"}}`),
 			"sparrow.selections.layers", "invalid_value", `want "all"`},
 		{"no layers", chatWith(`"sparrow":{"selections":{"layers":[]}}`), "sparrow.selections.layers", "invalid_value",
-			"no layer is named"},
+			"lists no layer"},
 		{"an unknown word for tokens", chatWith(`"sparrow":{"selections":{"tokens":"input"}}`),
 			"sparrow.selections.tokens", "invalid_value", `"output", "all"`},
 		{"one end of a range", chatWith(`"sparrow":{"selections":{"tokens":[4]}}`), "sparrow.selections.tokens",

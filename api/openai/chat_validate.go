@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Validate reports every problem of the request, or nil. [Decoder.Chat] has already called it.
+// Validate returns an error with every problem of the request, or nil. [Decoder.Chat] has already called it.
 func (r *ChatRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *ChatRequest) check(p *wire.Problems) {
@@ -30,7 +30,7 @@ func (r *ChatRequest) checkLimits(p *wire.Problems) {
 	}
 	wire.WantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
 	if r.TopLogprobs != nil && !r.Logprobs {
-		p.AddNew(wire.CodeInvalidValue, "top_logprobs", "only allowed when logprobs is true")
+		p.AddNew(wire.CodeInvalidValue, "top_logprobs", "only allowed if logprobs is true")
 	}
 }
 
@@ -55,8 +55,8 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 		switch left := LeftOut(r.Tools); {
 		case len(Offered(r.Tools)) > 0:
 		case len(left) > 0:
-			p.AddNew(wire.CodeUnsupportedValue, at, "a call is demanded, and only a provider can run %s: send a tool "+
-				"of type function or custom too, or choose auto", strings.Join(left, ", "))
+			p.AddNew(wire.CodeUnsupportedValue, at, "a call is required, but only a provider can run %s: also send "+
+				"a tool of type function or custom, or choose auto", strings.Join(left, ", "))
 		default:
 			p.AddNew(wire.CodeInvalidValue, at, "required needs at least one tool in tools")
 		}
@@ -74,7 +74,7 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 	}
 }
 
-// reportType is for tools and tool calls, which have two types.
+// reportType reports a missing or unknown type of a tool or a tool call, which have two types.
 func reportType(p *wire.Problems, param, kind string) {
 	if kind == "" {
 		p.AddNew(wire.CodeMissing, param, "required; use %q or %q", typeFunction, TypeCustom)
@@ -108,18 +108,18 @@ func (r *ChatRequest) checkMessages(p *wire.Problems) {
 	checkContinuation(p, r.Messages, r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
 
-// checkContinuation checks that the two fields that set how a prompt ends agree.
+// checkContinuation checks that the two fields that determine the end of a prompt agree.
 func checkContinuation(p *wire.Problems, messages []Message, add *bool, continueFinal bool) {
 	if !continueFinal {
 		return
 	}
 	if add != nil && *add {
 		p.AddNew(wire.CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start "+
-			"one; send add_generation_prompt false or leave it out")
+			"one; send add_generation_prompt false or omit it")
 	}
 	if n := len(messages); n > 0 && messages[n-1].Role != RoleAssistant {
 		p.AddNew(wire.CodeInvalidValue, "continue_final_message",
-			"the last message has role %q, and only an assistant message can be continued",
+			"the last message has role %q, but only an assistant message can be continued",
 			jsonscan.Clip(messages[n-1].Role))
 	}
 }
@@ -148,12 +148,12 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 		}
 		if len(m.ToolCalls) > 0 {
 			p.AddNew(wire.CodeInvalidValue, at+".tool_calls",
-				"only an assistant message has tool calls, and the role is %s",
+				"only an assistant message may have tool calls, but the role is %s",
 				m.Role)
 		}
 		if m.ReasoningContent != "" {
 			p.AddNew(wire.CodeInvalidValue, at+".reasoning_content",
-				"only an assistant message has reasoning, and the role is %s", m.Role)
+				"only an assistant message may have reasoning, but the role is %s", m.Role)
 		}
 	case RoleAssistant:
 		if m.Content == nil && len(m.ToolCalls) == 0 && m.ReasoningContent == "" {
@@ -169,7 +169,7 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 		return
 	}
 	if m.Content != nil && len(m.Content) == 0 {
-		p.AddNew(wire.CodeInvalidValue, at+".content", "an empty array; send a string or at least one text part")
+		p.AddNew(wire.CodeInvalidValue, at+".content", "is an empty array; send a string or at least one text part")
 	}
 	m.checkCalls(p, at, calls)
 }
@@ -192,7 +192,7 @@ func (m *Message) checkCalls(p *wire.Problems, at string, calls map[string]bool)
 	case m.Role != RoleTool:
 		if m.ToolCallID != "" {
 			p.AddNew(wire.CodeInvalidValue, at+".tool_call_id",
-				"only a tool message answers a call, and the role is %s",
+				"only a tool message may answer a call, but the role is %s",
 				m.Role)
 		}
 	case m.ToolCallID == "":

@@ -14,7 +14,7 @@ type ChatChunk struct {
 	Sparrow json.RawMessage `json:"sparrow,omitempty"`
 }
 
-// ChunkChoice is what one chunk adds to one choice.
+// ChunkChoice is the part of one chunk that belongs to one choice.
 type ChunkChoice struct {
 	Index        int           `json:"index"`
 	Delta        Delta         `json:"delta"`
@@ -23,8 +23,8 @@ type ChunkChoice struct {
 	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // the rows of its tokens, if requested
 }
 
-// Delta is a piece of a message. Empty fields are left out, with one exception: a delta with a role opens a message and
-// carries its content even when that is empty, as OpenAI's first chunk does.
+// Delta is a piece of a message. Empty fields are omitted, with one exception: a delta with a role opens a message and
+// carries its content even if that is empty, as OpenAI's first chunk does.
 type Delta struct {
 	Role             string          `json:"role,omitempty"`
 	Content          string          `json:"content,omitempty"`
@@ -34,7 +34,8 @@ type Delta struct {
 	FunctionCall *FunctionDelta `json:"function_call,omitempty"`
 }
 
-// ToolCallDelta is a piece of a tool call: the first one has id and name, the following ones more of the arguments.
+// ToolCallDelta is a piece of a tool call: the first one has id and name, the following ones have more of the
+// arguments.
 type ToolCallDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitempty"`

@@ -18,7 +18,7 @@ type CompletionRequest struct {
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"` // nil is true; text prompts only
 }
 
-// NewTokens is the limit on generated tokens; [Unlimited] is none.
+// NewTokens returns the limit on generated tokens; [Unlimited] means none.
 func (r *CompletionRequest) NewTokens() int {
 	if r.MaxTokens == nil {
 		return DefaultCompletionTokens
@@ -26,7 +26,7 @@ func (r *CompletionRequest) NewTokens() int {
 	return *r.MaxTokens
 }
 
-// completionReader is a request that is being read: best_of and suffix are checked and not kept, and the limit may have
+// completionReader is a request that is being read: best_of and suffix are checked but not kept, and the limit may have
 // the name that chats use.
 type completionReader struct {
 	CompletionRequest
@@ -47,7 +47,7 @@ func (r *completionReader) check(p *wire.Problems) {
 	r.CompletionRequest.check(p)
 	if r.bestOf != nil && *r.bestOf != r.Choices() {
 		p.AddNew(wire.CodeUnsupportedValue, "best_of",
-			"%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs",
+			"%d differs from n, which is %d; all choices are returned, so omit best_of and rank them by logprobs",
 			*r.bestOf, r.Choices())
 	}
 }
@@ -84,7 +84,7 @@ func readSuffix(c *wire.Reader, _ *completionReader) {
 	}
 }
 
-// Validate reports every problem of the request, or nil. [Decoder.Completion] has already called it.
+// Validate returns an error with every problem of the request, or nil. [Decoder.Completion] has already called it.
 func (r *CompletionRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *CompletionRequest) check(p *wire.Problems) {
@@ -93,25 +93,26 @@ func (r *CompletionRequest) check(p *wire.Problems) {
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 0)
 	if r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo && r.PromptLogprobs == nil {
 		p.AddNew(wire.CodeOutOfRange, "max_tokens",
-			"0 asks for no text; only allowed when echo is true or with prompt_logprobs")
+			"0 requests no text; only allowed if echo is true or with prompt_logprobs")
 	}
 	if r.MaxTokens == nil && r.MinTokens != nil && *r.MinTokens > DefaultCompletionTokens {
-		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given",
+		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d if not given",
 			*r.MinTokens,
 			DefaultCompletionTokens)
 	}
 	wire.WantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
 	if r.Stream && r.Echo && r.Logprobs != nil && r.Choices() > 1 {
 		p.AddNew(wire.CodeInvalidValue, "n",
-			"%d choices with echo, logprobs and stream; ask for one choice, or without stream", r.Choices())
+			"%d choices with echo, logprobs and stream are not supported; request one choice, or omit stream",
+			r.Choices())
 	}
 	if prompts, n := r.Prompt.Len(), r.Choices(); n >= 1 && n <= MaxN && prompts*n > MaxChoices {
-		p.AddNew(wire.CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,
-			prompts, MaxChoices)
+		p.AddNew(wire.CodeTooMany, "n", "%d choices for each of %d prompts, but at most %d choices in total are "+
+			"supported", n, prompts, MaxChoices)
 	}
 	if r.AddSpecialTokens != nil && len(r.Prompt.Tokens) > 0 {
 		p.AddNew(wire.CodeInvalidValue, "add_special_tokens",
-			"only allowed with a text prompt: token ids are taken as they are")
+			"only allowed with a text prompt: token ids are used unchanged")
 	}
 }
 
@@ -121,7 +122,7 @@ type Prompt struct {
 	Tokens [][]int32
 }
 
-// Len is the number of prompts.
+// Len returns the number of prompts.
 func (p Prompt) Len() int { return len(p.Texts) + len(p.Tokens) }
 
 // MarshalJSON writes a single prompt as a string or an array of ids, several as an array of those.
@@ -137,7 +138,7 @@ func (p Prompt) MarshalJSON() ([]byte, error) {
 	return wire.Marshal(p.Tokens)
 }
 
-// readPrompt takes the four forms: a string, strings, ids, arrays of ids. The first element of an array decides.
+// readPrompt reads the four forms: a string, strings, ids, arrays of ids. The first element of an array decides.
 func readPrompt(c *wire.Reader) (prompt Prompt) {
 	switch c.Shape() {
 	case jsonscan.String:

@@ -87,7 +87,7 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 			"3 choices for each of 342 prompts"},
 		{"a suffix", textWith(`"suffix":"end"`), "suffix", "unsupported_parameter", "fill in the middle"},
 		{"a suffix of the wrong type", textWith(`"suffix":1`), "suffix", "invalid_type", "a string"},
-		{"best of more", textWith(`"best_of":3`), "best_of", "unsupported_value", "3 is not n, which is 1"},
+		{"best of more", textWith(`"best_of":3`), "best_of", "unsupported_value", "3 differs from n, which is 1"},
 		{"logprobs as a switch", textWith(`"logprobs":true`), "logprobs", "invalid_type", "an integer, got a boolean"},
 		{"too many logprobs", textWith(`"logprobs":21`), "logprobs", "value_out_of_range", "[0, 20]"},
 		{"prompt logprobs in a stream", textWith(`"prompt_logprobs":1,"stream":true`), "prompt_logprobs",
@@ -96,9 +96,9 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 		{"no new tokens without echo", textWith(`"max_tokens":0`), "max_tokens", "value_out_of_range", "echo is true"},
 		{"a negative limit", textWith(`"max_tokens":-2`), "max_tokens", "value_out_of_range", "[0, "},
 		{"at least more than the default limit", textWith(`"min_tokens":17`), "min_tokens", "invalid_value",
-			"which is 16 when not given"},
+			"which is 16 if not given"},
 		{"special tokens around ids", `{"model":"m","prompt":[1],"add_special_tokens":true}`, "add_special_tokens",
-			"invalid_value", "taken as they are"},
+			"invalid_value", "used unchanged"},
 		{"messages", textWith(`"messages":[]`), "messages", "unsupported_parameter", "/v1/chat/completions"},
 		{"the limit under two names that differ", textWith(`"max_tokens":4,"max_completion_tokens":5`),
 			"max_completion_tokens", "invalid_value", "differs from max_tokens"},
@@ -126,9 +126,9 @@ func TestTokenizeRequests(t *testing.T) {
 		t.Error("a prompt gets special tokens unless asked otherwise")
 	}
 	checkRejections(t, strictTokenize, []rejection{
-		{"neither", `{}`, "prompt", "missing_required_parameter", "unless there are messages"},
+		{"neither", `{}`, "prompt", "missing_required_parameter", "if there are no messages"},
 		{"both", `{"prompt":"x","messages":[{"role":"user","content":"x"}]}`, "prompt", "invalid_value",
-			"exclude each other"},
+			"cannot be combined"},
 		{"token ids", `{"prompt":[1]}`, "prompt", "invalid_type", "a string, got an array"},
 		{"a chat field with a prompt", `{"prompt":"x","add_generation_prompt":true}`, "add_generation_prompt",
 			"invalid_value", "only allowed with messages"},

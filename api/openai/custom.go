@@ -8,16 +8,16 @@ import (
 	"sparrow/internal/wire"
 )
 
-// customMember is the name of the one argument that holds the input of a custom tool, because the models know only
+// customMember is the name of the one argument that holds the input of a custom tool, because the models support only
 // functions.
 const customMember = "input"
 
-// CustomArguments is the input of a custom tool as the arguments of a function.
+// CustomArguments returns the input of a custom tool as the arguments of a function.
 func CustomArguments(input string) string {
 	return `{"` + customMember + `": ` + string(wire.AppendString(nil, input)) + `}`
 }
 
-// CustomSchema is the JSON schema of such arguments. pattern, where not empty, is a regular expression that the input
+// CustomSchema returns the JSON schema of such arguments. pattern, if not empty, is a regular expression that the input
 // must match.
 func CustomSchema(pattern string) json.RawMessage {
 	text := []byte(`{"type": "object", "properties": {"` + customMember + `": {"type": "string"`)
@@ -47,7 +47,7 @@ const (
 	inputOther                     // inside a value that is not a string
 )
 
-// Feed takes more of the arguments, cut at any byte.
+// Feed reads more of the arguments, split at any byte.
 func (r *CustomInput) Feed(piece string) string {
 	var out strings.Builder
 	for i := range len(piece) {
@@ -99,7 +99,7 @@ func (r *CustomInput) byte(b byte, out *strings.Builder) {
 	}
 }
 
-// other takes a byte of a value that is not a string. It is the input as JSON.
+// other reads a byte of a value that is not a string. Such a value is the input as JSON.
 func (r *CustomInput) other(b byte, wanted bool, out *strings.Builder) {
 	switch {
 	case len(r.escape) > 0:
@@ -122,7 +122,7 @@ func (r *CustomInput) other(b byte, wanted bool, out *strings.Builder) {
 	}
 }
 
-// escaped takes a byte of an escape.
+// escaped reads a byte of an escape.
 func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
 	r.escape = append(r.escape, b)
 	if r.escape[1] == 'u' && len(r.escape) < len(`\u0000`) {

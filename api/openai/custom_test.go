@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The input of a custom tool arrives unchanged, whatever it contains and wherever its arguments are cut.
+// The input of a custom tool is returned unchanged, whatever it contains and wherever its arguments are split.
 func TestCustomInputComesOutWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.String().Draw(t, "input")

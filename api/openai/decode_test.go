@@ -24,7 +24,7 @@ func strictDetokenize(body []byte) (*DetokenizeRequest, *wire.Error) {
 	return DecodeDetokenize(&wire.Decoder{Strict: true}, body)
 }
 
-// lenient is a decoder that ignores unknown fields.
+// lenient returns a decoder that ignores unknown fields.
 func lenient[T any](read func(*wire.Decoder, []byte) (*T, *wire.Error)) func([]byte) (*T, *wire.Error) {
 	return func(body []byte) (*T, *wire.Error) { return read(&wire.Decoder{}, body) }
 }

@@ -1,26 +1,26 @@
 // Package openai is the wire format of the HTTP interface: OpenAI's chat and text completions, responses and model
-// list, and the /tokenize and /detokenize calls in vLLM's shape.
+// list, and the /tokenize and /detokenize calls in vLLM's format.
 //
-// In flow request bodies as bytes: functions such as [DecodeChat] turn them into plain structs or into one error that
-// lists what is wrong. Out flow response structs and server-sent events ([ChatStream], [CompletionStream],
-// [ResponseStream]). The package knows no engine type, reads no clock and does no I/O.
+// Functions such as [DecodeChat] convert request bodies to plain structs, or return one error that lists all problems.
+// The package also defines response structs and server-sent events ([ChatStream], [CompletionStream],
+// [ResponseStream]). It uses no engine type, reads no clock and does no I/O.
 //
 // # Strictness
 //
-// Bodies are read by package wire: invalid UTF-8 and names that occur twice are errors with status 400 whose param
-// is the field's path, such as messages[2].content[0].type. All problems of a body are reported together, the first one
-// as param; only malformed JSON ends the reading at once, with the byte offset. null means the same as leaving a field
-// out. A number field takes any JSON number; an integer field takes 3, 3.0 and 3e0 but not 3.5.
+// Bodies are read by package wire: invalid UTF-8 and names that occur twice are errors with status 400 whose param is
+// the field's path, such as messages[2].content[0].type. All problems of a body are reported together, the first one as
+// param; only malformed JSON ends the reading at once, with the byte offset. null means the same as omitting a field. A
+// number field accepts any JSON number; an integer field accepts 3, 3.0 and 3e0 but not 3.5.
 //
-// No field is dropped in silence. A name is one of:
+// No field is dropped without notice. A name is one of:
 //
 //   - supported: a field of the request struct;
-//   - ignored: what OpenAI's clients send that cannot change an answer;
+//   - ignored: sent by OpenAI's clients, but cannot change an answer;
 //   - fixed: accepted with the one value that describes what happens anyway, refused otherwise;
-//   - refused: known elsewhere but not here; the error says what to use instead;
+//   - refused: supported elsewhere but not here; the error states what to use instead;
 //   - unknown: ignored, or with [wire.Decoder.Strict] refused with the nearest known name.
 //
-// Ignored fields of either kind are named in [wire.Decoder.Ignored].
+// Ignored fields of either kind are listed in [wire.Decoder.Ignored].
 //
 // # Extensions
 //

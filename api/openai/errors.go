@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Error types, as clients switch on them.
+// Error types, which clients distinguish.
 const (
 	TypeInvalidRequest = "invalid_request_error"
 	TypeAuthentication = "authentication_error"
@@ -14,7 +14,7 @@ const (
 	TypeServer         = "server_error"
 )
 
-// errorType is the type of an error with a status.
+// errorType returns the type of an error with a status.
 func errorType(status int) string {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -40,7 +40,7 @@ type ErrorFields struct {
 	Code    *string `json:"code"`
 }
 
-// NewErrorBody is the JSON body of an error.
+// NewErrorBody returns the JSON body of an error.
 func NewErrorBody(e *wire.Error) ErrorBody {
 	fields := ErrorFields{Message: e.Message, Type: errorType(e.Status())}
 	if e.Param != "" {

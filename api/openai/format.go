@@ -23,7 +23,7 @@ type ResponseFormat struct {
 	Regex      string      `json:"regex,omitempty"`       // with FormatRegex
 	Choice     []string    `json:"choice,omitempty"`      // with FormatChoice
 
-	// Param is the field that the request has the constraint in, such as guided_regex; empty is response_format.
+	// Param is the request field that contains the constraint, such as guided_regex; empty means response_format.
 	Param string `json:"-"`
 }
 
@@ -58,7 +58,7 @@ func readFormat(c *wire.Reader) *ResponseFormat {
 	return f
 }
 
-// readSchema takes an object and keeps its text.
+// readSchema reads an object and keeps its text.
 func readSchema(c *wire.Reader) json.RawMessage {
 	if c.Shape() != jsonscan.Object {
 		c.WrongShape("an object, a JSON schema")
@@ -73,7 +73,7 @@ func (f *ResponseFormat) check(p *wire.Problems) {
 	case FormatText, FormatJSONObject, FormatRegex, FormatChoice:
 		f.checkText(p, at)
 		if f.JSONSchema != nil {
-			p.AddNew(wire.CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s",
+			p.AddNew(wire.CodeInvalidValue, at+".json_schema", "only allowed with type %s, but the type is %s",
 				FormatJSONSchema, f.Type)
 		}
 	case FormatJSONSchema:
@@ -95,7 +95,7 @@ func (f *ResponseFormat) check(p *wire.Problems) {
 	}
 }
 
-// checkName requires the letters that OpenAI allows in the name of a function or a schema.
+// checkName checks that a name has only the characters that OpenAI allows for a function or a schema.
 func checkName(p *wire.Problems, param, name string) {
 	switch {
 	case name == "":
@@ -103,6 +103,6 @@ func checkName(p *wire.Problems, param, name string) {
 	case len(name) > wire.MaxNameBytes:
 		wire.WantShort(p, param, name, wire.MaxNameBytes)
 	case !wire.PlainName(name):
-		p.AddNew(wire.CodeInvalidValue, param, "%q may hold only letters, digits, '_' and '-'", jsonscan.Clip(name))
+		p.AddNew(wire.CodeInvalidValue, param, "%q may contain only letters, digits, '_' and '-'", jsonscan.Clip(name))
 	}
 }

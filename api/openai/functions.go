@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is read
-// as tools; [ChatRequest.Functions] reports that the answer has the older form too.
+// Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is
+// converted to tools; [ChatRequest.Functions] reports that the answer must have the older form too.
 
 // roleFunction is the older name of RoleTool.
 const roleFunction = "function"
@@ -17,7 +17,7 @@ const roleFunction = "function"
 func readFunctions(c *wire.Reader, r *ChatRequest) {
 	list := wire.ReadList(c, MaxTools, "functions", wire.ReadStruct(c, functionFields))
 	if r.Tools != nil {
-		c.Problem(wire.CodeInvalidValue, "the older form of tools, and there are tools too; send tools alone")
+		c.Problem(wire.CodeInvalidValue, "is the older form of tools, but the request also has tools; send only tools")
 		return
 	}
 	r.Functions = true
@@ -30,13 +30,13 @@ func readFunctions(c *wire.Reader, r *ChatRequest) {
 func readTools(c *wire.Reader, r *ChatRequest) {
 	list := ReadTools(c)
 	if r.Functions {
-		c.Problem(wire.CodeInvalidValue, "there are functions too, the older form of tools; send tools alone")
+		c.Problem(wire.CodeInvalidValue, "the request also has functions, the older form of tools; send only tools")
 		return
 	}
 	r.Tools = list
 }
 
-// readFunctionChoice takes none, auto or an object with the name of a function.
+// readFunctionChoice reads none, auto or an object with the name of a function.
 func readFunctionChoice(c *wire.Reader, r *ChatRequest) {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -55,13 +55,13 @@ func readFunctionChoice(c *wire.Reader, r *ChatRequest) {
 	}
 }
 
-// oldCalls gives calls in the older form, which have no ids, ids of their own.
+// oldCalls assigns ids to calls in the older form, which have none.
 type oldCalls struct {
 	count int
 	last  string // the id of the last such call
 }
 
-// settle makes tool calls and results of a message in the older form.
+// settle converts the older form in a message to tool calls and results.
 func (o *oldCalls) settle(m *messageReader) {
 	if m.call != nil && m.ToolCalls == nil {
 		o.count++

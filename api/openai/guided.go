@@ -8,10 +8,10 @@ import (
 	"sparrow/internal/wire"
 )
 
-// Structured output as the clients of vLLM spell it: guided_json, guided_regex, guided_choice, and structured_outputs
-// with the same inside. Each becomes a response format.
+// Structured output in vLLM's fields: guided_json, guided_regex, guided_choice, and structured_outputs with the same
+// members. Each becomes a response format.
 
-// MaxFormatChoices bounds the texts of a response format of type choice.
+// MaxFormatChoices is the maximum number of texts in a response format of type choice.
 const MaxFormatChoices = 1024
 
 var guidedFields = wire.Fields[Options]{
@@ -35,7 +35,7 @@ var structuredFields = wire.Fields[Options]{
 	"grammar": wire.Refuse[Options]("use json, regex or choice"),
 }
 
-// constrain sets the response format, which can be given once.
+// constrain sets the response format, which can be set only once.
 func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	switch {
 	case f == nil: // reported already
@@ -47,7 +47,7 @@ func (o *Options) constrain(c *wire.Reader, f *ResponseFormat) {
 	}
 }
 
-// readGuidedSchema takes a schema as an object, or as its text.
+// readGuidedSchema reads a schema as an object, or as a string that contains it.
 func readGuidedSchema(c *wire.Reader) *ResponseFormat {
 	var schema json.RawMessage
 	switch c.Shape() {
@@ -55,7 +55,7 @@ func readGuidedSchema(c *wire.Reader) *ResponseFormat {
 		schema = c.Raw()
 	case jsonscan.String:
 		if schema = json.RawMessage(c.Text()); !json.Valid(schema) {
-			c.Problem(wire.CodeInvalidValue, "a string that is not JSON; send the schema as an object")
+			c.Problem(wire.CodeInvalidValue, "is a string that is not JSON; send the schema as an object")
 			return nil
 		}
 	default:
@@ -90,7 +90,7 @@ func readChoices(c *wire.Reader) []string {
 	return wire.ReadList(c, MaxFormatChoices, "strings", c.Str)
 }
 
-// checkText reports a format of type regex or choice whose pattern or choices are missing.
+// checkText reports a missing pattern or choices in a format of type regex or choice.
 func (f *ResponseFormat) checkText(p *wire.Problems, at string) {
 	if f.Type == FormatRegex && f.Regex == "" {
 		p.AddNew(wire.CodeMissing, cmp.Or(f.Param, at+".regex"), "required with type %s", FormatRegex)

@@ -1,7 +1,7 @@
 package openai
 
-// Limits on a request. Counts keep the work of checking a request in proportion to its size; ranges are OpenAI's where
-// OpenAI has one.
+// Limits on a request. Limits on counts keep the work of checking a request proportional to its size; ranges are
+// OpenAI's if OpenAI has one.
 const (
 	MaxMessages     = 8192
 	MaxParts        = 1024 // text parts of one message
@@ -30,9 +30,9 @@ const (
 	MaxBias        = 100.0
 )
 
-// DefaultCompletionTokens is max_tokens of a text completion that does not give one, as OpenAI documents it. A chat
-// completion without a limit runs until the model stops or the context is full.
+// DefaultCompletionTokens is the default of max_tokens for a text completion, as OpenAI documents it. A chat completion
+// without a limit runs until the model stops or the context is full.
 const DefaultCompletionTokens = 16
 
-// Unlimited as max_tokens or max_completion_tokens asks for as many tokens as the context holds.
+// Unlimited as max_tokens or max_completion_tokens requests as many tokens as the context holds.
 const Unlimited = -1

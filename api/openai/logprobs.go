@@ -17,10 +17,10 @@ type ChatLogprobs struct {
 	Refusal []TokenLogprob `json:"refusal"` // always null
 }
 
-// MarshalJSON writes the same text that a stream does.
+// MarshalJSON writes the same text as a stream.
 func (l *ChatLogprobs) MarshalJSON() ([]byte, error) { return appendChatLogprobs(nil, l), nil }
 
-// TokenLogprob is a chosen token with the likeliest alternatives at its place.
+// TokenLogprob is a chosen token with the most probable alternatives at its position.
 type TokenLogprob struct {
 	Token       string       `json:"token"` // see [TokenText]
 	Logprob     Logprob      `json:"logprob"`
@@ -39,29 +39,29 @@ type TopLogprob struct {
 type CompletionLogprobs struct {
 	Tokens        []string   `json:"tokens"`         // see [BytesText]
 	TokenLogprobs []*Logprob `json:"token_logprobs"` // null for the first token of an echoed prompt
-	// an entry is null where nothing was predicted; nil when no alternatives were asked for
+	// an entry is null if nothing was predicted; the slice is nil if no alternatives were requested
 	TopLogprobs []RankedLogprobs `json:"top_logprobs"`
 	TextOffset  []int            `json:"text_offset"` // in characters from the start of the choice's text
 }
 
-// MarshalJSON writes the same text that a stream does.
+// MarshalJSON writes the same text as a stream.
 func (l *CompletionLogprobs) MarshalJSON() ([]byte, error) {
 	return appendCompletionLogprobs(nil, l), nil
 }
 
-// PromptLogprobs has an entry for each token of a prompt, as in vLLM: the likeliest tokens at its place and the token
-// itself, by id. The first, which nothing precedes, is null.
+// PromptLogprobs has an entry for each token of a prompt, as in vLLM: the most probable tokens at its position and the
+// token itself, by id. The entry of the first token, which has no predecessor, is null.
 type PromptLogprobs []map[int32]PromptLogprob
 
-// PromptLogprob is one token at a place of a prompt.
+// PromptLogprob is one token at a position of a prompt.
 type PromptLogprob struct {
 	Logprob Logprob `json:"logprob"`
 	Rank    int     `json:"rank"` // 1 is the likeliest
 	Token   string  `json:"decoded_token"`
 }
 
-// Logprob is a natural logarithm of a probability. JSON has no infinity: a token that cannot be chosen is written as
-// [Impossible], the value OpenAI documents for that.
+// Logprob is the natural logarithm of a probability. JSON has no infinity: a token that cannot be chosen is written as
+// [Impossible], the value that OpenAI documents for this.
 type Logprob float64
 
 // Impossible represents minus infinity on the wire.
@@ -78,7 +78,7 @@ func (l Logprob) finite() float64 {
 	return float64(Impossible)
 }
 
-// TokenBytes are the UTF-8 bytes of a token, written as an array of numbers. A token may hold part of a character.
+// TokenBytes are the UTF-8 bytes of a token, written as an array of numbers. A token may contain part of a character.
 type TokenBytes []byte
 
 // MarshalJSON writes an array of numbers, or null.
@@ -104,7 +104,8 @@ func (b *TokenBytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// RankedLogprobs are alternatives, likeliest first, written as one object from token to log probability.
+// RankedLogprobs lists alternatives, the most probable first. It is written as one object that maps tokens to log
+// probabilities.
 type RankedLogprobs []RankedLogprob
 
 // RankedLogprob is one entry of [RankedLogprobs].
@@ -113,7 +114,8 @@ type RankedLogprob struct {
 	Logprob Logprob
 }
 
-// MarshalJSON writes an object in rank order, or null. If two tokens have the same text, the likelier one is written.
+// MarshalJSON writes an object in rank order, or null. If two tokens have the same text, the more probable one is
+// written.
 func (r RankedLogprobs) MarshalJSON() ([]byte, error) { return appendRanked(nil, r), nil }
 
 // UnmarshalJSON reads an object and keeps the order of its names.
@@ -138,10 +140,10 @@ func (r *RankedLogprobs) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// TokenID shows a token in logprobs as its id, for requests with return_tokens_as_token_ids.
+// TokenID returns a token's id in the form for logprobs, for requests with return_tokens_as_token_ids.
 func TokenID(id int32) string { return "token_id:" + strconv.Itoa(int(id)) }
 
-// TokenText shows a token in chat logprobs: its text, or \x escapes when it is not whole characters.
+// TokenText returns a token in the form for chat logprobs: its text, or \x escapes if it is not whole characters.
 func TokenText(token []byte) string {
 	if utf8.Valid(token) {
 		return string(token)
@@ -153,7 +155,8 @@ func TokenText(token []byte) string {
 	return b.String()
 }
 
-// BytesText shows a token in the logprobs of text completions: like [TokenText], with "bytes:" before escapes.
+// BytesText returns a token in the form for logprobs of text completions: like [TokenText], with "bytes:" before
+// escapes.
 func BytesText(token []byte) string {
 	if utf8.Valid(token) {
 		return string(token)

@@ -25,8 +25,7 @@ type Message struct {
 	ToolCallID       string     `json:"tool_call_id,omitempty"` // tool only
 }
 
-// Content is the text of a message as the parts it was sent in; a plain string is one part, nil means no content at
-// all.
+// Content is the text of a message in the parts in which it was sent; a plain string is one part, nil means no content.
 type Content []string
 
 // Text joins the parts with line breaks, as vLLM does for models whose prompts are plain text.
@@ -60,8 +59,8 @@ type ToolCall struct {
 	Function FunctionCall `json:"function"` // of a custom tool with the arguments of [CustomArguments]
 }
 
-// MarshalJSON writes a call as the model made it; that of a custom tool, whose arguments are its input in an answer, in
-// its own object.
+// MarshalJSON writes a call as the model made it. The arguments of a custom tool are its input; they are written in its
+// own object.
 func (t ToolCall) MarshalJSON() ([]byte, error) {
 	if t.Type != TypeCustom {
 		type function ToolCall

@@ -34,7 +34,7 @@ var messageFields = wire.Fields[messageReader]{
 		m.ToolCalls = wire.ReadList(c, MaxToolCalls, "tool calls", wire.ReadStruct(c, toolCallFields))
 	}},
 
-	// What is ignored, here and below, is listed with reasons in ignoredInside.
+	// The ignored fields, here and below, are listed with reasons in ignoredInside.
 	"annotations": wire.IgnoreAs[messageReader](jsonscan.Array),
 	"parsed":      wire.IgnoreAny[messageReader](),
 	"refusal":     wire.Refuse[messageReader]("send the text as content"),
@@ -52,11 +52,11 @@ func (m *messageReader) settle(c *wire.Reader) {
 		m.ReasoningContent = m.reasoning
 	default:
 		c.Problem(wire.CodeInvalidValue,
-			"reasoning and reasoning_content are two names of one field and differ; send one")
+			"reasoning and reasoning_content are two names of one field but have different values; send one")
 	}
 }
 
-// readContent takes a string or an array of text parts.
+// readContent reads a string or an array of text parts.
 func readContent(c *wire.Reader) Content {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -68,13 +68,13 @@ func readContent(c *wire.Reader) Content {
 	return nil
 }
 
-// partReader is a content part in the making; text is nil until it was there.
+// partReader is a content part that is being read; text is nil until the field was read.
 type partReader struct {
 	kind string
 	text *string
 }
 
-// partFields also holds the members of other kinds of parts, so that the error for an image names images.
+// partFields also contains the members of other kinds of parts, so that the error for an image names images.
 var partFields = wire.Fields[partReader]{
 	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
 	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
@@ -90,7 +90,7 @@ var partFields = wire.Fields[partReader]{
 	"refusal":     otherPart,
 }
 
-// otherPart skips a member that only makes sense in a part whose type is refused.
+// otherPart skips a member that belongs to a part of a refused type.
 var otherPart = wire.Field[partReader]{Refused: true, Read: func(c *wire.Reader, p *partReader) {
 	if p.kind == "text" {
 		c.Problem(wire.CodeInvalidValue, "a part of type text has no such member")
@@ -128,7 +128,7 @@ var toolCallFields = wire.Fields[ToolCall]{
 	"index":  wire.IgnoreAs[ToolCall](jsonscan.Number),
 }
 
-// customCallFields are the fields of a call of a custom tool, which becomes a function call.
+// customCallFields holds the fields of a call of a custom tool, which becomes a function call.
 var customCallFields = wire.Fields[FunctionCall]{
 	"name": wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
 	"input": {Read: func(c *wire.Reader, f *FunctionCall) {
@@ -144,7 +144,7 @@ var functionCallFields = wire.Fields[FunctionCall]{
 	"parsed_arguments": wire.IgnoreAny[FunctionCall](),
 }
 
-// readToolChoice takes a mode or an object that names a function.
+// readToolChoice reads a mode or an object that names a function.
 func readToolChoice(c *wire.Reader) *ToolChoice {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -161,7 +161,7 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 			return nil
 		case named.kind != typeFunction && named.kind != TypeCustom:
 			c.Problem(wire.CodeUnsupportedValue,
-				`an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`,
+				`an object must be {"type": "function", "function": {"name": ...}}, but its type is %q`,
 				jsonscan.Clip(named.kind))
 			return nil
 		}
@@ -171,17 +171,17 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 	return nil
 }
 
-// refuseHosted refuses a tool choice that requires a hosted tool, since these are left out.
+// refuseHosted refuses a tool choice that requires a hosted tool, since hosted tools are not offered.
 func refuseHosted(c *wire.Reader, kind string) {
 	c.Problem(wire.CodeUnsupportedValue,
-		"%s is demanded, and only a provider can run it: it is not offered to the model; choose auto, or a tool of "+
+		"%s is required, but only a provider can run it: it is not offered to the model; choose auto, or a tool of "+
 			"type function or custom", kind)
 }
 
 // typeAllowed is the type of a choice among several tools.
 const typeAllowed = "allowed_tools"
 
-// refuseAllowed is for a choice among several tools.
+// refuseAllowed refuses a choice among several tools.
 func refuseAllowed(c *wire.Reader) {
 	c.Problem(wire.CodeUnsupportedValue, "a choice of the type %s is not supported; send only the tools that are "+
 		"allowed, with the tool_choice auto or required", typeAllowed)

@@ -10,8 +10,7 @@ import (
 	"strconv"
 )
 
-// Options are the fields that chat and text completions share. Nil and zero mean that the request leaves the choice to
-// the server.
+// Options holds the fields that chat and text completions share. For nil and zero the server chooses the value.
 type Options struct {
 	Model string `json:"model"`
 
@@ -36,17 +35,17 @@ type Options struct {
 	Stream        bool           `json:"stream,omitempty"`
 	StreamOptions *StreamOptions `json:"stream_options,omitempty"`
 
-	// ResponseFormat constrains the text; nil is free text.
+	// ResponseFormat constrains the text; nil means no constraint.
 	ResponseFormat *ResponseFormat `json:"response_format,omitempty"`
 
-	// TokensAsIDs names tokens in logprobs by their ids, as [TokenID] writes them.
+	// TokensAsIDs writes tokens in logprobs as their ids, in the form of [TokenID].
 	TokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
 
-	// TokenIDs is an option of vLLM: the answer has the ids of the prompt and of the generated tokens.
+	// TokenIDs is an option of vLLM: the answer contains the ids of the prompt and of the generated tokens.
 	TokenIDs bool `json:"return_token_ids,omitempty"`
 	// Progress is an option of llama.cpp: a stream reports how much of the prompt has been read until the first token.
 	Progress bool `json:"return_progress,omitempty"`
-	// RoutedExperts is SGLang's: the answer has the experts of all rows.
+	// RoutedExperts is an option of SGLang: the answer contains the experts of all rows.
 	RoutedExperts bool `json:"return_routed_experts,omitempty"`
 
 	// PromptLogprobs is an option of vLLM: the number, [0, 20], of alternatives for each token of the prompt; nil means
@@ -54,20 +53,21 @@ type Options struct {
 	// probabilities.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
-	// CacheSalt keeps prefix reuse among requests with the same salt.
+	// CacheSalt restricts prefix reuse to requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
-	// KVTransfer is vLLM's: prompts are computed by one server and continued by another.
+	// KVTransfer is an option of vLLM: one server computes prompts and another continues them.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 
-	// Priority is vLLM's: among the requests of one tenant a lower number is served earlier. 0 is the default.
+	// Priority is an option of vLLM: among the requests of one tenant a lower number is served earlier. The default is
+	// 0.
 	Priority *int `json:"priority,omitempty"`
 
 	Sparrow *Extension `json:"sparrow,omitempty"`
 }
 
-// KVTransfer is kv_transfer_params. A request with RemoteDecode is answered with the parameters that the request to
-// the other server needs: RemotePrefill, and where the pages are.
+// KVTransfer is kv_transfer_params. The response to a request with RemoteDecode contains the parameters for the request
+// to the other server: RemotePrefill, and the location of the pages.
 type KVTransfer struct {
 	RemoteDecode  bool     `json:"do_remote_decode"`
 	RemotePrefill bool     `json:"do_remote_prefill"`
@@ -80,24 +80,24 @@ type KVTransfer struct {
 // StreamOptions is stream_options, allowed only with stream.
 type StreamOptions struct {
 	IncludeUsage bool `json:"include_usage,omitempty"`
-	// ContinuousUsage is vLLM's: every chunk has the usage so far, and every token a chunk.
+	// ContinuousUsage is an option of vLLM: every chunk contains the usage so far, and every token has a chunk.
 	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
 }
 
-// Extension has the request fields that only this server knows.
+// Extension holds the request fields that only this server supports.
 type Extension struct {
-	// Trace asks for the plans used, the prefix match and the time per stage in the response's own sparrow object.
+	// Trace requests the plans used, the prefix match and the time per stage, in the response's own sparrow object.
 	Trace bool `json:"trace,omitempty"`
-	// Draft is the number of tokens to draft per step: 0 is plain decoding, nil the server's choice.
+	// Draft is the number of tokens to draft per step: 0 disables drafting, nil means the server's setting.
 	Draft *int `json:"draft,omitempty"`
-	// Selections asks for the keys that rows attended to, and Experts for the experts that computed them.
+	// Selections requests the keys that rows attended to, and Experts the experts that computed them.
 	Selections *Selections `json:"selections,omitempty"`
 	Experts    bool        `json:"experts,omitempty"`
-	// Replay are rows that were recorded before: the request repeats their choices.
+	// Replay holds rows that were recorded before: the request repeats their choices.
 	Replay *record.Rows `json:"replay,omitempty"`
 }
 
-// Choices is n, which is 1 when not given.
+// Choices returns n, which is 1 if not given.
 func (o *Options) Choices() int {
 	if o.N == nil {
 		return 1
@@ -113,7 +113,7 @@ func (o *Options) WantsContinuousUsage() bool {
 	return o.WantsUsage() && o.StreamOptions.ContinuousUsage
 }
 
-// WantsTrace reports whether the response carries its trace.
+// WantsTrace reports whether the response contains its trace.
 func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
 
 // optionFields reads Options.
@@ -160,7 +160,7 @@ var optionFields = wire.Fields[Options]{
 	}},
 }
 
-// SamplingFields are some of the fields of Options, for interfaces that have them under the same names.
+// SamplingFields returns some of the fields of Options, for interfaces that have them under the same names.
 func SamplingFields(names ...string) wire.Fields[Options] {
 	some := wire.Fields[Options]{}
 	for _, name := range names {
@@ -176,7 +176,7 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
 }
 
-// transferFields reads KVTransfer. Sidecars send null for unknown values, and send back what they received.
+// transferFields reads KVTransfer. Sidecars send null for unknown values, and return values unchanged.
 var transferFields = wire.Fields[KVTransfer]{
 	"do_remote_decode":  wire.BoolField(func(k *KVTransfer) *bool { return &k.RemoteDecode }),
 	"do_remote_prefill": wire.BoolField(func(k *KVTransfer) *bool { return &k.RemotePrefill }),
@@ -200,7 +200,7 @@ var extensionFields = wire.Fields[Extension]{
 	"replay":     {Read: readReplay},
 }
 
-// readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
+// readTopK accepts -1 for "off", as vLLM's and SGLang's clients send it.
 func readTopK(c *wire.Reader, o *Options) {
 	wire.SetPointer(&o.TopK, func() (int, bool) {
 		k, ok := c.IntegerIn(-1, MaxTopK)
@@ -235,7 +235,7 @@ func readBias(c *wire.Reader) map[int32]float64 {
 	return bias
 }
 
-// readStop takes one string or an array of them.
+// readStop reads one string or an array of strings.
 func readStop(c *wire.Reader) []string {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -273,7 +273,7 @@ func (o *Options) check(p *wire.Problems) {
 	o.checkBias(p)
 	o.checkStop(p)
 	if o.StreamOptions != nil && !o.Stream {
-		p.AddNew(wire.CodeInvalidValue, "stream_options", "only allowed when stream is true")
+		p.AddNew(wire.CodeInvalidValue, "stream_options", "only allowed if stream is true")
 	}
 	wire.WantRange(p, "prompt_logprobs", o.PromptLogprobs, 0, MaxTopLogprobs)
 	if o.PromptLogprobs != nil && o.Stream {
@@ -296,7 +296,7 @@ func (o *Options) checkBias(p *wire.Problems) {
 	for _, id := range slices.Sorted(maps.Keys(o.LogitBias)) {
 		param := fmt.Sprintf("logit_bias.%d", id)
 		if id < 0 {
-			p.AddNew(wire.CodeInvalidValue, param, "a token id is not negative")
+			p.AddNew(wire.CodeInvalidValue, param, "is negative; want a token id, 0 or more")
 		}
 		bias := o.LogitBias[id]
 		wire.WantRange(p, param, &bias, -MaxBias, MaxBias)
@@ -309,7 +309,7 @@ func (o *Options) checkStop(p *wire.Problems) {
 			param := fmt.Sprintf("stop[%d]", i)
 			if s == "" {
 				p.AddNew(wire.CodeInvalidValue, param,
-					"an empty stop string would end every answer at once; leave it out")
+					"an empty stop string would end every answer at once; omit it")
 			}
 			wire.WantShort(p, param, s, MaxStopBytes)
 		}

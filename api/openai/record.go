@@ -10,7 +10,7 @@ import (
 	"sparrow/record"
 )
 
-// Selections asks for the keys that rows attended to (docs/format/selections.md).
+// Selections requests the keys that rows attended to (docs/format/selections.md).
 type Selections struct {
 	Layers []int          // nil is all
 	Tokens RecordedTokens // whose rows
@@ -24,7 +24,7 @@ type RecordedTokens struct {
 	Range *record.Range
 }
 
-// MarshalJSON writes the request as it is read.
+// MarshalJSON writes the same form that is read.
 func (s *Selections) MarshalJSON() ([]byte, error) {
 	out := []byte(`{"layers":`)
 	if s.Layers == nil {
@@ -49,7 +49,7 @@ func (s *Selections) MarshalJSON() ([]byte, error) {
 	return append(strconv.AppendBool(append(out, `,"scores":`...), s.Scores), '}'), nil
 }
 
-// maxLayers bounds the layers that a request names.
+// maxLayers is the maximum number of layers that a request may list.
 const maxLayers = 1024
 
 var selectionFields = wire.Fields[Selections]{
@@ -63,24 +63,24 @@ func readSelections(c *wire.Reader, e *Extension) {
 	wire.ReadObject(c, e.Selections, selectionFields)
 }
 
-// readLayers takes "all" or numbers.
+// readLayers reads "all" or numbers.
 func readLayers(c *wire.Reader, s *Selections) {
 	switch c.Shape() {
 	case jsonscan.String:
 		if text, ok := c.Str(); ok && text != "all" {
-			c.Problem(wire.CodeInvalidValue, `%.40q is not known; want "all" or an array of layers`, text)
+			c.Problem(wire.CodeInvalidValue, `is %.40q; want "all" or an array of layers`, text)
 		}
 	case jsonscan.Array:
 		s.Layers = wire.ReadList(c, maxLayers, "layers", position(c))
 		if len(s.Layers) == 0 {
-			c.Problem(wire.CodeInvalidValue, `no layer is named; send "all", or leave selections out`)
+			c.Problem(wire.CodeInvalidValue, `lists no layer; send "all", or omit selections`)
 		}
 	default:
 		c.WrongShape(`"all" or an array of layers`)
 	}
 }
 
-// readRecordedTokens takes "output", "all" or two positions.
+// readRecordedTokens reads "output", "all" or two positions.
 func readRecordedTokens(c *wire.Reader, s *Selections) {
 	const want = `"output", "all" or an array of two positions`
 	switch c.Shape() {
@@ -90,7 +90,7 @@ func readRecordedTokens(c *wire.Reader, s *Selections) {
 		case text == "all":
 			s.Tokens.All = true
 		default:
-			c.Problem(wire.CodeInvalidValue, "%.40q is not known; want "+want, text)
+			c.Problem(wire.CodeInvalidValue, "is %.40q; want "+want, text)
 		}
 	case jsonscan.Array:
 		s.Tokens.Range = readRange(c)
@@ -99,7 +99,7 @@ func readRecordedTokens(c *wire.Reader, s *Selections) {
 	}
 }
 
-// readRange takes two positions.
+// readRange reads two positions.
 func readRange(c *wire.Reader) *record.Range {
 	list := wire.ReadList(c, 2, "positions", position(c))
 	if len(list) != 2 {
@@ -109,7 +109,7 @@ func readRange(c *wire.Reader) *record.Range {
 	return &record.Range{list[0], list[1]}
 }
 
-// position reads a number that counts something of a sequence.
+// position reads a non-negative number.
 func position(c *wire.Reader) func() (int, bool) {
 	return func() (int, bool) {
 		n, ok := c.IntegerIn(0, math.MaxInt32)
@@ -117,7 +117,7 @@ func position(c *wire.Reader) func() (int, bool) {
 	}
 }
 
-// Recorded rows, as an answer has them.
+// Recorded rows, in the form of an answer.
 
 func readReplay(c *wire.Reader, e *Extension) {
 	e.Replay = &record.Rows{}
@@ -129,7 +129,7 @@ var recordedFields = wire.Fields[record.Rows]{
 		r.Rows = wire.ReadList(c, c.Size(), "rows", filled(c, rowFields, "layers or experts",
 			func(r *record.Row) bool { return len(r.Layers) > 0 || len(r.Experts) > 0 }))
 	}},
-	// Fields of an answer other than its rows are ignored: they are generated anew.
+	// Fields of an answer other than its rows are ignored, because they are generated again.
 	"not_computed": {Read: func(c *wire.Reader, r *record.Rows) {
 		for _, x := range wire.ReadList(c, c.Size(), "ranges", func() (*record.Range, bool) {
 			x := readRange(c)
@@ -169,7 +169,7 @@ var expertFields = wire.Fields[record.Experts]{
 	"weights": bytesField(func(x *record.Experts) *[]byte { return &x.Weights }),
 }
 
-// filled reads an object that has something. Empty ones would take many times the memory of their text.
+// filled reads an object that must not be empty. Empty ones would take many times the memory of their text.
 func filled[T any](c *wire.Reader, known wire.Fields[T], what string, has func(*T) bool) func() (T, bool) {
 	return func() (v T, ok bool) {
 		ok = c.Clean(func() {

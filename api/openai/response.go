@@ -16,7 +16,7 @@ const (
 	ObjectScore      = "score"
 )
 
-// FinishReason states why a choice ended. Empty, which is null on the wire, means that it has not.
+// FinishReason is the reason why a choice ended. Empty, which is null on the wire, means that it has not.
 type FinishReason string
 
 // MarshalJSON writes the reason or null.
@@ -40,17 +40,17 @@ type Head struct {
 	SystemFingerprint string `json:"system_fingerprint,omitempty"`
 }
 
-// ChatResponse answers POST /v1/chat/completions; its object is ObjectChat.
+// ChatResponse is the response to POST /v1/chat/completions; its object is ObjectChat.
 type ChatResponse struct {
 	Head
 	Choices []ChatChoice    `json:"choices"`
 	Usage   Usage           `json:"usage"`
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
-	// PromptLogprobs are the logprobs of the prompt that all choices share, when asked for.
+	// PromptLogprobs holds the logprobs of the prompt that all choices share, if requested.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
 	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for
 	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // when asked for
-	// KVTransfer states where the pages of the prompt can be pulled, when asked for.
+	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
@@ -64,15 +64,15 @@ type ChatChoice struct {
 	Rollout
 }
 
-// Rollout has the fields of a choice that trainers read, under vLLM's names, when requested; never in a stream.
+// Rollout holds the fields of a choice that trainers read, under vLLM's names, if requested; never in a stream.
 type Rollout struct {
 	TokenIDs []int32 `json:"token_ids,omitempty"`
-	// RoutedExperts is an array file of NumPy in base64: [tokens-1, layers, chosen], of the prompt and the answer.
+	// RoutedExperts is a NumPy array file in base64: [tokens-1, layers, chosen], for the prompt and the answer.
 	RoutedExperts string `json:"routed_experts,omitempty"`
 	Array         string `json:"-"` // the same as SGLang has it
 }
 
-// SGLExt has the fields that SGLang adds to an answer: int32 in base64, in the same order.
+// SGLExt holds the fields that SGLang adds to an answer: int32 in base64, in the same order.
 type SGLExt struct {
 	RoutedExperts string `json:"routed_experts"`
 }
@@ -81,7 +81,7 @@ type SGLExt struct {
 type ResponseMessage struct {
 	Role    string  `json:"role"`
 	Content *string `json:"content"` // null when there are only tool calls
-	// always null: the field is part of the shape, the models have no such channel
+	// always null: the field is part of the format, but the models have no such channel
 	Refusal          *string    `json:"refusal"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
@@ -89,15 +89,15 @@ type ResponseMessage struct {
 	FunctionCall *FunctionCall `json:"function_call,omitempty"`
 }
 
-// CompletionResponse answers POST /v1/completions; its object is ObjectCompletion. The events of a stream have the same
-// shape, and are written through [CompletionStream].
+// CompletionResponse is the response to POST /v1/completions; its object is ObjectCompletion. The events of a stream
+// have the same format, and are written through [CompletionStream].
 type CompletionResponse struct {
 	Head
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
 	SGLExt  *SGLExt            `json:"sglext,omitempty"` // when asked for; never in a stream
-	// KVTransfer states where the pages of the prompt can be pulled, when asked for; never in a stream.
+	// KVTransfer is the address from which the pages of the prompt can be pulled, if requested; never in a stream.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
@@ -123,26 +123,27 @@ type Usage struct {
 	CompletionTokensDetails *CompletionTokensDetails `json:"completion_tokens_details,omitempty"`
 }
 
-// PromptTokensDetails states where prompt tokens came from.
+// PromptTokensDetails counts prompt tokens by origin.
 type PromptTokensDetails struct {
 	CachedTokens int `json:"cached_tokens"` // not computed again: their prefix was in the cache
 }
 
-// CompletionTokensDetails has counts of kinds of completion tokens. Rejected drafts cost time, not tokens: they are not
-// part of completion_tokens.
+// CompletionTokensDetails counts completion tokens by kind. Rejected drafts are not part of completion_tokens: they
+// cost only time.
 type CompletionTokensDetails struct {
 	ReasoningTokens          int `json:"reasoning_tokens"`
 	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted and verified
 	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted without effect
 }
 
-// ModelList answers GET /v1/models.
+// ModelList is the response to GET /v1/models.
 type ModelList struct {
 	Object string  `json:"object"` // ObjectList
 	Data   []Model `json:"data"`
 }
 
-// Model is one served model. MaxModelLen is vLLM's addition: the longest prompt plus answer, in tokens.
+// Model is one served model. MaxModelLen is vLLM's addition: the maximum number of tokens of prompt and answer
+// together.
 type Model struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"` // ObjectModel

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// flat removes the line breaks and indentation that make a golden text readable; inside strings there are none.
+// flat removes the line breaks and indentation of a golden text; its strings contain none.
 func flat(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -134,7 +134,7 @@ func TestTokensThatAreNotWholeCharacters(t *testing.T) {
 			t.Errorf("ranked logprobs %s were read as %v", bad, r)
 		}
 	}
-	// Two tokens may look the same; a JSON object holds the likelier one.
+	// Two tokens may have the same text; a JSON object holds the more probable one.
 	if got, _ := wire.Marshal(RankedLogprobs{{"x", -1}, {"y", -2}, {"x", -3}}); string(got) != `{"x":-1,"y":-2}` {
 		t.Errorf("repeated token: %s", got)
 	}

@@ -8,7 +8,7 @@ import (
 // ObjectResponse is the object name of a response.
 const ObjectResponse = "response"
 
-// Response answers POST /v1/responses. It repeats the fields of the request, as clients expect.
+// Response is the response to POST /v1/responses. It repeats the fields of the request, as clients expect.
 type Response struct {
 	ID                string             `json:"id"`
 	Object            string             `json:"object"` // ObjectResponse
@@ -40,13 +40,13 @@ type Response struct {
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
 }
 
-// ResponseError is why a response failed after its stream had begun.
+// ResponseError is the reason why a response failed after its stream had begun.
 type ResponseError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// IncompleteDetails states why a response ended early.
+// IncompleteDetails is the reason why a response ended early.
 type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
@@ -87,18 +87,18 @@ type ResponseUsage struct {
 	TotalTokens         int                 `json:"total_tokens"`
 }
 
-// InputTokensDetails states where input tokens came from.
+// InputTokensDetails counts input tokens by origin.
 type InputTokensDetails struct {
 	CachedTokens     int `json:"cached_tokens"`      // not computed again: their prefix was in the cache
 	CacheWriteTokens int `json:"cache_write_tokens"` // always 0: nothing is charged for it
 }
 
-// OutputTokensDetails has counts of kinds of output tokens.
+// OutputTokensDetails counts output tokens by kind.
 type OutputTokensDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
-// ItemList answers GET /v1/responses/{id}/input_items.
+// ItemList is the response to GET /v1/responses/{id}/input_items.
 type ItemList struct {
 	Object  string  `json:"object"` // ObjectList
 	Data    []Item  `json:"data"`
@@ -107,14 +107,14 @@ type ItemList struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// DeletedResponse answers DELETE /v1/responses/{id}.
+// DeletedResponse is the response to DELETE /v1/responses/{id}.
 type DeletedResponse struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"` // ObjectResponse
 	Deleted bool   `json:"deleted"`
 }
 
-// NewResponse is the response to a request before anything was generated.
+// NewResponse returns the response to a request before anything was generated.
 func NewResponse(id string, created int64, r *ResponsesRequest) *Response {
 	out := &Response{
 		ID: id, Object: ObjectResponse, CreatedAt: created, Status: StatusInProgress, Model: r.Model, Output: []Item{},

@@ -36,13 +36,13 @@ type ResponseStream struct {
 	next int
 }
 
-// Place is where in the output something happens.
+// Place is a position in the output.
 type Place struct {
 	Output int    // index of the item
 	ItemID string // its id
 }
 
-// open writes an event as far as the members that all have.
+// open writes an event up to the members that all events have.
 func (s *ResponseStream) open(dst []byte, event string) []byte {
 	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":"...)
 	dst = wire.AppendString(dst, event)
@@ -92,7 +92,7 @@ func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]
 	return end(out), nil
 }
 
-// Text writes more of the text of a part, or with a done event all of it. Log probabilities belong to output_text.
+// Text writes more of the text of a part, or, with a done event, all of it. Log probabilities belong to output_text.
 func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, logprobs []TokenLogprob) []byte {
 	dst = appendPart(s.open(dst, event), event, at)
 	switch event {
@@ -108,7 +108,7 @@ func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, l
 	return end(dst)
 }
 
-// Arguments writes more of the arguments of a call or of the input of a custom tool, or with a done event all of them.
+// Arguments writes more of the arguments of a call or of the input of a custom tool, or, with a done event, all of it.
 func (s *ResponseStream) Arguments(dst []byte, event string, at Place, name, arguments string) []byte {
 	dst = appendPlace(s.open(dst, event), at)
 	switch event {
@@ -128,7 +128,7 @@ func appendPlace(dst []byte, at Place) []byte {
 	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(at.Output), 10)
 }
 
-// appendPart names the only part of an item: of its content, or of its summary.
+// appendPart writes the index of the only part of an item: of its content, or of its summary.
 func appendPart(dst []byte, event string, at Place) []byte {
 	switch event {
 	case EventSummaryAdded, EventSummaryDone, EventSummaryDelta, EventSummaryText:

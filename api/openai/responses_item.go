@@ -27,7 +27,7 @@ const (
 	StatusFailed     = "failed"
 )
 
-// Item is one piece of a conversation, in a request or in a response. Which fields it has depends on its type.
+// Item is one piece of a conversation, in a request or in a response. Its fields depend on its type.
 type Item struct {
 	Type   string
 	ID     string // given by the server
@@ -83,7 +83,7 @@ const (
 	partSummary   = "summary_text"
 )
 
-// OutputText is a part of a message of the model.
+// OutputText returns a part of a message of the model.
 func OutputText(text string, logprobs []TokenLogprob) Part {
 	if logprobs == nil {
 		logprobs = []TokenLogprob{}
@@ -91,10 +91,10 @@ func OutputText(text string, logprobs []TokenLogprob) Part {
 	return Part{Type: partOutput, Text: text, Annotations: &[]struct{}{}, Logprobs: &logprobs}
 }
 
-// ReasoningText is a part of a reasoning item.
+// ReasoningText returns a part of a reasoning item.
 func ReasoningText(text string) Part { return Part{Type: partReasoning, Text: text} }
 
-// SummaryText is a part of the summary of a reasoning item.
+// SummaryText returns a part of the summary of a reasoning item.
 func SummaryText(text string) Part { return Part{Type: partSummary, Text: text} }
 
 // MarshalJSON writes the fields that the item's type has.
@@ -143,7 +143,7 @@ func (i *Item) marshalReasoning(out *wireItem) {
 	}
 }
 
-// itemReader is an item in the making; the texts of other types are distinguished once the type is known.
+// itemReader is an item that is being read; the texts of different types are distinguished once the type is known.
 type itemReader struct {
 	Item
 	summary Content
@@ -172,7 +172,7 @@ var itemFields = wire.Fields[itemReader]{
 	"encrypted_content": {Read: readSealed},
 }
 
-// readInput takes a string, which is a message of the user, or an array of items.
+// readInput reads a string, which is a message of the user, or an array of items.
 func readInput(c *wire.Reader) []Item {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -189,7 +189,7 @@ func readInput(c *wire.Reader) []Item {
 	return nil
 }
 
-// settle gives an item the type that it leaves out, and its text.
+// settle sets the type that an item omits, and its text.
 func (i *itemReader) settle() {
 	if i.Type == "" {
 		i.Type = ItemMessage
@@ -209,8 +209,7 @@ func (i *itemReader) settle() {
 	}
 }
 
-// readSealed takes reasoning back that this server, or another one of its kind, sealed. What others sealed has no
-// effect.
+// readSealed decodes reasoning that a server of this kind sealed. Data that other servers sealed has no effect.
 func readSealed(c *wire.Reader, i *itemReader) {
 	text, ok := c.Str()
 	if !ok {
@@ -221,7 +220,7 @@ func readSealed(c *wire.Reader, i *itemReader) {
 	}
 }
 
-// readTexts takes a string or an array of parts that are text.
+// readTexts reads a string or an array of text parts.
 func readTexts(c *wire.Reader) Content {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -276,7 +275,7 @@ func readTextPart(c *wire.Reader) (string, bool) {
 	return "", false
 }
 
-// check looks at one item of a request.
+// check checks one item of a request.
 func (i *Item) check(p *wire.Problems, at string) {
 	missing := func(field, value string) {
 		if value == "" {
@@ -327,7 +326,7 @@ func checkItems(p *wire.Problems, items []Item) {
 	}
 }
 
-// Messages are items as the messages of a chat: reasoning, text and calls of the model that follow each other are one
+// Messages returns items as the messages of a chat: consecutive reasoning, text and calls of the model become one
 // message.
 func Messages(items []Item) []Message {
 	var list []Message
@@ -377,7 +376,7 @@ func Messages(items []Item) []Message {
 	return list
 }
 
-// call is a call as a chat has it.
+// call returns a call in the form of a chat.
 func (i *Item) call() ToolCall {
 	t := ToolCall{ID: i.CallID, Type: typeFunction,
 		Function: FunctionCall{Name: FlatName(i.Namespace, i.Name), Arguments: i.Arguments}}

@@ -10,8 +10,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ResponsesRequest is the body of POST /v1/responses. It has all Options except those for several choices, the format
-// and the shape of a stream.
+// ResponsesRequest is the body of POST /v1/responses. It has all Options except those for several choices, the response
+// format and the format of a stream.
 type ResponsesRequest struct {
 	Options
 	Input        []Item `json:"input"` // a string on the wire is one message of the user
@@ -42,7 +42,7 @@ type TextConfig struct {
 	Format TextFormat `json:"format"`
 }
 
-// TextFormat constrains the text; its types are those of a [ResponseFormat], and none is FormatText.
+// TextFormat constrains the text; its types are those of a [ResponseFormat], and an empty type means FormatText.
 type TextFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name,omitempty"`
@@ -54,14 +54,15 @@ type TextFormat struct {
 // Reasoning holds the request's settings for reasoning.
 type Reasoning struct {
 	Effort string `json:"effort,omitempty"`
-	// Summary, auto, concise or detailed, asks for a summary. It is the reasoning itself: the models write no other.
+	// Summary, auto, concise or detailed, requests a summary. The summary is the reasoning itself, because the models
+	// write no other.
 	Summary string `json:"summary,omitempty"`
 }
 
-// Summarised reports whether reasoning is in the summary of its item, instead of its content.
+// Summarised reports whether reasoning is returned in the summary of its item, instead of its content.
 func (r *Reasoning) Summarised() bool { return r.Summary != "" && r.Summary != "none" }
 
-// summaries are the values of reasoning.summary.
+// summaries lists the values of reasoning.summary.
 var summaries = []string{"", "auto", "concise", "detailed", "none"}
 
 // The values of truncation.
@@ -70,7 +71,7 @@ const (
 	TruncationDisabled = "disabled" // a conversation that does not fit is refused; the default
 )
 
-// Limits on metadata, as OpenAI has them.
+// Limits on metadata, as in OpenAI's interface.
 const (
 	MaxMetadata           = 16
 	MaxMetadataNameBytes  = 64
@@ -83,19 +84,18 @@ const (
 	includeEncrypted = "reasoning.encrypted_content"
 )
 
-// WantsLogprobs reports whether the tokens of messages come with their log probabilities.
+// WantsLogprobs reports whether the tokens of messages are returned with their log probabilities.
 func (r *ResponsesRequest) WantsLogprobs() bool {
 	return r.TopLogprobs != nil || slices.Contains(r.Include, includeLogprobs)
 }
 
-// WantsEncrypted reports whether reasoning items also come in the form that only a server reads, for clients that send
-// them back.
+// WantsEncrypted reports whether reasoning items are also returned in the sealed form, for clients that send them back.
 func (r *ResponsesRequest) WantsEncrypted() bool { return slices.Contains(r.Include, includeEncrypted) }
 
-// Stored reports whether the response is kept for later requests.
+// Stored reports whether the response is stored for later requests.
 func (r *ResponsesRequest) Stored() bool { return r.Store == nil || *r.Store }
 
-// AsChat is the request as a chat completion: the instructions, the stored conversation, then the input.
+// AsChat returns the request as a chat completion: the instructions, the stored conversation, then the input.
 func (r *ResponsesRequest) AsChat(conversation []Item) *ChatRequest {
 	c := &ChatRequest{
 		Options: r.Options, MaxCompletionTokens: r.MaxOutputTokens, Logprobs: r.WantsLogprobs(),
@@ -156,7 +156,7 @@ var responsesFields = wire.Join(
 		"metadata":             {Read: func(c *wire.Reader, r *ResponsesRequest) { r.Metadata = readMetadata(c) }},
 		"background":           {Read: readBackground},
 
-		// Calls of tools that OpenAI runs, and how events are padded: there are neither.
+		// Limits of calls of tools that OpenAI runs, and the padding of events: neither exists here.
 		"max_tool_calls": wire.IgnoreAs[ResponsesRequest](jsonscan.Number),
 		"stream_options": wire.IgnoreAs[ResponsesRequest](jsonscan.Object),
 
@@ -179,12 +179,12 @@ var responsesFields = wire.Join(
 	},
 )
 
-// notInResponses refuses a field, with what to send instead.
+// notInResponses refuses a field with advice on what to send instead.
 func notInResponses(instead string) wire.Field[ResponsesRequest] {
 	return wire.Refuse[ResponsesRequest](instead)
 }
 
-// responsesOptions are the options that /v1/responses shares with chat completions.
+// responsesOptions returns the options that /v1/responses shares with chat completions.
 func responsesOptions() wire.Fields[Options] {
 	shared := maps.Clone(optionFields)
 	for _, name := range []string{"n", "response_format", "stream_options"} {
@@ -213,11 +213,11 @@ var reasoningFields = wire.Fields[Reasoning]{
 	"context":          wire.IgnoreAny[Reasoning](),
 }
 
-// readBackground accepts false, which is the only behaviour.
+// readBackground accepts only false.
 func readBackground(c *wire.Reader, _ *ResponsesRequest) {
 	if on, ok := c.Boolean(); ok && on {
 		c.Problem(wire.CodeUnsupportedValue, "true is not supported: an answer is computed while its client waits; "+
-			"leave background out and keep the connection open, with stream true to see progress")
+			"omit background and keep the connection open, with stream true to see progress")
 	}
 }
 
@@ -241,7 +241,7 @@ func readMetadata(c *wire.Reader) map[string]string {
 	return all
 }
 
-// Validate reports every problem of the request, or nil. [Decoder.Responses] has already called it.
+// Validate returns an error with every problem of the request, or nil. [Decoder.Responses] has already called it.
 func (r *ResponsesRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *ResponsesRequest) check(p *wire.Problems) {
@@ -267,11 +267,11 @@ func (r *ResponsesRequest) check(p *wire.Problems) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
 		if len(name) > MaxMetadataNameBytes {
-			p.AddNew(wire.CodeTooLong, "metadata", "a name has %d bytes, at most %d are supported", len(name),
+			p.AddNew(wire.CodeTooLong, "metadata", "a name has %d bytes, but at most %d are supported", len(name),
 				MaxMetadataNameBytes)
 		}
 		if v := r.Metadata[name]; len(v) > MaxMetadataValueBytes {
-			p.AddNew(wire.CodeTooLong, "metadata", "the value of %q has %d bytes, at most %d are supported",
+			p.AddNew(wire.CodeTooLong, "metadata", "the value of %q has %d bytes, but at most %d are supported",
 				jsonscan.Clip(name), len(v), MaxMetadataValueBytes)
 		}
 	}
@@ -288,7 +288,7 @@ func (r *ResponsesRequest) checkFormat(p *wire.Problems) {
 		}
 	case FormatText, FormatJSONObject:
 		if f.Schema != nil {
-			p.AddNew(wire.CodeInvalidValue, at+".schema", "only allowed with type %s, and the type is %s",
+			p.AddNew(wire.CodeInvalidValue, at+".schema", "only allowed with type %s, but the type is %s",
 				FormatJSONSchema,
 				f.Type)
 		}

@@ -13,10 +13,10 @@ func strictResponses(body []byte) (*ResponsesRequest, *wire.Error) {
 	return DecodeResponses(&wire.Decoder{Strict: true}, body)
 }
 
-// responseWith is a valid body with further members.
+// responseWith returns a valid body with further members.
 func responseWith(members string) string { return `{"model":"m","input":"hi",` + members + `}` }
 
-// responseOf is a body with the given items.
+// responseOf returns a body with the given items.
 func responseOf(items string) string { return `{"model":"m","input":[` + items + `]}` }
 
 func TestResponsesRequestsThatClientsSend(t *testing.T) {
@@ -99,12 +99,12 @@ func TestResponsesRequestsThatAreRefused(t *testing.T) {
 		{"a tool of another type", responseWith(`"tools":[{"type":"teleport"}]`), "tools[0].type", "unsupported_value",
 			`"teleport" is not supported; use "function" or "custom"`},
 		{"a demanded tool of a provider", responseWith(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`),
-			"tool_choice", "unsupported_value", "web_search is demanded, and only a provider can run it"},
+			"tool_choice", "unsupported_value", "web_search is required, but only a provider can run it"},
 		{"a demanded call of nothing", responseWith(`"tools":[{"type":"mcp","server_label":"s"}],"tool_choice":"required"`),
 			"tool_choice", "unsupported_value", "only a provider can run mcp"},
 		{"a name in two namespaces", responseWith(`"tools":[{"type":"function","name":"a__b"},{"type":"namespace",` +
 			`"name":"a","tools":[{"type":"function","name":"b"}]}]`), "tools[1].tools[0].name", "invalid_value",
-			`"a__b" is the name of an earlier tool too`},
+			`"a__b" is also the name of an earlier tool`},
 		{"a namespace without a name", responseWith(`"tools":[{"type":"namespace","tools":[]}]`), "tools[0].name",
 			"missing_required_parameter", "required"},
 		{"another summary", responseWith(`"reasoning":{"summary":"some"}`), "reasoning.summary", "invalid_value",
@@ -199,7 +199,7 @@ func TestItemsOnTheWire(t *testing.T) {
 	}
 }
 
-// Tools, token limits and reasoning of a responses request are those of the chat that it becomes.
+// Tools, token limits and reasoning of a responses request are set in the chat that it becomes.
 func TestAResponseIsAChatWithItsOptions(t *testing.T) {
 	for _, parallel := range []*bool{nil, ptr(true), ptr(false)} {
 		r := &ResponsesRequest{ParallelToolCalls: parallel, MaxOutputTokens: ptr(7), TopLogprobs: ptr(2),

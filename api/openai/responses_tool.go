@@ -23,7 +23,7 @@ type ResponseTool struct {
 	Sent json.RawMessage `json:"-"` // as it came, where it is not a function
 }
 
-// MarshalJSON repeats a tool as a response does.
+// MarshalJSON writes a tool as a response repeats it.
 func (t ResponseTool) MarshalJSON() ([]byte, error) {
 	if t.Sent != nil {
 		return wire.Marshal(t.Sent)
@@ -42,12 +42,12 @@ var responseToolFields = wire.Fields[ResponseTool]{
 		t.Format = &ToolFormat{}
 		wire.ReadObject(c, t.Format, toolFormatFields)
 	}},
-	// All tools are listed: there is no search for deferred ones.
+	// All tools are shown: there is no search for deferred ones.
 	"defer_loading": wire.IgnoreAs[ResponseTool](jsonscan.Bool),
 	"output_schema": wire.IgnoreAny[ResponseTool](),
 }
 
-// namespaceFields are the fields of a tool that may be a namespace. A namespace contains no namespaces.
+// namespaceFields holds the fields of a tool that may be a namespace. A namespace contains no namespaces.
 var namespaceFields = wire.Join(responseToolFields, wire.Fields[ResponseTool]{
 	"tools": {Read: func(c *wire.Reader, t *ResponseTool) { t.Tools = readToolList(c, responseToolFields) }},
 })
@@ -69,7 +69,7 @@ func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseToo
 	})
 }
 
-// toolList is all tools of a request and of the items of its conversation, including the tools inside namespaces.
+// toolList returns all tools of a request and of the items of its conversation, including the tools inside namespaces.
 // places are their paths in the request. Tools that appear later in the conversation are shown to the model there.
 func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string) {
 	add := func(tools []ResponseTool, at string, deferred bool) {
@@ -88,7 +88,7 @@ func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string)
 	return list, places
 }
 
-// late reports whether anything but tools comes before an item.
+// late reports whether anything other than tools comes before an item.
 func late(items []Item, i int) bool {
 	return slices.ContainsFunc(items[:i], func(it Item) bool { return it.Type != ItemTools })
 }
@@ -113,7 +113,7 @@ func flatten(tools []ResponseTool, at string) (list []Tool, places []string) {
 	return list, places
 }
 
-// declarations are tools as text, a line each.
+// declarations returns tools as text, one line each.
 func declarations(tools []ResponseTool) Content {
 	var lines []string
 	list, _ := flatten(tools, "")
@@ -138,7 +138,7 @@ func (r *ResponsesRequest) checkTools(p *wire.Problems) {
 	}
 }
 
-// readResponseChoice takes a mode or an object that names a tool, without the inner object of chat completions.
+// readResponseChoice reads a mode or an object that names a tool, without the inner object of chat completions.
 func readResponseChoice(c *wire.Reader) *ToolChoice {
 	switch c.Shape() {
 	case jsonscan.String:
@@ -155,7 +155,7 @@ func readResponseChoice(c *wire.Reader) *ToolChoice {
 			return nil
 		case named.kind != typeFunction && named.kind != TypeCustom:
 			c.Problem(wire.CodeUnsupportedValue,
-				`an object must be {"type": "function" or "custom", "name": ...}, and its type is %q`,
+				`an object must be {"type": "function" or "custom", "name": ...}, but its type is %q`,
 				jsonscan.Clip(named.kind))
 			return nil
 		}

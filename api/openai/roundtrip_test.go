@@ -15,12 +15,12 @@ import (
 	"sparrow/record"
 )
 
-// optional draws nil or a pointer.
+// optional generates nil or a pointer.
 func optional[V any](t *rapid.T, g *rapid.Generator[V], label string) *V {
 	return rapid.Ptr(g, true).Draw(t, label)
 }
 
-// drawOptions makes valid options.
+// drawOptions generates valid options.
 func drawOptions(t *rapid.T) Options {
 	name := rapid.StringMatching(`[a-zA-Z0-9_-]{1,64}`)
 	o := Options{
@@ -145,7 +145,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 	})
 }
 
-// checkSame sends a value and compares what arrives.
+// checkSame sends a value and compares the received value.
 func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func([]byte) (V, *wire.Error)) {
 	body, err := wire.Marshal(sent)
 	if err != nil {
@@ -205,7 +205,7 @@ func checkAll(t *testing.T, body []byte) {
 	}
 }
 
-// normal replaces empty collections, which are left out on the way back, by nil ones, and compacts JSON values.
+// normal replaces empty collections, which are omitted when encoded, by nil, and compacts JSON values.
 func normal(r *ChatRequest) *ChatRequest {
 	if len(r.Tools) == 0 {
 		r.Tools = nil
@@ -248,7 +248,7 @@ func normalizeOptions(o *Options) {
 	}
 }
 
-// compact is JSON as Marshal writes it.
+// compact returns JSON as Marshal writes it.
 func compact(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
@@ -260,7 +260,7 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// seeds are bodies that reach deep into the decoders.
+// seeds returns bodies that reach deep into the decoders.
 func seeds(t testing.TB) []string {
 	text, err := os.ReadFile("testdata/bodies.jsonl")
 	if err != nil {
@@ -276,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(checkAll)
 }
 
-// TestDamagedBodies cuts every seed at every byte, and damages one byte after the other.
+// TestDamagedBodies truncates every seed at every byte, and damages one byte after the other.
 func TestDamagedBodies(t *testing.T) {
 	for _, s := range seeds(t) {
 		for i := range len(s) {
@@ -289,8 +289,7 @@ func TestDamagedBodies(t *testing.T) {
 }
 
 // TestHostileBodiesAreCheap sends bodies of a megabyte that are expensive for a decoder with quadratic time. Each takes
-// half a second at most, with the race detector on a busy machine eight; time that grows with the square of the size
-// takes many minutes.
+// at most half a second, or eight with the race detector on a busy machine; quadratic time would take many minutes.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	const size = 1 << 20
 	fill := func(before, piece, after string) []byte {

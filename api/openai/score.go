@@ -7,7 +7,8 @@ import (
 	"sparrow/internal/wire"
 )
 
-// ScoreRequest is the body of POST /v1/score: how likely given continuations of a prompt are. Nothing is generated.
+// ScoreRequest is the body of POST /v1/score, which returns the log probabilities of given continuations of a prompt.
+// Nothing is generated.
 type ScoreRequest struct {
 	Model         string `json:"model"`
 	Prompt        Prompt `json:"prompt"`             // one, as text or token ids
@@ -19,14 +20,14 @@ type ScoreRequest struct {
 	CacheSalt        string `json:"cache_salt,omitempty"`
 }
 
-// ScoreResponse answers POST /v1/score; its object is ObjectScore.
+// ScoreResponse is the response to POST /v1/score; its object is ObjectScore.
 type ScoreResponse struct {
 	Head
 	Data  []ScoredContinuation `json:"data"` // in the order of the request
 	Usage *Usage               `json:"usage"`
 }
 
-// ScoredContinuation is how likely one continuation is.
+// ScoredContinuation holds the log probabilities of one continuation.
 type ScoredContinuation struct {
 	Index    int                 `json:"index"`
 	Logprob  Logprob             `json:"logprob"` // of all its tokens after the prompt
@@ -34,7 +35,7 @@ type ScoredContinuation struct {
 	Logprobs *CompletionLogprobs `json:"logprobs"`
 }
 
-// MaxContinuations of one request.
+// MaxContinuations is the maximum number of continuations of one request.
 const MaxContinuations = MaxN
 
 // DecodeScore reads and validates the body of /v1/score.
@@ -63,7 +64,7 @@ var scoreFields = wire.Fields[ScoreRequest]{
 	"items":  wire.Refuse[ScoreRequest]("send prompt and continuations"),
 }
 
-// Validate reports every problem of the request, or nil. DecodeScore has already called it.
+// Validate returns an error with every problem of the request, or nil. DecodeScore has already called it.
 func (r *ScoreRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *ScoreRequest) check(p *wire.Problems) {
@@ -72,12 +73,13 @@ func (r *ScoreRequest) check(p *wire.Problems) {
 	}
 	switch r.Prompt.check(p); {
 	case r.Prompt.Len() > 1:
-		p.AddNew(wire.CodeTooMany, "prompt", "%d prompts, one is supported; send a request for each", r.Prompt.Len())
+		p.AddNew(wire.CodeTooMany, "prompt", "has %d prompts, but one is supported; send a request for each",
+			r.Prompt.Len())
 	case r.Continuations.Len() == 0:
 		p.AddNew(wire.CodeMissing, "continuations", "required; an array of strings or of arrays of token ids")
 	case len(r.Prompt.Texts) > 0 != (len(r.Continuations.Texts) > 0):
 		p.AddNew(wire.CodeInvalidValue, "continuations",
-			"text and token ids do not mix; send both as text or both as ids")
+			"text and token ids cannot be mixed; send both as text or both as ids")
 	case !wire.WantAtMost(p, "continuations", r.Continuations.Len(), MaxContinuations, "continuations"):
 	default:
 		for i, ids := range r.Continuations.Tokens {
@@ -92,6 +94,6 @@ func (r *ScoreRequest) check(p *wire.Problems) {
 	wire.WantShort(p, "cache_salt", r.CacheSalt, MaxSaltBytes)
 	if r.AddSpecialTokens != nil && len(r.Prompt.Tokens) > 0 {
 		p.AddNew(wire.CodeInvalidValue, "add_special_tokens",
-			"only allowed with a text prompt: token ids are taken as they are")
+			"only allowed with a text prompt: token ids are used unchanged")
 	}
 }

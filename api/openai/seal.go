@@ -10,8 +10,8 @@ import (
 // sealed begins reasoning that [Seal] wrote.
 const sealed = "sparrow1."
 
-// Seal writes reasoning in the form that clients send back as they got it: encrypted_content of a reasoning item, the
-// signature of a thinking block. It is encoded, not encrypted: clients get the same text in the clear.
+// Seal writes reasoning in the form that clients send back unchanged: encrypted_content of a reasoning item, the
+// signature of a thinking block. It is encoded, not encrypted, because clients also get the text itself.
 func Seal(text string) string {
 	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text)))
 	return sealed + base64.RawURLEncoding.EncodeToString(append(sum, text...))

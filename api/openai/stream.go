@@ -14,7 +14,7 @@ type stream struct {
 	tail []byte // from the closing bracket of choices to the end of the event
 }
 
-// newStream prepares the constant text. With usage announced, it is null in every chunk but the closing one.
+// newStream prepares the constant text. If usage is announced, it is null in every chunk except the closing one.
 func newStream(h Head, usage bool) stream {
 	head := append([]byte(nil), `data: {"id":`...)
 	head = wire.AppendString(head, h.ID)
@@ -38,7 +38,7 @@ func newStream(h Head, usage bool) stream {
 // Counts holds the token counts of a stream so far.
 type Counts struct{ Prompt, Completion int }
 
-// close ends an event: with the usage so far, or as announced.
+// close ends an event, with the usage so far or with the announced null.
 func (s *stream) close(dst []byte, so *Counts) []byte {
 	if so == nil {
 		return append(dst, s.tail...)
@@ -56,14 +56,15 @@ func (s *stream) close(dst []byte, so *Counts) []byte {
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
-// NewChatStream prepares a stream; the head's object is always ObjectChatChunk. usage adds a closing chunk with usage:
-// take it from [Options.WantsUsage].
+// NewChatStream prepares a stream; the head's object is always ObjectChatChunk. usage adds a closing chunk with usage;
+// it is the result of [Options.WantsUsage].
 func NewChatStream(h Head, usage bool) *ChatStream {
 	h.Object = ObjectChatChunk
 	return &ChatStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing if dst has enough
+// capacity.
 func (s *ChatStream) Append(dst []byte, c *ChunkChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
@@ -89,7 +90,8 @@ func NewCompletionStream(h Head, usage bool) *CompletionStream {
 	return &CompletionStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing if dst has enough
+// capacity.
 func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
@@ -106,7 +108,7 @@ func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) [
 	return s.close(append(dst, '}'), so)
 }
 
-// AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing when both are nil. It
+// AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing if both are nil. It
 // fails if the trace is not JSON.
 func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) ([]byte, error) {
 	if usage == nil && trace == nil {
@@ -135,7 +137,7 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 // AppendDone writes the event that ends a stream.
 func AppendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
 
-// AppendError writes an error in the middle of a stream, where the status has long been sent. Clients raise it.
+// AppendError writes an error in the middle of a stream, after the status was sent. Clients raise it.
 func AppendError(dst []byte, e *wire.Error) []byte {
 	dst = append(dst, `data: {"error":{"message":`...)
 	dst = wire.AppendString(dst, e.Message)
@@ -148,7 +150,7 @@ func AppendError(dst []byte, e *wire.Error) []byte {
 	return append(dst, "}}\n\n"...)
 }
 
-// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a broken
+// AppendKeepAlive writes a comment, which clients skip, so that proxies do not mistake a long prefill for a broken
 // connection.
 func AppendKeepAlive(dst []byte) []byte { return append(dst, ": waiting\n\n"...) }
 
@@ -206,7 +208,7 @@ func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
 	return append(dst, "}}"...)
 }
 
-// appendFunction writes the members of a piece of a call; text is the name of the one that grows.
+// appendFunction writes the members of a piece of a call; text is the name of the growing member.
 func appendFunction(dst []byte, f *FunctionDelta, text string) []byte {
 	members := 0
 	if f.Name != "" {

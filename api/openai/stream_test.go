@@ -81,7 +81,7 @@ func TestAClosingChunkNeedsATraceThatIsJSON(t *testing.T) {
 	}
 }
 
-// anyText is text with everything that needs care: quotes, control characters, line separators, broken UTF-8.
+// anyText generates text with everything that needs care: quotes, control characters, line separators, invalid UTF-8.
 func anyText() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		piece := rapid.OneOf(rapid.String(),
@@ -101,7 +101,7 @@ func readEvent(t *rapid.T, event []byte) []byte {
 	return []byte(body)
 }
 
-// whole returns what a client can get of a text: broken UTF-8 becomes U+FFFD, byte by byte.
+// whole returns a text as a client receives it: invalid UTF-8 becomes U+FFFD, byte by byte.
 func whole(s string) string { return string([]rune(s)) }
 
 func TestChunksSayWhatWasMeant(t *testing.T) {
@@ -174,10 +174,10 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 	})
 }
 
-// hotChunk is what nearly every step of a stream writes.
+// hotChunk is the chunk that nearly every step of a stream writes.
 var hotChunk = ChunkChoice{Delta: Delta{Content: " überall"}}
 
-// richChunk carries the most that a request can ask for each token.
+// richChunk returns a chunk with everything that a request can ask for each token.
 func richChunk() *ChunkChoice {
 	token := TokenLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")}
 	for range MaxTopLogprobs {

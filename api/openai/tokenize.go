@@ -5,24 +5,25 @@ import (
 	"sparrow/internal/wire"
 )
 
-// TokenizeRequest is the body of POST /tokenize in vLLM's shape: either a prompt or messages.
+// TokenizeRequest is the body of POST /tokenize in vLLM's format: either a prompt or messages.
 type TokenizeRequest struct {
 	Model    string    `json:"model,omitempty"`
 	Prompt   *string   `json:"prompt,omitempty"`
 	Messages []Message `json:"messages,omitempty"`
 
-	// AddSpecialTokens is true for a prompt and false for messages when nil: a chat format writes its own.
+	// AddSpecialTokens, if nil, is true for a prompt and false for messages: a chat format writes its own special
+	// tokens.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 	ReturnTokenStrs  bool  `json:"return_token_strs,omitempty"`
 
-	// The rest goes with messages only.
+	// The following fields are valid only with messages.
 	AddGenerationPrompt  *bool                      `json:"add_generation_prompt,omitempty"`
 	ContinueFinalMessage bool                       `json:"continue_final_message,omitempty"`
 	Tools                []Tool                     `json:"tools,omitempty"`
 	ChatTemplateKwargs   map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
 }
 
-// TokenizeResponse answers /tokenize.
+// TokenizeResponse is the response to /tokenize.
 type TokenizeResponse struct {
 	Count       int      `json:"count"`
 	MaxModelLen int      `json:"max_model_len"`
@@ -36,7 +37,7 @@ type DetokenizeRequest struct {
 	Tokens []int32 `json:"tokens"`
 }
 
-// DetokenizeResponse answers /detokenize.
+// DetokenizeResponse is the response to /detokenize.
 type DetokenizeResponse struct {
 	Prompt string `json:"prompt"`
 }
@@ -49,8 +50,7 @@ func (r *TokenizeRequest) WantsSpecialTokens() bool {
 	return *r.AddSpecialTokens
 }
 
-// AsChat is the conversation of the request as a chat request, for rendering: the same prompt that a completion would
-// get.
+// AsChat returns the conversation of the request as a chat request, which renders the same prompt as a completion.
 func (r *TokenizeRequest) AsChat() *ChatRequest {
 	return &ChatRequest{
 		Options:              Options{Model: r.Model},
@@ -73,7 +73,7 @@ var tokenizeFields = wire.Fields[TokenizeRequest]{
 	"tools":                  {Read: func(c *wire.Reader, r *TokenizeRequest) { r.Tools = ReadTools(c) }},
 	"chat_template_kwargs":   {Read: func(c *wire.Reader, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
 	"chat_template": wire.Refuse[TokenizeRequest](
-		"the template is the model's; variables go in chat_template_kwargs"),
+		"the model's own template is used; send variables in chat_template_kwargs"),
 }
 
 var detokenizeFields = wire.Fields[DetokenizeRequest]{
@@ -81,16 +81,16 @@ var detokenizeFields = wire.Fields[DetokenizeRequest]{
 	"tokens": {Read: func(c *wire.Reader, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, c.Size()) }},
 }
 
-// Validate reports every problem of the request, or nil. [Decoder.Tokenize] has already called it.
+// Validate returns an error with every problem of the request, or nil. [Decoder.Tokenize] has already called it.
 func (r *TokenizeRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *TokenizeRequest) check(p *wire.Problems) {
 	switch {
 	case r.Prompt != nil && r.Messages != nil:
-		p.AddNew(wire.CodeInvalidValue, "prompt", "prompt and messages exclude each other; send one")
+		p.AddNew(wire.CodeInvalidValue, "prompt", "prompt and messages cannot be combined; send one")
 	case r.Prompt == nil && r.Messages == nil:
 		if p.Empty() {
-			p.Add(wire.CodeMissing, "prompt", "required, unless there are messages")
+			p.Add(wire.CodeMissing, "prompt", "required if there are no messages")
 		}
 	case r.Prompt != nil:
 		r.checkPromptOnly(p)
@@ -102,7 +102,7 @@ func (r *TokenizeRequest) check(p *wire.Problems) {
 	}
 }
 
-// checkPromptOnly names the fields that a prompt would leave without effect.
+// checkPromptOnly reports the fields that have no effect with a prompt.
 func (r *TokenizeRequest) checkPromptOnly(p *wire.Problems) {
 	for _, f := range []struct {
 		param string
@@ -119,7 +119,7 @@ func (r *TokenizeRequest) checkPromptOnly(p *wire.Problems) {
 	}
 }
 
-// Validate reports every problem of the request, or nil. [Decoder.Detokenize] has already called it.
+// Validate returns an error with every problem of the request, or nil. [Decoder.Detokenize] has already called it.
 func (r *DetokenizeRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
 func (r *DetokenizeRequest) check(p *wire.Problems) {

@@ -19,12 +19,12 @@ const (
 	typeNamespace = "namespace" // of /v1/responses: tools whose names belong together
 )
 
-// hostedTools are the types of tools that only a provider can run, and those whose calls have a form that only its
-// models know. They are left out.
+// hostedTools lists the types of tools that only a provider can run, and those whose calls have a form that only its
+// models support. They are not offered.
 var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
 	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch", "tool_search"}
 
-// Hosted reports whether tools of a type are left out. Types may end with the date of a version.
+// Hosted reports whether tools of a type are not offered. Types may end with the date of a version.
 func Hosted(kind string) bool {
 	return slices.ContainsFunc(hostedTools, func(name string) bool {
 		date, ok := strings.CutPrefix(kind, name)
@@ -32,21 +32,21 @@ func Hosted(kind string) bool {
 	})
 }
 
-// Tool is something that the model may call.
+// Tool is a function or custom tool that the model may call.
 type Tool struct {
 	Type     string   `json:"type"`     // function or custom; hosted ones are there to be named
 	Function Function `json:"function"` // of a custom tool its name and description
 
 	Format    *ToolFormat `json:"-"` // of a custom tool: what its input follows; nil is any text
 	Namespace string      `json:"-"` // of a tool inside one, in /v1/responses
-	// Deferred tools can be called and are not listed: the conversation itself shows them once they were searched for.
+	// Deferred tools can be called but are not listed: the conversation itself shows them after a search.
 	Deferred bool `json:"-"`
 }
 
-// Name returns the name of the tool as the model sees it: with its namespace before it.
+// Name returns the name of the tool that the model uses: with its namespace as a prefix.
 func (t *Tool) Name() string { return FlatName(t.Namespace, t.Function.Name) }
 
-// FlatName is the name that the model sees for a tool of a namespace.
+// FlatName returns the name that the model uses for a tool of a namespace.
 func FlatName(namespace, name string) string {
 	switch {
 	case namespace == "":
@@ -57,7 +57,7 @@ func FlatName(namespace, name string) string {
 	return namespace + "__" + name
 }
 
-// Declaration is a tool as text, for a conversation that shows it: a JSON object.
+// Declaration returns a tool as text, a JSON object, for a conversation that shows it.
 func (t *Tool) Declaration() string {
 	parameters := t.Function.Parameters
 	if t.Type == TypeCustom {
@@ -74,7 +74,7 @@ func (t *Tool) Declaration() string {
 	return string(text)
 }
 
-// Offered are the tools that the model may call.
+// Offered returns the tools that the model may call.
 func Offered(tools []Tool) []Tool {
 	if !slices.ContainsFunc(tools, func(t Tool) bool { return Hosted(t.Type) }) {
 		return tools
@@ -88,7 +88,7 @@ func Offered(tools []Tool) []Tool {
 	return list
 }
 
-// LeftOut are the types of the tools that are not offered, each once.
+// LeftOut returns the types of the tools that are not offered, each once.
 func LeftOut(tools []Tool) []string {
 	var list []string
 	for _, t := range tools {
@@ -155,7 +155,7 @@ func (f *ToolFormat) check(p *wire.Problems, at string) {
 }
 
 // brokenPattern reports a pattern that is invalid in every regular-expression syntax. Constructs of some syntaxes, such
-// as lookahead and backreferences, are not broken: they cannot be enforced, and the response's header says so.
+// as lookahead and backreferences, are valid: they cannot be enforced, and a header of the response reports that.
 func brokenPattern(pattern string) error {
 	var e *syntax.Error
 	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &e) {
@@ -177,7 +177,7 @@ const (
 	ChoiceFunction = "function" // on the wire an object with the function's name
 )
 
-// ToolChoice states how freely the model may call tools.
+// ToolChoice restricts the model's use of tools.
 type ToolChoice struct {
 	Mode string
 	Name string // the function, when Mode is ChoiceFunction
@@ -224,7 +224,7 @@ var functionFields = wire.Fields[Function]{
 	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
 }
 
-// customFields are the fields of a custom tool, in chat completions inside its own object.
+// customFields holds the fields of a custom tool, which chat completions have inside its own object.
 var customFields = wire.Fields[Tool]{
 	"name":        wire.TextField(func(t *Tool) *string { return &t.Function.Name }),
 	"description": wire.TextField(func(t *Tool) *string { return &t.Function.Description }),
@@ -234,16 +234,16 @@ var customFields = wire.Fields[Tool]{
 	}},
 }
 
-// maxFlatName bounds a name with its namespace.
+// maxFlatName is the maximum length of a name with its namespace.
 const maxFlatName = 2 * wire.MaxNameBytes
 
-// CheckTools checks the types and names of tools. It returns false where there are too many to check.
+// CheckTools checks the types and names of tools. It returns false if there are too many to check.
 func CheckTools(p *wire.Problems, tools []Tool) bool {
 	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
 }
 
-// checkToolList checks tools; place is the path of a tool in the request, and field that of its name below it. It
-// returns false where there are too many tools.
+// checkToolList checks tools; place returns the path of a tool in the request, and field is the path of its name below
+// that. It returns false if there are too many tools.
 func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i int) string) bool {
 	if !wire.WantAtMost(p, "tools", len(tools), MaxTools, "tools") {
 		return false
@@ -269,7 +269,7 @@ func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i in
 		}
 		wire.WantShort(p, name, t.Name(), maxFlatName)
 		if !names.Add(t.Name()) {
-			p.AddNew(wire.CodeInvalidValue, name, "%q is the name of an earlier tool too", jsonscan.Clip(t.Name()))
+			p.AddNew(wire.CodeInvalidValue, name, "%q is also the name of an earlier tool", jsonscan.Clip(t.Name()))
 		}
 	}
 	return true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// As many choices as may be are accepted, and one more is not.
+// The maximum number of choices is accepted, and one more is not.
 func TestChoicesOfAllPromptsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		prompts, n int
@@ -22,7 +22,7 @@ func TestChoicesOfAllPromptsAreBounded(t *testing.T) {
 	}
 }
 
-// Bytes that are no characters are shown with two digits each.
+// Bytes that are not characters are written with two digits each.
 func TestTokensThatAreNoText(t *testing.T) {
 	for token, want := range map[string]string{"a": "a", "\n": "\n", "\x0a\xff": `\x0a\xff`, "\xc3": `\xc3`} {
 		if got := TokenText([]byte(token)); got != want {
@@ -48,7 +48,7 @@ func TestChunksWithUsage(t *testing.T) {
 	}
 }
 
-// A page names its first and its last object.
+// A page contains the ids of its first and its last object.
 func TestPagesNameTheirEnds(t *testing.T) {
 	id := func(n *int) string { return fmt.Sprint("id-", *n) }
 	if l := NewList([]int{4, 5, 6}, id, true); *l.FirstID != "id-4" || *l.LastID != "id-6" || !l.HasMore ||
@@ -60,7 +60,7 @@ func TestPagesNameTheirEnds(t *testing.T) {
 	}
 }
 
-// The prompt and its continuations are of one kind.
+// The prompt and its continuations have the same kind.
 func TestContinuationsAreLikeTheirPrompt(t *testing.T) {
 	text, ids := Prompt{Texts: []string{"a"}}, Prompt{Tokens: [][]int32{{1}}}
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package sglang has the bodies of SGLang's own endpoint for generation, POST /generate, as trainers use it: token ids
-// in and out, with log probabilities, routed experts and selections of the indexer. It knows no engine type.
+// Package sglang defines the bodies of SGLang's own endpoint for generation, POST /generate, as trainers use it: token
+// ids in and out, with log probabilities, routed experts and selections of the indexer. It uses no engine type.
 package sglang
 
 import (
@@ -16,14 +16,14 @@ type Request struct {
 	Text                     string // a prompt as text
 	InputIDs                 []int32
 	ReturnLogprob            bool
-	// LogprobStart is the first token of the prompt whose log probability is requested; below 0 none is.
+	// LogprobStart is the first token of the prompt whose log probability is requested; a negative value requests none.
 	LogprobStart  int
 	RoutedExperts bool
 	ExpertsStart  int // the first row of RoutedExperts
 	IndexerTopK   bool
 }
 
-// samplingFields are sampling_params under SGLang's names.
+// samplingFields holds sampling_params under SGLang's names.
 var samplingFields = wire.Fields[Request]{
 	"max_new_tokens":     wire.OptionalInt(func(r *Request) **int { return &r.MaxTokens }),
 	"min_new_tokens":     wire.OptionalInt(func(r *Request) **int { return &r.MinTokens }),
@@ -80,9 +80,9 @@ var fields = wire.Fields[Request]{
 			r.ExpertsStart = int(n)
 		}
 	}},
-	"return_indexer_topk":      wire.BoolField(func(r *Request) *bool { return &r.IndexerTopK }),
-	"stream":                   wire.FixedAs[Request]("false", "arrays are whole; POST /v1/completions streams"),
-	"top_logprobs_num":         wire.FixedAs[Request]("0", "POST /v1/completions has alternatives"),
+	"return_indexer_topk": wire.BoolField(func(r *Request) *bool { return &r.IndexerTopK }),
+	"stream": wire.FixedAs[Request]("false", "arrays cannot be streamed; POST /v1/completions "+
+		"streams"), "top_logprobs_num": wire.FixedAs[Request]("0", "POST /v1/completions returns alternatives"),
 	"return_hidden_states":     wire.FixedAs[Request]("false", "hidden states are not kept"),
 	"return_text_in_logprobs":  wire.IgnoreAny[Request](),
 	"rid":                      wire.IgnoreAny[Request](),
@@ -101,7 +101,7 @@ func readIDs(c *wire.Reader, most int) []int32 {
 	})
 }
 
-// Decode reads the body of POST /generate. model is the default where a request names none.
+// Decode reads the body of POST /generate. model is the default for requests without a model.
 func Decode(model string) func(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
 	return func(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
 		r, bad := wire.Decode(d, body, fields, func(r *Request, p *wire.Problems) {
@@ -131,19 +131,18 @@ func Decode(model string) func(d *wire.Decoder, body []byte) (*Request, *wire.Er
 	}
 }
 
-// defaultTokens is SGLang's max_new_tokens.
+// defaultTokens is SGLang's default of max_new_tokens.
 const defaultTokens = 128
 
-// Response answers POST /generate.
+// Response is the response to POST /generate.
 type Response struct {
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
 	Meta      Meta    `json:"meta_info"`
 }
 
-// Meta describes how a request was processed. Arrays are int32, little endian, in base64: [tokens-1, layers, chosen] of
-// the
-// prompt and the answer without its last token.
+// Meta describes how a request was processed. Arrays are int32, little endian, in base64: [tokens-1, layers, chosen]
+// for the prompt and the answer without its last token.
 type Meta struct {
 	ID               string       `json:"id"`
 	FinishReason     FinishReason `json:"finish_reason"`
@@ -158,7 +157,7 @@ type Meta struct {
 	IndexerLayers    int          `json:"indexer_topk_num_layers,omitempty"`
 }
 
-// FinishReason is why an answer ended.
+// FinishReason is the reason why an answer ended.
 type FinishReason struct {
 	Type    string `json:"type"` // length or stop
 	Length  int    `json:"length,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/wire"
 )
 
-// What a request does not state has SGLang's defaults, and what it states is kept.
+// Fields that a request omits have SGLang's defaults; other fields are kept.
 func TestRequests(t *testing.T) {
 	read := func(body string) (*Request, *wire.Error) {
 		return Decode("m")(&wire.Decoder{Strict: true}, []byte(body))

@@ -97,7 +97,7 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "--model", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"0 requests", []string{"--requests", "0"}},
 		{"--rate 0: want a positive number", []string{"--rate", "0"}},
-		{"no server listens at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},
+		{"no server is listening at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},
 		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil ||

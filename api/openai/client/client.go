@@ -1,5 +1,5 @@
-// Package client sends requests to a server with OpenAI's interface: this one or any other. Wire types go in and come
-// out; retries, timeouts and what answers mean belong to the caller.
+// Package client sends requests to a server with OpenAI's interface: this one or any other. It sends and returns wire
+// types; the caller handles retries, timeouts and the meaning of responses.
 package client
 
 import (
@@ -29,13 +29,13 @@ var ErrAddress = errors.New("not an http or https address")
 // ErrNoModel means that a server lists no model.
 var ErrNoModel = errors.New("the server lists no model; name one")
 
-// StatusError is an answer other than 200.
+// StatusError is a response with a status other than 200.
 type StatusError struct {
 	Code int
 	Text string // the answer's body, cut short
 }
 
-// Error holds the status and the body.
+// Error returns the status and the body.
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Text) }
 
 // Client sends requests to one server. It is safe for concurrent use.
@@ -66,13 +66,13 @@ func New(address, key string, transport http.RoundTripper) (*Client, error) {
 	return &Client{base: base, key: key, http: &http.Client{Transport: transport}}, nil
 }
 
-// Base is the server's address without a version.
+// Base returns the server's address without a version.
 func (c *Client) Base() string { return c.base }
 
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// FirstModel is the first model that the server lists.
+// FirstModel returns the first model that the server lists.
 func (c *Client) FirstModel(ctx context.Context) (string, error) {
 	var list openai.ModelList
 	if err := c.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {
@@ -84,7 +84,7 @@ func (c *Client) FirstModel(ctx context.Context) (string, error) {
 	return list.Data[0].ID, nil
 }
 
-// Call sends a request and decodes the JSON answer into out. A nil body sends none.
+// Call sends a request and decodes the JSON response into out. A nil body sends none.
 func (c *Client) Call(ctx context.Context, method, path string, body, out any) error {
 	r, err := c.Send(ctx, method, path, body)
 	var status *StatusError
@@ -101,7 +101,8 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 	return nil
 }
 
-// Send sends a request and returns the answer, whose body the caller closes. A status other than 200 is a StatusError.
+// Send sends a request and returns the response, whose body the caller closes. For a status other than 200 it returns a
+// StatusError.
 func (c *Client) Send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
@@ -123,7 +124,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body any) (*http
 	}
 	answer, err := c.http.Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("no server listens at %s; start one there, or give another address: %w", c.base, err)
+		return nil, fmt.Errorf("no server is listening at %s; start one there, or use another address: %w", c.base, err)
 	}
 	if err != nil {
 		return nil, err

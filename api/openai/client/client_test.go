@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// serve answers every request with one status and one body, and keeps what was sent.
+// serve responds to every request with one status and one body, and keeps the request.
 func serve(t *testing.T, status int, body string) (*Client, *http.Request) {
 	t.Helper()
 	got := new(http.Request)
