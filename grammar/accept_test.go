@@ -2,7 +2,7 @@ package grammar
 
 import "fmt"
 
-// AcceptString takes text that does not come from a token. On an error the state is unchanged.
+// AcceptString advances the state by text that does not come from a token. On an error the state is unchanged.
 func (s *State) AcceptString(text string) error {
 	if s.ended {
 		return fmt.Errorf("%w: text after the end of the sequence", ErrRejected)

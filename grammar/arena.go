@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// arena is the automaton of one grammar as far as documents have explored it. A document in progress is a state: the
-// set of its readings. A reading (config) is a position inside a leaf and, below it, a stack of frames: the objects
-// and arrays that are open. Frames, configs and states are interned, so equal ones have equal numbers and what was
-// computed for one is never computed again.
+// arena is the part of a grammar's automaton that documents have explored. A document in progress is a state: the set
+// of its readings. A reading (config) is a position inside a leaf and, below it, a stack of frames: the objects and
+// arrays that are open. Frames, configs and states are interned: equal ones have equal numbers, and nothing is computed
+// twice.
 //
-// Its owner is the Grammar's lock.
+// The Grammar's lock guards it.
 type arena struct {
 	g *Grammar
 
@@ -54,7 +54,7 @@ type state struct {
 
 const dead = -1
 
-// ending is a leaf that is complete, with its outcome, above a stack.
+// ending is a complete leaf, with its outcome, above a stack.
 type ending struct {
 	stack, tag int32
 }
@@ -79,15 +79,15 @@ func newArena(g *Grammar) *arena {
 	}
 }
 
-// full reports that it is time for a new arena: its states take all memory that they may.
+// full reports whether the arena's states exceed their memory limit, so that a new arena is needed.
 func (a *arena) full() bool { return a.stateBytes() > maxArenaBytes }
 
-// stateBytes is the memory of states, configs, frames and what follows them, with their places in maps.
+// stateBytes returns the memory of states, configs, frames and their successors, including map entries.
 func (a *arena) stateBytes() int {
 	return a.readings + stateBytes*len(a.states) + 112*len(a.configs) + 96*len(a.frames) + 48*len(a.after)
 }
 
-// bytes is the memory of the arena with its masks, each of which counts as a bitmap.
+// bytes returns the memory of the arena with its masks, each of which counts as a bitmap.
 func (a *arena) bytes() int64 {
 	return int64(a.stateBytes() + (len(a.masks)+len(a.stateMasks))*(8*len(a.words)+128))
 }
@@ -116,7 +116,7 @@ func (a *arena) collect(c config) {
 	a.scratch = append(a.scratch, id)
 }
 
-// intern ends a collection that began at scratch[from:] and returns its state, dead if it is empty.
+// intern ends a collection that began at scratch[from:] and returns its state, dead if the collection is empty.
 func (a *arena) intern(from int) int32 {
 	list := a.scratch[from:]
 	slices.Sort(list)
@@ -147,7 +147,7 @@ func (a *arena) intern(from int) int32 {
 	return id
 }
 
-// narrow bounds a large set. Each reading can be completed on its own, so dropping some only narrows the choice.
+// narrow limits a large set. Each reading can be completed on its own, so dropping some only reduces the choice.
 func (a *arena) narrow(list []int32) []int32 {
 	wide := map[int32]bool{}
 	kept := list[:0]
@@ -165,7 +165,7 @@ func (a *arena) narrow(list []int32) []int32 {
 	return kept
 }
 
-// step is the state after one more byte, dead if the byte is not allowed.
+// step returns the state after one more byte, dead if the byte is not allowed.
 func (a *arena) step(id int32, b byte) int32 {
 	s := &a.states[id]
 	if s.next == nil {
@@ -212,7 +212,7 @@ func (a *arena) advance(configs []int32, b byte) int32 {
 	return a.intern(from)
 }
 
-// follow is the state that comes after a complete leaf on a stack.
+// follow returns the state after a complete leaf on a stack.
 func (a *arena) follow(stack, tag int32) int32 {
 	key := ending{stack, tag}
 	if id, ok := a.after[key]; ok {
@@ -225,14 +225,14 @@ func (a *arena) follow(stack, tag int32) int32 {
 	return id
 }
 
-// initial is the state before the first byte.
+// initial returns the state before the first byte.
 func (a *arena) initial() int32 {
 	from := len(a.scratch)
 	a.enter(a.g.root, 0)
 	return a.intern(from)
 }
 
-// adopt brings a state over from another arena of the same grammar.
+// adopt copies a state from another arena of the same grammar.
 func (a *arena) adopt(old *arena, id int32) int32 {
 	from := len(a.scratch)
 	for _, c := range old.states[id].configs {

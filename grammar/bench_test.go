@@ -19,7 +19,7 @@ const benchSchema = `{"type":"object","properties":{
 	"notes":{"type":"string"}},
 	"required":["name","age","tags","notes"],"additionalProperties":false}`
 
-// benchDocument has about 400 tokens.
+// benchDocument returns a document of about 400 tokens.
 func benchDocument() string {
 	words := strings.Repeat("the station wants another verdict before generation ends, ", 12)
 	return fmt.Sprintf(
@@ -27,7 +27,7 @@ func benchDocument() string {
 			`"address": {"street": "lo ment 5", "zip": "12345"}, "notes": "%s%s"}`, words, words)
 }
 
-// split cuts a text into the longest tokens there are.
+// split splits a text into the longest possible tokens.
 func split(b *testing.B, t *Tokens, text string) (ids []int32) {
 	b.Helper()
 	byText := map[string]int32{}
@@ -77,8 +77,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkDocument masks and accepts every token of a document. cold compiles the schema anew each time, so that
-// only what the vocabulary shares is warm; first also has a new vocabulary.
+// BenchmarkDocument masks and accepts every token of a document. cold compiles the schema each time, so that only the
+// caches of the vocabulary are warm; first also has a new vocabulary.
 func BenchmarkDocument(b *testing.B) {
 	t := benchVocabulary(b)
 	ids := split(b, t, benchDocument())

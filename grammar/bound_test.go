@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// A cache of masks holds no more than its limit, whatever its masks are: full bitmaps, many places to end, or none.
+// A cache of masks stays within its limit for all kinds of masks: full bitmaps, many exits, or none.
 func TestMaskCachesAreBoundedInBytes(t *testing.T) {
 	for name, mask := range map[string]func() *leafMask{
 		"bitmaps": func() *leafMask { return &leafMask{whole: &tokenSet{words: make([]uint64, 2020)}} },
@@ -34,7 +34,7 @@ func TestMaskCachesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// What documents have explored of a grammar with many readings at once is bounded in bytes, too.
+// The explored part of a grammar with many simultaneous readings is also limited in bytes.
 func TestArenasAreBoundedInBytes(t *testing.T) {
 	var parts []string
 	for i := range maxWideLeaves {
@@ -66,7 +66,7 @@ func TestArenasAreBoundedInBytes(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// fatSchemas are compiled to much.
+// fatSchemas returns schemas that compile to large grammars.
 func fatSchemas() map[string]string {
 	var patterns, alternatives, names, values strings.Builder
 	for i := range 900 {
@@ -87,7 +87,7 @@ func fatSchemas() map[string]string {
 	}
 }
 
-// The size that a grammar reports is within three quarters to twice the growth of the heap.
+// The reported size of a grammar is between three quarters of and twice the growth of the heap.
 func TestBytesOfGrammars(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for name, text := range fatSchemas() {
@@ -102,8 +102,8 @@ func TestBytesOfGrammars(t *testing.T) {
 	}
 }
 
-// What documents explore of many grammars at a time is bounded over all of them, changes no document, and no longer
-// counts when they are released.
+// The explored parts of many grammars are limited in total. The limit changes no document, and released grammars no
+// longer count.
 func TestGrammarsTogetherAreBounded(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	tokens.explored.most = 6 << 20
@@ -138,7 +138,7 @@ func TestGrammarsTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// Patterns that are stored by their text are bounded in bytes, too.
+// Patterns that are stored by their text are also limited in bytes.
 func TestPatternsAreBoundedInBytes(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	grown := heap.Kept(func() any {

@@ -51,7 +51,8 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 	return append(kids, id), nil
 }
 
-// uniqueArray adds the node of an array whose elements differ. That is enforced where they come from a list of values.
+// uniqueArray adds the node of an array whose elements differ. This is enforced if the elements come from a list of
+// values.
 func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]int32, error) {
 	values, ok, err := c.finite(elementGoal(parts, 0))
 	if err != nil {
@@ -60,12 +61,13 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 	tuple := slices.ContainsFunc(parts, func(s *schema) bool { return len(s.prefix) > 0 })
 	if !ok || tuple || e.contains != nil || len(values) > maxUnique {
 		return nil, failAt(parts, func(s *schema) bool { return s.unique }, "uniqueItems", ErrUnsupported,
-			"enforced for elements out of up to %d listed values, without prefixItems and contains; "+
+			"enforced only for elements from a list of up to %d values, without prefixItems and contains; "+
 				"others cannot be compared while generating", maxUnique)
 	}
 	e.most = min(e.most, len(values))
 	if e.least > e.most {
-		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are needed, there are %d", e.least, e.most))
+		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are needed, but there are only %d", e.least,
+			e.most))
 		return kids, nil
 	}
 	e.values = []int32{}
@@ -80,7 +82,7 @@ func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]in
 	return append(kids, id), err
 }
 
-// finite lists the values that satisfy a goal; not ok if they are not given by enum, const or type.
+// finite returns the values that satisfy a goal; ok is false if they are not given by enum, const or type.
 func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 	ways, err := c.alternatives(goal)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 	return list, true, nil
 }
 
-// countContains collects contains of all parts.
+// countContains collects the contains keywords of all parts.
 func (e *elements) countContains(parts []*schema) error {
 	const longest = math.MaxUint8 - 1
 	steps := e.least + 1 // positions that are distinguished
@@ -138,7 +140,7 @@ func (e *elements) countContains(parts []*schema) error {
 			}
 			steps *= min(bound, longest) + 1
 			if len(e.contains) == maxContains || bound > longest || steps > maxContained {
-				return &SchemaError{at, keyword, fmt.Sprintf("up to %d of them for one array are enforced, each up to "+
+				return &SchemaError{at, keyword, fmt.Sprintf("at most %d of them per array are enforced, each up to "+
 					"%d elements, with products of their bounds up to %d", maxContains, longest, maxContained),
 					ErrUnsupported}
 			}
@@ -148,8 +150,8 @@ func (e *elements) countContains(parts []*schema) error {
 	return nil
 }
 
-// kinds fills the kinds of elements of an array with contains: elements that count must satisfy the schema; others need
-// not, except where too many must be avoided.
+// kinds fills the kinds of elements of an array with contains. Elements that count must satisfy the schema; others need
+// not, unless the maximum must not be exceeded.
 func (c *compiler) kinds(e *elements, parts []*schema, length int) error {
 	for i := range length + 1 {
 		var kinds []int32

@@ -5,8 +5,8 @@ import (
 	"math/big"
 )
 
-// enum adds the nodes of the listed values that all parts allow. Scalars are written as in the schema, numbers also
-// in their shortest form; objects and arrays member by member, so that whitespace is as free as elsewhere.
+// enum adds the nodes of the listed values that all parts allow. Scalars are written as in the schema, and numbers also
+// in their shortest form; objects and arrays are written member by member, so that whitespace is optional as elsewhere.
 func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []value
 	first := true
@@ -65,7 +65,7 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 	return c.addLeaf(kids, newLiterals(scalars))
 }
 
-// shortest writes an integer without point and exponent, nil if it is another value or has many digits.
+// shortest returns an integer without point and exponent; nil for other values or if it has many digits.
 func (v *value) shortest() []byte {
 	if v.kind != numberValue {
 		return nil
@@ -81,7 +81,7 @@ func (v *value) shortest() []byte {
 	return r.Num().Append(nil, 10)
 }
 
-// typeOf is the smallest type that holds the value.
+// typeOf returns the smallest type that contains the value.
 func (v *value) typeOf() typeSet {
 	switch v.kind {
 	case nullValue:
@@ -101,7 +101,7 @@ func (v *value) typeOf() typeSet {
 	return typeInteger
 }
 
-// constant is the node of one given value.
+// constant returns the node of one given value.
 func (c *compiler) constant(v *value) (int32, error) {
 	switch v.kind {
 	case arrayValue:

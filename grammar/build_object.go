@@ -58,7 +58,7 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 	return append(kids, id), c.freeNames(parts, o, names, allowed)
 }
 
-// never is the schema false.
+// never returns the schema false.
 func (c *compiler) never() *schema {
 	no := false
 	s := newSchema("")
@@ -107,7 +107,7 @@ func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
 	return rule, nil
 }
 
-// stringsOf is the automaton of the strings that one alternative allows, nil if there are none.
+// stringsOf returns the automaton of the strings that one alternative allows, nil if there are none.
 func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 	types := typeSet(allTypes)
 	var listed []value
@@ -147,8 +147,8 @@ func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
 	return r.dfa.limit(0, r.most, &c.effort)
 }
 
-// freeNames fills the values that are allowed for names that no part lists. With patternProperties they fall into
-// classes by the patterns they match; each has its own values.
+// freeNames fills the values that are allowed for names that no part lists. With patternProperties the names are
+// divided into classes by the patterns that they match; each class has its own values.
 func (c *compiler) freeNames(parts []*schema, o *properties, names []string, allowed nameRule) error {
 	patterns := map[string]bool{}
 	for _, s := range parts {
@@ -184,7 +184,7 @@ func (c *compiler) freeNames(parts []*schema, o *properties, names []string, all
 	return nil
 }
 
-// maxNameClasses bounds the classes of names: n patterns can make 2^n.
+// maxNameClasses is the maximum number of classes of names: n patterns can make 2^n.
 const maxNameClasses = 64
 
 type nameClass struct {
@@ -193,7 +193,7 @@ type nameClass struct {
 	goal  []*schema
 }
 
-// nameClasses splits the names that no part lists by the patterns of patternProperties.
+// nameClasses divides the names that no part lists by the patterns of patternProperties.
 func (c *compiler) nameClasses(parts []*schema, names []string, allowed nameRule) ([]nameClass, error) {
 	all := everyString()
 	if allowed.limited {
@@ -265,7 +265,7 @@ func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]n
 	return out, nil
 }
 
-// patternOf is the automaton of a pattern of patternProperties, nil if nothing matches.
+// patternOf returns the automaton of a pattern of patternProperties, nil if nothing matches.
 func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
 	d, err := c.automaton("pattern", pattern)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
 	return d, nil
 }
 
-// propertyNames lists every name that a part mentions, and which are required.
+// propertyNames returns every name that a part mentions, and which names are required.
 func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	seen := map[string]bool{}
 	add := func(name string) {
@@ -300,7 +300,7 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// goalOf returns the combined schemas of one property: of each part its own entry and its patterns, or
+// goalOf returns the combined schemas of one property: from each part its own entry and its patterns, or
 // additionalProperties.
 func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema

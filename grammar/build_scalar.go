@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// numberKind is which numbers a leaf accepts.
+// numberKind selects the numbers that a leaf accepts.
 type numberKind uint8
 
 const (
@@ -34,7 +34,7 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 	case r.dfa != nil:
 		l := &patternLeaf{dfa: r.dfa, family: c.g.tokens.family(patternKeyOf(parts))}
 		if r.most != noLimit && !l.atMost(r.most) {
-			c.drop(parts, "maxLength", "no string that matches is so short")
+			c.drop(parts, "maxLength", "every matching string is longer")
 			return kids, nil
 		}
 		return c.addLeaf(kids, l)
@@ -42,8 +42,8 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 	return c.addLeaf(kids, &stringLeaf{r.least, r.most})
 }
 
-// patternKeyOf is a text for all that decides the automaton of a string. Compiling is deterministic: equal texts have
-// equal automata, state by state, and so equal masks.
+// patternKeyOf returns a text that contains everything that determines the automaton of a string. Compilation is
+// deterministic: equal texts give equal automata, state by state, and therefore equal masks.
 func patternKeyOf(parts []*schema) string {
 	var key []byte
 	for _, s := range parts {
@@ -110,13 +110,13 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	d, err := r.dfa.limit(r.least, noLimit, &c.effort)
 	if err != nil {
 		return r, failAt(parts, func(s *schema) bool { return s.minLength == r.least }, "minLength", ErrUnsupported,
-			"together with the pattern it needs more than %d states; lower it or anchor the pattern", MaxPatternStates)
+			"together with the pattern it needs more than %d states; reduce it or anchor the pattern", MaxPatternStates)
 	}
 	r.dfa, r.never = d, d == nil
 	return r, nil
 }
 
-// excludeStrings takes away the strings that negations exclude.
+// excludeStrings removes the strings that negations exclude.
 func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	for _, s := range parts {
 		var texts []string
@@ -155,7 +155,7 @@ func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
 	return nil
 }
 
-// blame gives an error the place of the keyword that made the schema necessary, so that this keyword is left out.
+// blame sets the location of an error to the keyword for which the schema was made, so that this keyword is ignored.
 func (s *schema) blame(e *SchemaError) error {
 	if s.origin != nil {
 		e.Pointer, e.Keyword, e.Kind = s.origin.pointer, s.origin.keyword, ErrUnsupported
@@ -169,7 +169,7 @@ func (r *stringRule) has(text string) bool {
 	return !r.never && n >= r.least && n <= r.most && (r.dfa == nil || r.dfa.matches(text))
 }
 
-// automaton compiles a pattern or a format. It is nil if nothing matches, and for formats of numbers.
+// automaton compiles a pattern or a format. It returns nil if nothing matches, and for formats of numbers.
 func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
 	if numericFormat(keyword, text) {
 		return nil, nil
@@ -197,20 +197,21 @@ func patternError(pointer, keyword, text string, err error) *SchemaError {
 	e := &SchemaError{Pointer: pointer, Keyword: keyword, Kind: ErrUnsupported}
 	switch {
 	case errors.Is(err, errFormat):
-		e.Problem = fmt.Sprintf("%q; %s are supported", clip(text, 0), formatNames())
+		e.Problem = fmt.Sprintf("%q is not supported; want one of %s", clip(text, 0), formatNames())
 	case errors.Is(err, errPatternStates):
 		e.Problem = fmt.Sprintf(
-			"%q: %v; automata of up to %d states are supported, and only so much work for all patterns of a schema",
+			"%q: %v; automata have at most %d states, and the work for all patterns of a schema is limited",
 			clip(text, 0), err, MaxPatternStates)
 		e.Kind = ErrTooLarge
 	default:
-		e.Problem = fmt.Sprintf("%q: %v; patterns are RE2's, without lookaround and backreferences", clip(text, 0), err)
+		e.Problem = fmt.Sprintf("%q: %v; patterns use RE2's syntax, without lookaround and backreferences", clip(text,
+			0), err)
 	}
 	return e
 }
 
-// numbers adds the leaves of the numbers of some types that satisfy all parts: one for each range between numbers
-// that are excluded.
+// numbers adds the leaves of the numbers of some types that satisfy all parts: one leaf for each range between excluded
+// numbers.
 func (c *compiler) numbers(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var b bounds
 	var holes []*big.Rat
@@ -339,11 +340,11 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 	return newNumberRange(least, most, fraction, digits, step), nil
 }
 
-// commonStep is the least common multiple of the steps, in units of the last decimal.
+// commonStep returns the least common multiple of the steps, in units of the last decimal.
 func commonStep(parts []*schema, multiples []*big.Rat, fraction int, has func(*schema) bool) (uint64, error) {
 	step := big.NewInt(1)
 	if fraction == 0 {
-		// An integer is a multiple of p/q, in lowest terms, if and only if it is one of p.
+		// An integer is a multiple of p/q, in lowest terms, if and only if it is a multiple of p.
 		for _, r := range multiples {
 			step = leastCommon(step, r.Num())
 		}

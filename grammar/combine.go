@@ -6,10 +6,9 @@ import (
 )
 
 // A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of schemas
-// without unresolved references and choices; only their plain keywords still count.
+// whose references and choices are resolved, so that only their plain keywords matter.
 
-// alternatives resolves $ref, allOf, anyOf and oneOf of a goal. Alternatives that contain the schema false are left
-// out.
+// alternatives resolves $ref, allOf, anyOf and oneOf of a goal. It omits alternatives that contain the schema false.
 func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 	for _, s := range goal {
 		if err := c.checkLoop(s); err != nil {
@@ -27,7 +26,7 @@ func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 	return x.out, nil
 }
 
-// choice is a list of schemas; at least one of them must hold.
+// choice is a list of schemas of which at least one must hold.
 type choice []*schema
 
 type spreading struct {
@@ -36,7 +35,7 @@ type spreading struct {
 	work int
 }
 
-// maxSpreading bounds the combinations looked at, dead ends included.
+// maxSpreading is the maximum number of combinations that are examined, dead ends included.
 const maxSpreading = 100 * MaxAlternatives
 
 // spread adds to out every way to satisfy the pending schemas together with the settled ones.
@@ -79,8 +78,8 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	return nil
 }
 
-// possible reports whether some type is left, and no property is required that must be absent. It checks only what is
-// certain, so that most combinations with a negation end early.
+// possible reports whether some type is left, and no property is required that must be absent. It checks only what can
+// be decided for sure, which already ends most combinations with a negation early.
 func possible(pending []choice, settled []*schema) bool {
 	types := typeSet(allTypes)
 	for _, s := range settled {
@@ -147,7 +146,7 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	return list, nil
 }
 
-// checkLoop rejects schemas that refer to themselves without an object or array between: they have no meaning and
+// checkLoop rejects schemas that refer to themselves without an object or array in between: they have no meaning, and
 // resolving them would not end.
 func (c *compiler) checkLoop(s *schema) error {
 	const open, closed = 1, 2
@@ -155,8 +154,8 @@ func (c *compiler) checkLoop(s *schema) error {
 	case closed:
 		return nil
 	case open:
-		return &SchemaError{s.pointer, "$ref", "the reference leads back to itself without an object or array between",
-			ErrSchema}
+		return &SchemaError{s.pointer, "$ref", "the reference leads back to itself without an object or array in " +
+			"between", ErrSchema}
 	}
 	c.visited[s.id] = open
 	list, err := c.inner(s)

@@ -7,18 +7,17 @@ import (
 	"slices"
 )
 
-// Options change how a schema is read.
+// Options change the interpretation of a schema.
 type Options struct {
-	// ClosedObjects closes objects whose schema lists properties but does not mention additionalProperties. JSON
-	// Schema leaves them open, which invites small models to invent properties. Either way, what is produced
-	// satisfies the schema.
+	// ClosedObjects closes objects whose schema lists properties but does not mention additionalProperties. JSON Schema
+	// leaves them open, and small models then invent properties. In both cases the output satisfies the schema.
 	ClosedObjects bool
-	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise it is ignored, and
-	// Grammar.Ignored lists it.
+	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise the keyword is ignored,
+	// and Grammar.Ignored lists it.
 	Strict bool
 }
 
-// Compile makes the grammar of the documents that satisfy a JSON schema. Errors are of type [*SchemaError].
+// Compile returns the grammar of the documents that satisfy a JSON schema. Errors are of type [*SchemaError].
 func Compile(source []byte, t *Tokens) (*Grammar, error) {
 	return CompileWith(source, t, Options{})
 }
@@ -43,7 +42,7 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 	}
 }
 
-// leaveOut makes the next attempt ignore the keyword that an error is about. It reports whether there is one.
+// leaveOut makes the next attempt ignore the keyword that caused an error. It reports whether there is one.
 func (c *compiler) leaveOut(err error) bool {
 	var e *SchemaError
 	if !errors.As(err, &e) {
@@ -99,12 +98,12 @@ func (c *compiler) compile() error {
 	return nil
 }
 
-// JSONObject is the grammar of any JSON object.
+// JSONObject returns the grammar of any JSON object.
 func JSONObject(t *Tokens) (*Grammar, error) {
 	return Compile([]byte(`{"type":"object"}`), t)
 }
 
-// newGrammar holds the leaves that every grammar has; their numbers are fixed.
+// newGrammar returns a grammar with the leaves that every grammar has; their numbers are fixed.
 func newGrammar(t *Tokens) *Grammar {
 	g := &Grammar{tokens: t, own: newMaskCache(maxMaskBytes)}
 	marks := punctuation()
@@ -114,7 +113,7 @@ func newGrammar(t *Tokens) *Grammar {
 	return g
 }
 
-// compiler turns goals into nodes. Equal goals share a node, which makes recursive schemas finite.
+// compiler compiles goals to nodes. Equal goals share a node, which makes recursive schemas finite.
 type compiler struct {
 	g            *Grammar
 	options      Options
@@ -131,7 +130,7 @@ type compiler struct {
 	reason       string            // why an alternative was dropped, for the case that none is left
 }
 
-// node compiles a goal. An empty goal is any value.
+// node compiles a goal. An empty goal allows any value.
 func (c *compiler) node(goal []*schema) (int32, error) {
 	key := keyOf(goal)
 	if id, ok := c.memo[key]; ok {
@@ -162,7 +161,7 @@ func (c *compiler) node(goal []*schema) (int32, error) {
 	return id, nil
 }
 
-// keyOf identifies a list of schemas by their texts.
+// keyOf returns a key that identifies a list of schemas by their texts.
 func keyOf(list []*schema) string {
 	var key []byte
 	for i, s := range list {
@@ -184,7 +183,7 @@ func (c *compiler) add(n node) (int32, error) {
 	return int32(len(c.g.nodes) - 1), nil
 }
 
-// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could fill
+// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could exhaust
 // the memory.
 func (c *compiler) charge(parts []*schema, members int) error {
 	if c.members += members; c.members <= MaxMembers {
@@ -282,12 +281,12 @@ func (c *compiler) unsatisfiable(need int) error {
 	case c.reason != "":
 		problem += " (" + c.reason + ")"
 	default:
-		problem += ": a required part contains itself, or is the schema false"
+		problem += ": a required part contains itself or is the schema false"
 	}
 	return &SchemaError{Problem: problem, Kind: ErrUnsatisfiable}
 }
 
-// failAt is an error in the first part that has the keyword.
+// failAt returns an error at the first part that has the keyword.
 func failAt(parts []*schema, has func(*schema) bool, keyword string, kind error, format string, args ...any) error {
 	e := &SchemaError{Keyword: keyword, Problem: fmt.Sprintf(format, args...), Kind: kind}
 	if i := slices.IndexFunc(parts, has); i >= 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxDecimalExponent is beyond every float64; larger ones would make exact arithmetic a way to exhaust memory.
+// maxDecimalExponent is beyond every float64; larger exponents could exhaust memory in exact arithmetic.
 const maxDecimalExponent = 400
 
 // parseDecimal reads a JSON number exactly.
@@ -28,7 +28,8 @@ func parseDecimal(text string) (*big.Rat, error) {
 	return r, nil
 }
 
-// fractionDigits is the number of decimals that r needs. Decimal fractions have only 2 and 5 in their denominators.
+// fractionDigits returns the number of decimals that r needs. Decimal fractions have only 2 and 5 in their
+// denominators.
 func fractionDigits(r *big.Rat) int {
 	n := 0
 	for rest := new(big.Rat).Set(r); !rest.IsInt() && n <= 2*maxDecimalExponent; n++ {
@@ -37,13 +38,13 @@ func fractionDigits(r *big.Rat) int {
 	return n
 }
 
-// integerDigits is the number of digits of |r| before the point.
+// integerDigits returns the number of digits of |r| before the point.
 func integerDigits(r *big.Rat) int {
 	whole := new(big.Int).Quo(r.Num(), r.Denom())
 	return len(whole.Abs(whole).String())
 }
 
-// scaled is r * 10^digits, rounded up or down to an integer. exact reports whether nothing was lost.
+// scaled returns r * 10^digits, rounded up or down to an integer. exact reports whether nothing was lost.
 func scaled(r *big.Rat, digits int, up bool) (n *big.Int, exact bool) {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	x := new(big.Rat).Mul(r, new(big.Rat).SetInt(scale))

@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// ErrSchema is wrapped when a schema is not JSON, or a keyword has a value that JSON Schema does not allow.
+// ErrSchema means that a schema is not JSON, or that a keyword has a value that JSON Schema does not allow.
 var ErrSchema = errors.New("invalid schema")
 
-// ErrUnsupported is wrapped when a schema is valid but uses something that cannot be enforced here.
+// ErrUnsupported means that a schema is valid but cannot be enforced here.
 var ErrUnsupported = errors.New("unsupported schema")
 
-// ErrTooLarge is wrapped when a schema or a pattern exceeds one of the limits in limits.go.
+// ErrTooLarge means that a schema or a pattern exceeds one of the limits in limits.go.
 var ErrTooLarge = errors.New("schema too large")
 
-// ErrUnsatisfiable is wrapped when no document at all can satisfy the schema.
+// ErrUnsatisfiable means that no document can satisfy the schema.
 var ErrUnsatisfiable = errors.New("unsatisfiable schema")
 
-// ErrVocabulary is wrapped when JSON cannot be written with the tokens of a vocabulary.
+// ErrVocabulary means that JSON cannot be written with the tokens of a vocabulary.
 var ErrVocabulary = errors.New("grammar: unusable vocabulary")
 
-// ErrRejected is wrapped when a token or a text does not continue the document. The state is unchanged.
+// ErrRejected means that a token or a text does not continue the document. The state is unchanged.
 var ErrRejected = errors.New("grammar: not allowed here")
 
-// ErrNoToken is wrapped when the document can continue but no token can continue it. It happens only to vocabularies
+// ErrNoToken means that the document can continue but no token can continue it. This happens only with vocabularies
 // without a token for every single byte.
 var ErrNoToken = errors.New("grammar: no token can continue the document")
 
-// ErrMask is wrapped when a mask has too few words for the vocabulary.
+// ErrMask means that a mask has too few words for the vocabulary.
 var ErrMask = errors.New("grammar: mask too short")
 
 // SchemaError has the location of a problem in a schema. It wraps one of the sentinels above.

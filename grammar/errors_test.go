@@ -117,7 +117,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// manyChoices is a list of independent choices: together they have 2^n combinations.
+// manyChoices returns a list of n independent choices: together they have 2^n combinations.
 func manyChoices(n int) string {
 	var list []string
 	for i := range n {
@@ -126,7 +126,7 @@ func manyChoices(n int) string {
 	return strings.Join(list, ",")
 }
 
-// TestDeadEndsAreNotSearchedForEver has 2^40 combinations, all of them impossible.
+// TestDeadEndsAreNotSearchedForEver compiles a schema with 2^40 combinations, all of them impossible.
 func TestDeadEndsAreNotSearchedForEver(t *testing.T) {
 	_, err := Compile([]byte(`{"allOf":[`+manyChoices(40)+`,false]}`), tokensOf(t))
 	if !errors.Is(err, ErrTooLarge) {

@@ -28,8 +28,8 @@ func (t *Tokens) exploreBytes(l leaf, q uint64) *leafMask {
 	return &x.m
 }
 
-// exploreTaken is explore for a name that may still become one of the taken names: everything that is allowed for any
-// name, less the tokens that complete a taken one.
+// exploreTaken is explore for a name that may still become one of the taken names: it allows everything that any name
+// allows, except the tokens that complete a taken name.
 func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	mode, names := unpackKey(q)
 	rest := func(name []byte) []byte { return append(name[names.depth:len(name):len(name)], '"') }
@@ -75,7 +75,7 @@ func (t *Tokens) exploreTaken(k *freeKey, q uint64) *leafMask {
 	return m
 }
 
-// anyName returns the tokens that are allowed for a property name where no name is taken.
+// anyName returns the tokens that are allowed for a property name if no name is taken.
 func (t *Tokens) anyName(mode uint64) *leafMask {
 	key := maskKey{familyFreeKey, mode}
 	m := t.shared.get(key)
@@ -86,11 +86,12 @@ func (t *Tokens) anyName(mode uint64) *leafMask {
 	return m
 }
 
-// maxBundle is how many states a text of some shape may lead to before its tokens are followed one by one.
+// maxBundle is the maximum number of states that the texts of a shape may lead to; above it tokens are followed one by
+// one.
 const maxBundle = 32
 
 // exploreShapes walks the shapes from one state of a leaf. A shape may lead to several states, a bundle, as long as all
-// its texts are taken; where only some texts of a shape are taken, it is followed byte by byte.
+// its texts are accepted; if only some texts of a shape are accepted, it is followed byte by byte.
 func (t *Tokens) exploreShapes(l shaped, q uint64) *leafMask {
 	x := &exploration{t: t, l: l, words: make([]uint64, t.MaskWords()), path: make([]uint64, t.trie.deep+1)}
 	s := &t.shapes
@@ -159,7 +160,7 @@ type exploration struct {
 	m     leafMask
 }
 
-// shapeExits notes where the leaf may end inside tokens: for the whole shape if its states agree.
+// shapeExits records where the leaf may end inside tokens: for the whole shape if its states agree.
 func (x *exploration) shapeExits(i int32, bundle []uint64, start uint64) {
 	s := &x.t.shapes
 	accepting := 0
@@ -181,7 +182,7 @@ func (x *exploration) shapeExits(i int32, bundle []uint64, start uint64) {
 	}
 }
 
-// after is the state after the text of a node.
+// after returns the state after the text of a node.
 func (x *exploration) after(node int32, q uint64) (uint64, bool) {
 	t := &x.t.trie
 	ok := true
@@ -203,8 +204,8 @@ func (x *exploration) each(shape int32, start uint64) {
 	}
 }
 
-// broken walks the tokens that are not whole characters. From a state between characters, no leaf ends in their broken
-// part.
+// broken walks the tokens that are not whole characters. From a state between characters, no leaf ends inside a partial
+// character.
 func (x *exploration) broken(q uint64) {
 	t := &x.t.broken
 	x.path[0] = q
@@ -240,7 +241,7 @@ func (x *exploration) below(node int32, q uint64) {
 	}
 }
 
-// take adds the tokens of a node, whose text leads to state q, and notes whether the leaf may end there.
+// take adds the tokens of a node, whose text leads to state q, and records whether the leaf may end there.
 func (x *exploration) take(node int32, q uint64) {
 	t := &x.t.trie
 	for _, token := range t.at(node) {

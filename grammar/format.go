@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// errFormat is turned into a SchemaError by the caller, who knows the pointer.
+// errFormat is converted to a SchemaError by the caller, who has the pointer.
 var errFormat = errors.New("unknown format")
 
-// format holds the strings of a format: those that all patterns match and the last one, if given, does not, of at most
-// that many characters.
+// format is a set of strings: those that all patterns match and the last one, if given, does not, up to a maximum
+// number of characters.
 type format struct {
 	patterns []string
 	not      string
@@ -22,7 +22,7 @@ type format struct {
 	err  error
 }
 
-// Parts of the formats below. Dates are real ones: no 30 February, and 29 February in leap years only.
+// Parts of the formats below. Dates must exist: no 30 February, and 29 February only in leap years.
 const (
 	dateRule = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))` +
 		`|(\d\d(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)`
@@ -32,7 +32,7 @@ const (
 	labelRule = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
 	hostRule  = labelRule + `(\.` + labelRule + `)*`
 
-	// IPv6 of RFC 3986, appendix A: groups, and one :: for those that are zero.
+	// IPv6 of RFC 3986, appendix A: groups, and one :: for groups that are zero.
 	hexRule  = `[0-9A-Fa-f]{1,4}`
 	lowRule  = `(` + hexRule + `:` + hexRule + `|` + ipv4Rule + `)` // the last 32 bits
 	ipv6Rule = `((` + hexRule + `:){6}` + lowRule +
@@ -45,7 +45,7 @@ const (
 		`|((` + hexRule + `:){0,5}` + hexRule + `)?::` + hexRule +
 		`|((` + hexRule + `:){0,6}` + hexRule + `)?::)`
 
-	// Addresses of RFC 5321, section 4.1.2: a local part of dots and atoms, or in quotes; a domain or an address.
+	// Addresses of RFC 5321, section 4.1.2: a local part of atoms and dots, or in quotes; a domain or an address.
 	atomRule   = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 	quotedRule = `"([ !#-\[\]-~]{0,62}|([ !#-\[\]-~]|\\[ -~]){0,31})"`
 	mailRule   = `^(` + atomRule + `(\.` + atomRule + `)*|` + quotedRule + `)@(` + hostRule +
@@ -60,12 +60,12 @@ const (
 	uriRule   = `^[A-Za-z][A-Za-z0-9+.-]*:(//(` + userRule + `@)?(\[` + ipv6Rule + `\]|` + regRule + `)(:\d{0,5})?(/` +
 		pathChar + `*)*|/(` + pathChar + `+(/` + pathChar + `*)*)?|` + pathChar + `+(/` + pathChar + `*)*|)` +
 		`(\?([/?]|` + pathChar + `)*)?(#([/?]|` + pathChar + `)*)?$`
-	// hostless are addresses of schemes that need a host, without one.
+	// hostless matches addresses without a host in schemes that need one.
 	hostless = `^(?i:https?|ftp|wss?):($|[^/]|/$|/[^/]|//([^/?#@]*@)?($|[:/?#]))`
 )
 
-// formats are the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports
-// of up to five digits and no IPvFuture, email no general address literals.
+// formats holds the formats of strings. Each accepts a practical part of what its RFC allows, never more: uri has ports
+// of up to five digits and no IPvFuture, email has no general address literals.
 var formats = map[string]*format{
 	"date":      {patterns: []string{`^` + dateRule + `$`}},
 	"time":      {patterns: []string{`^` + timeRule + `$`}},
@@ -80,7 +80,7 @@ var formats = map[string]*format{
 	"uri":      {patterns: []string{uriRule}, not: hostless},
 }
 
-// automaton is a new one of the same states: the tables that are filled on demand belong to one grammar.
+// automaton returns a new automaton with the same states: the tables that are filled on demand belong to one grammar.
 func (f *format) automaton() (*runeDFA, error) {
 	f.once.Do(func() { f.dfa, f.err = f.compile() })
 	if f.err != nil {
@@ -89,7 +89,8 @@ func (f *format) automaton() (*runeDFA, error) {
 	return &runeDFA{edges: f.dfa.edges, accept: f.dfa.accept}, nil
 }
 
-// compile makes the automaton of a format. Formats are fixed, so their compilation does not count as a schema's work.
+// compile compiles the automaton of a format. Formats are fixed, so their compilation does not count as a schema's
+// work.
 func (f *format) compile() (d *runeDFA, err error) {
 	e := &effort{left: maxEffort}
 	for _, pattern := range f.patterns {
@@ -112,7 +113,7 @@ func (f *format) compile() (d *runeDFA, err error) {
 	return d, nil
 }
 
-// formatLength is the maximum number of characters that strings of a format have.
+// formatLength returns the maximum number of characters in strings of a format.
 func formatLength(name string) uint64 {
 	if f := formats[name]; f != nil && f.most > 0 {
 		return f.most
@@ -120,13 +121,13 @@ func formatLength(name string) uint64 {
 	return noLimit
 }
 
-// integerFormats are the formats of OpenAPI that bound a number; they do not apply to strings.
+// integerFormats holds the formats of OpenAPI that limit a number; they do not apply to strings.
 var integerFormats = map[string]bounds{
 	"int32": {lo: big.NewRat(-1<<31, 1), hi: big.NewRat(1<<31-1, 1)},
 	"int64": {lo: big.NewRat(-1<<63, 1), hi: big.NewRat(1<<63-1, 1)},
 }
 
-// floatFormats are the formats of OpenAPI that every number produced here satisfies.
+// floatFormats holds the formats of OpenAPI that every number produced here satisfies.
 var floatFormats = map[string]bool{"float": true, "double": true}
 
 func numericFormat(keyword, text string) bool {

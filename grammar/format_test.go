@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// usual are addresses that RFC 3986 and RFC 5321 allow and people use: a model that copies one must be able to write
+// usual lists addresses that RFC 3986 and RFC 5321 allow and people use: a model that copies one must be able to write
 // it.
 var usual = map[string][]string{
 	"uri": {
@@ -48,7 +48,7 @@ var usual = map[string][]string{
 		"1:2:3:4:5:6:7::", "64:ff9b::192.0.2.33", "2001:DB8:0:0:8:800:200C:417A"},
 }
 
-// wrong are texts that the RFCs do not allow.
+// wrong lists texts that the RFCs do not allow.
 var wrong = map[string][]string{
 	"uri": {"", "example.com", "//example.com", "http://", "https:///path", "http:", "http:a", "https:/a",
 		"http://user@/x",
@@ -121,7 +121,7 @@ func TestLengthsOfPatternsAreCounted(t *testing.T) {
 	}
 }
 
-// sameLeaves compares what two leaves take, in all pairs of states that bytes lead to.
+// sameLeaves compares the inputs that two leaves accept, in all pairs of states that bytes lead to.
 func sameLeaves(t *testing.T, name string, a, b leaf) {
 	t.Helper()
 	type pair struct{ p, q uint64 }
@@ -146,7 +146,7 @@ func sameLeaves(t *testing.T, name string, a, b leaf) {
 	}
 }
 
-// TestLongPatterns compiles patterns with lengths that an automaton has no room for.
+// TestLongPatterns compiles patterns with lengths that are too large for an automaton with a state for every length.
 func TestLongPatterns(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for _, c := range []struct{ schema, ok, no string }{

@@ -14,7 +14,7 @@ type sketch struct {
 	doc    func(t *rapid.T, w *style) string
 }
 
-// style is how a document is laid out.
+// style is the layout of a document.
 type style struct {
 	indent string // "" for one line
 	space  string // after commas and colons on one line
@@ -138,7 +138,7 @@ func anyValue(t *rapid.T, w *style, depth int) string {
 	return w.brackets("[", "]", members)
 }
 
-// schemaSketch draws a random schema of the supported kinds.
+// schemaSketch generates a random schema of the supported kinds.
 func schemaSketch(t *rapid.T, depth int) sketch {
 	if depth == 0 {
 		return leafSketch(t)

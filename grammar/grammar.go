@@ -18,7 +18,7 @@ type Grammar struct {
 	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
 	arena *arena
 	own   *maskCache
-	// counted is the size that is included in the explored total; 0 once it was released.
+	// counted is the size that is included in the explored total; 0 after release.
 	counted  int64
 	released bool
 
@@ -27,22 +27,23 @@ type Grammar struct {
 	narrowed atomic.Bool
 }
 
-// Start is the state before the first byte of a document.
+// Start returns the state before the first byte of a document.
 func (g *Grammar) Start() *State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return &State{g: g, arena: g.arena, id: g.arena.initial()}
 }
 
-// Tokens is the vocabulary that the grammar was compiled for.
+// Tokens returns the vocabulary that the grammar was compiled for.
 func (g *Grammar) Tokens() *Tokens { return g.tokens }
 
-// Narrowed reports whether some document had more readings at once than are kept: 1024, or 32 that are in different
-// strings with a pattern or a bounded length. Such a schema has many alternatives that stay indistinguishable.
-// Everything produced is still valid, but some valid documents were not offered.
+// Narrowed reports whether some document had more simultaneous readings than are kept: 1024, or 32 in different strings
+// with a pattern or a bounded length. Such a schema has many alternatives that cannot be distinguished for long. All
+// output is still valid, but some valid documents were not offered.
 func (g *Grammar) Narrowed() bool { return g.narrowed.Load() }
 
-// wide reports whether a leaf's mask takes a walk over most of the vocabulary that it does not share with other leaves.
+// wide reports whether computing a leaf's mask needs a walk over most of the vocabulary that is not shared with other
+// leaves.
 func (g *Grammar) wide(l int32) bool {
 	switch l := g.leaves[l].(type) {
 	case *patternLeaf:

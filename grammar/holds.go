@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxHolds bounds the references that holds follows without going down into the value.
+// maxHolds is the maximum number of references that holds follows without descending into the value.
 const maxHolds = 64
 
 var errLoop = errors.New("the schema's references form a cycle")
 
-// holds reports whether a given value satisfies a schema; the values of enum and const are filtered by it.
+// holds reports whether a given value satisfies a schema; it filters the values of enum and const.
 func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 	if s.truth != nil {
 		return *s.truth, nil
@@ -79,7 +79,7 @@ func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
 	return true, nil
 }
 
-// holding counts the schemas that a value satisfies.
+// holding returns the number of schemas that a value satisfies.
 func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error) {
 	for _, s := range list {
 		ok, err := c.holds(s, v, left)
@@ -93,7 +93,7 @@ func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error
 	return n, nil
 }
 
-// holdsPlain looks at the keywords that do not refer to other schemas about the same value.
+// holdsPlain checks the keywords that do not refer to other schemas about the same value.
 func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
 	same := func(o value) bool { return string(o.identity(nil)) == string(v.identity(nil)) }
 	if s.types&v.typeOf() == 0 || s.enum != nil && !slices.ContainsFunc(s.enum, same) ||

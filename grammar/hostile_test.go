@@ -14,7 +14,7 @@ type costlySchema struct {
 	want   error // nil if it must compile
 }
 
-// costlySchemas are schemas that take much work or memory for their size.
+// costlySchemas returns schemas that take much work or memory for their size.
 func costlySchemas() []costlySchema {
 	list := func(n int, format string) string {
 		var parts []string
@@ -67,7 +67,7 @@ func costlySchemas() []costlySchema {
 	}
 }
 
-// TestCostlySchemas: whatever schema a request has, compiling ends, with a grammar or an error. All of them together
+// TestCostlySchemas: for any schema in a request, compilation ends with a grammar or an error. All of them together
 // take about a second; without the limits some would take hours or all memory.
 func TestCostlySchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
@@ -88,17 +88,17 @@ func TestCostlySchemas(t *testing.T) {
 	}
 }
 
-// mostAllocated is how many bytes compiling any of these schemas allocates at most, garbage included.
+// mostAllocated is the maximum number of bytes that compiling any of these schemas may allocate, garbage included.
 const mostAllocated = 80 << 20
 
-// allocated returns how many bytes were allocated so far.
+// allocated returns the number of bytes allocated so far.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// TestLargeUnions: as many alternatives as are allowed, distinguished late, all stay possible.
+// TestLargeUnions: a union with the maximum number of alternatives, which are distinguished late; all stay possible.
 func TestLargeUnions(t *testing.T) {
 	var parts []string
 	for i := range MaxAlternatives {

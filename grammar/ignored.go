@@ -14,11 +14,11 @@ type Ignored struct {
 	Asserts bool // documents that the keyword forbids can be written; false if it is unknown
 }
 
-// Ignored lists the keywords that the grammar does not enforce, in the order of the pointers. It is empty with
+// Ignored returns the keywords that the grammar does not enforce, in the order of the pointers. It is empty with
 // Options.Strict.
 func (g *Grammar) Ignored() []Ignored { return slices.Clone(g.ignored) }
 
-// origin is a keyword at its place.
+// origin is a keyword and its location.
 type origin struct {
 	pointer, keyword string
 }
@@ -31,8 +31,8 @@ type skipped struct {
 	all    map[string]bool // keywords that are left out everywhere
 }
 
-// maxAttempts bounds how often a schema is compiled again without a keyword at one place; after that the keywords are
-// left out everywhere.
+// maxAttempts is the maximum number of attempts to compile a schema without a keyword at one location; after that the
+// keyword is ignored everywhere.
 const maxAttempts = 8
 
 func newSkipped(strict bool) *skipped {
@@ -62,7 +62,7 @@ func (s *skipped) note(pointer, keyword, reason string, asserts bool) {
 	}
 }
 
-// add leaves a keyword out of the next attempt. It reports whether that changes anything.
+// add makes the next attempt ignore a keyword. It reports whether that changes anything.
 func (s *skipped) add(o origin, reason string) bool {
 	if s.strict || o.keyword == "" || s.has(o.pointer, o.keyword) {
 		return false
@@ -70,7 +70,7 @@ func (s *skipped) add(o origin, reason string) bool {
 	s.at[o] = Ignored{o.pointer, o.keyword, reason, true}
 	if o.keyword == "patternProperties" { // what it allowed, additionalProperties must not forbid
 		a := origin{o.pointer, "additionalProperties"}
-		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is left out", true}
+		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is ignored", true}
 	}
 	if len(s.at) > maxAttempts {
 		n := 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// keyword is one member of a schema object being read.
+// keyword is one member of a schema object that is being read.
 type keyword struct {
 	p      *parser
 	s      *schema
@@ -33,7 +33,7 @@ func (k *keyword) read() (err error) {
 		s.patterns, err = k.named()
 	case "required":
 		if k.v.kind == boolValue {
-			return k.ignore("a boolean, as in draft 3; since draft 4 it is a list of names")
+			return k.ignore("is a boolean, as in draft 3; since draft 4 it must be a list of names")
 		}
 		s.required, err = k.names()
 	case "additionalProperties":
@@ -129,13 +129,13 @@ func (k *keyword) types() error {
 	for i := range list {
 		t, ok := typeNames[list[i].text]
 		if list[i].kind != stringValue || !ok {
-			return k.fail(ErrSchema, "%s is not a type; null, boolean, integer, number, string, array and object are",
+			return k.fail(ErrSchema, "%s is not a type; want null, boolean, integer, number, string, array or object",
 				list[i].append(nil))
 		}
 		k.s.types |= t
 	}
 	if len(list) == 0 {
-		return k.fail(ErrSchema, "an empty list of types")
+		return k.fail(ErrSchema, "is an empty list of types")
 	}
 	return nil
 }
@@ -163,12 +163,12 @@ func (k *keyword) values() error {
 	return nil
 }
 
-// checkNumbers makes sure that a literal can be read back: documents must parse.
+// checkNumbers checks that the numbers of a literal fit a float64, because documents must parse.
 func (k *keyword) checkNumbers(v *value) error {
 	switch v.kind {
 	case numberValue:
 		if _, err := strconv.ParseFloat(v.text, 64); err != nil {
-			return k.fail(ErrUnsupported, "the number %s is beyond a float64", clip(v.text, 0))
+			return k.fail(ErrUnsupported, "the number %s is outside the range of a float64", clip(v.text, 0))
 		}
 		if _, err := parseDecimal(v.text); err != nil {
 			return k.fail(ErrUnsupported, "%v", err)
@@ -217,7 +217,7 @@ func (k *keyword) named() ([]namedSchema, error) {
 	return list, nil
 }
 
-// dependents reads dependentRequired, dependentSchemas and dependencies, which is both.
+// dependents reads dependentRequired, dependentSchemas and dependencies, which combines both.
 func (k *keyword) dependents() error {
 	if k.v.kind != objectValue {
 		return k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
@@ -254,7 +254,7 @@ func (k *keyword) tuple() (err error) {
 	return err
 }
 
-// sibling reads another keyword of the same schema, nil if it is absent or left out.
+// sibling returns another keyword of the same schema, nil if it is absent or ignored.
 func (k *keyword) sibling(name string) *keyword {
 	v, ok := k.object.get(name)
 	if !ok || k.p.skip.has(k.s.pointer, name) {
@@ -317,7 +317,7 @@ func (k *keyword) length() error {
 	return err
 }
 
-// format keeps the formats that are known. Others are plain strings.
+// format keeps the known formats. Strings of other formats are not constrained.
 func (k *keyword) format() error {
 	text, err := k.text()
 	if err != nil {
@@ -330,7 +330,7 @@ func (k *keyword) format() error {
 	if k.p.skip.strict {
 		return patternError(k.s.pointer, "format", text, errFormat)
 	}
-	k.p.skip.note(k.s.pointer, "format", fmt.Sprintf("%q is unknown, taken for any string", clip(text, 0)), false)
+	k.p.skip.note(k.s.pointer, "format", fmt.Sprintf("%q is unknown; any string is allowed", clip(text, 0)), false)
 	return nil
 }
 
@@ -384,8 +384,8 @@ func (k *keyword) text() (string, error) {
 	return k.v.text, nil
 }
 
-// count reads a number of things. Above the limit, which no document reaches, a maximum means nothing; a minimum
-// cannot be met, which is reported.
+// count reads a count. A maximum above the limit, which no document reaches, has no effect; a minimum above it cannot
+// be met and is reported.
 func (k *keyword) count(limit int) (int, error) {
 	r, err := k.number()
 	if err != nil {
@@ -398,7 +398,7 @@ func (k *keyword) count(limit int) (int, error) {
 		if strings.HasPrefix(k.name, "max") {
 			return limit, nil
 		}
-		return 0, k.fail(ErrTooLarge, "%s; numbers below %d are supported", clip(k.v.text, 0), limit)
+		return 0, k.fail(ErrTooLarge, "is %s; only numbers below %d are supported", clip(k.v.text, 0), limit)
 	}
 	return int(r.Num().Int64()), nil
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// ErrLark is wrapped when a grammar in Lark's notation cannot be written as a regular expression.
+// ErrLark means that a grammar in Lark's notation cannot be written as a regular expression.
 var ErrLark = errors.New("grammar: the Lark grammar cannot be enforced")
 
-// LarkPattern writes a grammar in Lark's notation as a regular expression of the whole text: the rule start with all
-// rules and terminals put in its place. So rules that contain themselves are refused, and so are %ignore, templates and
+// LarkPattern converts a grammar in Lark's notation to a regular expression of the whole text, by substituting all
+// rules and terminals into the rule start. Recursive rules are therefore refused, and so are %ignore, templates and
 // terminals of other files, except the supported ones of Lark's own list.
 func LarkPattern(source string) (string, error) {
 	l := &lark{rules: map[string]string{}, done: map[string]string{}, open: map[string]bool{}}
@@ -26,7 +26,7 @@ func LarkPattern(source string) (string, error) {
 	return pattern, nil
 }
 
-// larkCommon are terminals of Lark's own list.
+// larkCommon holds terminals of Lark's own list.
 var larkCommon = map[string]string{
 	"LF": `\n`, "CR": `\r`, "NEWLINE": `(?:\r?\n)+`, "WS": `[ \t\f\r\n]+`, "WS_INLINE": `[ \t]+`,
 	"DIGIT": `[0-9]`, "HEXDIGIT": `[0-9a-fA-F]`, "INT": `[0-9]+`, "SIGNED_INT": `[+-]?[0-9]+`,
@@ -34,7 +34,7 @@ var larkCommon = map[string]string{
 	"CNAME": `[_A-Za-z][_A-Za-z0-9]*`, "ESCAPED_STRING": `"(?:[^"\\\n]|\\.)*"`,
 }
 
-// lark is a grammar that is turned into a pattern.
+// lark is a grammar that is being converted to a pattern.
 type lark struct {
 	rules map[string]string // the right sides by name
 	done  map[string]string // patterns of rules
@@ -46,7 +46,7 @@ var (
 	larkImport = regexp.MustCompile(`^%import\s+common\.([A-Z_]+)(?:\s*->\s*([A-Z_]+))?$`)
 )
 
-// read collects the rules. A line that begins with a bar, or is indented, continues with the rule before it.
+// read collects the rules. A line that begins with a bar, or is indented, continues the previous rule.
 func (l *lark) read(source string) error {
 	last := ""
 	for n, line := range strings.Split(source, "\n") {
@@ -79,8 +79,7 @@ func (l *lark) read(source string) error {
 	return nil
 }
 
-// stripLarkComment cuts a comment off. Two slashes inside a string, or inside a regular expression, do not begin a
-// comment.
+// stripLarkComment removes a comment. Two slashes inside a string or a regular expression do not begin a comment.
 func stripLarkComment(line string) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "//") {
 		return ""
@@ -99,7 +98,7 @@ func stripLarkComment(line string) string {
 	return line
 }
 
-// larkEnd returns where the string or the regular expression that begins at i ends, or -1.
+// larkEnd returns the end of the string or the regular expression that begins at i, or -1.
 func larkEnd(s string, i int) int {
 	for j := i + 1; j < len(s); j++ {
 		switch s[j] {
@@ -112,7 +111,7 @@ func larkEnd(s string, i int) int {
 	return -1
 }
 
-// rule is the pattern of a rule or a terminal.
+// rule returns the pattern of a rule or a terminal.
 func (l *lark) rule(name string) (string, error) {
 	if p, ok := l.done[name]; ok {
 		return p, nil
@@ -154,7 +153,7 @@ func (e *larkExpression) skip() {
 	}
 }
 
-// next is the next character, 0 at the end.
+// next returns the next character, 0 at the end.
 func (e *larkExpression) next() byte {
 	if e.skip(); e.at == len(e.text) {
 		return 0
@@ -164,7 +163,7 @@ func (e *larkExpression) next() byte {
 
 var larkAlias = regexp.MustCompile(`^->\s*[a-z_][a-z0-9_]*`)
 
-// alternatives reads what bars separate.
+// alternatives reads alternatives separated by bars.
 func (e *larkExpression) alternatives() (string, error) {
 	var list []string
 	for {
@@ -268,7 +267,7 @@ func (e *larkExpression) literal(quote byte) (string, error) {
 	return "(?" + flags + ":" + body + ")", nil
 }
 
-// larkText is the text of a string with escapes.
+// larkText returns the text of a string with escapes.
 func larkText(body string) string {
 	if text, err := strconv.Unquote(`"` + body + `"`); err == nil {
 		return text
@@ -276,7 +275,7 @@ func larkText(body string) string {
 	return body
 }
 
-// repeat reads how often an item comes.
+// repeat reads the repetition of an item.
 func (e *larkExpression) repeat(item string) (string, error) {
 	if e.at == len(e.text) {
 		return item, nil

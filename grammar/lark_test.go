@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// patchGrammar has the constructs that grammars of coding agents use: rules, terminals, imports, aliases, comments.
+// patchGrammar contains the constructs that grammars of coding agents use: rules, terminals, imports, aliases,
+// comments.
 const patchGrammar = `start: begin_patch hunk+ end_patch
 begin_patch: "*** Begin" LF
 end_patch: "*** End" LF?

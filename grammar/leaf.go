@@ -6,26 +6,26 @@ package grammar
 // Every state returned by step can still reach an accepting one: a leaf never leads into a dead end. No leaf accepts
 // the empty text.
 type leaf interface {
-	// start is the state before the first byte.
+	// start returns the state before the first byte.
 	start() uint64
-	// step is the state after one more byte; ok is false if the byte is not allowed.
+	// step returns the state after one more byte; ok is false if the byte is not allowed.
 	step(q uint64, b byte) (next uint64, ok bool)
 	// accepts reports whether the text may end here.
 	accepts(q uint64) bool
 	// open reports whether the text may continue here.
 	open(q uint64) bool
-	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 represents "q
+	// class returns a key for the tokens allowed at q; longest is the length of the longest token. Family 0 means "q
 	// itself".
 	class(q uint64, longest int) maskKey
 }
 
 // tagged is a leaf with several outcomes.
 type tagged interface {
-	// tag is the outcome at an accepting state.
+	// tag returns the outcome at an accepting state.
 	tag(q uint64) int32
 }
 
-// Families of leaves that mean the same in every grammar.
+// Families of leaves that have the same meaning in every grammar.
 const (
 	familyNone = iota // class is the leaf's own state
 	familyString

@@ -1,14 +1,14 @@
 package grammar
 
-// freeKey accepts a property name with its quotes and colon, and at most one space after, as long as the name is not
-// one of a given list. Names are written in canonical form only (see [appendString]), so that a listed name cannot be
-// accepted in another spelling.
+// freeKey accepts a property name with its quotes and colon, and at most one space after it, unless the name is in a
+// given list. Names are written in canonical form only (see [appendString]), so that a listed name cannot be accepted
+// in another spelling.
 type freeKey struct {
 	taken [][]byte // canonical texts without quotes, sorted
 }
 
-// A state is a mode in the low byte and, above it, the taken names that the text so far begins: 18 bits for each end,
-// 20 for the depth. Once there are none, any text is allowed and these bits are zero.
+// A state has a mode in the low byte and, above it, the range of taken names that begin with the text so far: 18 bits
+// for each end, 20 for the depth. If no taken name is left, any text is allowed and these bits are zero.
 const (
 	keyColon  = 100 + iota // after the closing quote
 	keyDone                // after the colon
@@ -60,7 +60,7 @@ func (k *freeKey) step(q uint64, b byte) (uint64, bool) {
 	return packKey(next, s), true
 }
 
-// stepCanonical is stepChar for text whose escapes are canonical: each character has exactly one spelling.
+// stepCanonical is stepChar for text with canonical escapes: each character has exactly one spelling.
 func stepCanonical(mode uint64, b byte) (uint64, bool) {
 	switch mode {
 	case escBegin:
@@ -106,13 +106,13 @@ func (k *freeKey) class(q uint64, _ int) maskKey {
 	return maskKey{familyNone, q}
 }
 
-// free reports whether the name cannot become a taken one any more.
+// free reports whether the name can no longer become a taken one.
 func (k *freeKey) free(q uint64) bool {
 	mode, s := unpackKey(q)
 	return s.empty() && (mode != strStart || len(k.taken) == 0)
 }
 
-// shortEscape is the letter of a control character's two-byte escape, 0 if it has none.
+// shortEscape returns the letter of a control character's two-byte escape, 0 if it has none.
 func shortEscape(c byte) byte {
 	switch c {
 	case '\b':
@@ -129,7 +129,7 @@ func shortEscape(c byte) byte {
 	return 0
 }
 
-// appendString writes a string in canonical form: escapes only where JSON demands them, the short one where there is
+// appendString appends a string in canonical form: escapes only where JSON requires them, in the short form if there is
 // one.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// listedKey accepts the name of one of an object's properties with its quotes and colon, and at most one space after.
-// Which properties may come is part of the state: those from some index on, up to the next required one, as far as
-// their values fit under MaxDepth.
+// listedKey accepts the name of one of an object's properties with its quotes and colon, and at most one space after
+// it. The state determines which properties are allowed: those from an index on, up to the next required one, whose
+// values fit under MaxDepth.
 type listedKey struct {
 	names *nameList
 	props *properties
@@ -34,15 +34,15 @@ func newNameList(names []string) *nameList {
 	return l
 }
 
-// A state is, from the lowest bit: 2 bits of mode, 11 for each end of the span of names, 11 for the first property
-// that may come, 8 for the nesting left, 21 for the bytes read.
+// A state has, from the lowest bit: 2 bits of mode, 11 for each end of the span of names, 11 for the first allowed
+// property, 8 for the remaining nesting, 21 for the number of bytes read.
 const (
 	listedText = iota
 	listedDone
 	listedSpaced
 )
 
-// roomForAll represents nesting that no property exceeds, so that states do not differ needlessly.
+// roomForAll represents nesting that no property exceeds, so that states do not differ without need.
 const roomForAll = 255
 
 func packListed(mode uint64, s span, from, room int) uint64 {
@@ -54,7 +54,7 @@ func unpackListed(q uint64) (mode uint64, s span, from, room int) {
 		int(q >> 35 & 0xff)
 }
 
-// startAt is the state before a name from property from on, with that much nesting left for its value.
+// startAt returns the state before a name from property from on, with the given nesting left for its value.
 func (k *listedKey) startAt(from, room int) uint64 {
 	if room >= k.props.deepest {
 		room = roomForAll
@@ -95,8 +95,8 @@ func (k *listedKey) tag(q uint64) int32 {
 
 func (k *listedKey) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
 
-// offers reports whether property i may come next, where from is the first candidate: no required property is skipped,
-// and the value of i fits.
+// offers reports whether property i may come next if from is the first candidate: no required property is skipped, and
+// the value of i fits.
 func (o *properties) offers(i, from, room int) bool {
 	if room == roomForAll {
 		room = MaxDepth

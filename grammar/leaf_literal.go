@@ -18,7 +18,7 @@ type literal struct {
 	tag  int32
 }
 
-// newLiterals needs at least one text and no empty one. If texts are equal, the first counts.
+// newLiterals makes a leaf from at least one text, none of them empty. If texts are equal, the first counts.
 func newLiterals(list []literal) *literals {
 	slices.SortStableFunc(list, func(a, b literal) int { return bytes.Compare(a.text, b.text) })
 	l := &literals{}
@@ -32,8 +32,7 @@ func newLiterals(list []literal) *literals {
 	return l
 }
 
-// span is a run of sorted texts that share their first bytes. Packed, it is a state: 20 bits for each end, 24 for the
-// depth.
+// span is a run of sorted texts with a common prefix. Packed, it is a state: 20 bits for each end, 24 for the depth.
 type span struct {
 	lo, hi int // texts[lo:hi]
 	depth  int // bytes they share

@@ -4,7 +4,7 @@ package grammar
 // [MaxFractionDigits] after it and two in the exponent, so that every number fits a float64.
 type freeNumber struct{}
 
-// A state is a mode in the low byte and the digits read in the present part above.
+// A state has a mode in the low byte and, above it, the number of digits read in the current part.
 const (
 	numStart = iota
 	numMinus

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in
-// canonical spelling only (see [appendString]), so that each string has one text.
+// patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in canonical
+// spelling only (see [appendString]), so that each string has one text.
 //
-// A bound on the number of characters is counted separately instead of multiplying the automaton's states.
+// A limit on the number of characters is counted separately instead of multiplying the automaton's states.
 type patternLeaf struct {
 	dfa    *runeDFA
 	family uint32 // of masks that all grammars share, familyNone if there is none
@@ -18,12 +18,12 @@ type patternLeaf struct {
 	longest uint64   // the largest of short
 }
 
-// maxCounted is the largest bound that a state has room for.
+// maxCounted is the largest limit that fits in a state.
 const maxCounted = math.MaxUint16
 
-// A state is a mode in the low byte, the automaton's state in the next 24 bits, the bits of an unfinished character in
-// the next 16, and the characters so far above, where they are counted. Modes are those of stringLeaf and freeKey,
-// except that bytes of UTF-8 still to come are counted.
+// A state has a mode in the low byte, the automaton's state in the next 24 bits, the bits of an incomplete character in
+// the next 16, and above them the number of characters so far, if they are counted. The modes are those of stringLeaf
+// and freeKey, except that the remaining bytes of a UTF-8 character are counted.
 const (
 	patternTail1 = 120 + iota // one byte to come
 	patternTail2
@@ -36,7 +36,7 @@ func packPattern(mode uint64, state int32, part rune) uint64 {
 	return mode | uint64(state)<<8 | uint64(part)<<32
 }
 
-// atMost bounds the characters of a leaf; most is at most maxCounted. It reports whether a string is left.
+// atMost limits the characters of a leaf; most is at most maxCounted. It reports whether any string is left.
 func (p *patternLeaf) atMost(most uint64) bool {
 	p.most, p.short = uint16(most), p.dfa.distances()
 	for _, n := range p.short {
@@ -45,7 +45,7 @@ func (p *patternLeaf) atMost(most uint64) bool {
 	return uint64(p.short[0]) <= most
 }
 
-// fits reports whether a state that comes after one more character can still end in time.
+// fits reports whether the text can still end within the limit from a state after one more character.
 func (p *patternLeaf) fits(state int32, count uint64) bool {
 	return p.short == nil || count+1+uint64(p.short[state]) <= uint64(p.most)
 }
@@ -102,8 +102,8 @@ func (p *patternLeaf) begin(state int32, count uint64, b byte) (uint64, bool) {
 	return 0, false
 }
 
-// tail is the state with the given number of bytes of a character to come. The characters still possible are an
-// interval; one of them must lead on.
+// tail returns the state with the given number of remaining bytes of a character. The characters still possible are an
+// interval; one of them must have a next state.
 func (p *patternLeaf) tail(left uint64, state int32, count uint64, part rune) (uint64, bool) {
 	if left == 0 {
 		return p.finish(state, count, part)
@@ -127,7 +127,7 @@ func (p *patternLeaf) finish(state int32, count uint64, r rune) (uint64, bool) {
 	return packPattern(strBody, next, 0) | count<<countShift, true
 }
 
-// meets reports whether any character from lo to hi leads on.
+// meets reports whether any character from lo to hi has a next state.
 func (p *patternLeaf) meets(state int32, count uint64, lo, hi rune) bool {
 	if p.short == nil {
 		return p.dfa.meets(state, lo, hi)
@@ -141,7 +141,7 @@ func (p *patternLeaf) meets(state int32, count uint64, lo, hi rune) bool {
 	return false
 }
 
-// takes reports whether a character leads on.
+// takes reports whether a character has a next state.
 func (p *patternLeaf) takes(state int32, count uint64, r rune) bool {
 	next := p.dfa.next(state, r)
 	return next >= 0 && p.fits(next, count)
@@ -166,7 +166,7 @@ func (p *patternLeaf) escapes(state int32, count uint64, mode uint64) bool {
 	return false
 }
 
-// escaped is the character that an escape's last byte completes.
+// escaped returns the character that an escape's last byte completes.
 func escaped(mode uint64, b byte) rune {
 	digit, _ := hexValue(b)
 	switch {
@@ -189,7 +189,7 @@ func (p *patternLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (p *patternLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-// class forgets a bound that no single token can reach: a token of n bytes holds at most n characters.
+// class omits a limit that no single token can reach: a token of n bytes has at most n characters.
 func (p *patternLeaf) class(q uint64, longest int) maskKey {
 	if q>>countShift+uint64(longest)+p.longest <= uint64(p.most) {
 		q &= 1<<countShift - 1

@@ -35,7 +35,7 @@ func punctuation() [punctuationKinds]punct {
 	}
 }
 
-// A state is a phase in the low byte, the whitespace's form in the next, and the length of its indentation above.
+// A state has a phase in the low byte, the form of whitespace in the next, and the length of the indentation above.
 const (
 	punctBefore = iota // the mark is still to come
 	punctAfter         // the mark has been read

@@ -7,9 +7,9 @@ import (
 
 // numberRange accepts decimal numbers without exponent between two bounds, multiples of a step if there is one.
 //
-// All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value *
-// 10^F. The continuations of a prefix are then an interval of integers for each possible number of digits, and a
-// prefix is alive if one of these intervals meets the range in a multiple of the step. Prefixes that are wholly inside
+// All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value * 10^F.
+// The continuations of a prefix are then an interval of integers for each possible number of digits, and a prefix is
+// alive if one of these intervals and the range share a multiple of the step. Prefixes whose completions are all inside
 // the range need only their digit counts and remainder (the steady states); the few that equal the beginning of a bound
 // are stored in full (the tight states).
 type numberRange struct {
@@ -36,7 +36,7 @@ type prefix struct {
 	point    bool    // the point has been read
 }
 
-// newNumberRange makes the automaton for lo <= N <= hi. It returns nil if no number fits.
+// newNumberRange returns the automaton for lo <= N <= hi, or nil if no number fits.
 func newNumberRange(lo, hi *big.Int, fraction, digits int, step uint64) *numberRange {
 	return (&numberRange{fraction: fraction, digits: digits, step10: step}).between(lo, hi)
 }
@@ -76,9 +76,9 @@ func maxInt(a, b *big.Int) *big.Int {
 	return b
 }
 
-// Packed states. Bits 0-2 are the mode; of a tight state the rest is its place in tight; of a steady one it is, from
-// bit 3 in fields of six bits, digits before the point, least and most of them allowed, digits after; then the
-// remainder.
+// Packed states. Bits 0-2 are the mode. In a tight state the other bits are its index in tight. In a steady state they
+// are, from bit 3 in fields of six bits: digits before the point, the minimum and maximum of these, digits after the
+// point; then the remainder.
 const (
 	rangeStart = iota
 	rangeMinus
@@ -162,7 +162,7 @@ func (r *numberRange) extend(p prefix, b byte) (prefix, bool) {
 	return next, true
 }
 
-// settle turns a prefix into a state: dead, steady or tight.
+// settle converts a prefix to a state: dead, steady or tight.
 func (r *numberRange) settle(p prefix) (uint64, bool) {
 	s := steady{mode: rangeInteger, before: p.before, after: p.after, least: 63}
 	if p.point {
@@ -196,7 +196,7 @@ func (r *numberRange) settle(p prefix) (uint64, bool) {
 	return s.pack(), true
 }
 
-// lastLength is the maximum number of digits before the point that a number with this prefix can have.
+// lastLength returns the maximum number of digits before the point of a number with this prefix.
 func (r *numberRange) lastLength(p prefix) int {
 	if p.point || p.value.Sign() == 0 {
 		return p.before
@@ -204,7 +204,7 @@ func (r *numberRange) lastLength(p prefix) int {
 	return r.digits
 }
 
-// completions is the interval of N for numbers with this prefix and the given number of digits before the point.
+// completions returns the interval of N for numbers with this prefix and the given number of digits before the point.
 func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
 	scale := &r.power[total-p.before+r.fraction-p.after]
 	lo = new(big.Int).Mul(&p.value, scale)
@@ -280,8 +280,8 @@ func (r *numberRange) alive(s steady) bool {
 	return false
 }
 
-// reaches reports whether digits more can turn the remainder into zero. The step is below 10^10, so ten digits always
-// can.
+// reaches reports whether the given number of further digits can make the remainder zero. The step is below 10^10, so
+// ten digits always can.
 func (r *numberRange) reaches(remainder uint64, digits int) bool {
 	if r.step10 == 1 || digits >= 10 {
 		return true

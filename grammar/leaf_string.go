@@ -1,7 +1,7 @@
 package grammar
 
-// stringLeaf accepts a JSON string with its quotes, of a length between two bounds. Characters are counted as JSON
-// Schema does, by code point. It takes valid UTF-8 only and every escape of JSON, surrogates in pairs only.
+// stringLeaf accepts a JSON string with its quotes, with a length between two limits. Characters are counted by code
+// point, as in JSON Schema. It accepts only valid UTF-8 and every escape of JSON; surrogates only in pairs.
 type stringLeaf struct {
 	least uint64
 	most  uint64 // noLimit if there is none
@@ -9,7 +9,7 @@ type stringLeaf struct {
 
 const noLimit = 1 << 40
 
-// A state is a mode in the low byte and the number of whole characters above.
+// A state has a mode in the low byte and the number of whole characters above it.
 const (
 	strStart = iota
 	strBody
@@ -171,7 +171,7 @@ func (s *stringLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (s *stringLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-// class forgets bounds that no single token can reach: a token of n bytes holds at most n characters.
+// class omits limits that no single token can reach: a token of n bytes has at most n characters.
 func (s *stringLeaf) class(q uint64, longest int) maskKey {
 	mode, count := q&0xff, q>>8
 	far := uint64(longest)

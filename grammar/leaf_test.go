@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// run feeds a text to a leaf. It fails if the leaf claims to be open or alive when it is not.
+// run feeds a text to a leaf. It fails if the results of open or accepts are wrong.
 func run(l leaf, text string) (accepted bool) {
 	q := l.start()
 	for i := range len(text) {
@@ -165,8 +165,8 @@ func TestIntersectionOfPatterns(t *testing.T) {
 	}
 }
 
-// TestStringsAreWhatJSONSays feeds arbitrary bytes to the leaf and to the standard library. The library also takes
-// invalid UTF-8 and lone surrogates, replacing them; the leaf must not.
+// TestStringsAreWhatJSONSays feeds arbitrary bytes to the leaf and to the standard library. The library also accepts
+// invalid UTF-8 and lone surrogates and replaces them; the leaf must not.
 func TestStringsAreWhatJSONSays(t *testing.T) {
 	parts := rapid.SampledFrom([]string{"a", `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\uD7FF`, `\uE000`,
 		"é", "\xc3", "\xa9", "\xe0\xa0\x80", "\xe0\x9f\xbf", "\xed\x9f\xbf", "\xed\xa0\x80", "\xf0\x90\x80\x80",

@@ -1,7 +1,7 @@
 package grammar
 
-// Limits on compiling. They bound the work of one request whatever its schema is; each is far above what people write
-// by hand.
+// Limits on compilation. They limit the work of one request for any schema; each is far above what people write by
+// hand.
 const (
 	MaxSchemaBytes   = 1 << 20
 	MaxSchemaDepth   = 128     // nesting of the schema's own JSON
@@ -15,7 +15,7 @@ const (
 	MaxMultiple      = 1 << 31
 )
 
-// Limits on documents. They are part of the language: a document beyond them is never produced.
+// Limits on documents. They are part of the language: no document beyond them is produced.
 const (
 	MaxDepth          = 128 // objects and arrays inside each other
 	MaxIndent         = 40  // spaces after a newline; or half as many tabs
@@ -25,14 +25,14 @@ const (
 	maxBoundDigits    = 40  // of a bound, before or after the point
 )
 
-// Limits on caches. Beyond them caches are emptied; results do not change.
+// Limits on caches. Above them caches are emptied; results do not change.
 const (
 	maxArenaBytes  = 12 << 20 // of one grammar: some 8000 states with few readings
 	maxMaskBytes   = 20 << 20 // of the leaf masks of one vocabulary, and again of one grammar
 	maxConfigMasks = 256      // of one grammar, and again of its states with several readings; at most 16 KB each
 )
 
-// Limits on ambiguity: readings of one document that are kept at a time, see Grammar.Narrowed.
+// Limits on ambiguity: the number of readings of one document that are kept at a time, see Grammar.Narrowed.
 const (
 	maxConfigs    = 1024 // four for each of MaxAlternatives objects
 	maxWideLeaves = 32   // different leaves among them whose masks are costly

@@ -1,7 +1,7 @@
 package grammar
 
-// place is the position of a frame in its object or array: what has just been read, and an index. Together with the
-// node it decides what may follow.
+// place is the position of a frame in its object or array: the part that has just been read, and an index. Together
+// with the node it determines what may follow.
 type place struct {
 	phase phase
 	index int32
@@ -82,7 +82,7 @@ func (a *arena) leaveObject(f frame, tag int32) {
 	}
 }
 
-// member is the frame after one more member, with the property that may come next.
+// member returns the frame after one more member, with the next allowed property.
 func (a *arena) member(f frame, o *properties, next int32) int32 {
 	if o.counted() {
 		f.place.count++
@@ -93,8 +93,8 @@ func (a *arena) member(f frame, o *properties, next int32) int32 {
 	return a.at(f, valued, next)
 }
 
-// names reports whether another name may come, and collects the readings of it if asked to. Required properties cannot
-// be passed over; other names come last.
+// names reports whether another name may come, and collects its readings if collect is set. Required properties cannot
+// be skipped; other names come last.
 func (a *arena) names(f frame, collect bool) bool {
 	o := a.g.nodes[f.node].props
 	room := MaxDepth - int(f.depth)
@@ -134,7 +134,7 @@ func (a *arena) names(f frame, collect bool) bool {
 	return any
 }
 
-// completes reports whether an object can reach its least number of members, with that many written and property i
+// completes reports whether an object can reach its minimum number of members if count are written and property i is
 // next.
 func (a *arena) completes(o *properties, depth int32, i, count int) bool {
 	if !o.counted() {
@@ -156,7 +156,7 @@ func (a *arena) completes(o *properties, depth int32, i, count int) bool {
 	return count >= o.least
 }
 
-// namesUpTo is the leaf of an object's names up to a property.
+// namesUpTo returns the leaf of an object's names up to a property.
 func (g *Grammar) namesUpTo(o *properties, upper int) int32 {
 	l, ok := o.upTo[upper]
 	if !ok {
@@ -207,7 +207,7 @@ func (a *arena) leaveArray(f frame) {
 	}
 }
 
-// leaveKinds is leaveArray with contains: each kind of element that can still lead to a complete array is a reading.
+// leaveKinds is leaveArray for contains: each kind of element that can still lead to a complete array is a reading.
 func (a *arena) leaveKinds(f frame, e *elements) {
 	now := progress{int(f.place.index), f.place.found, MaxDepth - int(f.depth)}
 	nodes := a.g.nodes
@@ -240,7 +240,7 @@ func (a *arena) leaveKinds(f frame, e *elements) {
 	}
 }
 
-// leaveUnique is leaveArray with uniqueItems: each value that has not been written is a reading.
+// leaveUnique is leaveArray for uniqueItems: each value that has not been written is a reading.
 func (a *arena) leaveUnique(f frame, e *elements) {
 	i := int(f.place.index)
 	more := false
@@ -273,7 +273,7 @@ func (a *arena) begin(l, stack int32) {
 	a.collect(config{l, a.g.leaves[l].start(), stack})
 }
 
-// at is the frame moved to another place.
+// at returns the frame with another place.
 func (a *arena) at(f frame, p phase, index int32) int32 {
 	f.place.phase, f.place.index = p, index
 	return a.push(f)

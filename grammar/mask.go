@@ -14,7 +14,7 @@ func (a *arena) mask(id int32, dst []uint64) bool {
 	return !set.empty()
 }
 
-// stateTokens is the set of tokens that several readings allow. Readings whose leaves are equal share the work: their
+// stateTokens returns the set of tokens that several readings allow. Readings with equal leaves share the work: their
 // continuations are followed as one state.
 func (a *arena) stateTokens(id int32) *tokenSet {
 	if set, ok := a.stateMasks[id]; ok {
@@ -58,7 +58,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 	return set
 }
 
-// followAll is the state that comes after a complete leaf of any of the readings.
+// followAll returns the state after a complete leaf of any of the readings.
 func (a *arena) followAll(configs []int32, tag int32) int32 {
 	from := len(a.scratch)
 	for _, c := range configs {
@@ -96,7 +96,7 @@ func (a *arena) configTokens(c config) *tokenSet {
 	return set
 }
 
-// walkExit adds to a.words the tokens that continue after an exit and that a state can take.
+// walkExit adds to a.words the tokens that continue after an exit and that a state accepts.
 func (a *arena) walkExit(id int32, e exit) {
 	if e.shape {
 		a.walkShapes(id, e.node)
@@ -133,7 +133,7 @@ func (a *arena) walkShapes(id, below int32) {
 	a.g.shapePath = path
 }
 
-// walkEach adds the tokens that begin with a text of a shape, whose last character a state is to take.
+// walkEach adds the tokens that begin with a text of a shape; the state starts with the last character of the text.
 func (a *arena) walkEach(id, shape int32) {
 	t := &a.g.tokens.trie
 	for _, node := range a.g.tokens.shapes.nodes(shape) {
@@ -155,8 +155,8 @@ func (a *arena) walkEach(id, shape int32) {
 	}
 }
 
-// walkBroken adds the tokens that end inside a character after a text of a shape. It may follow whole characters as
-// well, which is exact too.
+// walkBroken adds the tokens that end inside a character after a text of a shape. It may also follow whole characters,
+// which gives the same result.
 func (a *arena) walkBroken(id, shape int32) {
 	t := &a.g.tokens.trie
 	for _, node := range a.g.tokens.shapes.broken[shape] {
@@ -168,8 +168,8 @@ func (a *arena) walkBroken(id, shape int32) {
 	}
 }
 
-// walk adds to a.words the tokens of the subtrees from node from to before node end that a state can take; they have
-// one parent.
+// walk adds to a.words the tokens of the subtrees from node from to before node end that a state accepts; they have one
+// parent.
 func (a *arena) walk(id, from, end int32) {
 	if from == end {
 		return
@@ -193,7 +193,7 @@ func (a *arena) walk(id, from, end int32) {
 	a.g.path = path
 }
 
-// class is the key of a reading's leaf mask.
+// class returns the key of a reading's leaf mask.
 func (g *Grammar) class(c config) maskKey {
 	k := g.leaves[c.leaf].class(c.q, g.tokens.trie.deep)
 	if k.family == familyNone {
@@ -202,7 +202,7 @@ func (g *Grammar) class(c config) maskKey {
 	return k
 }
 
-// leafMask looks a leaf state up, in the vocabulary's cache or the grammar's own, or computes it.
+// leafMask looks up the mask of a leaf state in the vocabulary's cache or the grammar's own, or computes it.
 func (g *Grammar) leafMask(c config, key maskKey) *leafMask {
 	cache := g.tokens.shared
 	if key.family >= ownFamilies && key.family < patternFamilies {

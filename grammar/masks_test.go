@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/testkit/cputime"
 )
 
-// variedSchema draws a schema as they are met: objects with patterns, bounded strings, formats, numbers, enums, arrays
-// and alternatives.
+// variedSchema generates a typical schema: objects with patterns, bounded strings, formats, numbers, enums, arrays and
+// alternatives.
 func variedSchema(r *rand.Rand, depth int) string {
 	pick := r.IntN(13)
 	if depth == 0 {
@@ -76,8 +76,8 @@ func variedObject(r *rand.Rand, depth int) string {
 		strings.Join(required, ","), more)
 }
 
-// BenchmarkMasks times the masks of documents under many different schemas, each compiled anew: the time of a server
-// that sees a schema for the first time. Times are those of the processor, so that other programs do not count.
+// BenchmarkMasks measures the masks of documents under many different schemas, each compiled first: the time of a
+// server that receives a schema for the first time. It measures processor time, so that other programs do not count.
 func BenchmarkMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -130,10 +130,9 @@ func BenchmarkMasks(b *testing.B) {
 	runtime.KeepAlive(tokens)
 }
 
-// BenchmarkFirstMasks times what a server does before the first token under a schema that it sees for the first time:
-// it compiles the schema and makes the first mask. The schemas are those of this package's tests, with those made to be
-// costly counted apart, and those of the JSON Schema test suite where its folder is given. Masks of a whole document
-// are timed too.
+// BenchmarkFirstMasks measures the work before the first token under a new schema: compiling the schema and computing
+// the first mask. The schemas are those of this package's tests, with the costly ones counted separately, and those of
+// the JSON Schema test suite if its folder is given. Masks of a whole document are measured too.
 func BenchmarkFirstMasks(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -222,7 +221,7 @@ func pickToken(r *rand.Rand, t *Tokens, mask []uint64) int32 {
 	return t.eos[0]
 }
 
-// expanded lists the exits of a mask as nodes of the trie of tokens, in order.
+// expanded returns the exits of a mask as nodes of the trie of tokens, in order.
 func expanded(t *Tokens, m *leafMask) (exits []exit) {
 	for _, e := range m.exits {
 		if !e.shape {
@@ -239,8 +238,8 @@ func expanded(t *Tokens, m *leafMask) (exits []exit) {
 	return slices.Compact(exits)
 }
 
-// TestShapesChangeNoMask compares the masks of leaves, in states that random texts lead to, with those of a walk over
-// all tokens byte by byte.
+// TestShapesChangeNoMask compares the masks of leaves, in states that random texts lead to, with the masks of a walk
+// over all tokens byte by byte.
 func TestShapesChangeNoMask(t *testing.T) {
 	tokens, err := NewTokens(largeVocabulary(8000))
 	if err != nil {
@@ -299,7 +298,7 @@ func TestKindRangesAreKinds(t *testing.T) {
 	}
 }
 
-// randomState follows bytes that a leaf takes, mostly those of tokens.
+// randomState follows bytes that a leaf accepts, mostly those of tokens.
 func randomState(r *rand.Rand, t *Tokens, l leaf) (q uint64, text []byte) {
 	q = l.start()
 	for range r.IntN(14) {
@@ -321,7 +320,7 @@ func randomState(r *rand.Rand, t *Tokens, l leaf) (q uint64, text []byte) {
 	return q, text
 }
 
-// TestMasksAreExact compares masks with what Accept takes, token by token, in random states of random schemas.
+// TestMasksAreExact compares masks with the tokens that Accept accepts, in random states of random schemas.
 func TestMasksAreExact(t *testing.T) {
 	tokens, err := NewTokens(largeVocabulary(2500))
 	if err != nil {

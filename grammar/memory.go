@@ -7,23 +7,24 @@ import (
 )
 
 // Limits on the memory of the arenas and masks of all grammars of a vocabulary together, in addition to the compiled
-// grammars. Beyond maxExplored a grammar that has more than minExplored starts empty again; results do not change.
+// grammars. Above maxExplored, a grammar with more than minExplored is emptied; results do not change.
 const (
 	maxExplored = 256 << 20
 	minExplored = 1 << 20
 )
 
-// explored is the memory of the arenas and masks of all grammars of a vocabulary.
+// explored counts the memory of the arenas and masks of all grammars of a vocabulary.
 type explored struct {
 	bytes atomic.Int64
 	most  int64
 }
 
-// Bytes is the memory of the compiled schema. Arenas and masks have their own bound, over all grammars of a vocabulary.
+// Bytes returns the memory of the compiled schema. Arenas and masks have their own limit, over all grammars of a
+// vocabulary.
 func (g *Grammar) Bytes() int { return footprint.Once(g.nodes, g.leaves, g.ignored) }
 
-// Release declares that no document of the grammar continues: its arena and masks no longer count. It may be called
-// twice.
+// Release declares that no document of the grammar is in progress: its arena and masks no longer count. It may be
+// called twice.
 func (g *Grammar) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -31,7 +32,7 @@ func (g *Grammar) Release() {
 	g.counted, g.released = 0, true
 }
 
-// makeRoom counts the explored memory and frees it where it is too much. The caller holds mu.
+// makeRoom counts the explored memory and frees it if it exceeds the limit. The caller holds mu.
 func (g *Grammar) makeRoom() {
 	all := &g.tokens.explored
 	if !g.released {

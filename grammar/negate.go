@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// from names a keyword of the schema as the cause of schemas made for it. Schemas that were themselves made keep their
-// first cause: the keyword that the author wrote.
+// from records a keyword of the schema as the origin of schemas made for it. Schemas that were themselves made keep
+// their first origin: the keyword that the author wrote.
 func (s *schema) from(keyword string) *origin {
 	if s.origin != nil {
 		return s.origin
@@ -16,7 +16,7 @@ func (s *schema) from(keyword string) *origin {
 	return &origin{s.pointer, keyword}
 }
 
-// made is a schema that is not in the text, made for a keyword. key distinguishes it from all others.
+// made returns a schema that is not in the text, made for a keyword. key distinguishes it from all others.
 func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	s := newSchema(o.pointer)
 	s.origin = o
@@ -26,7 +26,7 @@ func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
 	return s
 }
 
-// all is a schema that requires all of a list.
+// all returns a schema that requires all of a list.
 func (c *compiler) all(o *origin, list ...*schema) *schema {
 	var key strings.Builder
 	for _, s := range list {
@@ -35,7 +35,7 @@ func (c *compiler) all(o *origin, list ...*schema) *schema {
 	return c.made(o, key.String(), func(s *schema) { s.allOf = list })
 }
 
-// negate is a schema that holds where another does not.
+// negate returns a schema that holds if another does not.
 func (c *compiler) negate(t *schema, o *origin) *schema {
 	switch {
 	case t.truth != nil:
@@ -47,7 +47,7 @@ func (c *compiler) negate(t *schema, o *origin) *schema {
 	return c.made(o, fmt.Sprintf("!%d", t.id), func(s *schema) { s.negated = t })
 }
 
-// absent is an object without a property, or no object.
+// absent returns a schema for objects without a property, and for all other values.
 func (c *compiler) absent(o *origin, name string) *schema {
 	no := false
 	return c.made(o, "absent "+name, func(s *schema) {
@@ -70,7 +70,8 @@ func (c *compiler) conditional(s *schema) choice {
 	return choice{c.all(o, first...), c.all(o, second...)}
 }
 
-// dependency is the absence of a property, or the schema that its presence requires.
+// dependency returns the alternatives of a dependency: the absence of a property, or the schema that its presence
+// requires.
 func (c *compiler) dependency(s *schema, d dependent) choice {
 	o := s.from(d.keyword)
 	return choice{c.absent(o, d.name), c.present(o, d)}
@@ -87,11 +88,12 @@ func (c *compiler) present(o *origin, d dependent) *schema {
 	return c.all(o, must, d.schema)
 }
 
-// exactlyOne is each schema of oneOf without the others. Those that exclude each other anyway need no negation.
+// exactlyOne returns each schema of oneOf combined with the negation of the others. Schemas that exclude each other
+// anyway need no negation.
 func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
 	if len(group) > MaxAlternatives { // before each is compared with each
-		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, at most %d are supported",
+		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, but at most %d are supported",
 			len(group), MaxAlternatives), ErrTooLarge}
 	}
 	var key strings.Builder
@@ -126,12 +128,12 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	return list, nil
 }
 
-// negation lists the ways in which a schema does not hold: one of its keywords is violated.
+// negation returns the ways in which a schema does not hold: one of its keywords is violated.
 func (c *compiler) negation(n *schema) (choice, error) {
 	w := &violations{c: c, o: n.origin, id: n.negated.id}
 	t := n.negated
 	if t.partial {
-		w.cannot("a schema of which something is left out")
+		w.cannot("a part of the schema is ignored")
 	}
 	if t.types != allTypes {
 		w.add("type", allTypes, func(s *schema) { s.types = allTypes &^ t.types })
@@ -159,7 +161,7 @@ func (w *violations) add(key string, types typeSet, fill func(s *schema)) {
 	}))
 }
 
-// cannot notes that a violation cannot be written as a schema, which makes the whole negation impossible.
+// cannot records that a violation cannot be written as a schema, which makes the whole negation impossible.
 func (w *violations) cannot(keyword string) {
 	if w.err == nil {
 		w.err = &SchemaError{w.o.pointer, w.o.keyword,
@@ -187,7 +189,7 @@ func (w *violations) values(t *schema) {
 	})
 }
 
-// other is every value but one.
+// other returns a schema for every value except one.
 func (w *violations) other(v *value) *schema {
 	return w.c.made(w.o, "other "+string(v.identity(nil)), func(s *schema) {
 		switch v.kind {
@@ -373,7 +375,7 @@ func (w *violations) arrays(t *schema) {
 	}
 }
 
-// others is a schema that violates the given one through other schemas.
+// others adds schemas that violate the given one through other schemas.
 func (w *violations) others(t *schema) error {
 	c, o := w.c, w.o
 	not := func(s *schema) *schema { return c.negate(s, o) }
@@ -418,11 +420,11 @@ func (w *violations) others(t *schema) error {
 	return w.err
 }
 
-// maxApart bounds how deep apart looks into properties.
+// maxApart limits how deep apart looks into properties.
 const maxApart = 4
 
-// apart reports whether no value satisfies both schemas, as far as that is easily seen: by type, by listed values, or
-// by a property that must be present and cannot satisfy both. False means that it is unknown.
+// apart reports whether no value satisfies both schemas, as far as that is easy to decide: by type, by listed values,
+// or by a property that must be present and cannot satisfy both. False means that it is unknown.
 func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	if depth == 0 {
 		return false, nil
@@ -511,7 +513,7 @@ func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
 	return false, nil
 }
 
-// gather lists a schema with all schemas that must hold together with it.
+// gather returns a schema with all schemas that must hold together with it.
 func (c *compiler) gather(s *schema, list []*schema) ([]*schema, error) {
 	if slices.ContainsFunc(list, func(o *schema) bool { return o.id == s.id }) {
 		return list, nil

@@ -13,8 +13,8 @@ type node struct {
 	props *properties
 	items *elements
 
-	// depth is the minimum nesting a value here needs: 0 for a leaf, impossible if there is no such value. Positions
-	// that do not fit under MaxDepth are not offered, so a document can always be completed.
+	// depth is the minimum nesting of a value here: 0 for a leaf, impossible if there is no such value. Positions that
+	// do not fit under MaxDepth are not offered, so a document can always be completed.
 	depth int
 }
 
@@ -29,7 +29,7 @@ const (
 
 const impossible = math.MaxInt32
 
-// properties are the members of an object, in the order in which they are written. Names that are not listed follow.
+// properties holds the members of an object, in the order in which they are written. Names that are not listed follow.
 type properties struct {
 	list     []property
 	required []bool         // [list]
@@ -58,14 +58,14 @@ type freeProperty struct {
 // counted reports whether the number of members matters.
 func (o *properties) counted() bool { return o.least > 0 || o.most != noItems }
 
-// elements are the members of an array: first those of prefix, then rest.
+// elements holds the members of an array: first those of prefix, then rest.
 type elements struct {
 	prefix []int32
 	rest   int32 // -1 if there is none
 	least  int
 	most   int // noItems if there is no bound
 
-	// With contains, an element is written as one of several kinds: those that count for some of the schemas.
+	// With contains, an element is one of several kinds, by the schemas for which it counts.
 	contains []containing
 	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind reports that it counts for contains[i]
 	known    map[progress]bool
@@ -74,19 +74,19 @@ type elements struct {
 	values []int32 // nodes
 }
 
-// maxUnique is how many values an array with uniqueItems can choose from.
+// maxUnique is the maximum number of values that an array with uniqueItems can choose from.
 const maxUnique = 64
 
-// maxContains is how many contains one array can have, after combining.
+// maxContains is the maximum number of contains keywords of one array, after combining.
 const maxContains = 3
 
-// maxContained bounds the product of the bounds of contains and minItems of one array.
+// maxContained limits the product of the bounds of contains and minItems of one array.
 const maxContained = 1 << 13
 
-// found is how many elements have satisfied each contains.
+// found counts the elements that have satisfied each contains.
 type found [maxContains]uint8
 
-// progress is how far an array has come, and the nesting left for its elements.
+// progress is the state of an array in progress, and the nesting left for its elements.
 type progress struct {
 	index int
 	found found
@@ -95,7 +95,7 @@ type progress struct {
 
 const noItems = math.MaxInt32 >> 4
 
-// at is the node of element i, -1 if there can be none.
+// at returns the node of element i, -1 if there can be none.
 func (e *elements) at(i int) int32 {
 	switch {
 	case i >= e.most:
@@ -106,7 +106,8 @@ func (e *elements) at(i int) int32 {
 	return e.rest
 }
 
-// settled is the index from which all elements have the same schema and none is required, so that counting can stop.
+// settled returns the index from which on all elements have the same schema and none is required, so that counting can
+// stop.
 func (e *elements) settled() int { return max(len(e.prefix), e.least) }
 
 // measure fills depth for all nodes: the least fixed point, from the leaves up.
@@ -125,7 +126,7 @@ func measure(nodes []node) {
 	}
 }
 
-// need computes depth from the present depth of the children.
+// need computes depth from the current depths of the children.
 func (n *node) need(nodes []node) int {
 	switch n.kind {
 	case leafNode:
@@ -156,7 +157,7 @@ func (n *node) need(nodes []node) int {
 	return within(inner)
 }
 
-// need is the minimum nesting of the members that an object must have: the required ones, and the flattest of the
+// need returns the minimum nesting of the members that an object must have: the required ones, and the flattest of the
 // others up to minProperties.
 func (o *properties) need(nodes []node) int {
 	inner, count := 0, 0
@@ -194,7 +195,7 @@ func (o *properties) need(nodes []node) int {
 	return inner
 }
 
-// needValues is the minimum nesting of as many different values as an array must have.
+// needValues returns the minimum nesting of the required number of different values of an array.
 func (e *elements) needValues(nodes []node) int {
 	depths := []int{}
 	for _, n := range e.values {
@@ -207,7 +208,7 @@ func (e *elements) needValues(nodes []node) int {
 	return depths[e.least-1]
 }
 
-// needKinds is the minimum nesting of the elements of an array with contains.
+// needKinds returns the minimum nesting of the elements of an array with contains.
 func (e *elements) needKinds(nodes []node) int {
 	var depths []int
 	for _, kinds := range e.kinds {
@@ -229,7 +230,7 @@ func (e *elements) needKinds(nodes []node) int {
 	return impossible
 }
 
-// completes reports whether an array can be completed from here on.
+// completes reports whether an array can be completed from this state.
 func (e *elements) completes(nodes []node, p progress) bool {
 	if p.index >= e.least && e.satisfied(p.found) {
 		return true
@@ -261,7 +262,7 @@ func (e *elements) satisfied(f found) bool {
 	return true
 }
 
-// after is the progress with one more element of a kind; not ok if too many would count.
+// after returns the progress with one more element of a kind; ok is false if too many would count.
 func (e *elements) after(p progress, kind int) (progress, bool) {
 	p.index++
 	if e.most == noItems {

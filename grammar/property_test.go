@@ -14,8 +14,8 @@ func rootSketch(t *rapid.T) sketch {
 	return sketch{fmt.Sprintf(`{"$defs":{"tree":%s},"allOf":[%s]}`, treeSchema, s.schema), s.doc}
 }
 
-// TestEveryOutputParsesAndValidates takes random walks over random schemas: whatever is chosen among the allowed
-// tokens, the text parses and an independent validator agrees.
+// TestEveryOutputParsesAndValidates takes random walks over random schemas: for any choice among the allowed tokens,
+// the text parses and an independent validator accepts it.
 func TestEveryOutputParsesAndValidates(t *testing.T) {
 	vocabularies := []*Tokens{tokensOf(t), tokensOf(t, pieces...)}
 	finished, walks := 0, 0

@@ -14,7 +14,8 @@ type located struct {
 	base    string // of the schema around it
 }
 
-// baseOf is the address that references in a schema are relative to. In drafts 3 to 7, an $id next to $ref is ignored.
+// baseOf returns the address that references in a schema are relative to. In drafts 3 to 7, an $id next to $ref is
+// ignored.
 func baseOf(v *value, base string, old bool) string {
 	id, ok := v.get("$id")
 	if !ok {
@@ -29,7 +30,7 @@ func baseOf(v *value, base string, old bool) string {
 	return base
 }
 
-// join resolves a reference against a base. It is "" if it is not a reference at all.
+// join resolves a reference against a base. It returns "" if it is not a valid reference.
 func join(base, ref string) string {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -45,7 +46,7 @@ func join(base, ref string) string {
 	return b.ResolveReference(r).String()
 }
 
-// locate notes every $id and $anchor below a value. Values of enum and const are not schemas.
+// locate records every $id and $anchor below a value. Values of enum and const are not schemas.
 func (p *parser) locate(v *value, pointer, base string) {
 	switch v.kind {
 	case arrayValue:
@@ -77,7 +78,7 @@ func (p *parser) locate(v *value, pointer, base string) {
 	}
 }
 
-// note keeps the first schema of an address.
+// note stores the first schema of an address.
 func (p *parser) note(address string, at located) {
 	address = strings.TrimSuffix(address, "#")
 	if _, ok := p.addresses[address]; !ok && address != "" {
@@ -101,7 +102,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 		var ok bool
 		if at, ok = p.addresses[document]; !ok && document != baseOf(&p.root, "", p.old) {
 			return fail(ErrUnsupported,
-				"%q; only references inside the schema, such as #/$defs/name, are supported", s.ref)
+				"is %q; only references inside the schema, such as #/$defs/name, are supported", s.ref)
 		} else if !ok {
 			at = located{value: &p.root}
 		}
@@ -112,8 +113,8 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 	if fragment != "" && fragment[0] != '/' {
 		named, ok := p.addresses[document+"#"+fragment]
 		if !ok {
-			return fail(ErrUnsupported, "%q; only references inside the schema are supported, and it has no $anchor %q",
-				s.ref, fragment)
+			return fail(ErrUnsupported, "is %q; only references inside the schema are supported, and it has no "+
+				"$anchor %q", s.ref, fragment)
 		}
 		at = named
 	} else if fragment != "" {
@@ -134,7 +135,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 	return t, nil
 }
 
-// follow resolves a JSON pointer. missing is the part that does not exist, quoted, "" if all do.
+// follow resolves a JSON pointer. missing is the first part that does not exist, quoted, or "" if all exist.
 func (l located) follow(pointer string, old bool) (found located, missing string) {
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
@@ -147,7 +148,7 @@ func (l located) follow(pointer string, old bool) (found located, missing string
 	return l, ""
 }
 
-// below is a member or element.
+// below returns a member or element.
 func (l located) below(part string, old bool) (located, bool) {
 	next := located{pointer: l.pointer + "/" + escapePointer(part), base: l.base}
 	switch l.value.kind {

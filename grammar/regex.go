@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// compilePattern turns a regular expression into an automaton over whole strings. As JSON Schema has it, a pattern
-// may match anywhere in the string unless it is anchored. It returns nil if no string matches.
+// compilePattern compiles a regular expression to an automaton over whole strings. As in JSON Schema, a pattern may
+// match anywhere in the string unless it is anchored. It returns nil if no string matches.
 //
-// Patterns are RE2's: no backreferences and no lookaround. Where RE2 and ECMA-262 write the same thing with another
-// meaning, ECMA-262's is used: the dot, \s and \S, and \u escapes.
+// Patterns are RE2's: no backreferences and no lookaround. If the same syntax has different meanings in RE2 and
+// ECMA-262, ECMA-262's is used: the dot, \s and \S, and \u escapes.
 func compilePattern(pattern string, e *effort) (*runeDFA, error) {
 	if len(pattern) > MaxPatternBytes {
 		return nil, fmt.Errorf("%w: a pattern of %d bytes; at most %d are supported", errPatternStates, len(pattern),
@@ -48,7 +48,7 @@ const (
 		`\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{fefe}\x{ff00}-\x{10ffff}`
 )
 
-// fromECMA rewrites the escapes that RE2 lacks or reads differently.
+// fromECMA rewrites the escapes that RE2 does not support or interprets differently.
 func fromECMA(pattern string) (string, error) {
 	var out strings.Builder
 	class := false
@@ -106,16 +106,16 @@ func hexEscape(s string) (hex string, n int) {
 	return hex, n
 }
 
-// A thread is an instruction of the program, doubled: odd ones have passed an end-of-text anchor, after which no
+// A thread is an instruction of the program, doubled: odd threads have passed an end-of-text anchor, after which no
 // character may follow.
 type thread = int32
 
-// threadKey is a set of them as a map key: a byte that reports whether a match is complete, then the sorted list, four
-// bytes each.
+// threadKey is a set of threads as a map key: a byte that reports whether a match is complete, then the sorted list,
+// four bytes each.
 type threadKey string
 
-// determinize is the subset construction. A match may begin at any character, so the program is entered again at
-// each; and once a match is complete the rest of the string is free.
+// determinize is the subset construction. A match may begin at any character, so the program is entered again at each;
+// once a match is complete, any text may follow.
 func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
 	s := &subset{prog: prog, seen: make([]bool, 2*len(prog.Inst)), builder: newBuilder[threadKey](e)}
 	s.add(thread(2*prog.Start), true)
@@ -154,7 +154,7 @@ type subset struct {
 	matched byte
 }
 
-// add follows everything that needs no character. first reports that none has been read yet.
+// add follows all instructions that need no character. first reports that none has been read yet.
 func (s *subset) add(t thread, first bool) {
 	s.builder.work.left--
 	if s.seen[t] {
@@ -193,7 +193,7 @@ func (s *subset) add(t thread, first bool) {
 	}
 }
 
-// key takes the set collected by add and clears it.
+// key returns the set collected by add and clears it.
 func (s *subset) key() threadKey {
 	slices.Sort(s.list)
 	buf := []byte{s.matched}
@@ -216,7 +216,7 @@ func decodeThreads(k threadKey) (list []thread, matched byte) {
 	return list, k[0]
 }
 
-// edges cuts the characters at every bound that occurs in the threads' classes and follows each piece.
+// edges divides the characters at every bound that occurs in the threads' classes and follows each piece.
 func (s *subset) edges(set []thread) []runeEdge {
 	classes := make([][]rune, len(set))
 	cuts := []rune{0, utf8.MaxRune + 1}
@@ -256,7 +256,7 @@ func runeClass(in *syntax.Inst) []rune {
 	if len(in.Rune) == 1 {
 		class := []rune{in.Rune[0], in.Rune[0]}
 		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {
-			// The parser keeps the smallest form of a letter; the other forms follow in ascending order.
+			// The parser stores the smallest form of a letter; the other forms follow in ascending order.
 			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
 				class = append(class, r, r)
 			}

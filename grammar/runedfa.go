@@ -22,11 +22,11 @@ type runeEdge struct {
 	to     int32
 }
 
-// effort is the work left for all patterns of one schema, in edges and instructions looked at. It makes a schema full
-// of costly patterns fail early instead of taking minutes.
+// effort is the work left for all patterns of one schema, in edges and instructions examined. It makes a schema with
+// many costly patterns fail early instead of taking minutes.
 type effort struct{ left int }
 
-// maxEffort is about a tenth of a second. Formats are compiled once and do not count.
+// maxEffort corresponds to about a tenth of a second. Formats are compiled once and do not count.
 const maxEffort = 4_000_000
 
 func (e *effort) spend(n int) error {
@@ -36,10 +36,10 @@ func (e *effort) spend(n int) error {
 	return nil
 }
 
-// errPatternStates is turned into a SchemaError by the caller, who knows the pointer.
+// errPatternStates is converted to a SchemaError by the caller, who has the pointer.
 var errPatternStates = errors.New("too complex")
 
-// next is the state after r, -1 if there is none.
+// next returns the state after r, -1 if there is none.
 func (d *runeDFA) next(state int32, r rune) int32 {
 	if r >= utf8.RuneSelf {
 		return d.find(state, r)
@@ -66,13 +66,13 @@ func (d *runeDFA) find(state int32, r rune) int32 {
 	return -1
 }
 
-// search is the index of the first edge of a state that does not end before r.
+// search returns the index of the first edge of a state that does not end before r.
 func (d *runeDFA) search(state int32, r rune) int {
 	list := d.edges[state]
 	return sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
 }
 
-// meets reports whether any character from lo to hi leads on.
+// meets reports whether any character from lo to hi has a next state.
 func (d *runeDFA) meets(state int32, lo, hi rune) bool {
 	list := d.edges[state]
 	i := d.search(state, lo)
@@ -90,8 +90,8 @@ func (d *runeDFA) matches(s string) bool {
 	return d.accept[state]
 }
 
-// appendValid adds an edge for a range of characters, leaving out surrogates, and merges it with its neighbour where
-// they lead to the same state.
+// appendValid adds an edge for a range of characters, without surrogates, and merges it with its neighbour if both lead
+// to the same state.
 func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 	const firstSurrogate, lastSurrogate = 0xd800, 0xdfff
 	if lo < firstSurrogate && hi > lastSurrogate {
@@ -114,7 +114,7 @@ func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 	return append(list, runeEdge{lo, hi, to})
 }
 
-// intersect accepts what both accept.
+// intersect returns the automaton of the strings that both accept.
 func (d *runeDFA) intersect(o *runeDFA, e *effort) (*runeDFA, error) {
 	b := newBuilder[[2]int32](e)
 	b.state([2]int32{0, 0})
@@ -140,7 +140,7 @@ func (d *runeDFA) intersect(o *runeDFA, e *effort) (*runeDFA, error) {
 	return b.trimmed()
 }
 
-// limit accepts the strings of least to most characters that d accepts; most may be noLimit.
+// limit returns the automaton of the strings of least to most characters that d accepts; most may be noLimit.
 func (d *runeDFA) limit(least, most uint64, e *effort) (*runeDFA, error) {
 	type key struct {
 		state int32
@@ -167,7 +167,7 @@ func (d *runeDFA) limit(least, most uint64, e *effort) (*runeDFA, error) {
 	return b.trimmed()
 }
 
-// distances are the minimum numbers of characters from each state to an accepting one, at most maxCounted.
+// distances returns the minimum number of characters from each state to an accepting one, at most maxCounted.
 func (d *runeDFA) distances() []uint16 {
 	out := make([]uint16, len(d.edges))
 	back := make([][]int32, len(d.edges))
@@ -193,7 +193,7 @@ func (d *runeDFA) distances() []uint16 {
 	return out
 }
 
-// longest is the length of the longest string accepted, noLimit if there is none.
+// longest returns the length of the longest accepted string, noLimit if there is no maximum.
 func (d *runeDFA) longest() uint64 {
 	const open, closed = 1, 2
 	mark := make([]byte, len(d.edges))
@@ -216,7 +216,7 @@ func (d *runeDFA) longest() uint64 {
 	return length[0]
 }
 
-// builder numbers the states of an automaton under construction.
+// builder numbers the states of an automaton while it is built.
 type builder[K comparable] struct {
 	dfa   runeDFA
 	keys  []K
@@ -248,7 +248,7 @@ func (b *builder[K]) set(list []runeEdge, accept bool) error {
 	return b.work.spend(16 + 4*len(list))
 }
 
-// trimmed drops the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is
+// trimmed removes the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is
 // accepted.
 func (b *builder[K]) trimmed() (*runeDFA, error) {
 	d := &b.dfa

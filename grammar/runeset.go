@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// everyString accepts all strings.
+// everyString returns the automaton that accepts all strings.
 func everyString() *runeDFA {
 	return &runeDFA{edges: [][]runeEdge{appendValid(nil, 0, utf8.MaxRune, 0)}, accept: []bool{true}}
 }
 
-// listedStrings accepts the strings of a list, nil if it is empty.
+// listedStrings returns the automaton of the strings in a list, nil if it is empty.
 func listedStrings(list []string) *runeDFA {
 	if len(list) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func listedStrings(list []string) *runeDFA {
 	return d
 }
 
-// except accepts the texts that d accepts and o does not. Either may be nil, which accepts nothing.
+// except returns the automaton of the strings that d accepts and o does not. Either may be nil, which accepts nothing.
 func (d *runeDFA) except(o *runeDFA, e *effort) (*runeDFA, error) {
 	if d == nil || o == nil {
 		return d, nil
@@ -79,7 +79,7 @@ func (d *runeDFA) except(o *runeDFA, e *effort) (*runeDFA, error) {
 	return b.trimmed()
 }
 
-// union accepts what either accepts. Either may be nil, which accepts nothing.
+// union returns the automaton of the strings that d or o accepts. Either may be nil, which accepts nothing.
 func (d *runeDFA) union(o *runeDFA, e *effort) (*runeDFA, error) {
 	if d == nil {
 		return o, nil
@@ -94,8 +94,8 @@ func (d *runeDFA) union(o *runeDFA, e *effort) (*runeDFA, error) {
 	return everyString().except(neither, e)
 }
 
-// patternKey accepts a property name with its quotes and colon, and at most one space after, whose value an automaton
-// accepts.
+// patternKey accepts a property name with its quotes and colon, and at most one space after it, whose value an
+// automaton accepts.
 type patternKey struct {
 	name patternLeaf
 }

@@ -61,7 +61,7 @@ type containing struct {
 	least, most int // most is noItems if there is no bound
 }
 
-// condition is if, then and else; what is absent is nil.
+// condition is if, then and else; absent ones are nil.
 type condition struct {
 	test, then, otherwise *schema
 }
@@ -74,7 +74,7 @@ type dependent struct {
 	schema   *schema // nil if there is none
 }
 
-// bounds are the keywords about numbers.
+// bounds holds the keywords about numbers.
 type bounds struct {
 	lo, hi         *big.Rat // nil if there is none
 	loOpen, hiOpen bool     // the bound itself is excluded
@@ -100,7 +100,7 @@ var typeNames = map[string]typeSet{
 	"string": typeString, "array": typeArray, "object": typeObject,
 }
 
-// parser turns JSON into schemas. Sub-schemas are parsed at once, references only when they are followed.
+// parser parses JSON to schemas. Sub-schemas are parsed at once, references only when they are followed.
 type parser struct {
 	root      value
 	texts     map[string]int // what a schema says to its id
@@ -110,7 +110,7 @@ type parser struct {
 	old       bool // draft 3 to 7: $ref replaces the keywords beside it
 }
 
-// annotations are keywords that do not affect which documents are valid.
+// annotations lists the keywords that do not affect which documents are valid.
 var annotations = map[string]bool{
 	"title": true, "description": true, "default": true, "examples": true, "deprecated": true, "readOnly": true,
 	"writeOnly": true, "$comment": true, "$schema": true, "$id": true, "$anchor": true, "$dynamicAnchor": true,
@@ -161,7 +161,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 		m := &v.members[i]
 		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
 		if p.skip.has(pointer, m.name) {
-			p.skip.note(pointer, m.name, "left out like others of its kind", true)
+			p.skip.note(pointer, m.name, "ignored like others of its kind", true)
 			s.partial = true
 			if m.name != "oneOf" {
 				continue

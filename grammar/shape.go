@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Kinds of characters. ASCII characters that are neither letter nor digit are kinds of their own, below kindLower. The
-// others are the classes that patterns distinguish: \S, the dot, \p{L}.
+// Kinds of characters. ASCII characters that are neither letters nor digits are kinds of their own, below kindLower.
+// The others are the classes that patterns distinguish: \S, the dot, \p{L}.
 const (
 	kindLower = utf8.RuneSelf + iota
 	kindUpper
@@ -20,7 +20,7 @@ const (
 	kindsEnd
 )
 
-// kindOf is the kind of a character.
+// kindOf returns the kind of a character.
 func kindOf(r rune) byte {
 	switch {
 	case r >= 'a' && r <= 'z':
@@ -41,7 +41,7 @@ func kindOf(r rune) byte {
 	return kindOther
 }
 
-// kindRanges are, for each kind from kindLower on, its characters in order, without surrogates.
+// kindRanges holds, for each kind from kindLower on, its characters in order, without surrogates.
 var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
 	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // where the kind may change
 	for r := range rune(utf8.RuneSelf + 1) {
@@ -64,7 +64,7 @@ var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
 	return list
 })
 
-// appendBorders adds where a range of a table, of every stride-th character, begins and ends.
+// appendBorders adds the beginning and end of a range of a table, of every stride-th character.
 func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 	if stride == 1 {
 		return append(borders, lo, hi+1)
@@ -76,14 +76,14 @@ func appendBorders(borders []rune, lo, hi, stride rune) []rune {
 }
 
 // shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
-// letters are one node of it. Where a leaf treats the characters of a kind alike, as most patterns and all bounded
+// letters are one node of it. If a leaf treats all characters of a kind the same, as most patterns and all bounded
 // strings do, one step over shapes replaces thousands over tokens.
 type shapes struct {
 	trie            // labels are kinds; the tokens of a node are those of its shape
 	wide [][]uint64 // [nodes] the tokens as a mask, where they are many
 	node []int32    // nodes of the trie of tokens, grouped by shape
 	from []int32    // [nodes+1] those of a shape are node[from[i]:from[i+1]]
-	// broken lists, for each node, those nodes of the trie of tokens after which tokens end inside a character.
+	// broken lists, for each node, the nodes of the trie of tokens after which tokens end inside a character.
 	broken [][]int32
 	of     []int32 // [nodes of the trie of tokens] the node's shape, -1 where its text ends inside a character
 }
@@ -122,7 +122,7 @@ func newShapes(t *trie, words int) shapes {
 	return s
 }
 
-// shapeBuilder numbers shapes in the order in which they are met.
+// shapeBuilder numbers shapes in the order in which they occur.
 type shapeBuilder struct {
 	kids map[shapeKid]int32
 	list []shapeNode
@@ -151,7 +151,7 @@ func (b *shapeBuilder) kid(parent int32, kind byte) int32 {
 	return id
 }
 
-// number lays the shapes out in preorder, as a trie has them.
+// number lays out the shapes in preorder, like the nodes of a trie.
 func (b *shapeBuilder) number(t *trie, s *shapes, words int) {
 	to := make([]int32, len(b.list)) // shape to its place in preorder
 	nodes, tokens := int32(0), int32(0)
@@ -213,18 +213,18 @@ func (s *shapes) merge(i int32, words []uint64) {
 // ends reports whether no token continues after a text of this shape.
 func (s *shapes) ends(i int32) bool { return s.isLeaf(i) && len(s.broken[i]) == 0 }
 
-// nodes lists the nodes of the trie of tokens whose texts have this shape.
+// nodes returns the nodes of the trie of tokens whose texts have this shape.
 func (s *shapes) nodes(i int32) []int32 { return s.node[s.from[i]:s.from[i+1]] }
 
 // shaped is a leaf that can follow all characters of a kind at once. It has no outcomes (see [tagged]).
 type shaped interface {
 	leaf
-	// stepKind appends the states to which the characters of a kind from kindLower on lead, each once, and reports
-	// whether there are characters that it takes and characters that it refuses. Where it cannot decide, both are true.
+	// stepKind appends the states that the characters of a kind from kindLower on lead to, each once. It reports
+	// whether some of the characters are accepted and whether some are refused. If it cannot decide, both are true.
 	stepKind(dst []uint64, q uint64, kind byte) (states []uint64, takes, refuses bool)
 }
 
-// stepKind: lengths are all that limits a string.
+// stepKind: a string is limited only by its length.
 func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -239,7 +239,7 @@ func (s *stringLeaf) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, b
 	return dst, true, true
 }
 
-// stepKind: a name is free once it can no longer become a name that is taken.
+// stepKind: a name is free once it can no longer become a taken name.
 func (k *freeKey) stepKind(dst []uint64, q uint64, _ byte) ([]uint64, bool, bool) {
 	switch q & 0xff {
 	case strBody:
@@ -291,7 +291,7 @@ type kindStep struct {
 	to             []int32 // states, each once
 }
 
-// stepKind appends the states after the characters of a kind, as patternLeaf has them.
+// stepKind appends the states after the characters of a kind, in patternLeaf's form.
 func (d *runeDFA) stepKind(dst []uint64, state int32, kind byte) (states []uint64, takes, refuses bool) {
 	if d.kinds == nil {
 		d.kinds = make([]*[kindsEnd - kindLower]kindStep, len(d.edges))

@@ -2,8 +2,8 @@ package grammar
 
 import "fmt"
 
-// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone where a
-// rollback may be needed.
+// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone if a rollback
+// may be needed.
 type State struct {
 	g     *Grammar
 	arena *arena
@@ -11,7 +11,7 @@ type State struct {
 	ended bool
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (s *State) Clone() *State {
 	c := *s
 	return &c
@@ -24,7 +24,7 @@ func (s *State) Done() bool {
 	return s.arena.states[s.id].done
 }
 
-// Final reports whether the document is complete and nothing can follow but the end of the sequence.
+// Final reports whether the document is complete and only the end of the sequence can follow.
 func (s *State) Final() bool {
 	s.lock()
 	defer s.g.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *State) Final() bool {
 	return s.ended || st.done && len(st.configs) == 0
 }
 
-// Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that may come next: bit id%64 of word id/64.
-// End-of-sequence tokens are among them when the document is complete. After one was accepted the mask is empty.
+// Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that are allowed next: bit id%64 of word id/64.
+// End-of-sequence tokens are among them if the document is complete. After one was accepted the mask is empty.
 func (s *State) Mask(dst []uint64) error {
 	words := s.g.tokens.MaskWords()
 	if len(dst) < words {
@@ -54,13 +54,13 @@ func (s *State) Mask(dst []uint64) error {
 		return nil
 	}
 	if !found {
-		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any byte that is allowed", ErrNoToken,
+		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any allowed byte", ErrNoToken,
 			s.g.tokens.size)
 	}
 	return nil
 }
 
-// Accept takes one token. On an error, which wraps [ErrRejected], the state is unchanged.
+// Accept advances the state by one token. On an error, which wraps [ErrRejected], the state is unchanged.
 func (s *State) Accept(token int32) error {
 	t := s.g.tokens
 	if token < 0 || int(token) >= t.size {
@@ -89,7 +89,7 @@ func (s *State) Accept(token int32) error {
 	return nil
 }
 
-// feed advances the state by some bytes. It returns the index of the first that is not allowed, or -1.
+// feed advances the state by some bytes. It returns the index of the first byte that is not allowed, or -1.
 func (s *State) feed(b []byte) int {
 	s.lock()
 	defer s.g.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *State) feed(b []byte) int {
 	return -1
 }
 
-// lock takes the grammar's lock and brings the state to the present arena, a new one if that is full.
+// lock takes the grammar's lock and moves the state to the current arena, or to a new one if that is full.
 func (s *State) lock() {
 	s.g.mu.Lock()
 	s.g.makeRoom()
@@ -113,7 +113,7 @@ func (s *State) lock() {
 	}
 }
 
-// clip shortens a text to the surroundings of a byte.
+// clip shortens a text to the part around a byte.
 func clip(s string, at int) string {
 	const around = 40
 	return s[max(0, at-around):min(len(s), at+around)]

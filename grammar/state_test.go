@@ -108,7 +108,7 @@ func TestClonesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestDepthIsBounded opens arrays as long as that is allowed and then closes all of them.
+// TestDepthIsBounded opens arrays as long as this is allowed and then closes all of them.
 func TestDepthIsBounded(t *testing.T) {
 	for _, schema := range []string{
 		`true`,
@@ -129,7 +129,7 @@ func TestDepthIsBounded(t *testing.T) {
 			t.Errorf("%s: not complete", schema)
 		}
 	}
-	// A value that needs two more levels is not begun where only one is left.
+	// A value that needs two more levels is not begun if only one is left.
 	s := compile(t, tokensOf(t),
 		`{"$defs":{"box":{"type":"array","minItems":1,"maxItems":1,"items":{"type":"array","items":{"$ref":"#/$defs/box"}}}},"$ref":"#/$defs/box"}`).Start()
 	depth := 0
@@ -156,7 +156,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// TestArenasAreReplaced runs far past the number of states that are stored, with two live states.
+// TestArenasAreReplaced runs far past the maximum number of stored states, with two live states.
 func TestArenasAreReplaced(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, `{"type":"array","items":{"type":"string","minLength":5000,"maxLength":5010},"minItems":2}`)
@@ -209,7 +209,7 @@ func TestCompleteDocumentsOutliveTheirArena(t *testing.T) {
 	}
 }
 
-// TestSharedGrammar lets many sequences use one grammar at once; run it with the race detector.
+// TestSharedGrammar uses one grammar for many sequences at the same time; run it with the race detector.
 func TestSharedGrammar(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, fmt.Sprintf(`{"$defs":{"tree":%s},"type":"array","items":{"$ref":"#/$defs/tree"}}`,

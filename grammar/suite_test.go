@@ -35,7 +35,7 @@ type tally struct {
 	refused              int // instances of schemas that do not compile
 }
 
-// suiteExceptions are groups whose valid instances are intentionally not written; docs/schemas.md states why.
+// suiteExceptions lists groups whose valid instances are intentionally not produced; docs/schemas.md states why.
 var suiteExceptions = map[string]bool{
 	// Formats are enforced here; draft 2020-12 treats them as annotations.
 	"draft2020-12/format: email format":     true,
@@ -75,7 +75,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// suiteSchemas are the schemas of the suite, none if its folder is not given.
+// suiteSchemas returns the schemas of the suite, none if its folder is not given.
 func suiteSchemas(b *testing.B) (list []string) {
 	if *suiteDir == "" {
 		return nil
@@ -162,7 +162,7 @@ func runSuiteFile(t *testing.T, tokens *Tokens, draft, name, file string) (sum t
 	return sum
 }
 
-// withDraft states which draft a schema is written for, as the suite's folders do.
+// withDraft adds the draft for which a schema is written, by the suite's folders.
 func withDraft(schema json.RawMessage, draft string) []byte {
 	uri := map[string]string{"draft4": "http://json-schema.org/draft-04/schema#",
 		"draft7": "http://json-schema.org/draft-07/schema#"}[draft]
@@ -188,7 +188,7 @@ type suiteWriter struct {
 	mask []uint64
 }
 
-// text writes bytes as the tokens of single bytes, each of which the mask must allow.
+// text writes bytes as tokens of single bytes, each of which the mask must allow.
 func (w *suiteWriter) text(s *State, text string, then func(*State) bool) bool {
 	s = s.Clone()
 	for _, b := range []byte(text) {
@@ -253,7 +253,7 @@ func (w *suiteWriter) members(s *State, list []member, i int, then func(*State) 
 	return false
 }
 
-// spellings are the shortest ways to write a number: as digits, and as the suite has it.
+// spellings returns the shortest ways to write a number: as digits, and as in the suite.
 func spellings(text string) []string {
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// schemaCases are schemas with documents that satisfy them and others that do not.
+// schemaCases returns schemas with documents that satisfy them and others that do not.
 func schemaCases() []schemaCase {
 	return []schemaCase{
 		{
@@ -225,7 +225,8 @@ type schemaCase struct {
 	reject []string
 }
 
-// TestSchemas feeds whole documents: each must be accepted to its end and be complete there, or not.
+// TestSchemas feeds whole documents: valid ones must be accepted to their end and be complete there; invalid ones must
+// not.
 func TestSchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for _, c := range schemaCases() {

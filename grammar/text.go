@@ -2,8 +2,8 @@ package grammar
 
 import "unicode/utf8"
 
-// Pattern is the grammar of texts, not JSON, that a regular expression matches as a whole. The empty text is left out.
-// Errors are of type [*SchemaError].
+// Pattern returns the grammar of texts, not JSON, that a regular expression matches as a whole. The empty text is
+// excluded. Errors are of type [*SchemaError].
 func Pattern(pattern string, t *Tokens) (*Grammar, error) {
 	work := &effort{left: maxEffort}
 	d, err := compilePattern("^(?:"+pattern+")$", work)
@@ -19,12 +19,12 @@ func Pattern(pattern string, t *Tokens) (*Grammar, error) {
 	return oneLeaf(&textLeaf{patternLeaf{dfa: d, family: t.family("text " + pattern)}}, t), nil
 }
 
-// Choice is the grammar of texts, not JSON, out of a list. Errors are of type [*SchemaError].
+// Choice returns the grammar of texts, not JSON, from a list. Errors are of type [*SchemaError].
 func Choice(list []string, t *Tokens) (*Grammar, error) {
 	var texts []literal
 	for _, text := range list {
 		if text == "" || !utf8.ValidString(text) {
-			return nil, &SchemaError{Keyword: "enum", Problem: "a choice must be text, not empty and valid UTF-8",
+			return nil, &SchemaError{Keyword: "enum", Problem: "a choice must be non-empty text in valid UTF-8",
 				Kind: ErrSchema}
 		}
 		texts = append(texts, literal{text: []byte(text)})

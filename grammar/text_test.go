@@ -37,7 +37,7 @@ func TestTextPatterns(t *testing.T) {
 	}
 }
 
-// Where case does not count, a letter stands for all of its forms: k and s have three.
+// If case is ignored, a letter matches all of its forms: k and s have three.
 func TestPatternsWithoutCase(t *testing.T) {
 	g, err := Pattern(`(?i)ks\d`, tokensOf(t, pieces...))
 	if err != nil {

@@ -5,17 +5,16 @@ import (
 	"sync"
 )
 
-// tokenSet is a set of token ids, as a bitmap or, when few, as a list.
+// tokenSet is a set of token ids, as a bitmap or, if there are few, as a list.
 type tokenSet struct {
 	words []uint64 // [words of a mask], or nil
 	ids   []int32
 }
 
-// sparse is the size up to which a list is kept: below it, setting bits one by one is as quick as merging 129k/64
-// words.
+// sparse is the maximum size of a list: below it, setting bits one by one is as fast as merging 129k/64 words.
 const sparse = 512
 
-// freeze copies a bitmap into its smaller form.
+// freeze copies a bitmap into the smaller of the two forms.
 func freeze(words []uint64) *tokenSet {
 	n := 0
 	for _, w := range words {
@@ -45,15 +44,15 @@ func (s *tokenSet) mergeInto(dst []uint64) {
 
 func (s *tokenSet) empty() bool { return s.words == nil && len(s.ids) == 0 }
 
-// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] mean the same in
-// every grammar; the others are numbers of leaves of one grammar.
+// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] have the same
+// meaning in every grammar; the others are numbers of leaves of one grammar.
 type maskKey struct {
 	family uint32
 	class  uint64
 }
 
-// leafMask is the set of tokens that a leaf state allows: those it can take whole, and the places in the trie where the
-// leaf can end inside a token, so that what follows must take the rest.
+// leafMask is the set of tokens that a leaf state allows: the tokens that it accepts as a whole, and the nodes of the
+// trie where the leaf can end inside a token, so that the following leaves must accept the rest.
 type leafMask struct {
 	whole *tokenSet
 	exits []exit
@@ -66,13 +65,13 @@ type exit struct {
 	shape bool
 }
 
-// bytes is about what a mask takes in a cache.
+// bytes returns the approximate memory of a mask in a cache.
 func (m *leafMask) bytes() int {
 	const place = 256 // of its structures and its place in a map
 	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
 }
 
-// maskCache stores leaf masks up to a number of bytes, the oldest leaving first. It is safe for concurrent use.
+// maskCache stores leaf masks up to a number of bytes; the oldest are dropped first. It is safe for concurrent use.
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask
@@ -91,7 +90,7 @@ func (c *maskCache) get(k maskKey) *leafMask {
 	return c.masks[k]
 }
 
-// bytes is the memory of the masks.
+// bytes returns the memory of the masks.
 func (c *maskCache) bytes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxTokenBytes bounds a token, and with it the depth of a trie.
+// maxTokenBytes is the maximum length of a token, and therefore the depth of a trie.
 const maxTokenBytes = 1 << 12
 
 // trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range and skipping one is a
@@ -58,13 +58,13 @@ func newTrie(ids []int32, text func(int32) []byte) trie {
 	return t
 }
 
-// at lists the tokens whose text is the node's.
+// at returns the tokens whose text is the node's.
 func (t *trie) at(node int32) []int32 { return t.tokens[t.first[node]:t.first[node+1]] }
 
-// leaf reports whether nothing is below the node.
+// isLeaf reports whether nothing is below the node.
 func (t *trie) isLeaf(node int32) bool { return t.end[node] == node+1 }
 
-// find is the node of a text, if there is one.
+// find returns the node of a text, if there is one.
 func (t *trie) find(text []byte) (node int32, ok bool) {
 	for _, b := range text {
 		k, end := node+1, t.end[node]

@@ -82,7 +82,7 @@ func list(v any) []any {
 	return l
 }
 
-// holding counts the schemas that a document satisfies.
+// holding returns the number of schemas that a document satisfies.
 func holding(root any, subs []any, doc any) (n int) {
 	for _, sub := range subs {
 		if validate(root, sub, doc) == nil {

@@ -11,8 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value that stores the order of its members: the order of properties in a schema is the order in
-// which they are written.
+// value is a JSON value that keeps the order of its members: properties are written in the order of the schema.
 type value struct {
 	kind    valueKind
 	text    string // of a string; of a number, as written
@@ -135,7 +134,7 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 	return v, err
 }
 
-// get is the member of that name.
+// get returns the member with a name.
 func (v *value) get(name string) (*value, bool) {
 	if v.index != nil {
 		i, ok := v.index[name]
@@ -152,7 +151,7 @@ func (v *value) get(name string) (*value, bool) {
 	return nil, false
 }
 
-// append writes the value without whitespace, strings in canonical form and numbers as they were.
+// append writes the value without whitespace, strings in canonical form and numbers unchanged.
 func (v *value) append(dst []byte) []byte {
 	switch v.kind {
 	case nullValue:
@@ -184,8 +183,8 @@ func (v *value) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// identity is a text that two values share if and only if they are equal as JSON Schema has it: numbers by value,
-// objects regardless of order.
+// identity returns a text that is the same for two values if and only if they are equal in the sense of JSON Schema:
+// numbers by value, objects regardless of order.
 func (v *value) identity(dst []byte) []byte {
 	switch v.kind {
 	case numberValue:
@@ -213,7 +212,7 @@ func (v *value) identity(dst []byte) []byte {
 	return v.append(dst)
 }
 
-// intersectValues keeps the values of a that are also in b.
+// intersectValues returns the values of a that are also in b.
 func intersectValues(a, b []value) []value {
 	in := map[string]bool{}
 	for i := range b {

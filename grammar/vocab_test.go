@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// byteVocabulary has every byte as a token, more tokens given, a special one and the end of the sequence.
+// byteVocabulary has every byte as a token, further given tokens, a special one and the end of the sequence.
 type byteVocabulary struct {
 	texts [][]byte
 }
@@ -29,8 +29,8 @@ func (v *byteVocabulary) IsSpecial(id int32) bool {
 }
 func (v *byteVocabulary) EOS() []int32 { return []int32{int32(len(v.texts) - 1)} }
 
-// pieces are tokens as byte-level tokenizers have them: across JSON's punctuation, parts of characters, runs of
-// whitespace, numbers.
+// pieces lists tokens as in byte-level tokenizers: across JSON's punctuation, parts of characters, runs of whitespace,
+// numbers.
 var pieces = []string{
 	`{"`, `"}`, `":`, `": `, `", "`, `","`, `"]`, `},`, `]}`, `}}`, `[]`, `{}`, `[{"`, `"},{"`, "{\n", "\n  ",
 	",\n    ", " \"", ` "a": `, "true", "false", "null", "tr", "ue", "nul", "10", "12", "123", "00", "0.", ".5", "-1",

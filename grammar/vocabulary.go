@@ -9,13 +9,13 @@ import (
 
 // Vocabulary is the interface of a tokenizer to this package.
 type Vocabulary interface {
-	// Size is the number of ids; they are 0 to Size-1.
+	// Size returns the number of ids; they are 0 to Size-1.
 	Size() int
-	// Bytes is the text a token represents, which need not be whole characters. It may be empty for ids that have none.
+	// Bytes returns the text of a token, which need not be whole characters. It may be empty for ids without text.
 	Bytes(id int32) []byte
-	// IsSpecial marks ids that must never appear inside constrained text, such as control tokens.
+	// IsSpecial reports whether an id must never appear inside constrained text, such as a control token.
 	IsSpecial(id int32) bool
-	// EOS lists the ids that end a sequence. They are allowed when the document is complete.
+	// EOS returns the ids that end a sequence. They are allowed when the document is complete.
 	EOS() []int32
 }
 
@@ -42,8 +42,7 @@ type Tokens struct {
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
 //
 // Every byte that JSON's own syntax needs must have its own token, so that no document reaches a dead end. If the 64
-// continuation bytes of UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same
-// reason.
+// continuation bytes of UTF-8 are not all tokens, tokens with parts of characters are excluded, for the same reason.
 func NewTokens(v Vocabulary) (*Tokens, error) {
 	n := v.Size()
 	if n < 1 || n > 1<<24 {
@@ -68,7 +67,7 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	}
 	for b := byte(0x20); b < 0x7f; b++ {
 		if !single[b] {
-			return nil, fmt.Errorf("%w: no token stands for %q alone; every printable ASCII character needs one",
+			return nil, fmt.Errorf("%w: no token represents %q alone; every printable ASCII character needs one",
 				ErrVocabulary, string(rune(b)))
 		}
 	}
@@ -95,7 +94,7 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	return t, nil
 }
 
-// warm computes the masks inside strings and property names, the widest there are, before the first document needs
+// warm computes the masks inside strings and property names, which are the widest, before the first document needs
 // them.
 func (t *Tokens) warm(leaves ...leaf) {
 	for _, l := range leaves {
@@ -104,14 +103,13 @@ func (t *Tokens) warm(leaves ...leaf) {
 	}
 }
 
-// maxFamilyBytes bounds the memory of the patterns that are stored by text, each of which takes familyPlace more
-// bytes.
+// maxFamilyBytes limits the memory of the patterns that are stored by text, each of which takes familyPlace more bytes.
 const (
 	maxFamilyBytes = 1 << 20
 	familyPlace    = 96
 )
 
-// family is the number under which masks of a pattern are shared by all grammars of the vocabulary.
+// family returns the number under which masks of a pattern are shared by all grammars of the vocabulary.
 func (t *Tokens) family(pattern string) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,10 +128,10 @@ func (t *Tokens) family(pattern string) uint32 {
 	return f
 }
 
-// Size is the number of ids of the vocabulary.
+// Size returns the number of ids of the vocabulary.
 func (t *Tokens) Size() int { return t.size }
 
-// MaskWords is the length of a mask: one bit per id.
+// MaskWords returns the length of a mask: one bit per id.
 func (t *Tokens) MaskWords() int { return (t.size + 63) / 64 }
 
 func (t *Tokens) bytes(id int32) []byte { return t.text[t.offset[id]:t.offset[id+1]] }

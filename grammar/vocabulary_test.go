@@ -44,8 +44,7 @@ func TestUnusableVocabularies(t *testing.T) {
 	}
 }
 
-// TestHalfCharactersNeedTheirOtherHalf: without all continuation bytes, tokens that hold parts of characters are left
-// out.
+// TestHalfCharactersNeedTheirOtherHalf: without all continuation bytes, tokens with parts of characters are excluded.
 func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 	v := changed{newVocabulary("日", "\xe6\x97"), map[int32]string{0xa5: ""}, nil}
 	tokens, err := NewTokens(v)
@@ -64,7 +63,7 @@ func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 			t.Errorf("token %d: allowed %v, want %v", id, got, want)
 		}
 	}
-	// A character that no token can write is the one case in which no token is allowed, and it is reported.
+	// A character that no token can write is the only case in which no token is allowed, and it is reported.
 	e := compile(t, tokens, `{"const":"本"}`).Start()
 	accept(t, e, `"`)
 	if err := e.Mask(mask); !errors.Is(err, ErrNoToken) {

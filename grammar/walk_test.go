@@ -72,7 +72,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// walk writes one random document, byte by byte, and prefers bytes that end it.
+// walk writes one random document, byte by byte, with a preference for bytes that end it.
 func walk(t *testing.T, g *Grammar, r *rand.Rand) string {
 	s := g.Start()
 	mask := make([]uint64, g.tokens.MaskWords())
@@ -166,7 +166,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// TestLooseOneOf: where "exactly one" cannot be enforced, "at least one" still is.
+// TestLooseOneOf: if "exactly one" cannot be enforced, "at least one" still is.
 func TestLooseOneOf(t *testing.T) {
 	g := compile(t, tokensOf(t), `{"oneOf":[{"type":"string","format":"date"},{"type":"string","maxLength":99}]}`)
 	if err := g.Start().AcceptString(`5`); err == nil || len(g.Ignored()) != 1 {
@@ -174,7 +174,7 @@ func TestLooseOneOf(t *testing.T) {
 	}
 }
 
-// TestManyPlacesAreLeftOut: keywords that cannot be enforced, in more places than are tried one by one.
+// TestManyPlacesAreLeftOut: keywords that cannot be enforced, in more locations than are tried one by one.
 func TestManyPlacesAreLeftOut(t *testing.T) {
 	var schema bytes.Buffer
 	for i := range 40 {
