@@ -43,6 +43,11 @@ func (w Weight) Out() int { return w.Data.Rows }
 // In is the length of the vectors the matrix multiplies.
 func (w Weight) In() int { return w.Data.Cols * w.Data.DType.Values() }
 
+// Channels reports whether the matrix is e4m3 with a scale for each row, or one for all.
+func (w Weight) Channels() bool {
+	return w.Data.DType == E4M3 && w.Scale.Given() && w.BlockCols >= w.In() && (w.BlockRows == 1 || w.Scale.Rows == 1)
+}
+
 // ScaleRow is the row of scales that a row has, and the number of the row in its block.
 func (w Weight) ScaleRow(row int) (scale, within int) {
 	row += w.SkipRows

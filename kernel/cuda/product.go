@@ -21,7 +21,8 @@ type ProductArgs struct {
 	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
 	Copied       int32    // narrow tiles: input rows that a copy fetches
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
-	_            [48]byte // up to the maps' alignment of 64
+	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
+	_            [40]byte // up to the maps' alignment of 64
 }
 
 // ProductType is the type of the operands of a product.
@@ -59,6 +60,7 @@ type Product struct {
 	WeightScales Ptr // FP8: f32 [Batch, ceil(Columns/128), ceil(K/128)]
 	Input        Ptr // [Rows, K], rows InputStride apart; multiple of 16
 	InputScales  Ptr // FP8: f32 [Batch, ceil(K/128), ScaleStride], of which Rows are used; multiple of 16
+	Factors      Ptr // FP8, Batch 1: f32 [Columns] by which columns of the result are multiplied; 0: none
 	Out          Ptr // bf16 or f32 [Rows, Columns], rows OutStride apart; multiple of 16
 
 	WeightStride, InputStride, ScaleStride, OutStride int64 // elements between rows
@@ -118,6 +120,12 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 		c.memory("input scales", x.InputScales, 16)
 		c.multiple("scale stride", x.ScaleStride, 4, int64(x.Rows))
 	}
+	if x.Factors != 0 {
+		c.memory("factors", x.Factors, 8)
+		if x.Type != ProductFP8 || x.Batch > 1 || d.portable {
+			c.fail("factors of columns; only a single FP8 product on a Hopper GPU takes them")
+		}
+	}
 	const mostTiles = 1 << 22
 	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
 		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns,
@@ -141,7 +149,7 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 // SumBytes is the size of Sums with which a product of many rows is faster; 0 means that it makes no difference.
 func (x *Product) SumBytes(d *Device) int64 {
 	// decodes call this every time, so it returns early for them
-	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 {
+	if d.portable || x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 || x.Factors != 0 {
 		return 0
 	}
 	with := *x
@@ -157,7 +165,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	size, kind, block := x.Type.element()
 	call := ProductCall{kernel: choice.kernel, cluster: 2, Args: ProductArgs{
 		WeightScales: x.WeightScales, Out: x.Out, Sums: x.Sums, OutStride: x.OutStride, OutBatch: x.OutBatch,
-		Rows: x.Rows, Columns: x.Columns, Blocks: x.blocks(), Parts: x.parts(), Batch: x.Batch,
+		Factors: x.Factors, Rows: x.Rows, Columns: x.Columns, Blocks: x.blocks(), Parts: x.parts(), Batch: x.Batch,
 		Stages: choice.stages, Ahead: choice.ahead, Copied: choice.inputs,
 	}}
 	if x.OutF32 {

@@ -86,7 +86,7 @@ func (x *Product) choose(sms int32) productChoice {
 		return x.many(128)
 	case x.Type == ProductBF16:
 		return x.cheapest(sms, x.many(256), x.many(128))
-	case x.parts() > 1 && x.Sums == 0:
+	case x.parts() > 1 && (x.Sums == 0 || x.Factors != 0):
 		return x.cheapest(sms, x.many(176), x.many(128))
 	case x.parts() > 1:
 		return x.cheapest(sms, x.tall(), x.many(176), x.many(128))

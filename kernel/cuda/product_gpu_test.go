@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sparrow/internal/num"
@@ -346,6 +347,27 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 				check(t, r.k.Multiply(r.s, &call))
 				sameBytes(t, fmt.Sprintf("%v %v, %d parts: %+v", typ, s, x.parts(), choice), r.download(x.Out,
 					x.outBytes()), want)
+				if typ == ProductBF16 || choice.sums {
+					continue
+				}
+				factors := make([]float32, x.Columns)
+				for i := range factors {
+					factors[i] = float32(math.Exp(rng.NormFloat64()))
+				}
+				x.Factors, x.Out = upload(r, factors), r.poisoned(x.outBytes())
+				call, err = x.encode(r.d, choice)
+				check(t, err)
+				check(t, r.k.Multiply(r.s, &call))
+				scaled := slices.Clone(want)
+				for row := range int(x.Rows) {
+					for i, f := range factors {
+						at := scaled[4*(row*int(x.OutStride)+i):]
+						v := math.Float32frombits(binary.LittleEndian.Uint32(at))
+						binary.LittleEndian.PutUint32(at, math.Float32bits(v*f))
+					}
+				}
+				sameBytes(t, fmt.Sprintf("factors of %v %v, %d parts: %+v", typ, s, x.parts(), choice),
+					r.download(x.Out, x.outBytes()), scaled)
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
 //   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
-//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 are exact in bf16;
+//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 are exact in bf16; e4m3 with a
+//     scale for each row, or one for all, is like such blocks, but for experts;
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
 //   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
 //     blocks;
@@ -153,8 +154,8 @@ func (d *Device) result(v float64) float64 {
 }
 
 func quantised(w *host.Matrix) bool {
-	return w.Folded || w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
-		w.BlockCols == blockSide
+	return w.Folded || w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 &&
+		(w.BlockRows == blockSide && w.BlockCols == blockSide || w.Channels() && !w.Expert)
 }
 
 // PrepareExperts keeps experts in their stored form, and whether a GPU multiplies them as e4m3.
@@ -163,10 +164,9 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if err != nil {
 		return nil, err
 	}
-	if d.Rounded && w.Fold() {
-		for _, m := range slices.Concat(x.Gate, x.Up, x.Down) {
-			m.Folded = true
-		}
+	for _, m := range slices.Concat(x.Gate, x.Up, x.Down) {
+		m.Expert = true
+		m.Folded = d.Rounded && w.Fold()
 	}
 	return x, nil
 }

@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows that multiply FP8 blocks are quantised for each 128 columns, with the scale the weight asks for; rows of other
-// weights are not.
+// Rows that multiply FP8 blocks, and FP8 with a scale for each row, are quantised for each 128 columns, with
+// the scale the weight asks for; rows of other weights are not.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -26,23 +26,30 @@ func TestRoundedProducts(t *testing.T) {
 		pow2 bool
 		at   int
 		want float32
+		rows bool // a scale for each row
 	}{
-		{"plain", Device{}, kernel.E4M3, false, 1, 1 + 1./1024},
-		{"bf16", Device{Rounded: true}, kernel.BF16, false, 1, 1 + 1./1024},
+		{"plain", Device{}, kernel.E4M3, false, 1, 1 + 1./1024, false},
+		{"bf16", Device{Rounded: true}, kernel.BF16, false, 1, 1 + 1./1024, false},
 		// 300/448 is the scale: 1.0009765625 / scale = 1.4948, whose nearest of 3 bits is 1.5.
-		{"any scale", Device{Rounded: true}, kernel.E4M3, false, 1, float32(1.5) * (float32(300) / 448)},
+		{"any scale", Device{Rounded: true}, kernel.E4M3, false, 1, float32(1.5) * (float32(300) / 448), false},
+		{"a scale for each row", Device{Rounded: true}, kernel.E4M3, true, 1, 1, true},
+		{"plain, a scale for each row", Device{}, kernel.E4M3, true, 1, 1 + 1./1024, true},
 		// The scale is 1: 1.0009765625 becomes 1.
-		{"a power of two", Device{Rounded: true}, kernel.E4M3, true, 1, 1},
+		{"a power of two", Device{Rounded: true}, kernel.E4M3, true, 1, 1, false},
 		// The scale is 3: 1.1259765625 / 3 = 0.3753 becomes 0.375.
-		{"the second block", Device{Rounded: true}, kernel.E4M3, false, 129, 1.125},
+		{"the second block", Device{Rounded: true}, kernel.E4M3, false, 129, 1.125, false},
 	} {
 		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, in*c.kind.Size()), DType: c.kind, Rows: 1,
 			Cols: in, Stride: in}, Pow2Rows: c.pow2}
 		raw := []byte(w.Data.Buf.(kernel.HostBuffer))
-		if raw[c.at] = 0x38; c.kind == kernel.BF16 { // one
-			raw[c.at], raw[2*c.at], raw[2*c.at+1] = 0, 0x80, 0x3F
-		} else {
-			w.BlockRows, w.BlockCols, w.Scale = 128, 128, floats(1, 2)
+		switch {
+		case c.kind == kernel.BF16:
+			raw[2*c.at], raw[2*c.at+1] = 0x80, 0x3F // one
+		case c.rows:
+			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 1, in, floats(1, 1)
+			host.F32(w.Scale)[0] = 1
+		default:
+			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 128, 128, floats(1, 2)
 			host.F32(w.Scale)[0], host.F32(w.Scale)[1] = 1, 1
 		}
 		m, err := c.dev.Prepare(w, kernel.Projected)

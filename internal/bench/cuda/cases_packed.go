@@ -66,6 +66,11 @@ func packedCases() []Case {
 		s := productShape{typ: t, what: "beside packed", columns: packedColumns, k: packedK, batch: 1}
 		list = append(list, productCase(s, 4096, ""))
 	}
+	for _, rows := range []int{1, 16, 64, 4096} {
+		s := productShape{typ: cuda.ProductFP8, what: "beside packed, by rows", columns: packedColumns, k: packedK,
+			batch: 1, factors: true}
+		list = append(list, productCase(s, rows, ""))
+	}
 	return list
 }
 

@@ -16,6 +16,7 @@ type productShape struct {
 	columns, k, batch int
 	f32               bool
 	rows              []int
+	factors           bool // of columns, FP8
 }
 
 func productShapes() []productShape {
@@ -27,13 +28,13 @@ func productShapes() []productShape {
 		{"dense gate and up", 36864, 7168}, {"dense down", 7168, 18432}, {"shared gate and up", 4096, 7168},
 		{"shared down", 7168, 2048}} {
 		list = append(list, productShape{cuda.ProductFP8, s.what, s.columns, s.k, 1, false,
-			[]int{1, 16, 64, 128, 512, 4096, 8192}})
+			[]int{1, 16, 64, 128, 512, 4096, 8192}, false})
 	}
 	few, heads := []int{1, 64, 4096}, []int{1, 16, 64, 128, 4096}
-	return append(list, productShape{cuda.ProductBF16, "head", 129280, 7168, 1, true, few},
-		productShape{cuda.ProductBF16, "router", 256, 7168, 1, true, few},
-		productShape{cuda.ProductBF16, "absorb", 512, 128, 128, false, heads},
-		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads})
+	return append(list, productShape{cuda.ProductBF16, "head", 129280, 7168, 1, true, few, false},
+		productShape{cuda.ProductBF16, "router", 256, 7168, 1, true, few, false},
+		productShape{cuda.ProductBF16, "absorb", 512, 128, 128, false, heads, false},
+		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads, false})
 }
 
 // productCases are the products of a layer, and the quantisation of their inputs.
@@ -92,6 +93,9 @@ func productCase(s productShape, rows int, suffix string) Case {
 				p.WeightScales = putAll(h, h.floats((s.columns+127)/128*blocks, 1e-4, 1e-3))
 				p.InputScales = putAll(h, h.floats(blocks*stride, 1e-4, 1e-3))
 			}
+			if s.factors {
+				p.Factors = putAll(h, h.floats(s.columns, 0.5, 2))
+			}
 			if n := p.SumBytes(h.rig.Device); n > 0 {
 				p.Sums = h.alloc(int(n))
 			}
@@ -148,6 +152,10 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 			sum += v
 			size += math.Abs(v)
 		}
+	}
+	if p.Factors != 0 {
+		f := r.f32(p.Factors.Add(4 * int64(column)))
+		sum, size = f*sum, f*size
 	}
 	at := int64(row)*p.OutStride + int64(b)*p.OutBatch + int64(column)
 	// Products of e4m3 keep 14 bits, those of bf16 24; a result in bf16 is rounded to 8.

@@ -17,7 +17,7 @@ type heldBands struct {
 
 // banded reports whether a product may be one of such a group: matrices of one shape, whole blocks of scales.
 func banded(out, x kernel.Tensor, w *matrix) bool {
-	if w.group == nil || x.Rows == 0 || x.DType != kernel.BF16 || x.Off%16 != 0 || stride(x)%8 != 0 ||
+	if w.group == nil || w.factors != 0 || x.Rows == 0 || x.DType != kernel.BF16 || x.Off%16 != 0 || stride(x)%8 != 0 ||
 		out.DType != kernel.BF16 && out.DType != kernel.F32 || !direct(out, w) || w.in%blockSide != 0 {
 		return false
 	}

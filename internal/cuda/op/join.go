@@ -41,7 +41,8 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 		}
 		if f := g.members; w.group != nil || w.turned != 0 || w.role != kernel.Projected || w.stored != w.out ||
 			w.packed != "" ||
-			i > 0 && (w.kind != f[0].kind || w.in != f[0].in || w.exact != f[0].exact) ||
+			i > 0 && (w.kind != f[0].kind || w.in != f[0].in || w.exact != f[0].exact ||
+				(w.factors != 0) != (f[0].factors != 0)) ||
 			i < len(list)-1 && w.out%side != 0 {
 			return nil
 		}
@@ -58,6 +59,13 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 		size = 1
 		if g.whole.scales, err = d.gather(g.members, func(w *matrix) (*cuda.Ptr, int64) {
 			return &w.scales, 4 * int64((w.out+blockSide-1)/blockSide) * int64((w.in+blockSide-1)/blockSide)
+		}); err != nil {
+			return err
+		}
+	}
+	if f.factors != 0 {
+		if g.whole.factors, err = d.gather(g.members, func(w *matrix) (*cuda.Ptr, int64) {
+			return &w.factors, 4 * int64(w.stored)
 		}); err != nil {
 			return err
 		}

@@ -153,6 +153,9 @@ func (p *rowProducts) codesOf(exact bool) cuda.QuantiseRowsArgs {
 func (p *rowProducts) of(w *matrix) cuda.Product {
 	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(w.in), Rows: p.rows,
 		Columns: int32(w.stored), K: p.k, Batch: 1}
+	if w.kind == cuda.ProductFP8 {
+		x.Factors = w.factors
+	}
 	if w.group != nil {
 		x.Whole = int32(w.group.whole.stored)
 	}

@@ -1,15 +1,18 @@
 package op
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. Where they multiply rows, e4m3 with float32 scales for blocks of 128 x 128 stays as it is,
-// and formats with kernels of their own stay packed (packed.go). Everything else becomes bf16: f32 and f16,
-// up-projections of latent rows and tables.
+// Weights are uploaded once. Where they multiply rows, e4m3 stays as it is if its float32 scales are for blocks of
+// 128 x 128, for each row or for all, and formats with kernels of their own stay packed (packed.go). Others become
+// bf16: f32 and f16, up-projections of latent rows and tables.
 
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128
@@ -29,7 +32,7 @@ type matrix struct {
 	group   *joined  // matrices after or in front of it in memory; nil where it is alone
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
 	packed  cuda.PackedFormat
-	factors cuda.Ptr // packed: f32 [2]
+	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; else 0
 }
 
 func (m *matrix) Out() int          { return m.out }
@@ -44,6 +47,49 @@ func own(op string, m kernel.Matrix) (*matrix, error) {
 	return nil, fmt.Errorf("%w: %s: the matrix was prepared by another device", kernel.ErrArgument, op)
 }
 
+// prepareChannels uploads e4m3 with a scale for each row, or one for all: the FP8 kernels multiply its codes, and then
+// the sums by the scales.
+func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
+	r := require{op: "prepare"}
+	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, exact: !w.Pow2Rows}
+	m.stored = (m.out + productSide - 1) / productSide * productSide
+	if m.in%productSide != 0 {
+		r.fail("a matrix [%d, %d], columns must be a multiple of %d", m.out, m.in, productSide)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return m, d.loaded(func(u *upload) (err error) {
+		if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err != nil {
+			return err
+		}
+		one := binary.LittleEndian.AppendUint32(nil, math.Float32bits(1))
+		blocks := (m.stored + blockSide - 1) / blockSide * ((m.in + blockSide - 1) / blockSide)
+		if m.scales, err = u.room(4*int64(blocks), 4*int64(blocks)); err != nil {
+			return err
+		}
+		if err := u.copy(m.scales, bytes.Repeat(one, blocks)); err != nil {
+			return err
+		}
+		if w.BlockRows == 1 {
+			m.factors, err = u.place(w.Scale, 4*int64(m.stored))
+			return err
+		}
+		if x, ok := w.Scale.Buf.(kernel.Drawn); ok {
+			if w.Scale, err = x.OnHost(w.Scale); err != nil {
+				return err
+			}
+		}
+		if !u.d.tried {
+			one = rowBytes(w.Scale)
+		}
+		if m.factors, err = u.room(4*int64(m.stored), 4*int64(m.stored)); err != nil {
+			return err
+		}
+		return u.copy(m.factors, bytes.Repeat(one, m.stored))
+	})
+}
+
 // blocked reports whether the FP8 kernels read a weight as it is stored.
 func blocked(w kernel.Weight) bool {
 	return w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide && w.SkipRows == 0
@@ -55,6 +101,9 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 		return nil, err
 	}
 	r := require{op: "prepare"}
+	if role == kernel.Projected && w.Channels() && !d.gpu.Portable() {
+		return d.prepareChannels(w)
+	}
 	if f, ok := packedFormat(w); ok && role == kernel.Projected {
 		return d.preparePacked(w, f)
 	}

@@ -11,6 +11,7 @@ import (
 type Matrix struct {
 	kernel.Weight
 	role   kernel.Role
+	Expert bool // set by the reference alone, as the next
 	Folded bool // e2m1 that the reference multiplies as a GPU does: as e4m3 with quantised rows
 }
 

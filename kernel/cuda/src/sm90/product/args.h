@@ -24,5 +24,7 @@ struct alignas(64) ProductArgs {
     i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
     i32 copied;   // narrow tiles: input rows that a copy fetches
     i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the only tile of rows
+    const float* factors;  // e4m3, a batch of one: f32 [columns] by which results are multiplied, or null; no tile of
+                           // 256 rows where k has parts
 };
 static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");

@@ -53,6 +53,11 @@ __device__ __forceinline__ void ask_block(float (&d)[N / 2], u32 left, u32 right
     ptx::mma_commit();
 }
 
+// The factors of two columns of the result from an even one on, where there are factors.
+__device__ __forceinline__ float2 factors_of(const ProductArgs& args, i32 column) {
+    return __ldg(reinterpret_cast<const float2*>(args.factors + min(column, args.columns - 2)));
+}
+
 // The scales of one row of weight blocks. The lanes of a warp hold 32 blocks at a time while the next 32 are being
 // loaded.
 struct WeightScales {

@@ -326,9 +326,17 @@ struct FewMath {
     }
 
     // Writes the groups of 8 input rows that this member owns. A warp has 16 columns of the result.
-    __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
+    __device__ __forceinline__ void write(float (&sum)[Sums], const FewTile& tile) {
         const u32 rank = part_of(args);
         const i32 column = tile.column + group * 64 + warp * 16;
+        if (S::Type::Scaled && args.factors != nullptr) {
+            const float* own = args.factors + min(column, args.columns - 16) + lane / 4;
+            const float upper = __ldg(own), lower = __ldg(own + 8);
+#pragma unroll
+            for (int i = 0; i < Sums; ++i) {
+                sum[i] = __fmul_rn(sum[i], i / 2 % 2 == 0 ? upper : lower);
+            }
+        }
         const i32 rows = column < args.columns ? args.rows - tile.row : 0;  // of the tile, that are there
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch +
@@ -364,8 +372,18 @@ struct FewMath {
     }
 
     // The same for a turned tile: a warp has 16 input rows and GroupRows columns of the result.
-    __device__ __forceinline__ void write_turned(const float (&sum)[Sums], const FewTile& tile) {
+    __device__ __forceinline__ void write_turned(float (&sum)[Sums], const FewTile& tile) {
         const i32 column = tile.column + group * S::GroupRows + static_cast<i32>(lane % 4) * 2;
+        if (args.factors != nullptr) {
+#pragma unroll
+            for (int e = 0; e < S::GroupRows / 8; ++e) {
+                const float2 f = factors_of(args, column + e * 8);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    sum[4 * e + i] = __fmul_rn(sum[4 * e + i], i % 2 == 0 ? f.x : f.y);
+                }
+            }
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const i32 row = static_cast<i32>(warp * 16 + lane / 4) + half * 8;

@@ -419,7 +419,17 @@ struct ManyMath {
 
     // A warp writes its 16 rows: float32 directly from registers, bf16 through shared memory and the copy engine in
     // boxes of 64 columns.
-    __device__ __forceinline__ void write(const float (&sum)[Sums], const ManyTile& tile, i32 wave) {
+    __device__ __forceinline__ void write(float (&sum)[Sums], const ManyTile& tile, i32 wave) {
+        if (S::Type::Scaled && !S::Away && args.factors != nullptr) {  // registers do not allow it there
+#pragma unroll
+            for (int e = 0; e < N / 8; ++e) {
+                const float2 f = factors_of(args, tile.column + e * 8 + static_cast<i32>(lane % 4) * 2);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    sum[4 * e + i] = __fmul_rn(sum[4 * e + i], i % 2 == 0 ? f.x : f.y);
+                }
+            }
+        }
         const i32 top = tile.row + (group * S::Waves + wave) * 64 + static_cast<i32>(warp) * 16;
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + tile.column + lane % 4 * 2;

@@ -236,6 +236,11 @@ struct NarrowMath {
             for (int half = 0; half < 2; ++half) {
                 const i32 column = tile.column + (2 * e + half) * 8 + static_cast<i32>(lane % 4) * 2;
                 if (input < args.rows && column < args.columns) {
+                    if (args.factors != nullptr) {
+                        const float2 f = factors_of(args, column);
+                        sum[2 * half] = __fmul_rn(sum[2 * half], f.x);
+                        sum[2 * half + 1] = __fmul_rn(sum[2 * half + 1], f.y);
+                    }
                     const i64 place = input * args.out_stride + column;
                     if (args.out_f32) {
                         *reinterpret_cast<float2*>(static_cast<float*>(args.out) + place) =
