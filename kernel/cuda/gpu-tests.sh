@@ -91,11 +91,16 @@ suite() {
         [ "$1" = small ] && set -- small -small
         shift
         hopper='FunctionsMatchTheManifest|TensorMapIsEncoded|LaunchAttributes|EveryProductKernel'
-        tests kernel/cuda GPU -test.skip "$hopper" -portable "$@" &&
-            tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable "$@" &&
-            tests verify 'GPUO(racle|ffloaded)' -portable "$@" && tests builtin Golden/portable &&
-            tests internal/step GPU -portable "$@" && tests internal/model/v4 GPU -portable "$@" &&
-            tests engine 'GPU(Engine|Stateful|Linear)' -portable "$@" && tests engine/gputest GPU -portable "$@"
+        failed=0
+        tests kernel/cuda GPU -test.skip "$hopper" -portable "$@" || failed=1
+        tests internal/cuda/op GPU -test.skip 'Packed|Ranks' -portable "$@" || failed=1
+        tests verify 'GPUO(racle|ffloaded)' -portable "$@" || failed=1
+        tests builtin Golden/portable || failed=1
+        tests internal/step GPU -portable "$@" || failed=1
+        tests internal/model/v4 GPU -portable "$@" || failed=1
+        tests engine 'GPU(Engine|Stateful|Linear)' -portable "$@" || failed=1
+        tests engine/gputest GPU -portable "$@" || failed=1
+        return $failed
         ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify 'GPU(Oracle|Offloaded)' ;;
