@@ -72,11 +72,11 @@ long:
 	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
-MORE = TestNextExact|TestQuantised$$|$(BITS)
+MORE = TestNextExact|TestNextDraft|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestRandomB|TestAPrefix|TestAStatefulModel|TestEveryWay|TestEveryLe|TestDecodeAlloc|TestSampled|$(OTHERS)
-OTHERS = TestRowBits|TestNoLength|TestAConversationReuses|TestRandomEv
+OTHERS = TestEqualShapes|TestDraftsDepend|TestOffloadedEq|TestRowBits|TestNoLength|TestAConversationReuses|TestRandomEv
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws

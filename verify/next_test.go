@@ -110,6 +110,9 @@ func TestNextDraftingLayer(t *testing.T) {
 		}
 		tokens := append(g.Input, g.Greedy[0])
 		for row := range 4 {
+			if !*long && row%3 != 0 {
+				continue // the first and the last show the others
+			}
 			n := len(g.Input) - 3 + row
 			state, err := m.(model.Stateful).NewState()
 			if err != nil {

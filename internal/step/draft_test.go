@@ -194,6 +194,9 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 		for _, s := range settings[:4] {
 			t.Run(preset+" "+s.name, func(t *testing.T) {
 				policy := s.policy
+				if preset == "glm-tiny" && policy.KV != "fp8-656" && !*long {
+					t.Skip("make long runs it: these rows with another model")
+				}
 				policy.Speculation.Tokens = 4
 				b := newBench(t, fast, policy)
 				whole := drafted(b)

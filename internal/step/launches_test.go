@@ -3,6 +3,7 @@ package step_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -334,8 +335,14 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			keeps := keepsOf(m)
-			modes, compared := map[string]int{}, 0
+			modes, compared, drawn, most := map[string]int{}, 0, 0, 40
+			if *long {
+				most = math.MaxInt
+			}
 			rapid.Check(await.Untimed(t), func(rt *rapid.T) {
+				if drawn++; drawn > most {
+					return
+				}
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
 				policy.Speculation.Tokens = rapid.IntRange(1, 4).Draw(rt, "verified")
 				cfg := configure(rt, m, policy)
