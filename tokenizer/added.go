@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/mark"
 )
 
-// addedToken is an entry of "added_tokens": a text that is one token wherever it occurs, found before anything else
-// happens.
+// addedToken is an entry of "added_tokens": a text that is one token wherever it occurs. It is matched before all other
+// stages.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
@@ -27,10 +27,10 @@ func (a *addedToken) normalized() bool {
 	return *a.Normalized
 }
 
-// blank reports that the token is white space, for tokenizers that write runs of it so.
+// blank reports whether the token is only white space, for tokenizers with tokens for runs of white space.
 func (a *addedToken) blank() bool { return strings.TrimSpace(a.Content) == "" }
 
-// addedIndex finds the entries of "added_tokens" while the vocabulary is read.
+// addedIndex looks up the entries of "added_tokens" while the vocabulary is read.
 type addedIndex struct {
 	list      []addedToken
 	byContent map[string]*addedToken
@@ -38,8 +38,7 @@ type addedIndex struct {
 	inVocab   map[int32]bool
 }
 
-// newAddedIndex checks that ids are in range and that an id and a content name
-// each other.
+// newAddedIndex checks that ids are in range and that each id has one content and each content one id.
 func newAddedIndex(list []addedToken) (*addedIndex, error) {
 	x := &addedIndex{list, map[string]*addedToken{}, map[int32]*addedToken{}, map[int32]bool{}}
 	for i := range list {
@@ -48,7 +47,7 @@ func newAddedIndex(list []addedToken) (*addedIndex, error) {
 			return nil, malformed("added token %q has id %d; ids are 0 to %d", a.Content, a.ID, maxID)
 		}
 		if other := x.byID[a.ID]; other != nil && other.Content != a.Content {
-			return nil, malformed("id %d is given to two added tokens, %q and %q", a.ID, other.Content, a.Content)
+			return nil, malformed("id %d is used by two added tokens, %q and %q", a.ID, other.Content, a.Content)
 		}
 		if other := x.byContent[a.Content]; other != nil && other.ID != a.ID {
 			return nil, malformed("added token %q has two ids, %d and %d", a.Content, other.ID, a.ID)
@@ -58,7 +57,7 @@ func newAddedIndex(list []addedToken) (*addedIndex, error) {
 	return x, nil
 }
 
-// missing lists the tokens the vocabulary did not have.
+// missing returns the added tokens that are not in the vocabulary.
 func (x *addedIndex) missing() []*addedToken {
 	var list []*addedToken
 	for id, a := range x.byID {
@@ -69,9 +68,8 @@ func (x *addedIndex) missing() []*addedToken {
 	return list
 }
 
-// addedSet finds added tokens in text: at the leftmost place, there the longest.
-// It is a trie over bytes; a search costs at most the length of the longest token
-// per place, and only where the first byte fits.
+// addedSet finds added tokens in text: at the leftmost position, and there the longest. It is a trie over bytes. A
+// search costs at most the length of the longest token per position, and only if the first byte matches.
 type addedSet struct {
 	tokens []*addedToken
 	nodes  []trieNode // nodes[0] is the root
@@ -88,7 +86,7 @@ type trieEdge struct {
 	node int32
 }
 
-// add registers content, the text to look for, as tok.
+// add registers content, the text to search for, as tok.
 func (a *addedSet) add(content string, tok *addedToken) {
 	if content == "" {
 		return
@@ -120,8 +118,8 @@ func (a *addedSet) step(node int32, b byte) int32 {
 	return -1
 }
 
-// longest returns the longest token that s begins with, and its length there. Only
-// the first free bytes of s can be part of a token that is more than white space.
+// longest returns the longest token at the start of s, and its length there. Only the first free bytes of s can be part
+// of a token that is more than white space.
 func (a *addedSet) longest(s string, free int) (tok *addedToken, n int) {
 	at := int32(0)
 	for i := range len(s) {
@@ -135,8 +133,8 @@ func (a *addedSet) longest(s string, free int) (tok *addedToken, n int) {
 	return tok, n
 }
 
-// find returns the next token in s at or after from that has no byte in literal,
-// with the white space it swallows; tok is nil if there is none.
+// find returns the next token in s at or after from that has no byte in literal, with the white space that it removes;
+// tok is nil if there is none.
 func (a *addedSet) find(s string, from int, literal []mark.Span) (start, end int, tok *addedToken) {
 	if len(a.tokens) == 0 {
 		return 0, 0, nil
@@ -182,7 +180,7 @@ func wordAfter(s string) bool {
 	return n > 0 && isWord(r)
 }
 
-// isWord is \w: letters, marks, digits, connectors and joiners.
+// isWord reports whether r matches \w: letters, marks, digits, connectors and joiners.
 func isWord(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc,
 		unicode.Other_Alphabetic, unicode.Join_Control)

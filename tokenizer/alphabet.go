@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// The byte-level alphabet spells each of the 256 bytes as one printable
-// character, so that a vocabulary of byte strings fits into JSON: bytes that
-// print as themselves in Latin-1 keep their code point, the other 68 get the code
+// The byte-level alphabet represents each of the 256 bytes by one printable character, so that a vocabulary of byte
+// strings can be written as JSON. Bytes that are printable in Latin-1 keep their code point; the other 68 get the code
 // points from U+0100 on, in order. A space (0x20) becomes U+0120, "Ġ".
 const alphabetEnd = 0x100 + 68
 
@@ -29,8 +28,8 @@ var alphabetByte = func() (table [alphabetEnd]int16) {
 	return table
 }()
 
-// appendUnspelled appends the bytes that word spells in the byte-level alphabet.
-// With any character outside the alphabet ok is false and dst is as it was.
+// appendUnspelled appends the bytes that word represents in the byte-level alphabet. If word has a character outside
+// the alphabet, ok is false and dst is unchanged.
 func appendUnspelled(dst, word []byte) (_ []byte, ok bool) {
 	n := len(dst)
 	for i := 0; i < len(word); {
@@ -47,7 +46,7 @@ func appendUnspelled(dst, word []byte) (_ []byte, ok bool) {
 	return dst, true
 }
 
-// fallbackByte reads the name of a byte-fallback token, such as <0x0A>.
+// fallbackByte parses the name of a byte-fallback token, such as <0x0A>.
 func fallbackByte(word string) (b byte, ok bool) {
 	hex, ok := strings.CutPrefix(word, "<0x")
 	if !ok || len(hex) != 3 || hex[2] != '>' {
@@ -57,7 +56,7 @@ func fallbackByte(word string) (b byte, ok bool) {
 	return byte(v), err == nil
 }
 
-// fallbackName is the inverse of fallbackByte, in the spelling files use.
+// fallbackName is the inverse of fallbackByte, in the spelling of the files.
 func fallbackName(b byte) string {
 	const digits = "0123456789ABCDEF"
 	return string([]byte{'<', '0', 'x', digits[b>>4], digits[b&15], '>'})

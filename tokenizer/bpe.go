@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// bpe merges the symbols of one piece into tokens: of all adjacent pairs the one
-// with the lowest rank merges first, the leftmost among equals, until none can.
+// bpe merges the symbols of one piece into tokens: the adjacent pair with the lowest rank merges first, the leftmost
+// among equals, until no pair can merge.
 type bpe struct {
 	words  *vocab // tokens by the bytes they are matched with
 	merges mergeTable
 	cache  pieceCache
 
-	// byteID is the token of a single byte, -1 if there is none: the symbols of a
-	// byte-level vocabulary, the byte-fallback tokens of a character-level one.
+	// byteID holds the token of each single byte, -1 if there is none: the symbols of a byte-level vocabulary, or the
+	// byte-fallback tokens of a character-level one.
 	byteID       [256]int32
 	byteLevel    bool // symbols are bytes; otherwise characters
 	unknown      int32
@@ -23,8 +23,8 @@ type bpe struct {
 	added        []bool // [size] ids that only added-token matching may produce
 }
 
-// scanLimit is the longest piece (in symbols) merged by scanning for the lowest
-// rank each time. That is quadratic, and up to here faster than the queue.
+// scanLimit is the maximum length of a piece (in symbols) that is merged by scanning for the lowest rank each time.
+// That takes quadratic time, but up to this length it is faster than the queue.
 const scanLimit = 40
 
 // mergeBuffers is scratch for merging one piece of n symbols.
@@ -64,7 +64,7 @@ func (m *bpe) encode(buf *mergeBuffers, dst []int32, piece string) ([]int32, err
 	return dst, nil
 }
 
-// symbols appends the ids the piece starts from.
+// symbols appends the initial ids of a piece.
 func (m *bpe) symbols(dst []int32, piece string) ([]int32, error) {
 	for i := 0; i < len(piece); {
 		size := 1
@@ -184,8 +184,7 @@ func resize(s []int32, n int) []int32 {
 	return s[:n]
 }
 
-// pairQueue is a binary heap of pairs waiting to merge: lowest rank first, then
-// leftmost.
+// pairQueue is a binary heap of pairs that wait to be merged: lowest rank first, then leftmost.
 type pairQueue []uint64
 
 func queued(rank, at int32) uint64 { return uint64(uint32(rank))<<32 | uint64(uint32(at)) }

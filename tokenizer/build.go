@@ -2,7 +2,7 @@ package tokenizer
 
 import "sparrow/internal/jsonscan"
 
-// build makes a tokenizer out of its two files.
+// build makes a tokenizer from its two files.
 func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 	f, err := parseFile(tokenizerJSON)
 	if err != nil {
@@ -67,8 +67,8 @@ func (t *Tokenizer) loadModel(f *file) error {
 	return err
 }
 
-// loadVocab fills model.words and out, and returns a function that finds tokens by the spelling of the file. In a
-// byte-level vocabulary the two are one: a token is matched with the bytes it represents.
+// loadVocab fills model.words and out, and returns a resolver that finds tokens by their spelling in the file. In a
+// byte-level vocabulary the two vocabularies are the same: a token is matched by the bytes that it represents.
 func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	added, err := newAddedIndex(f.added)
 	if err != nil {
@@ -90,9 +90,8 @@ func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
 	return names, nil
 }
 
-// readByteLevel reads a vocabulary spelled in the byte-level alphabet. Tokens with
-// characters outside it, and added tokens the vocabulary does not have, represent
-// their own spelling; they are decoded but never merged into.
+// readByteLevel reads a vocabulary in the byte-level alphabet. Tokens with characters outside it, and added tokens that
+// are not in the vocabulary, represent their own spelling; they are decoded but never produced by merges.
 func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) error {
 	var words vocabBuilder
 	var buf []byte
@@ -119,8 +118,8 @@ func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) e
 	return err
 }
 
-// readCharLevel reads a vocabulary of plain text, in which the decoder of the
-// file replaces some characters and turns <0x0A> into a byte.
+// readCharLevel reads a vocabulary of plain text, in which the decoder of the file replaces some characters and
+// converts <0x0A> to a byte.
 func (t *Tokenizer) readCharLevel(f *file, added *addedIndex, names *resolver) error {
 	words, out := vocabBuilder{unique: true}, vocabBuilder{}
 	err := readVocab(f.model.vocab, added, func(key []byte, id int32, a *addedToken) {
@@ -195,7 +194,7 @@ func (t *Tokenizer) loadAdded(list []addedToken) {
 }
 
 // loadFrame resolves the tokens that the configuration names and those that AddSpecial adds: the post-processor's
-// tokens or, if it has none, those of add_bos_token and add_eos_token.
+// tokens or, if it has none, the tokens of add_bos_token and add_eos_token.
 func (t *Tokenizer) loadFrame(f *file, cfg *config) (err error) {
 	if t.bos, err = t.named("bos_token", cfg.BOS); err != nil {
 		return err

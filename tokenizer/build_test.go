@@ -51,7 +51,7 @@ func TestUnsupportedAndMalformedFilesAreExplained(t *testing.T) {
 			[]string{"byte-level"}},
 		{"decoder after fuse", with(smallFile(),
 			object{"decoder": seq("decoders", object{"type": "Fuse"}, object{"type": "ByteLevel"})}),
-			ErrUnsupported, []string{"ByteLevel after Fuse"}},
+			ErrUnsupported, []string{"ByteLevel comes after Fuse"}},
 		{"strip of each token", with(charFile(),
 			object{"decoder": object{"type": "Strip", "content": " ", "start": 1, "stop": 0}}),
 			ErrUnsupported, []string{"Strip"}},
@@ -123,7 +123,7 @@ func TestUnsupportedAndMalformedFilesAreExplained(t *testing.T) {
 	}
 }
 
-// nested is a sequence in a sequence in a sequence, and so on.
+// nested returns a sequence in a sequence, to the given depth.
 func nested(list string, depth int) any {
 	if depth == 0 {
 		return object{"type": "NFC"}

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// cacheSlots and cachedPiece bound the cache: 16384 pieces of up to 32 bytes and
-	// at most as many tokens, under 5 MB when every slot holds the worst.
+	// cacheSlots and cachedPiece limit the cache: 16384 pieces of up to 32 bytes and at most as many tokens, under 5 MB
+	// in the worst case.
 	cacheSlots  = 1 << 14
 	cachedPiece = 32
 )
 
-// pieceCache stores the tokens of recent short pieces. Most pieces of a text
-// are words seen before, and finding one here costs a hash and a comparison. Each
-// piece has one slot, where the last writer wins; readers and writers never wait.
+// pieceCache stores the tokens of recent short pieces. Most pieces of a text are words that occurred before, and
+// finding one here costs a hash and a comparison. Each piece has one slot, where the last writer wins; readers and
+// writers never wait.
 type pieceCache struct {
 	seed  maphash.Seed
 	slots []cacheSlot
@@ -23,7 +23,7 @@ type pieceCache struct {
 
 type cacheSlot struct{ entry atomic.Pointer[cacheEntry] }
 
-// cacheEntry is never changed once it is in a slot.
+// cacheEntry is immutable once it is in a slot.
 type cacheEntry struct {
 	piece string
 	ids   []int32
@@ -33,7 +33,7 @@ func newPieceCache() pieceCache {
 	return pieceCache{seed: maphash.MakeSeed(), slots: make([]cacheSlot, cacheSlots)}
 }
 
-// slot returns the place of piece, nil if it is too long to be kept.
+// slot returns the slot of piece, nil if it is too long to be cached.
 func (c *pieceCache) slot(piece string) *cacheSlot {
 	if len(piece) > cachedPiece {
 		return nil
@@ -53,7 +53,7 @@ func (s *cacheSlot) get(dst []int32, piece string) (_ []int32, ok bool) {
 	return append(dst, e.ids...), true
 }
 
-// put stores copies: neither the caller's text nor its ids stay alive.
+// put stores copies, so that neither the caller's text nor its ids stay in memory.
 func (s *cacheSlot) put(piece string, ids []int32) {
 	if s == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Filled with the longest pieces of the most tokens, the cache holds what its comment says: under 5 MB.
+// Filled with the longest pieces of the most tokens, the cache takes less than the 5 MB that its comment states.
 func TestThePieceCacheIsBounded(t *testing.T) {
 	heap := func() int {
 		runtime.GC()

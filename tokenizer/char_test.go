@@ -6,9 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// charFile is a character-level tokenizer with byte fallback, in the manner of
-// SentencePiece models: ▁ for a space, one put before the text, <0xNN> for bytes
-// that no character token covers.
+// charFile returns a character-level tokenizer with byte fallback, like those of SentencePiece models: ▁ for a space,
+// one added before the text, <0xNN> for bytes without a character token.
 func charFile() object {
 	vocab := object{"<unk>": 0}
 	for b := range 256 {

@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is the set of character classes a character belongs to, as far as the
-// patterns of tokenizers ask.
+// class is the set of character classes of a character, as far as the patterns of tokenizers distinguish them.
 type class uint8
 
 const (
@@ -20,8 +19,8 @@ const (
 	newline                     // [\r\n]
 )
 
-// classTable holds the class of every code point, in blocks of 256 of which equal
-// ones are stored once: about 90 kB instead of 1.1 MB.
+// classTable holds the class of every code point, in blocks of 256. Equal blocks are stored once: about 90 kB instead
+// of 1.1 MB.
 type classTable struct {
 	ascii  [utf8.RuneSelf]class
 	block  [(unicode.MaxRune + 1) / 256]uint16 // number of a block
@@ -77,7 +76,7 @@ func (t *classTable) at(s string, i int) (class, int) {
 	return t.wide(s[i:])
 }
 
-// wide is at for characters beyond ASCII.
+// wide is at for non-ASCII characters.
 func (t *classTable) wide(s string) (class, int) {
 	r, size := utf8.DecodeRuneInString(s)
 	return t.blocks[int(t.block[r>>8])<<8|int(r&0xFF)], size
@@ -96,7 +95,7 @@ func (t *classTable) run(s string, i int, any class) int {
 	return i
 }
 
-// runNot does the same as run, for characters that are in none of the classes.
+// runNot is run for characters that are in none of the classes.
 func (t *classTable) runNot(s string, i int, none class) int {
 	for i < len(s) {
 		c, size := t.at(s, i)

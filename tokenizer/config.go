@@ -2,7 +2,7 @@ package tokenizer
 
 import "encoding/json"
 
-// config has the fields of tokenizer_config.json that this package uses.
+// config holds the fields of tokenizer_config.json that this package uses.
 type config struct {
 	AddBOS       bool           `json:"add_bos_token"`
 	AddEOS       bool           `json:"add_eos_token"`
@@ -11,7 +11,7 @@ type config struct {
 	ChatTemplate templateChoice `json:"chat_template"`
 }
 
-// parseConfig reads tokenizer_config.json; nil data is an empty one.
+// parseConfig parses tokenizer_config.json; nil data means an empty one.
 func parseConfig(data []byte) (*config, error) {
 	c := new(config)
 	if data == nil {

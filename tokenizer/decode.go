@@ -6,7 +6,7 @@ import (
 )
 
 // Decode returns the text of ids, exactly: with a byte-level vocabulary Decode(Encode(s)) == s, and ids that do not
-// form whole characters give bytes that are not valid UTF-8. With skipSpecial special tokens are left out. Ids without
+// form whole characters give bytes that are not valid UTF-8. With skipSpecial, special tokens are omitted. Ids without
 // a token give no text.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	var b strings.Builder
@@ -22,7 +22,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return b.String()
 }
 
-// strip removes the strippable beginning of a text from its next part, and returns how much may still be removed.
+// strip removes the strippable beginning of a text from its next part, and returns how many bytes may still be removed.
 func (d *detok) strip(text string, left int) (string, int) {
 	for left > 0 && text != "" {
 		rest, ok := strings.CutPrefix(text, d.stripChar)
@@ -34,9 +34,9 @@ func (d *detok) strip(text string, left int) (string, int) {
 	return text, left
 }
 
-// Decoder turns ids into text one by one, as they are generated. It never emits part of a character: bytes that may
-// still become one are delayed. Bytes that cannot are replaced by U+FFFD, one for each maximal invalid sequence, so
-// that all output together is Decode of all ids with the same replacement.
+// Decoder converts ids to text one by one, as they are generated. It never emits part of a character: bytes that may
+// still become one are delayed. Bytes that cannot are replaced by U+FFFD, one for each maximal invalid sequence. The
+// joined output equals Decode of all ids with the same replacement.
 type Decoder struct {
 	t     *Tokenizer
 	skip  func(id int32) bool
@@ -44,8 +44,8 @@ type Decoder struct {
 	held  []byte // the beginning of a character, at most 3 bytes between calls
 }
 
-// NewDecoder starts a text. Tokens that skip reports, such as those of IsSpecial,
-// are left out; nil leaves none out. A Decoder belongs to one goroutine.
+// NewDecoder starts a text. Tokens for which skip returns true, such as those of IsSpecial, are omitted; a nil skip
+// omits none. A Decoder belongs to one goroutine.
 func (t *Tokenizer) NewDecoder(skip func(id int32) bool) *Decoder {
 	return &Decoder{t: t, skip: skip, strip: t.detok.stripCount}
 }
@@ -75,11 +75,10 @@ func (d *Decoder) Flush() string {
 	return out
 }
 
-// Pending states how many bytes are held back.
+// Pending returns the number of delayed bytes.
 func (d *Decoder) Pending() int { return len(d.held) }
 
-// wholeLen is the length of b without a character begun but not finished at its
-// end.
+// wholeLen returns the length of b without an incomplete character at its end.
 func wholeLen(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {

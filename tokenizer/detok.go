@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// detok has the bytes that a token of the vocabulary represents: the decoder of tokenizer.json, as far as it treats one
-// token at a time, and the part that it strips from the beginning of a text.
+// detok determines the bytes that a token of the vocabulary represents: it is the decoder of tokenizer.json, as far as
+// that handles one token at a time, with the part that it strips from the beginning of a text.
 type detok struct {
 	byteLevel    bool
 	byteFallback bool
@@ -17,8 +17,8 @@ type detok struct {
 	stripCount   int         // at most so often
 }
 
-// newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs
-// a byte-level decoder; without any decoder it is undone anyway.
+// newDetok reads the decoder of tokenizer.json. A byte-level pre-tokenizer needs a byte-level decoder; without any
+// decoder it is undone anyway.
 func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 	d := new(detok)
 	if err := eachComponent("decoder", "decoders", value, d.add); err != nil {
@@ -35,10 +35,10 @@ func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 	return d, nil
 }
 
-// add takes in one component.
+// add adds one component.
 func (d *detok) add(kind string, value json.RawMessage) error {
 	if d.fused && (kind == "ByteLevel" || kind == "ByteFallback" || kind == "Replace") {
-		return fmt.Errorf("%w: decoder %s after Fuse; supported: before", ErrUnsupported, kind)
+		return fmt.Errorf("%w: decoder %s comes after Fuse; it must come before", ErrUnsupported, kind)
 	}
 	switch kind {
 	case "ByteLevel":
@@ -71,8 +71,8 @@ func (d *detok) addStrip(value json.RawMessage) error {
 		return err
 	}
 	if !d.fused || c.Stop != 0 || d.stripCount != 0 || c.Content == "" || c.Start < 0 {
-		return fmt.Errorf("%w: decoder Strip of %q, start %d, stop %d; supported: one, after Fuse, from the start only",
-			ErrUnsupported, c.Content, c.Start, c.Stop)
+		return fmt.Errorf("%w: decoder Strip of %q, start %d, stop %d; only one Strip is supported, after Fuse and "+
+			"from the start", ErrUnsupported, c.Content, c.Start, c.Stop)
 	}
 	d.stripChar, d.stripCount = c.Content, c.Start
 	return nil

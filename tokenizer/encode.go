@@ -8,37 +8,35 @@ import (
 	"sparrow/internal/mark"
 )
 
-// EncodeOptions state what a text may contain besides text.
+// EncodeOptions control special and added tokens.
 type EncodeOptions struct {
-	// AddSpecial puts the tokens around the text that the checkpoint asks for, such
-	// as the beginning-of-sentence token. Where the text already begins (or ends)
-	// with them they are not added again: a model must see them exactly once.
+	// AddSpecial adds the tokens around the text that the checkpoint requires, such as the beginning-of-sentence token.
+	// Tokens that the text already begins (or ends) with are not added again, because a model must get them exactly
+	// once.
 	AddSpecial bool
 
-	// ParseSpecial turns the spelling of an added token, such as <｜User｜>, into
-	// that token, whether the file calls it special or not. Without it every
-	// character is text: what a user typed cannot forge a turn of the conversation.
+	// ParseSpecial converts the spelling of an added token, such as <｜User｜>, to that token, whether the file marks it
+	// as special or not. Without it every character is text, so that a user cannot forge a turn of the conversation.
 	ParseSpecial bool
 
 	// Literal are spans of the text, ascending and disjoint, whose bytes are not part of an added token although
 	// ParseSpecial is set: the contents of messages inside a rendered conversation. A token that only begins or ends in
-	// such a span is not found either. Text without the spelling of an added token has the same ids with and without
-	// Literal. Added tokens that are nothing but white space are found everywhere: they are text, not control tokens.
+	// such a span is not matched either. Text without the spelling of an added token has the same ids with and without
+	// Literal. Added tokens of only white space are matched everywhere: they are text, not control tokens.
 	Literal []mark.Span
 
-	// Limit is the maximum number of tokens that are of use; 0 means no limit. A text with more is ErrTooLong, found
-	// without encoding the rest of it, and at once where even the longest tokens would be too many.
+	// Limit is the maximum number of tokens; 0 means no limit. For a text with more tokens Encode returns ErrTooLong
+	// without encoding the rest of it, and at once if even the longest tokens would be too many.
 	Limit int
 }
 
-// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern,
-// neither of which can happen with a vocabulary that has all bytes and patterns
-// that are known (scan.go), or ErrTooLong.
+// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern, neither of which can happen with a
+// vocabulary that has all bytes and known patterns (scan.go), or ErrTooLong.
 func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
 	return t.Append(nil, text, opts)
 }
 
-// Append is Encode onto the end of dst. On an error dst is returned unchanged.
+// Append is Encode that appends to dst. On an error dst is returned unchanged.
 func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int32, error) {
 	if len(text) > math.MaxInt32-1 {
 		return dst, fmt.Errorf("tokenizer: %w: the text has %d bytes, want at most %d", ErrUnencodable, len(text),
@@ -80,7 +78,7 @@ func hasSuffix(ids, suffix []int32) bool {
 	return len(ids) >= len(suffix) && slices.Equal(ids[len(ids)-len(suffix):], suffix)
 }
 
-// encoder is one call of Append.
+// encoder holds the state of one call of Append.
 type encoder struct {
 	t    *Tokenizer
 	sc   *scratch
@@ -90,7 +88,7 @@ type encoder struct {
 	start int // where the tokens of this call begin in ids
 }
 
-// fewest is a lower bound of the tokens that a text of the given number of bytes has.
+// fewest returns a lower bound of the number of tokens of a text with the given number of bytes.
 func (t *Tokenizer) fewest(bytes int) int {
 	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
 		return 0 // text may get shorter, or one token may cover any of it
@@ -98,7 +96,7 @@ func (t *Tokenizer) fewest(bytes int) int {
 	return bytes / max(t.longest, 1)
 }
 
-// text encodes a whole text: added tokens, which are found before normalising, and the text between them.
+// text encodes a whole text: added tokens, which are matched before normalisation, and the text between them.
 func (e *encoder) text(s string) error {
 	return e.split(&e.t.raw, s, e.opts.Literal, func(s string, literal []mark.Span) error {
 		n := e.t.normalize(s)
@@ -106,7 +104,7 @@ func (e *encoder) text(s string) error {
 	})
 }
 
-// split appends the added tokens of set found in s outside literal, and passes the text between them to rest.
+// split appends the added tokens of set that it finds in s outside literal, and passes the text between them to rest.
 func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(string, []mark.Span) error) error {
 	at, ahead := 0, literal
 	for e.opts.ParseSpecial {
@@ -147,7 +145,7 @@ func (e *encoder) plain(s string, _ []mark.Span) error {
 	})
 }
 
-// within is ErrTooLong where more tokens would be more than the limit.
+// within returns ErrTooLong if the given number of further tokens would exceed the limit.
 func (e *encoder) within(more int) error {
 	if limit := e.opts.Limit; limit > 0 && len(e.ids)-e.start+more > limit {
 		return fmt.Errorf("%w of %d tokens", ErrTooLong, limit)
@@ -162,8 +160,8 @@ func (t *Tokenizer) normalize(s string) string {
 	return s
 }
 
-// normalizedSpans are the spans of n, the normalised s, that correspond to literal in s. Normalising can join
-// characters across the edge of a span; then the span is extended by the joined ones.
+// normalizedSpans returns the spans of n, the normalised s, that correspond to literal in s. Normalisation can join
+// characters across the edge of a span; then the span is extended by the joined characters.
 func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Span {
 	if len(literal) == 0 || len(t.normalizers) == 0 {
 		return literal
@@ -173,7 +171,8 @@ func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Spa
 	}
 	var out []mark.Span
 	for _, m := range literal {
-		// The bytes that s[:Start] alone gives, and those that s[End:] alone gives, are outside of the span.
+		// The bytes that result from s[:Start] alone, and those that result from s[End:] alone, are outside of the
+		// span.
 		start, after := commonPrefix(n, t.normalize(s[:m.Start])), commonSuffix(n, t.normalize(s[m.End:]))
 		if len(out) > 0 {
 			start = max(start, out[len(out)-1].End)

@@ -31,8 +31,7 @@ func TestMergesGoByRankThenFromTheLeft(t *testing.T) {
 	}
 }
 
-// naiveMerge is the definition: merge the leftmost pair of lowest rank until no
-// pair merges.
+// naiveMerge implements the definition: merge the leftmost pair of lowest rank until no pair merges.
 func naiveMerge(m *bpe, ids []int32) []int32 {
 	for {
 		at, best, id := -1, int32(noMerge), int32(0)

@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// file is tokenizer.json, cut into its parts. The parts are parsed later: vocabulary and merges can only be read once
-// it is known whether the pre-tokenizer is byte-level, wherever it is in the file.
+// file is tokenizer.json, divided into its parts. The parts are parsed later: vocabulary and merges can be parsed only
+// once it is known whether the pre-tokenizer is byte-level, and that may come later in the file.
 type file struct {
 	added         []addedToken
 	normalizer    json.RawMessage
@@ -25,7 +25,7 @@ type modelFile struct {
 	merges  json.RawMessage // ["a b", ...] or [["a", "b"], ...]
 }
 
-// modelOptions are the small fields of the model object.
+// modelOptions holds the small fields of the model object.
 type modelOptions struct {
 	Type         string   `json:"type"`
 	Dropout      *float64 `json:"dropout"`
@@ -37,7 +37,7 @@ type modelOptions struct {
 	IgnoreMerges bool     `json:"ignore_merges"`
 }
 
-// parseFile cuts data into parts and reads the small ones.
+// parseFile divides data into parts and parses the small ones.
 func parseFile(data []byte) (*file, error) {
 	var f file
 	if at := jsonscan.InvalidUTF8(data); at >= 0 {
@@ -101,7 +101,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	if err != nil {
 		return err
 	}
-	// One small object instead of a case per field: encoding/json parses the types.
+	// One small object instead of a case per field: encoding/json handles the types.
 	object, err := json.Marshal(small)
 	if err != nil {
 		return malformed("model: %v", err)
@@ -109,7 +109,7 @@ func (m *modelFile) read(r *jsonscan.Scanner) error {
 	return decodeJSON("model", object, &m.options)
 }
 
-// check refuses models and options that would give other tokens than asked for.
+// check refuses models and options that would give other tokens than the reference.
 func (o *modelOptions) check() error {
 	if o.Type != "BPE" && o.Type != "" { // older files name no type
 		return unsupported("model", o.Type, "BPE")
@@ -142,12 +142,11 @@ func orNil(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// maxNesting bounds how deep sequences may contain sequences.
+// maxNesting is the maximum depth of nested sequences.
 const maxNesting = 16
 
-// eachComponent calls visit with the component of a part of tokenizer.json or, if
-// it is a Sequence, with those it lists under the key list, in order. A nil value
-// has none.
+// eachComponent calls visit with the component of a part of tokenizer.json or, if it is a Sequence, with the components
+// in its list, in order. A nil value has none.
 func eachComponent(part, list string, value json.RawMessage,
 	visit func(kind string, value json.RawMessage) error) error {
 	var walk func(value json.RawMessage, depth int) error
@@ -185,7 +184,7 @@ func eachComponent(part, list string, value json.RawMessage,
 	return walk(value, 0)
 }
 
-// patternFile is a pattern as tokenizer.json spells it: one of the two is set.
+// patternFile is a pattern in tokenizer.json: one of the two fields is set.
 type patternFile struct {
 	String *string
 	Regex  *string

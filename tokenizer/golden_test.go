@@ -21,7 +21,7 @@ import (
 //	               outputs decoded, by transformers 5.17.0
 var parse = EncodeOptions{ParseSpecial: true}
 
-// unzip reads a gzipped file of testdata.
+// unzip reads a gzipped file from testdata.
 func unzip(t testing.TB, name string) []byte {
 	t.Helper()
 	packed, err := os.ReadFile("testdata/" + name)
@@ -107,8 +107,7 @@ func TestDeepSeekEncodingsAndDecodingsMatchTheGoldenOnes(t *testing.T) {
 	}
 }
 
-// The same patterns through the pattern engine: what runs for a model whose
-// patterns have no scanner.
+// The same patterns through the pattern engine, which is used for models whose patterns have no scanner.
 func TestDeepSeekGoldenEncodingsHoldWithoutScanners(t *testing.T) {
 	tok := load(t, "deepseek_v3")
 	for i, pattern := range []string{patternDigits3, patternHanKana, patternDeepSeek} {
@@ -121,7 +120,7 @@ func TestDeepSeekGoldenEncodingsHoldWithoutScanners(t *testing.T) {
 	}
 }
 
-// engineSplit is pattern as an isolating split by the pattern engine.
+// engineSplit returns pattern as an isolating split by the pattern engine.
 func engineSplit(t testing.TB, pattern string) stage {
 	t.Helper()
 	m, err := newMatcher(patternFile{Regex: &pattern})

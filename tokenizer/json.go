@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// asMalformed turns a syntax error into ErrMalformed with the same words.
+// asMalformed converts a syntax error to ErrMalformed with the same text.
 func asMalformed(err error) error {
 	var syntax *jsonscan.SyntaxError
 	if errors.As(err, &syntax) {

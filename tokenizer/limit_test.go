@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A text with more tokens than the limit is refused, one with exactly as many is encoded; a text that is far too long
-// costs neither time nor memory, be it one piece or many.
+// A text with more tokens than the limit is refused; a text with exactly that many is encoded. A text that is far too
+// long costs neither time nor memory, whether it is one piece or many.
 func TestLimitOfTokens(t *testing.T) {
 	tok := load(t, "deepseek_v3")
 	text := strings.Repeat("The price of 12 lamps is 345.\n", 20)

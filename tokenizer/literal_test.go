@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// written reads a text in which « and » enclose literal spans.
+// written parses a text in which « and » enclose literal spans.
 func written(s string) (string, []mark.Span) {
 	var b mark.Builder
 	for s != "" {
@@ -82,7 +82,7 @@ func TestLiteralTextDoesNotBeginASequence(t *testing.T) {
 	}
 }
 
-// Where no added token is spelled, spans change nothing: they do not cut words.
+// If no added token is spelled in the text, spans change nothing: they do not split words.
 func FuzzLiteralSpansKeepTheIdsOfOrdinaryText(f *testing.F) {
 	f.Add("Hello world, 123 é", 3, 9)
 	tok := newSmall(f, with(smallFile([2]string{"l", "l"}, [2]string{"e", "ll"}), object{

@@ -9,16 +9,16 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// noMerge is the rank of a pair that does not merge; it loses every comparison.
+// noMerge is the rank of a pair that does not merge; it is higher than all ranks.
 const noMerge = math.MaxInt32
 
-// mergeTable has the rank and the result of the merge of a pair of token ids.
+// mergeTable maps a pair of token ids to the rank and the result of its merge.
 type mergeTable struct {
 	slots []mergeSlot // open addressing, linear probing
 	mask  uint64
 }
 
-// mergeSlot is one merge. The key is the pair plus one, so that zero is empty.
+// mergeSlot is one merge. The key is the pair plus one, so that zero means empty.
 type mergeSlot struct {
 	key  uint64
 	rank int32 // position in the file: the lowest merges first
@@ -27,7 +27,7 @@ type mergeSlot struct {
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
 
-// find returns the rank and the result of merging a and b, noMerge if they don't.
+// find returns the rank and the result of merging a and b; the rank is noMerge if they do not merge.
 func (t *mergeTable) find(a, b int32) (rank, id int32) {
 	key := pairKey(a, b)
 	for i := spread(key) & t.mask; ; i = (i + 1) & t.mask {
@@ -54,13 +54,13 @@ func (t *mergeTable) put(a, b, rank, id int32) {
 type resolver struct {
 	words *vocab
 	odd   map[string]int32 // tokens hidden in words, by their spelling
-	// unspell appends the bytes a spelling represents; ok is false if it represents
-	// nothing but itself.
+	// unspell appends the bytes that a spelling represents; ok is false if it represents only itself.
 	unspell func(dst, word []byte) (_ []byte, ok bool)
 	buf     []byte
 }
 
-// pair resolves both halves of a merge and their result. If one is in no vocabulary, missing is its spelling.
+// pair resolves both halves of a merge and their result. If one of them is not in the vocabulary, missing is its
+// spelling.
 func (r *resolver) pair(a, b []byte) (ids [3]int32, missing []byte) {
 	buf, okA := r.unspell(r.buf[:0], a)
 	n := len(buf)
@@ -96,10 +96,10 @@ func (r *resolver) one(word []byte) (id int32, ok bool) {
 	return id, ok
 }
 
-// readMerges reads both spellings of the list: "a b" and ["a", "b"].
+// readMerges reads both forms of the list: "a b" and ["a", "b"].
 func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
 	slots := 4
-	// A merge takes at least 7 bytes of JSON; half-empty tables are fast ones.
+	// A merge takes at least 7 bytes of JSON; half-empty tables are fast.
 	for n := len(data) / 7; slots < n && slots < 1<<18; {
 		slots *= 2
 	}

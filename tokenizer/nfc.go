@@ -9,11 +9,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// joiner is inserted by package norm into runs of more than 30 combining marks, so that a stream needs little memory.
-// The form that tokenizers are trained with has no such limit.
+// joiner is inserted by package norm into runs of more than 30 combining marks, to limit the memory of a stream. The
+// normal form in tokenizer training has no such limit.
 const joiner = "\u034f"
 
-// nfc returns s in Unicode Normalization Form C. Bytes that are not UTF-8 do not change.
+// nfc returns s in Unicode Normalization Form C. Bytes that are not UTF-8 are unchanged.
 func nfc(s string) string {
 	out := norm.NFC.String(s)
 	if strings.Count(out, joiner) == strings.Count(s, joiner) {
@@ -40,7 +40,7 @@ func nfc(s string) string {
 	return b.String()
 }
 
-// decompose takes every character of a string apart and brings combining marks into canonical order.
+// decompose decomposes every character of a string and sorts combining marks into canonical order.
 func decompose(s string) []rune {
 	var out []rune
 	for _, r := range s {
@@ -83,5 +83,5 @@ func compose(text []rune) []rune {
 	return out
 }
 
-// combiningClass is the canonical combining class of a character; 0 is a starter.
+// combiningClass returns the canonical combining class of a character; 0 means a starter.
 func combiningClass(r rune) uint8 { return norm.NFC.PropertiesString(string(r)).CCC() }

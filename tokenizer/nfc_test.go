@@ -62,7 +62,7 @@ func TestNFCTwiceChangesNothing(t *testing.T) {
 	})
 }
 
-// With a quadratic method such a run of marks would not end.
+// With a quadratic algorithm such a run of marks would take too long.
 func TestNFCOfLongRunsOfMarksEnds(t *testing.T) {
 	s := "a" + strings.Repeat("\u0301\u0323", 1<<18)
 	if got := nfc(s); !strings.HasPrefix(got, "\u1ea1\u0323") || len(got) != len(s)-1-2+3 {
@@ -70,7 +70,8 @@ func TestNFCOfLongRunsOfMarksEnds(t *testing.T) {
 	}
 }
 
-// The method for long runs of marks gives the result of package norm for short ones, without the limit of package norm.
+// The algorithm for long runs of marks gives the result of package norm for short runs, without the limit of package
+// norm.
 func TestNFCOfLongRunsAgreesWithShortOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.StringOfN(rapid.RuneFrom(nil, unicode.Mn, unicode.Latin, unicode.Hangul, unicode.Greek), 0, 24,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// normalizer rewrites text before it is cut into pieces.
+// normalizer rewrites text before it is divided into pieces.
 type normalizer func(string) string
 
 // newNormalizers reads the normalizer of tokenizer.json; nil means none.

@@ -9,8 +9,8 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// Limits of one search of the pattern engine, which backtracks: a pattern that
-// explodes on some text fails that request, not the process.
+// Limits of one search of the pattern engine, which backtracks: a pattern that takes exponential time on some text
+// fails that request, not the process.
 const (
 	matchTimeout   = 5 * time.Second
 	backtrackSlots = 1 << 24
@@ -50,13 +50,12 @@ func newMatcher(p patternFile) (matcher, error) {
 	return nil, malformed(`a pattern has neither "Regex" nor "String"`)
 }
 
-// canonicalPattern spells line breaks inside a pattern as escapes: files write
-// them either way, and the two are the same pattern.
+// canonicalPattern writes line breaks inside a pattern as escapes: files use both forms, which are the same pattern.
 func canonicalPattern(p string) string {
 	return strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(p)
 }
 
-// stringMatcher matches a literal; the empty one matches nothing.
+// stringMatcher matches a literal; the empty literal matches nothing.
 type stringMatcher string
 
 func (m stringMatcher) matches(_ *scratch, s string, dst []span) ([]span, error) {
@@ -82,8 +81,8 @@ func (m regexMatcher) matches(sc *scratch, s string, dst []span) ([]span, error)
 		runes = append(runes, r)
 	}
 	sc.runes = runes
-	// The engine counts in characters, and matches arrive in order: one cursor
-	// turns both ends of each into byte positions.
+	// The engine counts in characters, and matches are returned in order: one cursor converts both ends of each match
+	// to byte positions.
 	chars, bytes, first := 0, 0, len(dst)
 	seek := func(to int) int32 {
 		for ; chars < to; chars++ {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// frame holds the tokens that AddSpecial puts around a text.
+// frame holds the tokens that AddSpecial adds around a text.
 type frame struct {
 	before, after []int32
 }
@@ -66,7 +66,7 @@ func (f *frame) addTemplate(value json.RawMessage) error {
 	return nil
 }
 
-// check makes sure that every id is a token.
+// check checks that every id is a token.
 func (f *frame) check(v *vocab) error {
 	for _, id := range slices.Concat(f.before, f.after) {
 		if v.str(id) == "" {

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// stage is one step of pre-tokenization: it appends to dst the pieces s is cut
-// into, in order, none of them empty.
+// stage is one step of pre-tokenization: it appends to dst the pieces of s, in order, none of them empty.
 type stage interface {
 	cut(sc *scratch, s string, dst []span) ([]span, error)
 }
 
-// pipeline is the pre-tokenizer: every stage cuts the pieces of the previous one, seeing nothing around them.
+// pipeline is the pre-tokenizer: every stage divides the pieces of the previous one, without their context.
 type pipeline struct {
 	stages    []stage
 	byteLevel bool // pieces are spelled in bytes afterwards
@@ -21,7 +20,7 @@ type pipeline struct {
 	prefixAt int
 }
 
-// scratch holds the buffers of one Encode call, reused by later ones.
+// scratch holds the buffers of one Encode call; later calls reuse them.
 type scratch struct {
 	spans [][]span // [stages] the pieces a stage has made of its current input
 	found []span
@@ -30,8 +29,8 @@ type scratch struct {
 	merge mergeBuffers
 }
 
-// keepElements is the largest buffer kept for the next call; a text that needed
-// more must not hold its memory forever.
+// keepElements is the size of the largest buffer that is kept for the next call, so that a text that needed more does
+// not hold its memory forever.
 const keepElements = 1 << 16
 
 // trim drops large buffers.
@@ -132,7 +131,7 @@ func (p *pipeline) add(kind string, value json.RawMessage) error {
 	return unsupported("pre_tokenizer", kind, "Sequence", "Split", "Digits", "ByteLevel")
 }
 
-// newSplit reads a Split: a hand-written scanner where there is one.
+// newSplit reads a Split; it uses a hand-written scanner if there is one.
 func newSplit(value json.RawMessage) (stage, error) {
 	var c struct {
 		Pattern  patternFile

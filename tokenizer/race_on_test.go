@@ -2,6 +2,5 @@
 
 package tokenizer
 
-// slowdown is how much the race detector may cost; times in tests are for plain
-// builds.
+// slowdown is the factor by which the race detector may slow down tests; times in tests are for plain builds.
 const slowdown = 20

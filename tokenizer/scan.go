@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Hand-written scanners for the patterns of the model families this project serves. They match like the pattern, in
-// time linear in the text, at some ten times the speed of the pattern engine. They are chosen by equality with the
+// Hand-written scanners for the patterns of the supported model families. They give the same matches as the pattern, in
+// time linear in the text, about ten times as fast as the pattern engine. They are chosen by equality with the
 // pattern's text (knownPatterns), and tests compare them with the engine.
 const (
 	patternDigits   = `\p{N}`
@@ -35,7 +35,7 @@ var knownPatterns = map[string]stage{
 // rule returns the end of the match that begins at s[i], i if there is none.
 type rule func(t *classTable, s string, i int) int
 
-// ruleStage cuts at the matches of a rule and keeps the text between them.
+// ruleStage splits at the matches of a rule and keeps the text between them.
 type ruleStage struct{ match rule }
 
 func (st ruleStage) cut(_ *scratch, s string, dst []span) ([]span, error) {
@@ -55,7 +55,7 @@ func (st ruleStage) cut(_ *scratch, s string, dst []span) ([]span, error) {
 	return appendSpan(dst, gap, len(s)), nil
 }
 
-// numberRule is \p{N}, digits3Rule is \p{N}{1,3}, numbersRule is \p{N}+.
+// numberRule implements \p{N}, digits3Rule \p{N}{1,3}, numbersRule \p{N}+.
 func numberRule(t *classTable, s string, i int) int  { return numbers(t, s, i, 1) }
 func digits3Rule(t *classTable, s string, i int) int { return numbers(t, s, i, 3) }
 func numbersRule(t *classTable, s string, i int) int { return t.run(s, i, number) }
@@ -72,8 +72,8 @@ func numbers(t *classTable, s string, i, limit int) int {
 	return i
 }
 
-// hanKanaRule is patternHanKana: runs of U+4E00-9FA5 and U+3040-30FF. Only these
-// lead bytes begin such characters.
+// hanKanaRule implements patternHanKana: runs of U+4E00-9FA5 and U+3040-30FF. Only these lead bytes begin such
+// characters.
 func hanKanaRule(_ *classTable, s string, i int) int {
 	for i < len(s) && s[i] >= 0xE3 && s[i] <= 0xE9 {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -85,7 +85,7 @@ func hanKanaRule(_ *classTable, s string, i int) int {
 	return i
 }
 
-// deepSeekRule is patternDeepSeek.
+// deepSeekRule implements patternDeepSeek.
 func deepSeekRule(t *classTable, s string, i int) int {
 	c, size := t.at(s, i)
 	if s[i] < utf8.RuneSelf && c&(punct|symbol) != 0 {
@@ -112,8 +112,8 @@ func deepSeekRule(t *classTable, s string, i int) int {
 	return i
 }
 
-// glmRule is patternGLM, glmFoldRule is patternGLMFold. They differ where case
-// folding does: the long s (U+017F) folds to s.
+// glmRule implements patternGLM, glmFoldRule patternGLMFold. They differ in case folding: the long s (U+017F) folds to
+// s.
 func glmRule(t *classTable, s string, i int) int {
 	if end := contraction(s, i, 0x20); end > i {
 		return end
@@ -191,10 +191,9 @@ func contraction(s string, i int, fold byte) int {
 	return i
 }
 
-// spaces matches white space at s[i]: `\s*[\r\n]+|\s+(?!\S)|\s+`, without the
-// first alternative unless lines is set. Up to the last line break of the run if
-// there is one; else the whole run if the text ends there; else all but the last
-// character, which is left to the word that follows.
+// spaces matches white space at s[i]: `\s*[\r\n]+|\s+(?!\S)|\s+`, without the first alternative unless lines is set.
+// The match ends at the last line break of the run if there is one; else it is the whole run if the text ends there;
+// else all but the last character, which belongs to the following word.
 func spaces(t *classTable, s string, i int, lines bool) int {
 	last, afterLine, end := i, i, i
 	for end < len(s) {

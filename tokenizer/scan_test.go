@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tricky are characters and sequences at which the patterns decide: every class,
-// every literal, boundaries of ranges, invalid bytes.
+// tricky lists characters and sequences at which the patterns differ: every class, every literal, boundaries of ranges,
+// invalid bytes.
 var tricky = []string{
 	" ", " ", "  ", "\t", "\n", "\r", "\r\n", "\v", "\u0085", "\u00a0", "\u3000", "\u2028", "\u200b",
 	"a", "Z", "bc", "é", "ß", "я", "א", "\u0301", "\u093e", "\u20dd", "\u3099", "\u309b", "\u30fb", "ー",
@@ -28,7 +28,7 @@ func tricked(pick func(n int) int, length int) string {
 	return b.String()
 }
 
-// compareScanners fails unless every scanner cuts s as the pattern engine does.
+// compareScanners fails unless every scanner splits s like the pattern engine.
 func compareScanners(t testing.TB, engines map[string]stage, s string) {
 	t.Helper()
 	for pattern, scanner := range knownPatterns {
@@ -89,8 +89,8 @@ func FuzzScanners(f *testing.F) {
 	})
 }
 
-// The engine folds case by another table than the library the models were
-// trained with: (?i:'s) there also matches a long s.
+// The engine folds case with another table than the library that was used to train the models: there (?i:'s) also
+// matches a long s.
 func TestCaseFoldingKnowsTheLongS(t *testing.T) {
 	s := "it'ſ"
 	for pattern, want := range map[string][]string{

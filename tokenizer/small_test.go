@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// object is a JSON object under construction.
+// object is a JSON object that a test builds.
 type object = map[string]any
 
 // spell writes bytes in the byte-level alphabet.
@@ -22,8 +22,8 @@ func spell(s string) string {
 	return string(out)
 }
 
-// smallFile is a byte-level tokenizer.json: the 256 bytes are ids 0 to 255, the
-// merges (pairs of texts) make the ids from 256 on. No pattern cuts the text.
+// smallFile returns a byte-level tokenizer.json: the 256 bytes are ids 0 to 255, the merges (pairs of texts) make the
+// ids from 256 on. No pattern splits the text.
 func smallFile(merges ...[2]string) object {
 	vocab := object{}
 	for b := range 256 {
@@ -63,7 +63,7 @@ func toJSON(t testing.TB, v any) []byte {
 	return data
 }
 
-// newSmall makes a tokenizer of a file and, unless nil, a configuration.
+// newSmall makes a tokenizer from a file and, unless nil, a configuration.
 func newSmall(t testing.TB, file object, config any) *Tokenizer {
 	t.Helper()
 	var configJSON []byte

@@ -1,6 +1,6 @@
 package tokenizer
 
-// behavior is how a split treats its matches.
+// behavior determines how a split treats its matches.
 type behavior int
 
 const (
@@ -11,7 +11,7 @@ const (
 	contiguous                     // like isolated, adjacent matches being one
 )
 
-// behaviors are the names used in tokenizer.json.
+// behaviors maps the names in tokenizer.json.
 var behaviors = map[string]behavior{
 	"Isolated":           isolated,
 	"Removed":            removed,
@@ -20,7 +20,7 @@ var behaviors = map[string]behavior{
 	"Contiguous":         contiguous,
 }
 
-// splitStage cuts a string at the matches of a pattern or, inverted, at the text between them.
+// splitStage splits a string at the matches of a pattern or, inverted, at the text between them.
 type splitStage struct {
 	pattern  matcher
 	behavior behavior
@@ -63,7 +63,7 @@ func (b behavior) join(parts []part, dst []span) []span {
 	first := len(dst)
 	matched := false // whether the part before was a match
 	if b == mergedNext {
-		// A match belongs to the text after it unless that is a match too.
+		// A match is joined to the text after it unless that is a match too.
 		for i, p := range parts {
 			begins := i == 0 || !parts[i-1].match || p.match
 			dst = extend(dst, first, p.span, !begins)
@@ -88,8 +88,8 @@ func (b behavior) join(parts []part, dst []span) []span {
 	return dst
 }
 
-// extend appends p or, if glued, makes the last span (from first on) reach its
-// end. Empty spans only mark a place to cut.
+// extend appends p or, if glued, extends the last span (from first on) to its end. Empty spans only mark a split
+// position.
 func extend(dst []span, first int, p span, glued bool) []span {
 	if glued && len(dst) > first && dst[len(dst)-1].end == p.start {
 		dst[len(dst)-1].end = p.end

@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// RanksName is the file of Kimi checkpoints that replaces tokenizer.json: a line for each token, its bytes in base64
-// and its rank, which is its id. The pattern for cutting text and the special tokens are not in it.
+// RanksName is the file that Kimi checkpoints have instead of tokenizer.json: one line for each token, with its bytes
+// in base64 and its rank, which is its id. It does not contain the pre-tokenizer pattern and the special tokens.
 const RanksName = "tiktoken.model"
 
-// ranksPattern is how Kimi cuts text: runs of Han characters by themselves, words with at most one character before
-// them, up to three digits. Where the release writes an intersection with non-Han characters, the pattern here uses a
-// subtraction.
+// ranksPattern is Kimi's pre-tokenizer pattern: runs of Han characters, words with at most one character before them,
+// up to three digits. The release uses an intersection with non-Han characters; the pattern here uses a subtraction.
 const ranksPattern = `[\p{Han}]+|` +
 	`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]+` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
@@ -24,13 +23,13 @@ const ranksPattern = `[\p{Han}]+|` +
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 	`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// ranksReserved is how many ids after the ranks are special tokens. Those that
-// tokenizer_config.json does not name have a name made of their id.
+// ranksReserved is the number of special tokens after the ranks. Those that tokenizer_config.json does not list are
+// named by their id.
 const ranksReserved = 256
 
-// FromRanks is the text of the tokenizer.json that encodes as a ranks file does; tokenizer_config.json, which may be
-// nil, names the special tokens. Merges are derived from the tokens: in a token's bytes all pairs of lower rank are
-// merged, lowest first, and the two remaining parts are its own pair.
+// FromRanks returns a tokenizer.json that encodes like a ranks file; tokenizer_config.json, which may be nil, lists the
+// special tokens. Merges are derived from the tokens: in a token's bytes all pairs of lower rank are merged, lowest
+// first, and the two remaining parts are its own pair.
 func FromRanks(ranks, configJSON []byte) ([]byte, error) {
 	words, err := readRanks(ranks)
 	if err != nil {
@@ -65,12 +64,12 @@ func FromRanks(ranks, configJSON []byte) ([]byte, error) {
 			{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
 		}},
 		"decoder": object{"type": "ByteLevel"},
-		// A piece that is a token is that token, whatever its merges.
+		// A piece that equals a token becomes that token, whatever its merges.
 		"model": object{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges},
 	})
 }
 
-// readRanks reads the tokens in the order of their ranks, which have no gaps.
+// readRanks reads the tokens in the order of their ranks, which must have no gaps.
 func readRanks(data []byte) ([]string, error) {
 	var words []string
 	for n := 1; len(data) > 0; n++ {
@@ -86,18 +85,18 @@ func readRanks(data []byte) ([]string, error) {
 		case !ok || err != nil || bad != nil || len(word) == 0:
 			return nil, malformed("%s: line %d is not a token in base64 and its rank", RanksName, n)
 		case rank != len(words):
-			return nil, malformed("%s: line %d has rank %d, want %d: ranks follow each other", RanksName, n, rank,
+			return nil, malformed("%s: line %d has rank %d, want %d: ranks must be consecutive", RanksName, n, rank,
 				len(words))
 		}
 		words = append(words, string(word))
 	}
 	if len(words) == 0 {
-		return nil, malformed("%s holds no tokens", RanksName)
+		return nil, malformed("%s contains no tokens", RanksName)
 	}
 	return words, nil
 }
 
-// ranksAdded lists the special tokens after the given number of ranks.
+// ranksAdded returns the special tokens after the given number of ranks.
 func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	var cfg struct {
 		Added map[string]addedToken `json:"added_tokens_decoder"`
@@ -124,8 +123,7 @@ func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	return list, nil
 }
 
-// mergeBelow merges the bytes of a word by pairs of ranks below a limit, lowest
-// first and of equals the leftmost.
+// mergeBelow merges the bytes of a word by pairs of ranks below a limit, lowest first, and leftmost among equals.
 func mergeBelow(rank map[string]int, word string, limit int) []string {
 	parts := strings.Split(word, "")
 	if len(parts) != len(word) { // bytes, not characters

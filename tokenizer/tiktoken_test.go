@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// madeUpRanks is a ranks file: the bytes, then words in an order in which each is a pair of tokens before it.
+// madeUpRanks returns a ranks file: the bytes, then words in an order in which each is a pair of earlier tokens.
 func madeUpRanks(words ...string) (text []byte, rank map[string]int) {
 	rank = map[string]int{}
 	var b strings.Builder
@@ -28,8 +28,8 @@ func madeUpRanks(words ...string) (text []byte, rank map[string]int) {
 	return []byte(b.String()), rank
 }
 
-// A ranks file encodes text as its rule says: pieces are cut first, a piece that is a token is that token, and other
-// pieces are merged by rank.
+// A ranks file encodes text by its rule: text is first divided into pieces, a piece that equals a token becomes that
+// token, and other pieces are merged by rank.
 func TestRanksFile(t *testing.T) {
 	text, rank := madeUpRanks("he", "ll", "llo", "hello", " w", "or", " wor", "ld", " world", "\xe4\xb8", "世", "12",
 		"123", "'t", "do", "don", "bc", "abc")
@@ -91,7 +91,7 @@ func TestRanksFile(t *testing.T) {
 	}
 }
 
-// split returns the pieces that text is cut into.
+// split returns the pieces of a text.
 func split(t *testing.T, tok *Tokenizer, text string) (out []string) {
 	t.Helper()
 	err := tok.pieces.each(new(scratch), text, func(p string) error {
@@ -104,7 +104,7 @@ func split(t *testing.T, tok *Tokenizer, text string) (out []string) {
 	return out
 }
 
-// A damaged ranks file is refused with the line.
+// A damaged ranks file is refused with the line number.
 func TestDamagedRanksFiles(t *testing.T) {
 	good, _ := madeUpRanks("he", "hel")
 	for text, want := range map[string]string{

@@ -11,8 +11,8 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for concurrent use and never changes,
-// except for its cache of recent pieces, which changes no result.
+// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for concurrent use and immutable, except
+// for its cache of recent pieces, which changes no result.
 type Tokenizer struct {
 	model       bpe
 	out         *vocab   // tokens by the bytes they represent
@@ -33,9 +33,8 @@ type Tokenizer struct {
 	scratch sync.Pool // of *scratch
 }
 
-// Open reads the tokenizer of a checkpoint folder: tokenizer.json or, without it,
-// tiktoken.model, and where they exist tokenizer_config.json and
-// chat_template.jinja.
+// Open reads the tokenizer of a checkpoint folder: tokenizer.json or, without it, tiktoken.model, and
+// tokenizer_config.json and chat_template.jinja if they exist.
 func Open(dir string) (*Tokenizer, error) {
 	cfg, err := textfile.Optional(filepath.Join(dir, "tokenizer_config.json"), textfile.Config)
 	if err != nil {
@@ -59,7 +58,7 @@ func Open(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Has reports whether a folder holds a tokenizer.
+// Has reports whether a folder contains a tokenizer.
 func Has(dir string) bool {
 	for _, name := range []string{"tokenizer.json", RanksName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -69,7 +68,7 @@ func Has(dir string) bool {
 	return false
 }
 
-// readVocabulary is tokenizer.json of a folder, or its equivalent.
+// readVocabulary returns tokenizer.json of a folder, or its equivalent.
 func readVocabulary(dir string, cfg []byte) ([]byte, error) {
 	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -95,19 +94,19 @@ func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// VocabSize is the largest token id plus one. A model's own vocabulary can be
-// larger: ids beyond are padding and represent nothing.
+// VocabSize returns the largest token id plus one. A model's own vocabulary can be larger: ids beyond are padding and
+// represent nothing.
 func (t *Tokenizer) VocabSize() int { return t.out.size() }
 
-// Bytes returns the bytes token id represents: not always whole characters. The
-// slice is shared and must not be changed; it is nil if there is no such token.
+// Bytes returns the bytes that a token represents, which need not be whole characters. The slice is shared and must not
+// be changed; it is nil if there is no such token.
 func (t *Tokenizer) Bytes(id int32) []byte { return t.out.bytes(id) }
 
-// Text is Bytes as a string, without a copy.
+// Text returns Bytes as a string, without a copy.
 func (t *Tokenizer) Text(id int32) string { return t.out.str(id) }
 
-// TokenID finds the token that represents exactly this text: an added token, or
-// else one of the vocabulary. Spaces are spelled as spaces.
+// TokenID returns the token that represents exactly this text: an added token, or else one of the vocabulary. Spaces
+// are written as spaces.
 func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 	if id, ok := t.added[text]; ok {
 		return id, true
@@ -121,23 +120,22 @@ func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
 	return 0, false
 }
 
-// Special lists the ids of special tokens, ascending.
+// Special returns the ids of special tokens, ascending.
 func (t *Tokenizer) Special() []int32 { return append([]int32(nil), t.specials...) }
 
-// IsSpecial reports whether id is a special token: one that Decode can leave out.
+// IsSpecial reports whether id is a special token: one that Decode can omit.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.out.has(id) && t.special[id] }
 
-// IsAdded reports whether id is an added token, special or not: one that text only
-// becomes with EncodeOptions.ParseSpecial. DeepSeek's <｜User｜> is added but not
-// special.
+// IsAdded reports whether id is an added token, special or not: text becomes such a token only with
+// EncodeOptions.ParseSpecial. DeepSeek's <｜User｜> is added but not special.
 func (t *Tokenizer) IsAdded(id int32) bool { return t.out.has(id) && t.model.added[id] }
 
-// BOS returns the token that begins a text, if the configuration names one.
+// BOS returns the token that begins a text, if the configuration defines one.
 func (t *Tokenizer) BOS() (id int32, ok bool) { return t.bos, t.bos >= 0 }
 
-// EOS returns the token that ends a text, if the configuration names one.
-// A model's generation configuration can list more.
+// EOS returns the token that ends a text, if the configuration defines one. A model's generation configuration can list
+// more.
 func (t *Tokenizer) EOS() (id int32, ok bool) { return t.eos, t.eos >= 0 }
 
-// ChatTemplate returns the checkpoint's Jinja template, "" if it ships none.
+// ChatTemplate returns the checkpoint's Jinja template, "" if it has none.
 func (t *Tokenizer) ChatTemplate() string { return t.chatTemplate }

@@ -2,12 +2,12 @@ package tokenizer
 
 import "slices"
 
-// maxID bounds token ids, so that a damaged file cannot ask for gigabytes. The
-// largest vocabularies in use have 262,144 entries.
+// maxID is the maximum token id, so that a damaged file cannot allocate gigabytes. The largest vocabularies in use have
+// 262,144 entries.
 const maxID = 1<<22 - 1
 
-// vocab maps ids to byte strings and back. All strings are in one block, in id
-// order; an id without a token has an empty one.
+// vocab maps ids to byte strings and back. All strings are in one block, in id order; an id without a token has an
+// empty string.
 type vocab struct {
 	text  string
 	raw   []byte   // the same bytes, for callers that want slices
@@ -28,13 +28,13 @@ type builtWord struct {
 	hidden   bool // has bytes, but is not found by them
 }
 
-// add records a token. A hidden one can be decoded but not looked up.
+// add adds a token. A hidden token can be decoded but not looked up.
 func (b *vocabBuilder) add(id int32, word []byte, hidden bool) {
 	b.words = append(b.words, builtWord{id, uint32(len(b.arena)), uint32(len(word)), hidden})
 	b.arena = append(b.arena, word...)
 }
 
-// build sorts the tokens by id, which no two may share.
+// build sorts the tokens by id. No two tokens may have the same id.
 func (b *vocabBuilder) build() (*vocab, error) {
 	slices.SortFunc(b.words, func(x, y builtWord) int { return int(x.id) - int(y.id) })
 	size := 0
@@ -45,7 +45,7 @@ func (b *vocabBuilder) build() (*vocab, error) {
 	last := int32(-1)
 	for _, w := range b.words {
 		if w.id == last {
-			return nil, malformed("id %d is given to two tokens, %q and %q", w.id, v.raw[v.off[w.id]:], b.bytes(w))
+			return nil, malformed("id %d is used by two tokens, %q and %q", w.id, v.raw[v.off[w.id]:], b.bytes(w))
 		}
 		for last < w.id {
 			last++
@@ -79,7 +79,7 @@ func (b *vocabBuilder) build() (*vocab, error) {
 
 func (b *vocabBuilder) bytes(w builtWord) []byte { return b.arena[w.off : w.off+w.len] }
 
-// size is the largest id plus one.
+// size returns the largest id plus one.
 func (v *vocab) size() int { return len(v.off) - 1 }
 
 // has reports whether id is in range; the token can still be empty.
@@ -101,13 +101,13 @@ func (v *vocab) bytes(id int32) []byte {
 	return v.raw[v.off[id]:v.off[id+1]:v.off[id+1]]
 }
 
-// lookup finds the token made of exactly these bytes.
+// lookup returns the token with exactly these bytes.
 func lookup[S string | []byte](v *vocab, word S) (id int32, ok bool) {
 	slot, ok := probe(v, word)
 	return v.slots[slot], ok
 }
 
-// probe returns the slot that holds word, or the empty one where it would go.
+// probe returns the slot that contains word, or the empty slot for it.
 func probe[S string | []byte](v *vocab, word S) (slot int, found bool) {
 	mask := len(v.slots) - 1
 	for i := int(hashBytes(word)) & mask; ; i = (i + 1) & mask {
@@ -121,7 +121,7 @@ func probe[S string | []byte](v *vocab, word S) (slot int, found bool) {
 	}
 }
 
-// hashBytes is FNV-1a with a last multiplication that spreads the high bits down.
+// hashBytes computes FNV-1a with a final multiplication that spreads the high bits down.
 func hashBytes[S string | []byte](s S) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -130,7 +130,7 @@ func hashBytes[S string | []byte](s S) uint64 {
 	return spread(h)
 }
 
-// spread makes the low bits of h depend on all of it.
+// spread makes the low bits of h depend on all bits.
 func spread(h uint64) uint64 {
 	h ^= h >> 32
 	h *= 0x9E3779B97F4A7C15

@@ -18,7 +18,7 @@ type Line struct {
 	TooLong   bool
 }
 
-// input holds the lines of a batch. Lines of white space alone do not count.
+// input holds the lines of a batch. Lines of only white space do not count.
 type input struct {
 	file    *os.File
 	starts  []int64 // of each line
@@ -27,7 +27,7 @@ type input struct {
 	most    int64        // bytes of a line
 }
 
-// openInput reads a file of lines, at most that many.
+// openInput reads a file of lines, up to the maximum number.
 func openInput(path string, lines int, bytes int64) (*input, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func openInput(path string, lines int, bytes int64) (*input, error) {
 	return in, nil
 }
 
-// index notes where lines begin and which custom ids come again.
+// index records where lines begin and which custom ids are repeated.
 func (in *input) index(most int) error {
 	r := bufio.NewReaderSize(in.file, 1<<16)
 	seen := map[string]bool{}
@@ -70,7 +70,7 @@ func (in *input) index(most int) error {
 		}
 	}
 	if len(in.starts) == 0 {
-		return fmt.Errorf("%w: the file has no lines; want one JSON object a line", ErrInput)
+		return fmt.Errorf("%w: the file has no lines; want one JSON object per line", ErrInput)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func blank(line []byte) bool {
 	return true
 }
 
-// customID returns the custom ID of a line, where the line can be read.
+// customID returns the custom id of a line, if the line can be parsed.
 func customID(line []byte) string {
 	var l struct {
 		ID string `json:"custom_id"`

@@ -37,7 +37,7 @@ type New struct {
 	OneFile                bool          // results of all classes go to one file
 }
 
-// Create makes a batch of a file and runs it.
+// Create makes a batch from a file and starts it.
 func (s *Store) Create(n New) (Batch, error) {
 	now := s.o.Now().UTC()
 	name := rand.Text()
@@ -82,7 +82,7 @@ func (s *Store) Create(n New) (Batch, error) {
 	return j.Batch, nil
 }
 
-// hold keeps a file from being deleted.
+// hold prevents a file from being deleted.
 func (s *Store) hold(tenant, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (j *job) close() {
 	j.done, j.pending = nil, nil
 }
 
-// journal returns where the results of a class go.
+// journal returns the file for the results of a class.
 func (j *job) journal(c Class) *os.File {
 	if c == Succeeded || j.journals[1] == nil {
 		return j.journals[0]
@@ -174,7 +174,7 @@ func (j *job) journal(c Class) *os.File {
 	return j.journals[1]
 }
 
-// Batch is a tenant's batch.
+// Batch returns a tenant's batch.
 func (s *Store) Batch(tenant, id string) (Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Store) jobLocked(tenant, id string) (*job, error) {
 	return j, nil
 }
 
-// Batches returns the batches of a tenant and a kind, newest first, after one id.
+// Batches returns the batches of a tenant and a kind, newest first, after the given id.
 func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, more bool) {
 	s.mu.Lock()
 	for _, j := range s.batches {
@@ -206,7 +206,7 @@ func (s *Store) Batches(tenant, kind, after string, limit int) (list []Batch, mo
 		limit)
 }
 
-// Cancel ends a batch: running lines are cancelled, existing results stay.
+// Cancel ends a batch: running lines are cancelled, existing results are kept.
 func (s *Store) Cancel(tenant, id string) (Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ func appendEntry(dst []byte, line int, r Result) []byte {
 	return append(append(dst, r.Text...), '\n')
 }
 
-// readEntry reads what is before a result.
+// readEntry parses the head of an entry, before the result.
 func readEntry(entry []byte) (line int, class Class, err error) {
 	if len(entry) < headBytes+1 || entry[headBytes-1] != ' ' || !bytes.ContainsRune(classLetters, rune(entry[8])) {
 		return 0, 0, fmt.Errorf("%w: %.40q is not an entry of a journal", ErrFolder, entry)
@@ -75,7 +75,7 @@ func recoverJournal(path string, seen func(line int, class Class) error) (f *os.
 	return f, nil
 }
 
-// readLine reads a line of any length and keeps its first bytes. It is not whole where the file ends before a newline.
+// readLine reads a line of any length and keeps its first bytes. whole is false if the file ends before a newline.
 func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -94,7 +94,7 @@ func readLine(r *bufio.Reader, keep int) (head []byte, length int64, whole bool,
 	}
 }
 
-// results reads the results of a journal, without its header.
+// results reads the results of a journal, without the heads of entries.
 type results struct {
 	file *os.File
 	from *bufio.Reader

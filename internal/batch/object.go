@@ -17,7 +17,7 @@ type File struct {
 	Journal bool // its lines begin with the number of the line of the batch
 }
 
-// Batch is a list of requests and how far it has come. Times that have not come are zero.
+// Batch is a list of requests and its progress. Times of events that have not happened are zero.
 type Batch struct {
 	ID       string
 	Tenant   string
@@ -40,7 +40,7 @@ type Batch struct {
 	Counts Counts // of the journals; written once the batch has ended
 }
 
-// State is how far a batch is.
+// State is the state of a batch.
 type State string
 
 // The states. Cancelling ends in Cancelled, Running in Completed or Expired.
@@ -55,10 +55,10 @@ const (
 // Ended reports whether a batch in this state has ended.
 func (s State) Ended() bool { return s != Running && s != Cancelling }
 
-// Class is how a line ended.
+// Class is the outcome of a line.
 type Class byte
 
-// The classes, as they are written in journals.
+// The classes, with the letters that journals use.
 const (
 	Succeeded   Class = 's'
 	Errored     Class = 'e'
@@ -82,10 +82,10 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Counts are lines by class.
+// Counts counts lines by class.
 type Counts struct{ Succeeded, Errored, Cancelled, Expired int }
 
-// Done returns how many lines have ended.
+// Done returns the number of lines that have ended.
 func (c *Counts) Done() int { return c.Succeeded + c.Errored + c.Cancelled + c.Expired }
 
 func (c *Counts) add(class Class) {
@@ -101,7 +101,7 @@ func (c *Counts) add(class Class) {
 	}
 }
 
-// page is the part of a list after the object with the id after, newest first, at most limit of them.
+// page returns the part of a list after the object with the id after, newest first, at most limit objects.
 func page[T any](list []T, id func(*T) string, created func(*T) time.Time, after string,
 	limit int) (out []T, more bool) {
 	slices.SortFunc(list, func(a, b T) int {

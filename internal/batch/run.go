@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is how a line ended: one line of JSON for the file of results.
+// Result is the outcome of a line: one line of JSON for the file of results.
 type Result struct {
 	Class Class
 	Text  []byte // without a newline
@@ -16,9 +16,9 @@ type Result struct {
 
 // Runner computes lines. Any goroutine may call it.
 type Runner interface {
-	// Run computes a line. A *Later puts the line off; any other error than the end of ctx is the batch's end.
+	// Run computes a line. A *Later error postpones the line; any other error, except the end of ctx, ends the batch.
 	Run(ctx context.Context, b Batch, l Line) (Result, error)
-	// Left is the result of a line that was not computed.
+	// Left returns the result of a line that was not computed.
 	Left(b Batch, l Line, why Class) Result
 }
 
@@ -27,7 +27,7 @@ type Later struct{ After time.Duration }
 
 func (l *Later) Error() string { return fmt.Sprintf("batch: run this line again after %v", l.After) }
 
-// sweepEvery is how often expired files are looked for.
+// sweepEvery is the interval at which expired files are removed.
 const sweepEvery = 10 * time.Minute
 
 // Start runs lines until Stop.
@@ -76,7 +76,7 @@ func (s *Store) Stop() error {
 	return s.lock.Close()
 }
 
-// runNext runs a line, or ends a batch, and reports false when the store has stopped.
+// runNext runs a line, or ends a batch, and returns false when the store has stopped.
 func (s *Store) runNext(r Runner) bool {
 	s.mu.Lock()
 	j, n := s.wait()
@@ -122,7 +122,7 @@ func (s *Store) runNext(r Runner) bool {
 	return true
 }
 
-// wake looks for lines again after some time.
+// wake makes the store look for lines again after some time.
 func (s *Store) wake(j *job, after time.Duration) {
 	if j.late == nil {
 		j.late = time.AfterFunc(after, s.Wake)
@@ -131,7 +131,7 @@ func (s *Store) wake(j *job, after time.Duration) {
 	j.late.Reset(after)
 }
 
-// Wake looks for work again: a batch may be due, or have expired, in which case its lines are cancelled.
+// Wake looks for work again: a batch may be due, or have expired; then its lines are cancelled.
 func (s *Store) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,8 @@ func (s *Store) fail(j *job, err error) {
 	s.o.Log.Error("a batch cannot continue; it is resumed after a restart", "batch", j.ID, "error", err)
 }
 
-// wait waits for a line that can run, or a batch that is to end, whose line is -1. No batch is the end.
+// wait waits for a line that can run, or for a batch that must end, whose line is -1. It returns no batch when the
+// store stops.
 func (s *Store) wait() (*job, int) {
 	for !s.stopped {
 		if j, n := s.choose(); j != nil {
@@ -161,7 +162,7 @@ func (s *Store) wait() (*job, int) {
 	return nil, 0
 }
 
-// choose is the next line: of the tenant with the fewest lines that run, of its oldest batch. The caller holds mu.
+// choose returns the next line: from the oldest batch of the tenant with the fewest running lines. The caller holds mu.
 func (s *Store) choose() (best *job, line int) {
 	now := s.o.Now()
 	running := map[string]int{}
@@ -224,7 +225,7 @@ func before(a, b *job, running map[string]int) bool {
 	return a.ID < b.ID
 }
 
-// reserve is the room in the folder that a result may take before the next one is looked at.
+// reserve returns the space in the folder that is reserved for a result.
 func (s *Store) reserve() int64 { return min(256<<10, s.o.Budget/64) }
 
 // record writes the result of a line. The caller holds mu.
@@ -276,8 +277,8 @@ func (s *Store) end(j *job, r Runner) {
 	s.change.Broadcast()
 }
 
-// finish makes files of the journals and reports that the batch has ended, in this order: a process that is killed
-// between them does the same again. The caller holds mu.
+// finish makes files from the journals and then marks the batch as ended: if the process is killed in between, the next
+// one repeats both. The caller holds mu.
 func (s *Store) finish(j *job, state State) error {
 	now := s.o.Now().UTC()
 	for i, id := range []string{j.Output, j.Errors} {
@@ -334,7 +335,7 @@ func (s *Store) finish(j *job, state State) error {
 	return nil
 }
 
-// HasFile reports whether results of that id can be read: a batch has no file of errors where nothing failed.
+// HasFile reports whether results with that id exist: a batch has no file of errors if nothing failed.
 func (s *Store) HasFile(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

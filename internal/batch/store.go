@@ -28,20 +28,20 @@ const (
 	DefaultLine   = 8 << 20
 )
 
-// Options are where batches are kept and how much there may be. Zero values mean the defaults above.
+// Options holds the folder of batches and its limits. Zero values mean the defaults above.
 type Options struct {
 	Dir    string
 	Budget int64         // bytes of everything in the folder
 	Keep   time.Duration // how long files and batches that have ended stay, unless they say otherwise
 	Lines  int           // of one batch
 	Line   int64         // bytes of one
-	// Workers is how many lines run at once.
+	// Workers is the number of lines that run at the same time.
 	Workers int
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Store holds the files and batches of a folder. One process at a time has the folder.
+// Store holds the files and batches of a folder. Only one process at a time may use the folder.
 type Store struct {
 	o    Options
 	lock *os.File
@@ -63,7 +63,7 @@ type Store struct {
 // The share of the budget that uploads may fill: the rest is for results of accepted batches.
 const uploadPart, uploadOf = 7, 8
 
-// Open opens a folder, which is created where it does not exist, with the contents that an earlier process left.
+// Open opens a folder with the contents that an earlier process left; it creates the folder if it does not exist.
 func Open(o Options) (*Store, error) {
 	o.Budget, o.Keep = cmp.Or(o.Budget, DefaultBudget), cmp.Or(o.Keep, DefaultKeep)
 	o.Lines, o.Line, o.Workers = cmp.Or(o.Lines, DefaultLines), cmp.Or(o.Line, DefaultLine), cmp.Or(o.Workers, 1)
@@ -102,7 +102,7 @@ func (s *Store) claim() error {
 		ok, err = true, nil
 	}
 	if err == nil && !ok {
-		err = fmt.Errorf("another server uses %s; give each a folder of its own", s.o.Dir)
+		err = fmt.Errorf("another server uses %s; use a separate folder for each server", s.o.Dir)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrFolder, err), f.Close())
@@ -119,7 +119,7 @@ func (s *Store) saveMeta(id string, v any) error {
 	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// prefixes of ids, which show the kind of an object.
+// prefixes of ids, which identify the kind of an object.
 const (
 	filePrefix  = "file-"
 	batchPrefix = "batch_"
@@ -127,7 +127,7 @@ const (
 	MessagePrefix = "msgbatch_"
 )
 
-// load reads the folder. Files that belong to no object are removed: they are left from uploads that did not end.
+// load reads the folder. Files that belong to no object are removed: they come from incomplete uploads.
 func (s *Store) load() error {
 	entries, err := os.ReadDir(s.o.Dir)
 	if err != nil {
@@ -187,14 +187,14 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Used returns how many bytes the folder holds, and may hold.
+// Used returns the number of bytes in the folder, and the maximum.
 func (s *Store) Used() (used, budget int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used, s.o.Budget
 }
 
-// Upload stores a file. Its Name, Purpose, Tenant and, unless zero, Expires are the caller's.
+// Upload stores a file. The caller sets its Name, Purpose, Tenant and, unless zero, Expires.
 func (s *Store) Upload(f File, from io.Reader) (_ File, err error) {
 	f.ID, f.Created = filePrefix+rand.Text(), s.o.Now().UTC()
 	if f.Expires.IsZero() {
@@ -249,14 +249,14 @@ func (s *Store) take(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if most := s.o.Budget / uploadOf * uploadPart; s.used+n > most {
-		return fmt.Errorf("%w: it holds %s, and uploads may fill it up to %s of %s; delete files or batches, or wait "+
-			"until others expire", ErrFull, unit.Bytes(s.used), unit.Bytes(most), unit.Bytes(s.o.Budget))
+		return fmt.Errorf("%w: it contains %s, and uploads may fill it up to %s of %s; delete files or batches, or "+
+			"wait until others expire", ErrFull, unit.Bytes(s.used), unit.Bytes(most), unit.Bytes(s.o.Budget))
 	}
 	s.used += n
 	return nil
 }
 
-// remove removes the data and the description of an object; the bytes of its data are free again.
+// remove removes the data and the metadata of an object; the bytes of its data become free.
 func (s *Store) remove(id string, bytes int64) error {
 	s.mu.Lock()
 	s.used -= bytes
@@ -286,7 +286,7 @@ func (s *Store) fileLocked(tenant, id string) (File, error) {
 	return *f, nil
 }
 
-// Files returns the files of a tenant, newest first, after one id; purpose may be empty for all.
+// Files returns the files of a tenant, newest first, after the given id; an empty purpose means all.
 func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
 	s.mu.Lock()
 	for _, f := range s.files {
@@ -347,7 +347,7 @@ func (s *Store) DeleteFile(tenant, id string) error {
 	return s.remove(id, s.size(id, f.Bytes))
 }
 
-// size returns how many bytes the data of a file takes in the folder.
+// size returns the number of bytes that the data of a file takes in the folder.
 func (s *Store) size(id string, guess int64) int64 {
 	if info, err := os.Stat(s.data(id)); err == nil {
 		return info.Size()
@@ -355,7 +355,7 @@ func (s *Store) size(id string, guess int64) int64 {
 	return guess
 }
 
-// Sweep removes what has expired.
+// Sweep removes expired files and batches.
 func (s *Store) Sweep() {
 	now := s.o.Now()
 	s.mu.Lock()

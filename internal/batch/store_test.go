@@ -91,7 +91,7 @@ func create(t *testing.T, s *Store, tenant, text string) Batch {
 	return b
 }
 
-// A batch is made of a file that was uploaded for batches, by the same tenant; what is refused holds no file.
+// A batch is made from a file that the same tenant uploaded for batches; a refused batch does not lock the file.
 func TestBatchesAreMadeOfFilesForThem(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	good := upload(t, s, "a", lines(1))
@@ -170,8 +170,7 @@ func TestBadLinesFailAlone(t *testing.T) {
 	}
 }
 
-// A process may be killed while it writes any byte of its journals. Whatever was written, each line is in the results
-// once.
+// A process may be killed while it writes any byte of its journals. In every case each line is in the results once.
 func TestAKillAtAnyByte(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})

@@ -6,20 +6,20 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Proposal is a block of drafts of one request, which were made in one pass. Drafts is how many there are, and after
-// [Controller.Cut] how many are worth verifying.
+// Proposal is a block of drafts of one request, made in one pass. Drafts is the number of drafts, and after
+// [Controller.Cut] the number of drafts that are worth verifying.
 type Proposal struct {
 	Request *Request
 	Drafts  int
-	// Confidence is the logit of the drafter's own estimate that a draft is accepted if those before it are.
+	// Confidence is the logit of the drafter's own estimate that a draft is accepted if the drafts before it are.
 	Confidence [MaxDrafts]float32
 }
 
-// Cut decides how many drafts of each block to verify: as many as give the most tokens per second by the measured times
-// of passes and the chances of acceptance, which are those that were counted, adjusted by the drafter's confidence as
-// far as that has predicted right drafts. A request whose drafts seem not to pay verifies one at least, as long as it
-// drafts: its times show whether that is so. Requests with a fixed number verify all. Together gives all others the
-// same number, where a pass is fastest when all of its sequences have equally many rows.
+// Cut decides how many drafts of each block to verify: the number with the most tokens per second. It uses the measured
+// times of passes and the acceptance rates, adjusted by the drafter's confidence as far as that has predicted accepted
+// drafts. A request whose drafts seem not to pay still verifies at least one as long as it drafts, so that its times
+// are measured. Requests with a fixed number verify all. With together all other requests get the same number, because
+// a pass is fastest if all of its sequences have the same number of rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
 	n, adapting := c.seen(list)
 	if adapting == 0 || !c.forward.known || !c.draft.known {
@@ -40,20 +40,22 @@ func (c *Controller) Cut(list []Proposal, together bool) {
 	}
 }
 
-// Seen records blocks that are verified before the host has their confidences: as many drafts as were expected to pay.
+// Seen records blocks that are verified before the host has their confidences: the number of verified drafts was the
+// one expected to pay.
 func (c *Controller) Seen(list []Proposal) { c.seen(list) }
 
-// Blind reports whether the number of drafts of the next blocks is better decided by their counted acceptance alone
-// (Together), before they are seen: where the time that their confidence would save is less than that in which a device
-// waits for the decision.
+// Blind reports whether it is better to decide the number of drafts of the next blocks from acceptance rates alone
+// (Together), before the blocks are known. This is so if using their confidence saves less time than the device waits
+// for the decision.
 func (c *Controller) Blind() bool {
 	return c.worth <= 0 || c.waits >= leastWaits && c.worth <= c.wait
 }
 
-// leastWaits is how many waits are measured before they count: the first steps of a shape take long to enqueue.
+// leastWaits is the number of waits to measure before they count: the first steps of a shape take long to enqueue.
 const leastWaits = 8
 
-// Waited notes how long a device waited for the decision how many drafts are verified. Short waits count most.
+// Waited records how long a device waited for the decision on the number of verified drafts. Short waits have the most
+// weight.
 func (c *Controller) Waited(seconds float64) {
 	if c.waits++; c.waits == 1 || seconds < c.wait {
 		c.wait = seconds
@@ -61,9 +63,9 @@ func (c *Controller) Waited(seconds float64) {
 	c.wait += (1 - sharedDecay) * (min(seconds, cost.Outlier*c.wait) - c.wait)
 }
 
-// seen notes the confidences of blocks and what knowing them is worth: how much longer it takes to make the tokens of a
-// step with the number of drafts that counted acceptance alone suggests than with the best one. It returns that one,
-// and how many requests adapt.
+// seen records the confidences of blocks and the value of knowing them: how much longer it takes to make the tokens of
+// a step with the number of drafts that acceptance rates alone suggest than with the best number. It returns the best
+// number, and the number of adaptive requests.
 func (c *Controller) seen(list []Proposal) (n, adapting int) {
 	for i := range list {
 		if list[i].note(); list[i].Request.Adapts() {
@@ -81,7 +83,7 @@ func (c *Controller) seen(list []Proposal) (n, adapting int) {
 	return n, adapting
 }
 
-// note keeps the confidences of drafts until the drafts are verified.
+// note stores the confidences of drafts until the drafts are verified.
 func (p *Proposal) note() {
 	r := p.Request
 	for i := range r.said {
@@ -92,8 +94,8 @@ func (p *Proposal) note() {
 	}
 }
 
-// best returns how many drafts of each of the requests that adapt give the most tokens per second, and how many these
-// are. What the blocks cost is spent.
+// best returns the number of drafts for each adaptive request with the most tokens per second, and the number of
+// adaptive requests. The cost of the blocks is already spent.
 func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (best int, most float64) {
 	longest := 0
 	for i := range list {
@@ -115,8 +117,8 @@ func (c *Controller) best(list []Proposal, sequences, share float64, t *trust) (
 	return best, most
 }
 
-// expected returns how many tokens the requests that adapt get from blocks and a verify of n drafts each, and how long
-// these take. Without trust only counted acceptance decides.
+// expected returns the expected number of tokens of the adaptive requests from blocks and a verification of n drafts
+// each, and the time. Without trust it uses only acceptance rates.
 func (c *Controller) expected(list []Proposal, n int, sequences, share float64, t *trust) (tokens, seconds float64) {
 	for i := range list {
 		if p := &list[i]; p.Request.Adapts() {
@@ -126,7 +128,7 @@ func (c *Controller) expected(list []Proposal, n int, sequences, share float64, 
 	return tokens, c.draft.at(float64(c.block)*sequences, share) + c.forward.at(float64(1+n)*sequences, share)
 }
 
-// tokens returns how many a verify of the first n drafts is expected to give.
+// tokens returns the expected number of tokens from verifying the first n drafts.
 func (p *Proposal) tokens(n int, t *trust) float64 {
 	if t == nil {
 		return p.Request.tokens(n)
@@ -139,10 +141,10 @@ func (p *Proposal) tokens(n int, t *trust) float64 {
 	return tokens
 }
 
-// trust is the weight of a drafter's confidence. With m_i the mean confidence in drafts of place i and p_i their
-// counted acceptance, a draft of confidence g is accepted with the odds of p_i times exp(slope*(g - m_i)). The slope is
-// learned from verified drafts: 0 where confidence predicts nothing, as with random weights, and at most 1, the
-// drafter's own measure.
+// trust is the weight of a drafter's confidence. With m_i the mean confidence of drafts at position i and p_i their
+// acceptance rate, a draft with confidence g is accepted with the odds of p_i times exp(slope*(g - m_i)). The slope is
+// learned from verified drafts: 0 if confidence predicts nothing, as with random weights, and at most 1, the drafter's
+// own scale.
 type trust struct {
 	sum, count [MaxDrafts + 1]float64 // of confidences by place; decayed
 	slope      float64
@@ -150,13 +152,13 @@ type trust struct {
 }
 
 const (
-	// trustPrior is the weight of the slope that is assumed at first: none.
+	// trustPrior is the weight of the initial slope, which is 0.
 	trustPrior = 10.0
-	// mostConfidence bounds the distance of a confidence from the mean: drafters are overconfident.
+	// mostConfidence limits the distance of a confidence from the mean, because drafters are overconfident.
 	mostConfidence = 4.0
 )
 
-// away returns the difference of a confidence from the mean of its position; 0 where the drafter gave none.
+// away returns the difference of a confidence from the mean at its position; 0 if the drafter gave none.
 func (t *trust) away(i int, said float64) float64 {
 	if math.IsNaN(said) || t.count[i] == 0 {
 		return 0
@@ -164,13 +166,13 @@ func (t *trust) away(i int, said float64) float64 {
 	return max(-mostConfidence, min(said-t.sum[i]/t.count[i], mostConfidence))
 }
 
-// chance adjusts the counted acceptance of a draft by its confidence.
+// chance adjusts the acceptance rate of a draft by its confidence.
 func (t *trust) chance(i int, said, counted float64) float64 {
 	odds := counted / max(1-counted, 1e-6) * math.Exp(t.slope*t.away(i, said))
 	return odds / (1 + odds)
 }
 
-// learn takes the outcome of a draft, 1 where it was right.
+// learn records the outcome of a draft, 1 if it was accepted.
 func (t *trust) learn(i int, said, counted, right float64) {
 	if math.IsNaN(said) || math.IsInf(said, 0) {
 		return

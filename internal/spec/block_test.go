@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// timed notes times of a machine: a forward pass takes fixed+row*rows, a draft pass of a block a tenth of it.
+// timed records times of a machine: a forward pass takes fixed+row*rows, a draft pass of a block a tenth of that.
 func timed(c *Controller, fixed, row float64) {
 	for n := 1; n <= 6; n++ {
 		for range 20 {
@@ -15,8 +15,8 @@ func timed(c *Controller, fixed, row float64) {
 	}
 }
 
-// Where the confidence of a drafter separates right drafts from wrong ones, its blocks are cut there; where it does
-// not, blocks are not cut, and nothing is lost.
+// If the confidence of a drafter separates accepted drafts from rejected ones, its blocks are cut there; otherwise
+// blocks are not cut, and nothing is lost.
 func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -63,8 +63,8 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 	}
 }
 
-// A device does not wait for the confidence of a drafter before anything is known of it, nor where it predicts nothing,
-// nor where waiting costs more than better numbers of drafts save.
+// A device does not wait for the confidence of a drafter before anything is known about it, if it predicts nothing, or
+// if waiting costs more than better numbers of drafts save.
 func TestBlindWhereConfidenceIsNotWorthTheWait(t *testing.T) {
 	const step = 1 + 6*0.5 // seconds of a verify of all drafts
 	for _, c := range []struct {
@@ -152,8 +152,8 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Long plain decoding leaves no measurement of several rows. Blocks that then seem to cost more than they save are
-// measured again, and continue where they save time.
+// After long plain decoding there is no measurement of several rows. Blocks that then seem to cost more than they save
+// are measured again, and continue if they save time.
 func TestBlocksAreMeasuredAgain(t *testing.T) {
 	control := New(Auto(), 5)
 	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }
@@ -184,8 +184,8 @@ func TestBlocksAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are right half the
-// time are stopped after a few, and sooner by later requests. Where they pay they continue.
+// Blocks that do not pay cost little: on a machine whose draft pass takes two steps, drafts that are accepted half the
+// time are stopped after a few, and sooner for later requests. If they pay they continue.
 func TestBlocksThatDoNotPayAreGivenUp(t *testing.T) {
 	const tokens = 384
 	for _, c := range []struct {

@@ -2,18 +2,18 @@ package spec
 
 import "sparrow/internal/cost"
 
-// pass is the time of a kind of pass by its number of rows.
+// pass estimates the time of a kind of pass by its number of rows.
 type pass struct {
 	fit   cost.Fit
 	known bool // something was measured
 }
 
 const (
-	// sharedDecay is the weight that earlier measurements keep with each new one: about the last fifty count. Costs
-	// change with the length of contexts and with whatever else the machine does.
+	// sharedDecay is the factor by which the weight of earlier measurements decreases with each new one: about the last
+	// fifty count. Costs change with the length of contexts and with other load on the machine.
 	sharedDecay = 0.98
-	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally
-	// many. Decoding reads every weight once, however many rows there are.
+	// fixedShare is the part of a pass's time that is assumed to be independent of its rows as long as all passes had
+	// the same number of rows. Decoding reads every weight once for any number of rows.
 	fixedShare = 0.7
 	// leastRow is the minimum time of a row, relative to the fixed part: noise in the measurements may give zero or
 	// less.
@@ -34,7 +34,8 @@ func (p *pass) add(rows int, seconds float64) {
 	p.fit.Observe(x, seconds, seconds)
 }
 
-// at is the time of the given number of rows to one of share sequences: its own rows and its share of the fixed part.
+// at returns the time of the given number of rows for one of share sequences: its own rows and its share of the fixed
+// part.
 func (p *pass) at(rows, share float64) float64 {
 	fixed := p.fit.Each(0)
 	return fixed/share + max(p.fit.Each(1), leastRow*fixed)*rows

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// MaxDrafts is the longest chain of drafts.
+// MaxDrafts is the maximum length of a chain of drafts.
 const MaxDrafts = 7
 
-// ErrSetting reports text that is not a setting.
+// ErrSetting reports an invalid setting.
 var ErrSetting = errors.New("spec: bad setting")
 
 // Setting is the user's setting for drafting. The zero value is auto.
@@ -26,22 +26,22 @@ const (
 	fixed
 )
 
-// Auto drafts as many tokens as pay for each request, and none where the checkpoint cannot draft.
+// Auto returns the setting that drafts as many tokens as pay for each request, and none if the checkpoint cannot draft.
 func Auto() Setting { return Setting{} }
 
 // Off never drafts.
 func Off() Setting { return Setting{kind: off} }
 
-// Fixed always drafts n tokens.
+// Fixed returns the setting that always drafts n tokens.
 func Fixed(n int) (Setting, error) {
 	if n < 1 || n > MaxDrafts {
-		return Setting{}, fmt.Errorf("%w: %d drafts were asked for; want 1 to %d (with a DSpark head at most its "+
+		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d (with a DSpark head at most its "+
 			"block, which is 5 in the released models), auto or off", ErrSetting, n, MaxDrafts)
 	}
 	return Setting{kind: fixed, n: n}, nil
 }
 
-// Parse reads auto, off or a number of drafts; nothing is auto.
+// Parse parses auto, off or a number of drafts; the empty text means auto.
 func Parse(text string) (Setting, error) {
 	switch text {
 	case "", "auto":
@@ -57,7 +57,7 @@ func Parse(text string) (Setting, error) {
 	return Fixed(n)
 }
 
-// String is the setting as Parse reads it.
+// String returns the setting in the form that Parse accepts.
 func (s Setting) String() string {
 	switch s.kind {
 	case off:
@@ -68,7 +68,7 @@ func (s Setting) String() string {
 	return "auto"
 }
 
-// Drafts is the longest chain the setting allows; 0 when it is off.
+// Drafts returns the maximum chain length that the setting allows; 0 if it is off.
 func (s Setting) Drafts() int {
 	switch s.kind {
 	case off:
@@ -79,13 +79,13 @@ func (s Setting) Drafts() int {
 	return MaxDrafts
 }
 
-// IsFixed reports whether the user asked for a number, which is not adapted, and refused where it cannot be met.
+// IsFixed reports whether the user set a number, which is not adapted, and is refused if it is not possible.
 func (s Setting) IsFixed() bool { return s.kind == fixed }
 
-// MarshalText writes the form of String.
+// MarshalText returns the form of String.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the form of Parse.
+// UnmarshalText parses the form of Parse.
 func (s *Setting) UnmarshalText(text []byte) (err error) {
 	*s, err = Parse(string(text))
 	return err

@@ -1,6 +1,6 @@
 package spec
 
-// Controller has the state that all requests of an engine share. One goroutine uses it and its requests.
+// Controller holds the state that all requests of an engine share. One goroutine uses it and its requests.
 type Controller struct {
 	setting      Setting
 	block        int                    // drafts of one pass; 0: each draft takes a pass
@@ -13,11 +13,11 @@ type Controller struct {
 	lost         int                    // requests that ended drafting, since a decision found that it pays
 }
 
-// New makes a controller for a setting that is not off, of a drafter that proposes the given number of tokens in one
-// pass; 0: one.
+// New makes a controller for a setting that is not off. block is the number of tokens that the drafter proposes in one
+// pass; 0 means one.
 func New(s Setting, block int) *Controller { return &Controller{setting: s, block: block} }
 
-// most is the longest chain of drafts.
+// most returns the maximum chain length.
 func (c *Controller) most() int {
 	if c.block > 0 {
 		return min(c.block, c.setting.Drafts())
@@ -25,11 +25,11 @@ func (c *Controller) most() int {
 	return c.setting.Drafts()
 }
 
-// ForwardPass notes how long a forward pass of the target took whose rows all decode or verify.
+// ForwardPass records the time of a forward pass of the target whose rows all decode or verify.
 func (c *Controller) ForwardPass(rows int, seconds float64) { c.forward.add(rows, seconds) }
 
 // DraftPass records the time of a pass of the drafting layer whose rows all follow generated tokens. With late, the
-// time is only an upper bound, which is ignored where it is longer than expected.
+// time is only an upper bound, which is ignored if it is longer than expected.
 func (c *Controller) DraftPass(rows int, seconds float64, late bool) {
 	if !late || !c.draft.known || seconds < c.draft.at(float64(rows), 1) {
 		c.draft.add(rows, seconds)
@@ -47,25 +47,26 @@ type Request struct {
 }
 
 const (
-	// requestDecay is the weight that a request's earlier verifies keep with each new one: text changes from prose to
-	// lists to code.
+	// requestDecay is the factor by which the weight of a request's earlier verifications decreases with each new one:
+	// text changes from prose to lists to code.
 	requestDecay = 0.95
-	// priorWeight is the number of its own verifies after which those of a request count as much as those of all
+	// priorWeight is the number of verifications of a request after which they have the same weight as those of all
 	// requests.
 	priorWeight = 4.0
 	// priorAcceptance is the acceptance rate assumed before any draft was verified.
 	priorAcceptance = 0.7
-	// maxLosses is how many decisions in a row must find drafting slower until it ends for a request. One that finds it
-	// much slower counts as several: one more for each tenth, at most mostLoss, so that some measurements come first.
-	// Where drafting ended for earlier requests, a new one begins with one decision of each counted.
+	// maxLosses is the number of consecutive decisions that must find drafting slower until it ends for a request. A
+	// decision that finds it much slower counts as several: one more for each tenth, at most mostLoss, so that some
+	// measurements come first. For each earlier request for which drafting ended, a new request starts with the count
+	// of one decision.
 	maxLosses = 16
 	lossShare = 10
 	mostLoss  = 5
-	// minGain is how much faster drafting must be than plain decoding, because decisions are based on estimates.
+	// minGain is the minimum speedup of drafting over plain decoding, because decisions are based on estimates.
 	minGain = 1.02
 )
 
-// Request begins a request with the drafting of the setting.
+// Request returns a request that drafts according to the setting.
 func (c *Controller) Request() Request {
 	if c.setting.IsFixed() {
 		return c.Exactly(c.setting.Drafts())
@@ -73,7 +74,7 @@ func (c *Controller) Request() Request {
 	return Request{shared: c}
 }
 
-// Exactly begins a request that always drafts n tokens.
+// Exactly returns a request that always drafts n tokens.
 func (c *Controller) Exactly(n int) Request { return Request{shared: c, exactly: n} }
 
 // Active reports whether the request drafts.
@@ -82,7 +83,7 @@ func (r *Request) Active() bool { return r.shared != nil }
 // Stop ends drafting for the request.
 func (r *Request) Stop() { *r = Request{} }
 
-// Depth returns how many drafts to make next while the given number of sequences share a batch. 0 means that drafting
+// Depth returns the number of drafts to make next if the given number of sequences share a batch. 0 means that drafting
 // does not pay and has ended for this request.
 func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
@@ -116,12 +117,12 @@ func (r *Request) Depth(sequences int) int {
 	return 1 // keep measuring
 }
 
-// Adapts reports whether the request drafts as many tokens as pay.
+// Adapts reports whether the request's number of drafts is adaptive.
 func (r *Request) Adapts() bool { return r.shared != nil && r.exactly == 0 }
 
-// Together returns how many drafts each of several requests that adapt should make next, where a pass is fastest when
-// all of its sequences have equally many rows: as many as give all of them together the most tokens per second, at
-// least 1.
+// Together returns the number of drafts that each of several adaptive requests should make next, because a pass is
+// fastest if all of its sequences have the same number of rows. It is the number with the most tokens per second for
+// all of them together, at least 1.
 func (c *Controller) Together(list []*Request) int {
 	best, most := 1, 0.0
 	if !c.forward.known || !c.draft.known {
@@ -140,8 +141,8 @@ func (c *Controller) Together(list []*Request) int {
 	return best
 }
 
-// Judged notes the outcome of a verify: judged drafts were compared with the target's tokens, and the first right of
-// them were equal.
+// Judged records the outcome of a verification: judged drafts were compared with the target's tokens, and the first
+// right of them were equal.
 func (r *Request) Judged(judged, right int) {
 	if r.shared == nil {
 		return
@@ -162,7 +163,8 @@ func (r *Request) Judged(judged, right int) {
 	}
 }
 
-// Chance is the expected acceptance rate of draft i, counted from 1, given that those before it were accepted.
+// Chance returns the expected acceptance rate of draft i, counted from 1, given that the drafts before it were
+// accepted.
 func (r *Request) Chance(i int) float64 {
 	c := r.shared
 	if c == nil || i < 1 || i > MaxDrafts {
@@ -178,7 +180,7 @@ func (c *Controller) rate(r *Request, n, sequences int) float64 {
 	return tokens / c.seconds(n, 1, tokens, float64(max(sequences, 1)))
 }
 
-// tokens returns how many a verify of n drafts is expected to give.
+// tokens returns the expected number of tokens from verifying n drafts.
 func (r *Request) tokens(n int) float64 {
 	tokens, accepted := 1.0, 1.0
 	for i := 1; i <= n; i++ {
@@ -188,7 +190,7 @@ func (r *Request) tokens(n int) float64 {
 	return tokens
 }
 
-// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep the given
+// seconds returns the cost, for one part in share of a batch, of sequences that each verify n drafts and keep the given
 // number of tokens together.
 func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	cost := c.forward.at(float64(1+n)*sequences, share)
@@ -196,7 +198,7 @@ func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	case c.block > 0 && n > 0:
 		cost += c.draft.at(float64(c.block)*sequences, share)
 	case n > 0:
-		// A draft pass over the kept tokens gives the first draft; every further draft is a pass of one row.
+		// A draft pass over the accepted tokens gives the first draft; every further draft is a pass of one row.
 		cost += c.draft.at(tokens, share) + float64(n-1)*c.draft.at(sequences, share)
 	}
 	return cost

@@ -41,8 +41,8 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several similar requests decode the given number of tokens, with drafts that are right with the given
-// probabilities, and returns the seconds its steps took in all.
+// run decodes the given number of tokens for one of several similar requests, with drafts that are accepted with the
+// given probabilities, and returns the total time of its steps in seconds.
 func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
 	drafted int) {
 	n := 0
@@ -75,7 +75,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 	return seconds, drafted
 }
 
-// Auto is nearly as fast as the best fixed depth, and as plain decoding where drafting does not pay.
+// Automatic drafting is nearly as fast as the best fixed depth, and as plain decoding if drafting does not pay.
 func TestAutoFindsTheDepthThatPays(t *testing.T) {
 	good := []float64{0.99, 0.95, 0.9, 0.9, 0.85, 0.85, 0.8}
 	half := []float64{0.99, 0.5, 0.45, 0.4, 0.4, 0.4, 0.4}
@@ -126,7 +126,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 	}
 }
 
-// What one request learned about costs and drafts serves the next.
+// A new request uses the costs and acceptance rates that earlier requests measured.
 func TestRequestsShareWhatTheyLearn(t *testing.T) {
 	m := machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005, random: rand.New(rand.NewPCG(1, 1))}
 	c := New(Auto(), 0)
@@ -163,7 +163,7 @@ func TestARequestOfItsOwnDepth(t *testing.T) {
 	}
 }
 
-// Estimates stay positive and finite whatever is measured.
+// Estimates stay positive and finite for any measurements.
 func TestCostsStaySane(t *testing.T) {
 	for _, list := range [][][2]float64{
 		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}},
@@ -187,7 +187,7 @@ func TestCostsStaySane(t *testing.T) {
 	}
 }
 
-// One pass during which the machine was interrupted changes neither the estimates much nor the decision.
+// A single pass during which the machine was interrupted changes the estimates little and does not change the decision.
 func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	c := New(Auto(), 0)
 	measure := func() {
@@ -222,8 +222,8 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 	}
 }
 
-// Drafting stops after eight losses in a row of a tenth or more; a smaller loss counts half. A decision in between at
-// which drafting pays resets the count.
+// Drafting stops after eight consecutive losses of a tenth or more; a smaller loss counts half. A decision in between
+// at which drafting pays resets the count.
 func TestLossesCountInARow(t *testing.T) {
 	c := New(Auto(), 0)
 	for i := range 60 {
@@ -251,8 +251,8 @@ func TestLossesCountInARow(t *testing.T) {
 	}
 }
 
-// Requests that draft together make as many drafts as one of them would alone where they are alike; where they differ,
-// the sum over all of them decides.
+// Similar requests that draft together make as many drafts as one of them would alone; if they differ, the sum over all
+// of them decides.
 func TestRequestsDraftTogether(t *testing.T) {
 	learned := func(stepRow float64, rights ...float64) (*Controller, []*Request) {
 		c := New(Auto(), 0)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each request that ended drafting shortens the trial of the next, by as much as one of its decisions counts at most; a
+// Each request for which drafting ended shortens the trial of the next one, at most by the weight of one decision. A
 // request for which drafting pays ends that.
 func TestLostRequestsShortenTheNext(t *testing.T) {
 	costly := func(c *Controller) {
@@ -68,7 +68,7 @@ func TestDepthsAreBoundedByTheBlock(t *testing.T) {
 	}
 }
 
-// After a cut block, the confidences of all its drafts are kept, and none of an earlier block.
+// After a cut block, the confidences of all its drafts are stored, and none of an earlier block.
 func TestConfidencesAreKeptByPlace(t *testing.T) {
 	c := New(Auto(), 5)
 	r := c.Request()
@@ -82,7 +82,7 @@ func TestConfidencesAreKeptByPlace(t *testing.T) {
 	}
 }
 
-// In a larger batch the fixed part of a pass is shared by more, so that each draft costs relatively more.
+// In a larger batch more sequences share the fixed part of a pass, so that each draft costs relatively more.
 func TestBlocksOfLargeBatchesAreShorter(t *testing.T) {
 	cut := func(sequences int) int {
 		c := New(Auto(), 5)
