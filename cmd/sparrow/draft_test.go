@@ -54,7 +54,7 @@ func TestDraftFlag(t *testing.T) {
 // The same answer with and without drafts, and the comparison that shows it.
 func TestDraftsChangeNoAnswer(t *testing.T) {
 	out, _ := mustDrive(t, "", "eval", "--compare", "draft=off,draft=4", "--tasks", "word2,talk", "--limit", "3")
-	for _, want := range []string{"drafts: off", "drafts: 4", "draft 1 right:", "tokens from a verify"} {
+	for _, want := range []string{"drafts: off", "drafts: 4", "draft 1 accepted:", "tokens per verification"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -10,7 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// Choices are scored, not generated. The likeliest one is nearly always right; by character always.
+// Choices are scored, not generated. The most probable one is nearly always right; by probability per character it
+// always is.
 func TestChoices(t *testing.T) {
 	task, err := LoadFile(os.DirFS("testdata"), "choice.jsonl")
 	if err != nil {
@@ -34,8 +35,8 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// Another server's choices are scored from the log probabilities of echoed prompts: by the tokens that reach beyond the
-// prompt, a shared one included, and without what was generated.
+// Choices on another server are scored from the log probabilities of echoed prompts. All tokens that extend beyond the
+// prompt count, including a token that is partly in the prompt; generated tokens do not.
 func TestRemoteChoices(t *testing.T) {
 	it := &Item{Prompt: "Äpfel sind", Choices: []string{" rot", " Türen"}, Label: 0, Answer: " rot"}
 	one := `{"index": 0, "text": "", "logprobs": {"tokens": [], "top_logprobs": null,

@@ -2,17 +2,17 @@ package eval
 
 import "fmt"
 
-// Comparison is the same items under several plans.
+// Comparison compares the results of several plans on the same items.
 type Comparison struct {
 	Reports []*Report `json:"reports"`
-	// Agreement[i][j] is the share of items to which reports i and j gave the same output, right or wrong.
+	// Agreement[i][j] is the share of items for which reports i and j have the same output, right or wrong.
 	Agreement [][]float64 `json:"agreement"`
-	// Differences lists the first items to which not all gave the same output; Different counts them all.
+	// Differences lists the first items whose outputs differ between reports; Different counts them all.
 	Differences []Difference `json:"differences,omitempty"`
 	Different   int          `json:"different"`
 }
 
-// Difference is an item to which reports gave different outputs.
+// Difference is an item whose outputs differ between reports.
 type Difference struct {
 	Task string   `json:"task"`
 	Line int      `json:"line"`
@@ -20,7 +20,7 @@ type Difference struct {
 	Got  []string `json:"got"` // of each report; the error's text where the request failed
 }
 
-// Compare compares reports over the same items and lists at most most differences.
+// Compare compares reports on the same items and lists at most most differences.
 func Compare(reports []*Report, most int) (*Comparison, error) {
 	c := &Comparison{Reports: reports, Agreement: make([][]float64, len(reports))}
 	for i, a := range reports {
@@ -37,7 +37,7 @@ func Compare(reports []*Report, most int) (*Comparison, error) {
 	return c, nil
 }
 
-// differences finds the items to which not all gave the same output.
+// differences finds the items whose outputs differ between reports.
 func (c *Comparison) differences(most int) {
 	if len(c.Reports) == 0 {
 		return
@@ -63,15 +63,16 @@ func (c *Comparison) differences(most int) {
 	}
 }
 
-// agrees reports whether two outputs are the same. A failed request is different from every output.
+// agrees reports whether two outputs are equal. A failed request differs from every output.
 func (o *output) agrees(p *output) bool {
 	return o.err == nil && p.err == nil && o.text == p.text && o.reply.Ended == p.reply.Ended
 }
 
-// agreeing counts the items with the same output in both reports. Compared with itself, a report counts all its items.
+// agreeing returns the number of items with the same output in both reports. For a report and itself it returns all
+// items.
 func agreeing(a, b *Report) (int, error) {
 	if len(a.outputs) != len(b.outputs) {
-		return 0, fmt.Errorf("%w: the report of %q has %d items, the report of %q has %d", ErrItems, a.Plan,
+		return 0, fmt.Errorf("%w: the report of %q has %d items, but the report of %q has %d", ErrItems, a.Plan,
 			len(a.outputs), b.Plan, len(b.outputs))
 	}
 	same := 0

@@ -21,15 +21,15 @@ import (
 var controlItems = flag.Int("control-items", 2,
 	"items of find_one_4096 that the random-selection control runs; 50 is all")
 
-// randomDevice is a device whose selection ignores the indexer: a row that sees more than K keys gets K of them by
-// chance, in ascending order. Everything else, and every row that sees at most K keys, is as usual.
+// randomDevice is a device whose selection ignores the indexer: a row with more than K visible keys gets K random ones,
+// in ascending order. Everything else, and every row with at most K keys, is as usual.
 type randomDevice struct {
 	kernel.Device
 	random   *rand.Rand
 	replaced int
 }
 
-// Do runs an operation in its own way, or by the device.
+// Do runs selections itself and passes all other operations to the device.
 func (d *randomDevice) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.ScoreArgs:
@@ -58,7 +58,7 @@ func (d *randomDevice) Select(a kernel.SelectArgs) error {
 	return kernel.WriteI32(d, a.Out, out)
 }
 
-// choose fills row with positions below n in ascending order, then -1.
+// choose fills row with random positions below n in ascending order, then -1.
 func (d *randomDevice) choose(row []int32, n int) {
 	if n <= len(row) {
 		for i := range row {
@@ -87,7 +87,7 @@ func (d *randomDevice) choose(row []int32, n int) {
 	}
 }
 
-// stepper answers items by driving steps directly, so that the device can be anything. It computes one item at a time.
+// stepper answers items by running steps directly, so that the device can be replaced. It computes one item at a time.
 type stepper struct {
 	turn  sync.Mutex // a model's steps belong to one goroutine at a time
 	model model.Model
@@ -175,7 +175,7 @@ func (s *stepper) Answer(ctx context.Context, it *Item, most int) (Reply, error)
 }
 
 // Selection matters: with random positions in place of the indexer's, facts in texts of 4,096 tokens are no longer
-// found, while prompts that see at most index_topk keys are answered as before. With the indexer's own choice the same
+// found, while prompts with at most index_topk keys are answered as before. With the indexer's own selection the same
 // steps find the facts.
 func TestRandomSelectionFindsNothing(t *testing.T) {
 	real, err := device.Registry().Open("cpu", kernel.Options{})
@@ -210,7 +210,7 @@ func TestRandomSelectionFindsNothing(t *testing.T) {
 	}
 }
 
-// The control itself chooses distinct ascending positions below the length.
+// The control itself selects distinct ascending positions below the length.
 func TestRandomChoice(t *testing.T) {
 	d := &randomDevice{random: rand.New(rand.NewPCG(3, 4))}
 	for _, n := range []int{0, 1, 7, 8, 9, 64, 65, 1000} {

@@ -2,28 +2,28 @@ package eval
 
 import "sparrow"
 
-// Drafts counts the drafts of an engine and how many of them were accepted.
+// Drafts counts the drafts of an engine and the accepted ones.
 type Drafts struct {
 	Verifies int64 `json:"verifies"` // sequences whose drafts a step verified
 	Drafted  int64 `json:"drafted"`
 	Accepted int64 `json:"accepted"`
 	Tokens   int64 `json:"tokens"` // that came out of verifies
-	// one of them is the target's own, unless the answer ended before it
+	// one of the tokens is the target's own, unless the answer ended before it
 	TokensPerVerify float64 `json:"tokens_per_verify"`
 	Ended           int64   `json:"ended"` // sequences that stopped drafting because it saved no time
-	// Places counts drafts by their place in the chain, the first one first.
+	// Places counts drafts by their position in the chain, from the first on.
 	Places []Place `json:"places"`
 }
 
-// Place counts the drafts at one position of their chains, where the drafts before them were right, and how many of
-// them were right.
+// Place counts the drafts at one position of their chains for which all earlier drafts were accepted, and how many of
+// them were accepted.
 type Place struct {
 	Judged int64   `json:"judged"`
 	Right  int64   `json:"right"`
 	Share  float64 `json:"share"`
 }
 
-// DraftsOf returns the draft counters of an engine so far; nil when nothing was drafted.
+// DraftsOf returns the draft counters of an engine so far; nil if nothing was drafted.
 func DraftsOf(e *sparrow.Engine) *Drafts {
 	s := e.Stats()
 	if s.Verified == 0 {
@@ -45,9 +45,9 @@ func (r *Report) printDrafts(p *printer) {
 	if d == nil {
 		return
 	}
-	p.line("drafts: %d verified in %d verifies, %d accepted; %.2f tokens from a verify", d.Drafted, d.Verifies,
+	p.line("drafts: %d verified in %d verifications, %d accepted; %.2f tokens per verification", d.Drafted, d.Verifies,
 		d.Accepted, d.TokensPerVerify)
 	for i, x := range d.Places {
-		p.line("  draft %d right: %5s %% of %d", i+1, percent(x.Share), x.Judged)
+		p.line("  draft %d accepted: %5s %% of %d", i+1, percent(x.Share), x.Judged)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// The built-in model's drafting layer predicts the next token of its answers nearly always and the three after it
-// often enough for 2.4 tokens a verify. A few items of every short task are run.
+// The built-in model's drafting layer predicts the next token of its answers nearly always, and the three after it
+// often enough for 2.4 tokens per verification. The test runs a few items of every short task.
 func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	four, err := spec.Fixed(4)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	}
 	r.Drafts = d
 	var b strings.Builder
-	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "tokens from a verify") ||
+	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "tokens per verification") ||
 		!strings.Contains(b.String(), "draft 4 right:") {
 		t.Errorf("%v:\n%s", err, &b)
 	}

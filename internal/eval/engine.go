@@ -16,25 +16,25 @@ type Engine struct {
 	dense  bool
 }
 
-// NewEngine answers with the engine as it is.
+// NewEngine returns a runner that uses the engine unchanged.
 func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
 
-// NewDenseEngine answers with dense attention throughout. Generated tokens run through the decode kernel, which
-// selects keys; so each of them is put after the prompt and computed as a prompt row, whose dense form attends to
-// every key. Pages of the prompt are reused in between.
+// NewDenseEngine returns a runner that uses only dense attention. The decode kernel selects keys for generated tokens;
+// so each generated token is appended to the prompt and computed as a prompt row, whose dense form attends to every
+// key. Pages of the prompt are reused in between.
 func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()
 	if err := CanBeDense(&i.Config); err != nil {
 		return nil, err
 	}
 	if t := i.Config.T; t < i.ContextTokens {
-		return nil, notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense "+
+		return nil, notDense(fmt.Sprintf("rows of up to %d keys are dense, but the context has %d; raise the dense "+
 			"threshold", t, i.ContextTokens))
 	}
 	return &Engine{engine: e, dense: true}, nil
 }
 
-// CanBeDense states why nothing runs dense under a configuration.
+// CanBeDense returns an error if dense attention cannot run under a configuration.
 func CanBeDense(c *plan.Config) error {
 	if !c.DenseOK {
 		return notDense(strings.Join(c.DenseAgainst, "; "))
@@ -42,14 +42,14 @@ func CanBeDense(c *plan.Config) error {
 	return nil
 }
 
-// notDense is why a model cannot answer with dense attention. It is an ErrPlan without the name of a plan, which the
-// caller adds.
+// notDense is the reason why a model cannot run with dense attention. It is an ErrPlan without the name of a plan,
+// which the caller adds.
 type notDense string
 
 func (e notDense) Error() string        { return "dense attention cannot run: " + string(e) }
 func (e notDense) Is(target error) bool { return target == ErrPlan }
 
-// About names the model, its kernels and its cache.
+// About describes the model, its kernels and its cache.
 func (r *Engine) About() About {
 	i := r.engine.Info()
 	return About{Model: i.Name, Kernels: i.Kernels, Layout: i.Config.Layout.String()}
@@ -77,7 +77,8 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	return out, nil
 }
 
-// choose scores the choices of an item. They are rows of a prompt, so that dense attention is the plan's.
+// choose scores the choices of an item. They are rows of a prompt, so that the plan determines whether attention is
+// dense.
 func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
 	logprobs, used, err := r.engine.ScoreTexts(ctx, it.Prompt, it.Choices)
 	if err != nil {
@@ -89,7 +90,7 @@ func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// answerDense generates one token per request. A schema binds whole answers, so it has no effect here.
+// answerDense generates one token per request. A schema applies to whole answers, so it has no effect here.
 func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, error) {
 	_, ids, err := r.engine.Render(&it.Chat)
 	if err != nil {
@@ -125,7 +126,7 @@ func greedy() sample.Params {
 	return p
 }
 
-// Rows counts the attention rows an engine has computed, by form: it shows which kernels ran.
+// Rows counts the attention rows that an engine has computed, by form, which shows the kernels that ran.
 type Rows struct {
 	Row     plan.RowKind `json:"row"`
 	Form    plan.Form    `json:"form"`
@@ -134,7 +135,7 @@ type Rows struct {
 	Rows    int64        `json:"rows"`
 }
 
-// RowsOf counts what an engine has run so far.
+// RowsOf returns the rows that an engine has computed so far.
 func RowsOf(e *sparrow.Engine) []Rows {
 	var out []Rows
 	for _, p := range e.Stats().Plans {

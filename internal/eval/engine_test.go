@@ -36,7 +36,7 @@ func shippedTasks(t *testing.T, patterns string) []Task {
 	return tasks
 }
 
-// allRight demands that every item was answered exactly.
+// allRight requires that every item was answered exactly.
 func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 	t.Helper()
 	rep, err := Run(t.Context(), r, tasks, Options{Limit: limit, Failures: 5})
@@ -50,9 +50,8 @@ func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 	return rep
 }
 
-// Every prompt has the number of tokens that the file states: chat format, tools and tokenizer write what the model was
-// trained
-// on.
+// Every prompt has the number of tokens that the file states: chat format, tools and tokenizer produce the form of the
+// training data.
 func TestPromptsHaveTheirTokens(t *testing.T) {
 	e := open(t, plan.Policy{})
 	for _, task := range shippedTasks(t, "") {
@@ -68,7 +67,7 @@ func TestPromptsHaveTheirTokens(t *testing.T) {
 	}
 }
 
-// pairs are all legal choices of a prefill kernel, a decode kernel and a layout on CPUs.
+// pairs returns all valid combinations of a prefill kernel, a decode kernel and a layout on CPUs.
 func pairs(t *testing.T) (out []plan.Policy) {
 	t.Helper()
 	hw, err := plan.HardwareFor("cpu")
@@ -92,13 +91,13 @@ func pairs(t *testing.T) (out []plan.Policy) {
 	return out
 }
 
-// everything adds what other tests imply: make long sets it.
+// everything adds cases that other tests imply; make long sets it.
 var everything = flag.Bool("long", false, "what takes long and what other tests imply too (make long)")
 
-// A few items of every cheap task are answered exactly over every cache layout, and in the deterministic arithmetic; of
-// the legal pairs of kernels the last of each layout, make long has all of them, which package verify compares row by
-// row. The tasks are those the model solves completely, so one wrong item is an error. Prompts
-// of 1,024 tokens select 256 keys.
+// A few items of every cheap task are answered exactly in every cache layout, and with deterministic arithmetic. The
+// test uses the last valid pair of kernels of each layout; make long uses all pairs, which package verify compares row
+// by row. The model solves these tasks completely, so one wrong item is an error. Prompts of 1,024 tokens select 256
+// keys.
 func TestAnswersInEveryLayout(t *testing.T) {
 	short, long := shippedTasks(t, "word*,json,tool,talk"), shippedTasks(t, "find_one_1024")
 	list := pairs(t)
@@ -134,7 +133,7 @@ func rowsOf(e *sparrow.Engine, row plan.RowKind) int64 {
 	return n
 }
 
-// The dense runner computes nothing but dense rows and still gives the answers; so does the sparse one, and they agree.
+// The dense runner computes only dense rows and gives the right answers; so does the sparse runner, and they agree.
 func TestDenseIsDense(t *testing.T) {
 	plans, err := ParsePlans("dense,sparse", plan.Policy{})
 	if err != nil {
@@ -183,7 +182,7 @@ func TestDenseIsRefusedWhereItIsNot(t *testing.T) {
 	}
 }
 
-// An answer that is cut off is not exact, with either runner.
+// A truncated answer is not exact, with either runner.
 func TestCutOff(t *testing.T) {
 	it := shippedTasks(t, "word1")[0].Items[0]
 	e := open(t, plan.Policy{DenseThreshold: denseKeys})

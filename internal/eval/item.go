@@ -24,8 +24,8 @@ type Item struct {
 	Schema   json.RawMessage // JSON schema that the answer is written under; nil without one
 	Chat     chat.Request    // both of them, as an engine reads them
 
-	// Choices, where there are any, are texts; one of them follows Prompt. The model computes the probability of each
-	// and writes no answer; Messages is then empty.
+	// Choices, if not empty, are texts of which one follows Prompt. The model computes the probability of each and
+	// generates no answer; Messages is then empty.
 	Prompt  string
 	Choices []string
 	Label   int // the right one
@@ -38,7 +38,7 @@ type Item struct {
 // Thinking reports whether the answer starts inside a reasoning block.
 func (it *Item) Thinking() bool { return strings.Contains(it.Answer, thinkClose) }
 
-// Where names the item in messages.
+// Where returns the name of the item for messages.
 func (it *Item) Where() string { return fmt.Sprintf("%s:%d", it.Task, it.Line) }
 
 // thinkClose ends the reasoning of a reply in every supported chat format.
@@ -58,7 +58,7 @@ type itemFields struct {
 	Label    *int            `json:"label"`
 }
 
-// parseItem reads one line. Unknown names are refused: a misspelt "tools" would silently change what is measured.
+// parseItem parses one line. Unknown names are refused: a misspelt "tools" would silently change what is measured.
 func parseItem(line []byte) (*Item, error) {
 	var f itemFields
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -78,7 +78,7 @@ func parseItem(line []byte) (*Item, error) {
 		return nil, errors.New("answer is missing or empty; want the complete expected output")
 	}
 	if f.Tokens < 0 {
-		return nil, fmt.Errorf("tokens is %d, want the number of prompt tokens, or leave it out", f.Tokens)
+		return nil, fmt.Errorf("tokens is %d; want the number of prompt tokens, or omit it", f.Tokens)
 	}
 	it := &Item{Kind: f.Task, Messages: f.Messages, Tools: f.Tools, Schema: f.Schema, Answer: *f.Answer, Final: f.Final,
 		Tokens: f.Tokens}
@@ -91,13 +91,13 @@ func parseItem(line []byte) (*Item, error) {
 	return it, it.read()
 }
 
-// exampleItem is the least a line can hold.
+// exampleItem is a minimal line.
 const exampleItem = `{"messages": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5"}`
 
-// exampleChoice is the least a line of multiple choice can hold.
+// exampleChoice is a minimal line of multiple choice.
 const exampleChoice = `{"prompt": "The sky is", "choices": [" blue", " a door"], "label": 0}`
 
-// choice reads a line of multiple choice.
+// choice parses a line of multiple choice.
 func (f *itemFields) choice() (*Item, error) {
 	switch {
 	case f.Messages != nil || f.Tools != nil || f.Schema != nil || f.Answer != nil || f.Final != "":
@@ -142,7 +142,7 @@ func itemFault(line []byte, err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// wireItem is the part of a chat completion that an item fixes.
+// wireItem is the part of a chat completion that an item defines.
 type wireItem struct {
 	Model    string          `json:"model"`
 	Messages json.RawMessage `json:"messages"`

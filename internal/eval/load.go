@@ -28,7 +28,7 @@ const (
 //go:embed tasks
 var shipped embed.FS
 
-// Shipped is the folder of task files inside the binary.
+// Shipped returns the folder of task files inside the binary.
 func Shipped() fs.FS {
 	dir, err := fs.Sub(shipped, "tasks")
 	if err != nil {
@@ -37,8 +37,8 @@ func Shipped() fs.FS {
 	return dir
 }
 
-// Load reads the task files of a folder whose names match one of the patterns, in order of name. Patterns are those
-// of path.Match, separated by commas; none means every task.
+// Load reads the task files of a folder whose names match one of the patterns, sorted by name. Patterns are those of
+// path.Match, separated by commas; none means every task.
 func Load(dir fs.FS, patterns string) ([]Task, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {
@@ -63,7 +63,7 @@ func Load(dir fs.FS, patterns string) ([]Task, error) {
 		return nil, fmt.Errorf("%w: no task file in the folder; they end in .jsonl or .jsonl.gz", ErrTask)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: no task matches %q; there are %s", ErrTask, patterns, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%w: no task matches %q; the tasks are %s", ErrTask, patterns, strings.Join(names, ", "))
 	}
 	tasks := make([]Task, len(found))
 	for i, name := range found {
@@ -133,7 +133,7 @@ func loadFile(dir fs.FS, name string) (Task, error) {
 	return Task{Name: task, Items: items}, err
 }
 
-// readItems reads one item a line; empty lines are passed over.
+// readItems reads one item per line and skips empty lines.
 func readItems(r io.Reader, task string) ([]*Item, error) {
 	limited := &io.LimitedReader{R: r, N: maxFileBytes + 1}
 	s := bufio.NewScanner(limited)
@@ -161,7 +161,7 @@ func readItems(r io.Reader, task string) ([]*Item, error) {
 	return items, nil
 }
 
-// Count is the number of items of tasks, at most limit of each; 0 means all.
+// Count returns the number of items of tasks, at most limit of each; 0 means all.
 func Count(tasks []Task, limit int) int {
 	n := 0
 	for _, t := range tasks {

@@ -27,7 +27,7 @@ func zipped(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-// The files in the binary are those the accuracy table is about.
+// The files in the binary are those of the accuracy table.
 func TestShippedTasks(t *testing.T) {
 	want := map[string]int{"word1": 100, "word2": 100, "word3": 100, "word4": 100, "list": 100, "json": 100,
 		"tool": 100, "talk": 100, "find_one_1024": 100, "find_one_2048": 100, "find_one_4096": 50, "find_one_8192": 20,
@@ -141,7 +141,7 @@ func TestBadTaskFiles(t *testing.T) {
 	}
 }
 
-// A conversation with calls, results and reasoning arrives at the chat layer whole.
+// A conversation with calls, results and reasoning is passed to the chat layer completely.
 func TestItemConversation(t *testing.T) {
 	line :=
 		`{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},

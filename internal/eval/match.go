@@ -11,7 +11,7 @@ import (
 )
 
 // Exact reports whether a reply is the item's answer and nothing else. For an item with choices, it reports whether the
-// likeliest one is right.
+// most probable one is right.
 func Exact(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
 		return largest(r.Logprobs) == it.Label
@@ -37,14 +37,14 @@ func Exact(it *Item, r *Reply) bool {
 	return true
 }
 
-// expected is the item's answer as a server would return it: task files write calls with DeepSeek-V3.1's markers.
+// expected returns the item's answer as a server would return it: task files write calls with DeepSeek-V3.1's markers.
 func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final reports whether a reply holds the item's final value, or its answer where the item has none. For an item with
+// Final reports whether a reply contains the item's final value, or its answer if the item has none. For an item with
 // choices, it reports whether the one with the highest probability per character is right, since long texts are less
-// likely.
+// probable.
 func Final(it *Item, r *Reply) bool {
 	if r.Logprobs != nil {
 		each := make([]float64, len(r.Logprobs))
@@ -66,7 +66,7 @@ func Final(it *Item, r *Reply) bool {
 	return holds(r.String(), strings.Fields(it.Final))
 }
 
-// largest is the index of the largest value, the first one of equals.
+// largest returns the index of the largest value, the first one among equals.
 func largest(v []float64) int {
 	best := 0
 	for i := range v {
@@ -89,8 +89,8 @@ func holds(text string, words []string) bool {
 	return true
 }
 
-// findWord is the index after the first occurrence of w without a letter or digit on either side; -1
-// without one.
+// findWord returns the index after the first occurrence of w without a letter or digit on either side; -1 if there is
+// none.
 func findWord(text, w string) int {
 	for from := 0; ; {
 		i := strings.Index(text[from:], w)

@@ -9,8 +9,8 @@ import (
 	"sparrow"
 )
 
-// Perplexity is how well a model predicts a text, measured as llama.cpp's tool does: the tokens are cut into chunks,
-// each begins with the token that begins a text where the tokenizer adds one, and the second half of each is scored.
+// Perplexity measures how well a model predicts a text, like llama.cpp's tool: the tokens are divided into chunks, each
+// begins with the beginning-of-text token if the tokenizer adds one, and the second half of each is scored.
 type Perplexity struct {
 	File        string  `json:"file"`
 	Model       string  `json:"model"`
@@ -22,8 +22,8 @@ type Perplexity struct {
 	Entropy     float64 `json:"entropy"` // mean negative log probability of a token
 }
 
-// MeasurePerplexity scores the first chunks of a text, all of them for limit 0. A rest shorter than a chunk is left
-// out. onChunk, when not nil, is called after each chunk.
+// MeasurePerplexity scores the first chunks of a text, or all of them for limit 0. An incomplete last chunk is ignored.
+// onChunk, if not nil, is called after each chunk.
 func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chunk, limit int,
 	onChunk func(done, total int, p float64)) (*Perplexity, error) {
 	if most := e.Info().ContextTokens; chunk < 8 || chunk >= most {
@@ -45,7 +45,7 @@ func MeasurePerplexity(ctx context.Context, e *sparrow.Engine, text string, chun
 		total = min(total, limit)
 	}
 	if total == 0 {
-		return nil, fmt.Errorf("eval: perplexity: the text has %d tokens; want at least one chunk of %d: take a "+
+		return nil, fmt.Errorf("eval: perplexity: the text has %d tokens; want at least one chunk of %d: use a "+
 			"longer text or smaller chunks", len(ids), chunk)
 	}
 	var sum, squares float64

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// Plan is one way of running the model in a comparison.
+// Plan is one configuration of the model in a comparison.
 type Plan struct {
 	Name    string      // as it was written
 	About   string      // what it means, for the report
@@ -19,10 +19,10 @@ type Plan struct {
 	Draft   string      // for sparrow.Config, as spec.Parse reads it; empty keeps the caller's
 }
 
-// denseKeys is the dense threshold of dense plans: the most keys one dense call takes by default.
+// denseKeys is the dense threshold of dense plans: the maximum number of keys of one dense call by default.
 const denseKeys = 131072
 
-// planWords are the parts of a plan's name; those that end in = take a value.
+// planWords lists the parts of a plan's name; those that end in = take a value.
 var planWords = []struct {
 	word, means, about string
 	set                func(p *Plan, value string) error
@@ -30,7 +30,7 @@ var planWords = []struct {
 	{"sparse", "the model's own attention", "each token attends to the index_topk keys its indexer selects",
 		func(*Plan, string) error { return nil }},
 	{"dense", "every key for every token",
-		"every token, prompt or generated, attends to all keys before it; the indexer chooses nothing; each " +
+		"every token, prompt or generated, attends to all keys before it; the indexer selects nothing; each " +
 			"generated token is a request of its own that computes the rows after the last full cache page again, so " +
 			"there are more rows",
 		func(p *Plan, _ string) error { p.Dense, p.Policy.DenseThreshold = true, denseKeys; return nil }},
@@ -55,7 +55,7 @@ var planWords = []struct {
 		}},
 }
 
-// PlanHelp lists the words of plans, one a line.
+// PlanHelp returns the words of plans, one per line.
 func PlanHelp() string {
 	var b strings.Builder
 	for _, w := range planWords {
@@ -64,7 +64,7 @@ func PlanHelp() string {
 	return b.String()
 }
 
-// PlanWord spells a flag that does the same as a word of a plan, such as --kv bf16, as that word. Other text stays.
+// PlanWord returns the word of a plan that corresponds to a flag such as --kv bf16. Other text is returned unchanged.
 func PlanWord(flag string) string {
 	for _, w := range planWords {
 		if value, ok := strings.CutPrefix(flag, "--"+strings.TrimSuffix(w.word, "=")+" "); ok {
@@ -74,14 +74,14 @@ func PlanWord(flag string) string {
 	return flag
 }
 
-// ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words
-// joined by plus signs. Settings that a plan does not mention are those of base.
+// ParsePlans parses a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each made of
+// words joined by plus signs. Settings that a plan does not mention are those of base.
 func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	var plans []Plan
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if slices.ContainsFunc(plans, func(p Plan) bool { return p.Name == name }) {
-			return nil, fmt.Errorf("%w: %q is named twice", ErrPlan, name)
+			return nil, fmt.Errorf("%w: %q occurs twice", ErrPlan, name)
 		}
 		p := Plan{Name: name, Policy: base}
 		var about []string
@@ -116,5 +116,5 @@ func (p *Plan) apply(word string) (string, error) {
 		}
 		return fmt.Sprintf(w.about, value), w.set(p, value)
 	}
-	return "", fmt.Errorf("%w: %q in %q is unknown; plans are made of\n%s", ErrPlan, word, p.Name, PlanHelp())
+	return "", fmt.Errorf("%w: %q in %q is unknown; the parts of plans are\n%s", ErrPlan, word, p.Name, PlanHelp())
 }

@@ -44,7 +44,8 @@ func (c *Comparison) Print(w io.Writer) error {
 	return p.err
 }
 
-// printDifferences lists the items with different outputs; equal wrong outputs show no difference between plans.
+// printDifferences lists the items with different outputs; outputs that are wrong but equal show no difference between
+// plans.
 func (c *Comparison) printDifferences(p *printer) {
 	if c.Different == 0 {
 		return
@@ -60,7 +61,7 @@ func (c *Comparison) printDifferences(p *printer) {
 	}
 }
 
-// accuracy has a line for each task, one for all, and one for the time.
+// accuracy returns a line for each task, one for all tasks, and one for the time.
 func (c *Comparison) accuracy() [][]string {
 	if len(c.Reports) == 0 {
 		return nil
@@ -140,7 +141,7 @@ func (r *Report) printRows(p *printer) {
 	}
 }
 
-// listed is the heading of a list that shows some of n items.
+// listed returns the heading of a list that shows some of n items.
 func listed(items, all, shown int) string {
 	s := fmt.Sprintf("%d of %d items", items, all)
 	if shown < items {
@@ -163,7 +164,7 @@ func (r *Report) printFailures(p *printer) {
 	}
 }
 
-// printer keeps the first error of several writes.
+// printer stores the first error of several writes.
 type printer struct {
 	w   io.Writer
 	err error

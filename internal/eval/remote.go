@@ -14,12 +14,12 @@ import (
 	"sparrow/chat"
 )
 
-// RemoteConfig is the server to use.
+// RemoteConfig holds the address and the options of a server.
 type RemoteConfig struct {
 	URL   string // such as http://localhost:8000 or https://host/v1
 	Model string // name in requests; if empty, the first model of the server's list
 	Key   string // bearer token; empty sends none
-	// Timeout bounds one request; 0 means 10 minutes.
+	// Timeout is the maximum time of one request; 0 means 10 minutes.
 	Timeout time.Duration
 }
 
@@ -32,7 +32,7 @@ type Remote struct {
 	client *client.Client
 }
 
-// NewRemote connects to a server and reads the model's name from it where none is given.
+// NewRemote connects to a server and reads the model's name from it if none is given.
 func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 	if c.Timeout < 0 {
 		return nil, fmt.Errorf("%w: timeout %v is negative", ErrRemote, c.Timeout)
@@ -55,11 +55,11 @@ func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// About names the model and the server.
+// About returns the model and the server.
 func (r *Remote) About() About { return About{Model: r.cfg.Model, URL: r.client.Base() + "/v1"} }
 
 // chatBody is the request of an item. It has the fields that every server supports, and the switch for reasoning only
-// where the item needs it.
+// if the item needs it.
 type chatBody struct {
 	wireItem
 	Temperature float64         `json:"temperature"`
@@ -68,7 +68,7 @@ type chatBody struct {
 	Format      *formatBody     `json:"response_format,omitempty"`
 }
 
-// formatBody asks for an answer that follows a schema.
+// formatBody requests an answer that follows a schema.
 type formatBody struct {
 	Type string `json:"type"`
 	JSON struct {
@@ -115,7 +115,7 @@ func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	return out, nil
 }
 
-// echoBody asks for the log probabilities of texts, which servers give for prompts that they repeat. Some of them must
+// echoBody requests the log probabilities of texts, which servers return for prompts that they echo. Some servers must
 // generate a token.
 type echoBody struct {
 	Model       string   `json:"model"`
@@ -163,7 +163,7 @@ func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
 	return out, nil
 }
 
-// continued adds up the log probabilities of the tokens of an echoed text that reach into the choice after the prompt.
+// continued sums the log probabilities of the tokens of an echoed text that extend into the choice after the prompt.
 func continued(l *openai.CompletionLogprobs, prompt, choice string) (float64, error) {
 	if l == nil || len(l.TextOffset) != len(l.TokenLogprobs) || len(l.TextOffset) == 0 {
 		return 0, errors.New("the response has no log probabilities of the prompt; the server must support echo with " +

@@ -13,7 +13,8 @@ import (
 	"sparrow/server"
 )
 
-// Through HTTP the built-in model gives the answers it gives in-process: tools in the request return as tool calls.
+// Over HTTP the built-in model gives the same answers as in the process: tools in the request are returned as tool
+// calls.
 func TestRemoteAgainstTheServer(t *testing.T) {
 	s, err := server.New(server.Adapt(open(t, plan.Policy{})), server.Options{})
 	if err != nil {
@@ -84,7 +85,7 @@ func TestRemoteReply(t *testing.T) {
 	}
 }
 
-// A plain item sends nothing that a strict server could refuse.
+// A plain item sends no field that a strict server could refuse.
 func TestRemoteSendsOnlyWhatIsNeeded(t *testing.T) {
 	it := &Item{Answer: "4", Messages: []byte(`[{"role": "user", "content": "2+2?"}]`)}
 	h := fixed(t, 200, `{"choices": [{"finish_reason": "length", "message": {"content": "4"}}]}`,

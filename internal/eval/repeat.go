@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// Repeats is the same items asked several times by one runner.
+// Repeats holds several runs of one runner on the same items.
 type Repeats struct {
 	By    About    `json:"by"`
 	Tasks []Spread `json:"tasks"`
 	Total Spread   `json:"total"`
-	// Different counts the items whose output was not the same every time.
+	// Different counts the items whose output was not the same in all runs.
 	Different int       `json:"different"`
 	Reports   []*Report `json:"reports"`
 }
 
-// Spread is how the scores of a task, or of all tasks, differ between runs.
+// Spread summarises how the scores of a task, or of all tasks, differ between runs.
 type Spread struct {
 	Task            string  `json:"task,omitempty"`
 	Items           int     `json:"items"`
@@ -25,7 +25,7 @@ type Spread struct {
 	TokensPerSecond Summary `json:"tokens_per_second"`
 }
 
-// Summary is the mean of a number over runs, its standard deviation (of a sample), the least and the most.
+// Summary holds the mean of a number over runs, its sample standard deviation, the minimum and the maximum.
 type Summary struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
@@ -33,7 +33,7 @@ type Summary struct {
 	Most      float64 `json:"most"`
 }
 
-// Repeated summarises reports of one runner over the same items.
+// Repeated summarises reports of one runner on the same items.
 func Repeated(reports []*Report) (*Repeats, error) {
 	c, err := Compare(reports, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func summarise(v []float64) Summary {
 // Print writes means and spreads for a terminal.
 func (r *Repeats) Print(w io.Writer) error {
 	p := &printer{w: w}
-	p.line("%s, %d runs: mean ± standard deviation (least to most)", r.By.String(), len(r.Reports))
+	p.line("%s, %d runs: mean ± standard deviation (minimum to maximum)", r.By.String(), len(r.Reports))
 	rows := [][]string{{"task", "items", "exact %", "final %", "output tokens/s"}}
 	for i := range r.Tasks {
 		rows = append(rows, r.Tasks[i].cells(r.Tasks[i].Task))

@@ -12,16 +12,16 @@ import (
 type Options struct {
 	Concurrency int // items sent at once; 0 means 16
 	Limit       int // items of each task; 0 means all
-	// MaxTokens bounds an answer; 0 means the bytes of the expected one and a little more, enough for any tokenizer
-	// over bytes.
+	// MaxTokens is the maximum length of an answer; 0 means the number of bytes of the expected answer and a little
+	// more, enough for any tokenizer over bytes.
 	MaxTokens int
-	// Failures is how many wrong items the report lists; 0 means none.
+	// Failures is the maximum number of wrong items that the report lists.
 	Failures int
-	// OnItem, when not nil, is called for every finished item, by one goroutine at a time.
+	// OnItem, if not nil, is called for every finished item, by one goroutine at a time.
 	OnItem func(Progress)
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Task         string
 	Done, Items  int // over all tasks
@@ -42,7 +42,7 @@ type Report struct {
 	Tasks []Score `json:"tasks"`
 	Total Score   `json:"total"`
 	Rows  []Rows  `json:"rows,omitempty"` // of an engine: the attention rows it computed
-	// Drafts counts the drafts of an engine; nil when it made none.
+	// Drafts counts the drafts of an engine; nil if it made none.
 	Drafts *Drafts `json:"drafts,omitempty"`
 	// Failures lists the first wrong items.
 	Failures []Failure `json:"failures,omitempty"`
@@ -61,12 +61,12 @@ type Score struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
-	// Seconds is wall time; CompletionTokens over it is the speed, prompts included.
+	// Seconds is wall time; CompletionTokens divided by it is the speed, prompts included.
 	Seconds         float64 `json:"seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
 }
 
-// Accuracy is the share of exact answers.
+// Accuracy returns the share of exact answers.
 func (s *Score) Accuracy() float64 { return share(s.Exact, s.Items) }
 
 func share(part, of int) float64 {
@@ -94,7 +94,7 @@ type output struct {
 	reply        Reply
 }
 
-// Run sends every item, task after task. A failed request counts as a wrong item; Run fails only when ctx ends.
+// Run sends every item, task after task. A failed request counts as a wrong item; Run fails only if ctx ends.
 func Run(ctx context.Context, r Runner, tasks []Task, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// scripted answers by a function and counts how many items are in progress at once.
+// scripted answers with a function and counts the concurrent items.
 type scripted struct {
 	answer    func(ctx context.Context, it *Item, most int) (Reply, error)
 	now, most atomic.Int32
@@ -168,7 +168,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// half and more give the same wrong answer to item 2, and both are right at item 4.
+	// half and more give the same wrong answer to item 2, and both are right on item 4.
 	want := [][]float64{{1, 0.5, 0.5, 0.75}, {0.5, 1, 0.5, 0.5}, {0.5, 0.5, 1, 0.25}, {0.75, 0.5, 0.25, 1}}
 	for i := range want {
 		for j := range want[i] {

@@ -10,7 +10,7 @@ import (
 
 // Runner answers items. Run calls it from several goroutines.
 type Runner interface {
-	// Answer generates greedily, at most most tokens, or gives the choices of an item their log probabilities.
+	// Answer generates greedily, at most most tokens, or computes the log probabilities of the choices of an item.
 	Answer(ctx context.Context, it *Item, most int) (Reply, error)
 	// About describes the runner.
 	About() About
@@ -22,20 +22,20 @@ type About struct {
 	Kernels string `json:"kernels,omitempty"` // of an engine
 	Layout  string `json:"layout,omitempty"`  // of an engine's cache
 	URL     string `json:"url,omitempty"`     // of a server
-	// Settings are the settings of an engine's device that are not defaults, such as its threads.
+	// Settings lists the settings of an engine's device that are not defaults, such as its threads.
 	Settings []string `json:"settings,omitempty"`
 }
 
 // Reply is a model's output.
 type Reply struct {
-	// Text is the output as the model wrote it when Raw, and the visible content otherwise.
+	// Text is the model's raw output if Raw is set, and the visible content otherwise.
 	Text      string
 	Raw       bool
 	Reasoning string      // not Raw: the reasoning before the text
 	Calls     []chat.Call // not Raw: the tools called
-	// Ended means that the model ended its answer; false means that it was cut off.
+	// Ended means that the model ended its answer; false means that the answer was cut off.
 	Ended bool
-	// Logprobs are the logprobs of an item's choices; Text is then the likeliest one.
+	// Logprobs holds the logprobs of an item's choices; Text is then the most probable one.
 	Logprobs []float64
 
 	PromptTokens     int
@@ -43,14 +43,14 @@ type Reply struct {
 	CompletionTokens int
 }
 
-// chosen is the reply to an item with choices.
+// chosen returns the reply to an item with choices.
 func chosen(it *Item, logprobs []float64) Reply {
 	r := Reply{Raw: true, Ended: true, Logprobs: logprobs}
 	r.Text = it.Choices[largest(logprobs)]
 	return r
 }
 
-// String is the whole output in one text. Two replies are the same when their strings are equal.
+// String returns the whole output as one text. Two replies are equal if their strings are equal.
 func (r *Reply) String() string {
 	if r.Raw {
 		return r.Text

@@ -19,7 +19,7 @@ type Cache struct {
 	Root string
 }
 
-// CacheAt is the cache that the environment names: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE (its older spelling), the
+// CacheAt returns the cache that the environment selects: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE (its older spelling), the
 // folder hub below HF_HOME, or below huggingface in XDG_CACHE_HOME or .cache of the home folder.
 func CacheAt(getenv func(string) string, home string) (Cache, error) {
 	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
@@ -34,8 +34,8 @@ func CacheAt(getenv func(string) string, home string) (Cache, error) {
 	return Cache{Root: filepath.Join(at, "hub")}, nil
 }
 
-// Token is the access token that the environment names: HF_TOKEN, the file HF_TOKEN_PATH, or the file token in the
-// folder where Hugging Face's tools keep it. It is empty where there is none.
+// Token returns the access token that the environment selects: HF_TOKEN, the file HF_TOKEN_PATH, or the file token in
+// the folder of Hugging Face's tools. It is empty if there is none.
 func Token(getenv func(string) string, home string) (string, error) {
 	if v := getenv("HF_TOKEN"); v != "" {
 		return strings.TrimSpace(v), nil
@@ -56,7 +56,7 @@ func Token(getenv func(string) string, home string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// homeAt returns where Hugging Face's tools keep everything; it is empty where nothing names a folder.
+// homeAt returns the folder of Hugging Face's tools; it is empty if the environment defines none.
 func homeAt(getenv func(string) string, home string) string {
 	if v := getenv("HF_HOME"); v != "" {
 		return expand(v, home)
@@ -70,7 +70,7 @@ func homeAt(getenv func(string) string, home string) string {
 	return filepath.Join(home, ".cache", "huggingface")
 }
 
-// expand replaces a leading ~, which no shell has replaced in a service's environment file.
+// expand replaces a leading ~, because no shell expands it in a service's environment file.
 func expand(path, home string) string {
 	if path == "~" || strings.HasPrefix(path, "~/") {
 		return filepath.Join(home, path[1:])
@@ -78,8 +78,8 @@ func expand(path, home string) string {
 	return path
 }
 
-// Find is the folder of a model in the cache, or the first of its GGUF files. It opens only the index of the weights,
-// which lists the files of the model.
+// Find returns the folder of a model in the cache, or the first of its GGUF files. It opens only the index of the
+// weights, which lists the files of the model.
 func (c Cache) Find(n Name) (at string, err error) {
 	commit, err := c.commit(n)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c Cache) Find(n Name) (at string, err error) {
 	return dir, nil
 }
 
-// commit is the commit that the cache has for a name.
+// commit returns the commit that the cache has for a name.
 func (c Cache) commit(n Name) (string, error) {
 	commit := n.Revision
 	if !n.isCommit() {
@@ -125,7 +125,7 @@ func (c Cache) commit(n Name) (string, error) {
 		}
 		commit = string(bytes.TrimSpace(text))
 		if !commitForm.MatchString(commit) {
-			return "", fmt.Errorf("%w: %s holds %.60q, which is not a commit", ErrIncomplete, c.ref(n), commit)
+			return "", fmt.Errorf("%w: %s contains %.60q, which is not a commit", ErrIncomplete, c.ref(n), commit)
 		}
 	}
 	if info, err := os.Stat(c.snapshot(n, commit)); err != nil || !info.IsDir() {
@@ -134,7 +134,7 @@ func (c Cache) commit(n Name) (string, error) {
 	return commit, nil
 }
 
-// presentFiles lists the files of a snapshot, those of its folders included. A link to a blob that is gone counts as
+// presentFiles lists the files of a snapshot, including those in subfolders. A link to a missing blob counts as
 // missing.
 func presentFiles(dir string) (names []string, err error) {
 	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
@@ -151,7 +151,7 @@ func presentFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// missingFiles lists the files that are missing to open a snapshot with these files.
+// missingFiles returns the files that are missing to open a snapshot with these files.
 func missingFiles(dir string, names []string) ([]string, error) {
 	files, err := weight.Files(dir, names, func(name string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(dir, name))
@@ -184,8 +184,8 @@ func (c Cache) lock(n Name, hash string) string {
 	return filepath.Join(c.Root, ".locks", n.folder(), hash+".lock")
 }
 
-// link puts a blob under its name into a snapshot: as a relative link, so that the cache can be moved, or where the
-// system has no links for ordinary users as a second name of the same file.
+// link adds a blob under its name to a snapshot: as a relative link, so that the cache can be moved, or as a hard link
+// if the system does not allow symbolic links for ordinary users.
 func (c Cache) link(n Name, commit string, f File) error {
 	at := filepath.Join(c.snapshot(n, commit), filepath.FromSlash(f.Path))
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -199,7 +199,8 @@ func (c Cache) link(n Name, commit string, f File) error {
 	if old, err := os.Readlink(at); err == nil && old == target {
 		return nil
 	}
-	// The link is created under a temporary name first: another download may put the same link here at the same time.
+	// The link is created under a temporary name first, because another download may create the same link at the same
+	// time.
 	temporary := temporaryName(at)
 	if os.Symlink(target, temporary) != nil {
 		if err := os.Link(blob, temporary); err != nil {
@@ -212,10 +213,10 @@ func (c Cache) link(n Name, commit string, f File) error {
 	return nil
 }
 
-// temporaryName is an unused name in the folder of path.
+// temporaryName returns an unused name in the folder of path.
 func temporaryName(path string) string { return fmt.Sprintf("%s.%016x.new", path, rand.Uint64()) }
 
-// writeRef notes which commit a branch or a tag was at.
+// writeRef records the commit of a branch or a tag.
 func (c Cache) writeRef(n Name, commit string) error {
 	if n.isCommit() {
 		return nil

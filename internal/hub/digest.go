@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// newDigest returns the hash function of a file's listed hash, or nil where its kind is unknown.
+// newDigest returns the hash function of a file's listed hash, or nil if its kind is unknown.
 func newDigest(f File) hash.Hash {
 	raw, err := hex.DecodeString(f.Hash)
 	switch {
@@ -27,8 +27,8 @@ func newDigest(f File) hash.Hash {
 	return nil
 }
 
-// keepDigest notes the SHA-256 of weights that have just arrived, which is the one that they were listed with, so that
-// a server that keeps pages of them need not read them again.
+// keepDigest records the SHA-256 of downloaded weights, which equals the listed one, so that a server that stores pages
+// need not read the weights again.
 func keepDigest(path string, f File) error {
 	var sum weight.Digest
 	if !strings.HasSuffix(f.Path, ".safetensors") && !strings.HasSuffix(f.Path, ".gguf") ||

@@ -1,5 +1,5 @@
-// Package hub turns the name of a model, such as deepseek-ai/DeepSeek-V3.2, into a folder of this machine. [Cache]
-// finds models in the layout that Hugging Face's own tools use, and [Puller] downloads them there from a hub server:
+// Package hub maps the name of a model, such as deepseek-ai/DeepSeek-V3.2, to a folder on this machine. [Cache] finds
+// models in the layout that Hugging Face's own tools use, and [Puller] downloads them there from a hub server:
 //
 //	models--deepseek-ai--DeepSeek-V3.2/
 //	  refs/main                       the commit that the branch was at

@@ -16,9 +16,9 @@ type Local struct {
 	Bytes  int64  `json:"bytes"` // of all splits
 }
 
-// Elsewhere looks for a model in the folders of other engines, which the environment may name: llama.cpp's cache, LM
-// Studio's models, and what Ollama has pulled from Hugging Face. With a quant it lists the files of that name, else
-// all. Folders that cannot be read are skipped.
+// Elsewhere looks for a model in the folders of other engines, which the environment may set: llama.cpp's cache, LM
+// Studio's models, and the models that Ollama has pulled from Hugging Face. With a quant it returns the files of that
+// name, else all. Folders that cannot be read are skipped.
 func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) {
 	for _, f := range otherFolders(getenv, home) {
 		found = append(found, f.look(f, n)...)
@@ -58,7 +58,7 @@ func otherFolders(getenv func(string) string, home string) (list []folder) {
 	return list
 }
 
-// flat finds ORGANISATION_NAME_FILE.gguf, where the slashes of a path became underscores.
+// flat finds ORGANISATION_NAME_FILE.gguf, where slashes are replaced by underscores.
 func (f folder) flat(n Name) []Local {
 	prefix := strings.ReplaceAll(n.Repo, "/", "_") + "_"
 	entries, _ := os.ReadDir(f.root)
@@ -78,7 +78,7 @@ func (f folder) nested(n Name) []Local {
 	return f.quants(n, names, func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
 }
 
-// quants lists the models among files that n means.
+// quants returns the models among files that n selects.
 func (f folder) quants(n Name, names []string, at func(name string) string) (found []Local) {
 	list := quantsOf(names, func(name string) int64 { return sizeOf(at(name)) })
 	if n.Quant != "" {
@@ -98,7 +98,7 @@ func (f folder) quants(n Name, names []string, at func(name string) string) (fou
 
 var blobForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// manifests finds the file that manifests/hf.co/ORGANISATION/NAME/QUANT names among the blobs.
+// manifests finds the blob that manifests/hf.co/ORGANISATION/NAME/QUANT refers to.
 func (f folder) manifests(n Name) (found []Local) {
 	for _, host := range []string{"hf.co", "huggingface.co"} {
 		dir := filepath.Join(f.root, "manifests", host, filepath.FromSlash(n.Repo))

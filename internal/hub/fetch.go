@@ -16,10 +16,10 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// mismatches is how often contents may have the wrong hash before the download fails.
+// mismatches is the number of times that contents may have the wrong hash before the download fails.
 const mismatches = 2
 
-// fileURL returns where a file of a commit is.
+// fileURL returns the URL of a file of a commit.
 func (p *Puller) fileURL(n Name, commit string, f File) string {
 	parts := strings.Split(f.Path, "/")
 	for i := range parts {
@@ -28,7 +28,7 @@ func (p *Puller) fileURL(n Name, commit string, f File) string {
 	return p.endpoint + "/" + n.Repo + "/resolve/" + commit + "/" + strings.Join(parts, "/")
 }
 
-// text reads a small file, from the cache where it is there.
+// text reads a small file, from the cache if it is there.
 func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byte, error) {
 	if f.Size > maxText {
 		return nil, fmt.Errorf("%w: %s of %s has %d bytes, want at most %d", ErrServer, f.Path, n, f.Size, maxText)
@@ -51,7 +51,8 @@ func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byt
 	return text, nil
 }
 
-// has reports whether a blob is there whole. It got its name after it was hashed, so its size suffices.
+// has reports whether a complete blob is in the cache. It was named after it was hashed, so checking its size is
+// enough.
 func (c Cache) has(n Name, f File) bool {
 	info, err := os.Stat(c.blob(n, f.Hash))
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
@@ -66,10 +67,10 @@ func (c Cache) partial(n Name, f File) int64 {
 	return info.Size()
 }
 
-// incomplete ends the name of a blob that is not whole.
+// incomplete is the suffix of the name of an incomplete blob.
 const incomplete = ".incomplete"
 
-// fetch puts one file into the cache. known has its contents where they were read already.
+// fetch downloads one file into the cache. known holds its contents if they were already read.
 func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (err error) {
 	if p.cache.has(d.Name, f) { // needs no lock, so that a cache that nobody may write to can be used
 		p.meter.add(f.Size)
@@ -82,8 +83,8 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 	})
 	switch {
 	case errors.Is(err, filelock.ErrNone):
-		// Two downloads must not write to one file, so this one has a file that no other continues.
-		p.notice("%s: %v, so an interrupted download of it begins anew", f.Path, filelock.ErrNone)
+		// Two downloads must not write to one file, so this one uses a file that no other download continues.
+		p.notice("%s: %v, so an interrupted download of it restarts from the beginning", f.Path, filelock.ErrNone)
 		part = temporaryName(at) + incomplete
 		defer os.Remove(part) // gone already where it was renamed
 	case err != nil:
@@ -139,7 +140,7 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 		if got == t.f.Hash {
 			break
 		}
-		// The part of an earlier run may have been damaged, so the file is fetched once more from its beginning.
+		// The part of an earlier run may be damaged, so the file is downloaded once more from its beginning.
 		if err := t.restart(); err != nil {
 			return err
 		}
@@ -147,7 +148,7 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 			return fmt.Errorf("%w: %s was downloaded with the hash %s, but the server lists %s; the download was "+
 				"deleted", ErrServer, t.f.Path, got, t.f.Hash)
 		}
-		t.p.notice("%s arrived damaged and is fetched again", t.f.Path)
+		t.p.notice("%s arrived damaged and is downloaded again", t.f.Path)
 	}
 	if err := t.file.Sync(); err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -155,7 +156,7 @@ func (t *transfer) run(ctx context.Context, path string, known []byte) (err erro
 	return nil
 }
 
-// resume hashes the part that an earlier run left. A file that is longer than listed begins anew.
+// resume hashes the part that an earlier run left. A file that is longer than listed is restarted.
 func (t *transfer) resume(known []byte) error {
 	if known != nil {
 		if err := t.restart(); err != nil {
@@ -199,8 +200,7 @@ func (t *transfer) write(b []byte) error {
 	return nil
 }
 
-// attempt asks for the rest of the file. It begins at the hub each time, because the addresses that it redirects to
-// expire.
+// attempt requests the rest of the file. It starts at the hub each time, because redirect addresses expire.
 func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	if t.done == t.f.Size {
 		return true, nil
@@ -235,7 +235,8 @@ func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
 	return t.done > before, err
 }
 
-// accept compares the header of a response with the local part: contents continue it, or begin anew.
+// accept compares the header of a response with the local part: the contents continue it, or restart from the
+// beginning.
 func (t *transfer) accept(resp *http.Response) error {
 	etag := resp.Header.Get("ETag")
 	changed := t.etag != "" && etag != t.etag
@@ -287,7 +288,7 @@ func (t *transfer) copy(r io.Reader) error {
 	}
 }
 
-// rangeStart reads "bytes 5-9/10" with the listed size.
+// rangeStart parses "bytes 5-9/10" with the listed size.
 func rangeStart(text string, size int64) (start int64, ok bool) {
 	var end, total int64
 	if strings.HasSuffix(text, "/*") {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzList: whatever a server lists, what is chosen of it stays inside the model's folder and has a size and a hash
-// that can be checked.
+// FuzzList: for any list of a server, the chosen files stay inside the model's folder and have a size and a hash that
+// can be checked.
 func FuzzList(f *testing.F) {
 	const commit = `"sha":"` + testCommit + `"`
 	f.Add(`{` + commit + `,"siblings":[{"rfilename":"config.json","size":2,"blobId":"` + strings.Repeat("a", 40) + `"}]}`)

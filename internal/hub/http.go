@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// The bounds of one request.
+// The timeouts and limits of one request.
 const (
 	dialTimeout   = 20 * time.Second
 	headerTimeout = 60 * time.Second
-	// stallTimeout ends an attempt in which nothing arrives any more.
+	// stallTimeout ends an attempt in which no more data arrives.
 	stallTimeout = 60 * time.Second
 	maxRedirects = 5
 )
 
-// tries is how a failed request is repeated.
+// tries defines how a failed request is repeated.
 type tries struct {
 	most    int           // attempts in a row without a single new byte
 	first   time.Duration // pause after the first of them; it doubles
@@ -47,7 +47,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again is a failure after which the request may be repeated. after is the delay that the server asked for, or 0.
+// again is a failure after which the request may be repeated. after is the delay that the server requested, or 0.
 type again struct {
 	err   error
 	after time.Duration
@@ -56,7 +56,7 @@ type again struct {
 func (a *again) Error() string { return a.err.Error() }
 func (a *again) Unwrap() error { return a.err }
 
-// statusError is a status that answers no request of ours.
+// statusError is an unexpected HTTP status.
 type statusError struct {
 	status int
 	code   string // X-Error-Code of the server
@@ -64,16 +64,16 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s answered %d %s", e.url, e.status, http.StatusText(e.status))
+	return fmt.Sprintf("%s returned status %d %s", e.url, e.status, http.StatusText(e.status))
 }
 
-// unknownHost reports whether a name server answered that the host does not exist.
+// unknownHost reports whether a name server reported that the host does not exist.
 func unknownHost(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// repeat calls attempt until it succeeds, fails for good, or fails too often without progress.
+// repeat calls attempt until it succeeds, fails permanently, or fails too often without progress.
 func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err error)) error {
 	for failed := 0; ; {
 		progress, err := attempt()
@@ -94,19 +94,19 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 			return fmt.Errorf("%w (%d attempts failed)", asUnavailable(a.err), failed)
 		}
 		if a.after > t.longest {
-			return fmt.Errorf("%w; the server asks to wait %v; run the command again after that", asUnavailable(a.err),
-				a.after)
+			return fmt.Errorf("%w; the server requests a wait of %v; run the command again after that",
+				asUnavailable(a.err), a.after)
 		}
 		pause := min(t.first<<(failed-1), t.longest)
 		pause = max(pause/2+rand.N(pause/2+1), a.after) // parallel downloads do not return at the same moment
-		t.notice("%v; trying again in %v", a.err, pause.Round(100*time.Millisecond))
+		t.notice("%v; retrying in %v", a.err, pause.Round(100*time.Millisecond))
 		if err := t.sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-// asUnavailable is the error of a request that is not repeated any more.
+// asUnavailable returns the error of a request that is not repeated any more.
 func asUnavailable(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
@@ -148,7 +148,7 @@ func newClient(endpoint *url.URL, jobs int) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// checkEndpoint refuses an address that is not a server, and a token that would be sent unencrypted.
+// checkEndpoint refuses an address that is not a server, or to which a token would be sent unencrypted.
 func checkEndpoint(text, token string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
@@ -164,7 +164,7 @@ func checkEndpoint(text, token string) (*url.URL, error) {
 	return u, nil
 }
 
-// send requests a URL. The caller closes the body of a response; an error has none.
+// send requests a URL. The caller closes the body of the response; after an error there is none.
 func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -182,8 +182,8 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 	case errors.Is(err, ErrServer):
 		return nil, err
 	case unknownHost(err):
-		// Repeating helps only where the name server fails temporarily, which it reports.
-		return nil, fmt.Errorf("%w: %w; check the network, or name a mirror in HF_ENDPOINT", ErrUnavailable,
+		// Repeating helps only if the name server reports a temporary failure.
+		return nil, fmt.Errorf("%w: %w; check the network, or set a mirror in HF_ENDPOINT", ErrUnavailable,
 			withoutQuery(err))
 	case err != nil:
 		return nil, &again{err: fmt.Errorf("%w: %w", ErrUnavailable, withoutQuery(err))}
@@ -205,7 +205,7 @@ func failedStatus(resp *http.Response) error {
 	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), url: u.String()}
 }
 
-// withoutQuery keeps signatures of a redirect's target out of messages.
+// withoutQuery removes the signature of a redirect's target from messages.
 func withoutQuery(err error) error {
 	var u *url.Error
 	if !errors.As(err, &u) {
@@ -221,7 +221,7 @@ func drop(resp *http.Response) error {
 	return resp.Body.Close()
 }
 
-// retryAfter reads seconds or a date; 0 is neither.
+// retryAfter parses seconds or a date; 0 means neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	if s, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return max(0, time.Duration(s)*time.Second)
@@ -232,7 +232,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// get reads a whole answer of at most the given number of bytes into memory.
+// get reads a whole response of at most the given number of bytes into memory.
 func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, err error) {
 	err = p.tries.repeat(ctx, func() (bool, error) {
 		watched, watch := p.watch(ctx)
@@ -268,7 +268,7 @@ var errStalled = errors.New("no more data arrived")
 
 func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	// The header has its own bound, which is longer than the one between two pieces.
+	// The header has its own timeout, which is longer than the one between two pieces.
 	t := time.AfterFunc(headerTimeout+p.stall, func() { cancel(errStalled) })
 	return ctx, &watch{timer: t, cancel: cancel, ctx: ctx, every: p.stall}
 }
@@ -283,7 +283,7 @@ func (w *watch) cause(err error) error {
 	return err
 }
 
-// watchedReader restarts the clock with every piece.
+// watchedReader restarts the timer with every piece.
 type watchedReader struct {
 	r io.Reader
 	w *watch

@@ -16,28 +16,28 @@ import (
 type File struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
-	// Hash names the contents: their SHA-256 (64 digits), or git's blob hash, a SHA-1 with a header (40 digits).
+	// Hash identifies the contents: their SHA-256 (64 digits), or git's blob hash, a SHA-1 with a header (40 digits).
 	Hash string `json:"hash"`
 }
 
 const (
 	configName = "config.json"
-	// maxListing bounds the list of a model's files, maxText the files that are read before anything is downloaded.
+	// maxListing limits the list of a model's files, maxText the files that are read before the download.
 	maxListing, maxText = 64 << 20, 256 << 20
-	// maxFile is above any real file; sums of sizes stay within an int64.
+	// maxFile is larger than any real file; sums of sizes stay within an int64.
 	maxFile = 1 << 46
-	// maxFiles is above the number of files in any real model.
+	// maxFiles is larger than the number of files in any real model.
 	maxFiles = 100_000
 )
 
-// textFiles are the files that the engine reads besides weights. Only the first is required.
+// textFiles lists the files that the engine reads in addition to weights. Only the first is required.
 var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tiktoken.model",
 	"tokenizer_config.json", "chat_template.jinja", quantName, "quantize_config.json"}
 
-// quantName is the file in which releases by modelopt name the format of their weights; it is read before a download.
+// quantName is the file in which releases by modelopt state the format of their weights; it is read before a download.
 const quantName = "hf_quant_config.json"
 
-// isEncoder reports whether a file is the Python text by which a release writes prompts. It is read as text, because
+// isEncoder reports whether a file is the Python file with which a release renders prompts. It is read as text, because
 // names in it distinguish releases, and never run.
 func isEncoder(name string) bool {
 	rest, ok := strings.CutPrefix(name, "encoding/")
@@ -51,7 +51,7 @@ type listing struct {
 	architecture string // of the GGUF files, where the server has read them
 }
 
-// list asks for the commit of a revision and for its files.
+// list requests the commit of a revision and its files.
 func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 	at := p.endpoint + "/api/models/" + n.Repo + "/revision/" + url.PathEscape(n.Revision) + "?blobs=true"
 	text, err := p.get(ctx, at, maxListing)
@@ -81,7 +81,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 			"digits and at most %d files", ErrServer, n, body.SHA, len(body.Siblings), maxFiles)
 	}
 	if n.isCommit() && body.SHA != n.Revision {
-		return nil, fmt.Errorf("%w: commit %s was requested, %s was listed", ErrServer, n.Revision, body.SHA)
+		return nil, fmt.Errorf("%w: commit %s was requested, but %s was listed", ErrServer, n.Revision, body.SHA)
 	}
 	l := &listing{commit: body.SHA, architecture: body.GGUF.Architecture,
 		files: make(map[string]File, len(body.Siblings))}
@@ -106,11 +106,11 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 	return l, nil
 }
 
-// choose picks the files that the engine reads, and returns the contents of those that had to be read for that.
+// choose selects the files that the engine reads, and returns the contents of those that it had to read for this.
 func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, texts map[string][]byte, err error) {
 	names := slices.Sorted(maps.Keys(l.files))
 	if _, ok := l.files[configName]; !ok {
-		return nil, nil, fmt.Errorf("hub: %s has no %s, so it is not a model that can be served%s", n, configName,
+		return nil, nil, fmt.Errorf("hub: %s has no %s, so it cannot be served%s", n, configName,
 			otherFormats(names))
 	}
 	texts = map[string][]byte{}
@@ -150,8 +150,8 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 	return files, texts, nil
 }
 
-// chooseQuant picks the files of the GGUF model that a name means. Without a name a repository with weights in
-// safetensors files is not such a model, and of several models none is picked.
+// chooseQuant selects the files of the GGUF model that a name refers to. Without a quant, a repository with weights in
+// safetensors files is not a GGUF model, and if there are several models, none is selected.
 func (l *listing) chooseQuant(n Name) (list []Quant, files []File, err error) {
 	names := slices.Collect(maps.Keys(l.files))
 	list = quantsOf(names, func(name string) int64 { return l.files[name].Size })
@@ -176,12 +176,12 @@ func (l *listing) chooseQuant(n Name) (list []Quant, files []File, err error) {
 	return []Quant{q}, files, nil
 }
 
-// file is a listed file whose size and hash can be relied on.
+// file returns a listed file with a valid size and hash.
 func (l *listing) file(n Name, name string) (File, error) {
 	f, ok := l.files[name]
 	switch {
 	case !ok:
-		return f, fmt.Errorf("%w: the index of %s names %s, which is not among its files", ErrServer, n, name)
+		return f, fmt.Errorf("%w: the index of %s lists %s, which is not among its files", ErrServer, n, name)
 	case f.Size < 0 || f.Size > maxFile:
 		return f, fmt.Errorf("%w: %s of %s has a size of %d bytes", ErrServer, name, n, f.Size)
 	case newDigest(f) == nil:
@@ -191,14 +191,14 @@ func (l *listing) file(n Name, name string) (File, error) {
 	return f, nil
 }
 
-// otherFormats describes weights in formats that are not read.
+// otherFormats describes weights in unsupported formats.
 func otherFormats(names []string) string {
 	has := func(suffix string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
 	}
 	for _, suffix := range []string{".bin", ".pt", ".pth"} {
 		if has(suffix) {
-			return "; it has *" + suffix + " files, and weights are read from *.safetensors alone"
+			return "; it has *" + suffix + " files, but weights are read only from *.safetensors"
 		}
 	}
 	return ""

@@ -10,25 +10,25 @@ import (
 // defaultRevision is the branch of a name without a revision.
 const defaultRevision = "main"
 
-// Name is a model on a hub: organisation, name and revision, and which of its GGUF files where it has them.
+// Name is a model on a hub: organisation, name and revision, and optionally one of its GGUF files.
 type Name struct {
 	Repo     string // "deepseek-ai/DeepSeek-V3.2"
 	Revision string // a branch, a tag or a commit; "main" where none was given
 	Quant    string // "UD-Q2_K_XL": see [Quant]; empty where none was given
 }
 
-// A part of a name begins with a letter or a digit, so that it is neither an option nor a hidden or parent folder.
+// A part of a name begins with a letter or a digit, so that it cannot be an option or a hidden or parent folder.
 var (
 	repoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 	quantForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
 	commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
-// ParseName reads ORGANISATION/NAME, optionally followed by :QUANT, by @REVISION or by both in this order.
+// ParseName parses ORGANISATION/NAME, optionally followed by :QUANT, by @REVISION or by both in this order.
 func ParseName(text string) (Name, error) {
 	named, revision, given := strings.Cut(text, "@")
 	repo, quant, chosen := strings.Cut(named, ":")
-	// Two hyphens separate the parts in a folder's name, so that a name with them would represent two models.
+	// Two hyphens separate the parts in a folder's name, so a name that contains them would be ambiguous.
 	if !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") {
 		return Name{}, fmt.Errorf("%w: %.200q; want organisation/name, such as deepseek-ai/DeepSeek-V3.2, and "+
 			"optionally @ with a branch, a tag or a commit", ErrName, text)
@@ -47,7 +47,7 @@ func ParseName(text string) (Name, error) {
 	return Name{Repo: repo, Revision: revision, Quant: quant}, nil
 }
 
-// String is the name as it was given.
+// String returns the name as it was given.
 func (n Name) String() string {
 	text := n.Repo
 	if n.Quant != "" {
@@ -62,7 +62,7 @@ func (n Name) String() string {
 // isCommit reports whether the revision is a commit itself.
 func (n Name) isCommit() bool { return commitForm.MatchString(n.Revision) }
 
-// folder is the name of the model's folder in a cache.
+// folder returns the name of the model's folder in a cache.
 func (n Name) folder() string { return "models--" + strings.ReplaceAll(n.Repo, "/", "--") }
 
 // safePath reports whether a path from the server stays below the folder it is joined to, on every system.

@@ -14,23 +14,24 @@ import (
 	"sparrow/weight"
 )
 
-// DefaultEndpoint is the hub where none is named, DefaultJobs the number of parallel downloads.
+// DefaultEndpoint is the default hub, DefaultJobs the number of parallel downloads.
 const (
 	DefaultEndpoint = "https://huggingface.co"
 	DefaultJobs     = 8
 	maxJobs         = 64
 )
 
-// Options is everything a [Puller] needs.
+// Options holds the parameters of a [Puller].
 type Options struct {
 	Cache    Cache
 	Endpoint string // of the hub; empty is DefaultEndpoint
 	Token    string // sent to the endpoint and to nobody else; empty for none
 	Jobs     int    // files at a time; 0 is DefaultJobs
 	Version  string // of this program, in the User-Agent
-	// Progress is called as bytes arrive, never by two goroutines at once; done includes bytes that existed before.
+	// Progress is called as bytes arrive, never by two goroutines at the same time; done includes bytes that existed
+	// before.
 	Progress func(done, total int64)
-	// Notice is called with messages for the user while a download continues, never by two goroutines at once.
+	// Notice is called with messages for the user while a download continues, never by two goroutines at the same time.
 	Notice func(text string)
 }
 
@@ -50,7 +51,7 @@ type Puller struct {
 	onNotice func(string)
 }
 
-// New prepares downloads; it sends nothing yet.
+// New prepares downloads; it sends nothing.
 func New(o Options) (*Puller, error) {
 	if o.Endpoint == "" {
 		o.Endpoint = DefaultEndpoint
@@ -77,23 +78,22 @@ type Download struct {
 	Name   Name
 	Commit string
 	Files  []File
-	// Bytes is the size of all files, Missing the part of it that has to be downloaded.
+	// Bytes is the size of all files, Missing the part of it that must be downloaded.
 	Bytes, Missing int64
-	// Config is the text of config.json, Quant that of hf_quant_config.json; nil without it.
+	// Config is the text of config.json; Quant is the text of hf_quant_config.json, nil without it.
 	Config, Quant []byte
-	// Tensors are the names of the tensors, where the model has an index.
+	// Tensors lists the names of the tensors, if the model has an index.
 	Tensors []string
-	// Quants are all GGUF models of the repository where none was named, else the named one; nil for safetensors.
-	// Without a
-	// choice there are no Files.
+	// Quants lists all GGUF models of the repository if none was selected, else the selected one; nil for safetensors.
+	// Without a selection there are no Files.
 	Quants []Quant
-	// Architecture is the architecture of the GGUF files, where the server reports it.
+	// Architecture is the architecture of the GGUF files, if the server reports it.
 	Architecture string
-	// texts are contents that were read already, by hash.
+	// texts holds contents that were already read, by hash.
 	texts map[string][]byte
 }
 
-// Dir is the folder that [Puller.Pull] makes, or the first GGUF file in it.
+// Dir returns the folder that [Puller.Pull] makes, or the first GGUF file in it.
 func (p *Puller) Dir(d *Download) string {
 	dir := p.cache.snapshot(d.Name, d.Commit)
 	if len(d.Quants) == 1 {
@@ -102,7 +102,7 @@ func (p *Puller) Dir(d *Download) string {
 	return dir
 }
 
-// Plan asks the server for the files of a model, picks those that the engine reads and compares them with the cache. It
+// Plan requests the list of files of a model, selects those that the engine reads and compares them with the cache. It
 // writes nothing.
 func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	l, err := p.list(ctx, n)
@@ -133,8 +133,8 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	return d, nil
 }
 
-// Pull downloads what is missing, several files at a time, and returns the model's folder or GGUF file. Bytes that
-// arrived before a failure are kept, and a later call continues there. The first failure ends the others.
+// Pull downloads the missing files, several at a time, and returns the model's folder or GGUF file. Bytes that arrived
+// before a failure are kept, and a later call continues there. The first failure ends the other downloads.
 func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
 	p.meter.start(d.Bytes)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -170,7 +170,7 @@ feed:
 	return p.Dir(d), nil
 }
 
-// explain turns a status into advice for the user.
+// explain converts a status to advice for the user.
 func (p *Puller) explain(n Name, err error) error {
 	var s *statusError
 	if !errors.As(err, &s) {
@@ -179,16 +179,17 @@ func (p *Puller) explain(n Name, err error) error {
 	page := p.endpoint + "/" + n.Repo
 	switch {
 	case s.code == "GatedRepo" || s.status == http.StatusForbidden:
-		return fmt.Errorf("%w: %s is given only to those who accepted its terms: accept them at %s and set HF_TOKEN "+
+		return fmt.Errorf("%w: %s requires that you accept its terms: accept them at %s and set HF_TOKEN "+
 			"to a token of that account (%w)", ErrDenied, n, page, s)
 	case s.code == "RevisionNotFound":
 		return fmt.Errorf("%w: %s has no branch, tag or commit %q (%w)", ErrNotFound, n.Repo, n.Revision, s)
 	case s.status == http.StatusUnauthorized && p.token == "":
-		return fmt.Errorf("%w: there is no %s, or it is private; check the name, or set HF_TOKEN (%w)", ErrDenied, n, s)
+		return fmt.Errorf("%w: %s does not exist, or it is private; check the name, or set HF_TOKEN (%w)", ErrDenied,
+			n, s)
 	case s.status == http.StatusUnauthorized:
-		return fmt.Errorf("%w: there is no %s, or the token in use may not read it (%w)", ErrDenied, n, s)
+		return fmt.Errorf("%w: %s does not exist, or the token is not allowed to read it (%w)", ErrDenied, n, s)
 	case s.status == http.StatusNotFound || s.status == http.StatusGone:
-		return fmt.Errorf("%w: there is no %s at %s; check the spelling (%w)", ErrNotFound, n, page, s)
+		return fmt.Errorf("%w: %s does not exist at %s; check the spelling (%w)", ErrNotFound, n, page, s)
 	}
 	return err
 }
@@ -202,7 +203,7 @@ func (p *Puller) notice(format string, args ...any) {
 	p.onNotice(fmt.Sprintf(format, args...))
 }
 
-// meter adds up what all downloads have.
+// meter sums the progress of all downloads.
 type meter struct {
 	mu          sync.Mutex
 	done, total int64

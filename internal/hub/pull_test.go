@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/filelock"
 )
 
-// contents reads a folder with everything below it, links included.
+// contents reads a folder with all subfolders, links included.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -44,7 +44,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// checkModel compares a downloaded model with what the server has.
+// checkModel compares a downloaded model with the files of the server.
 func checkModel(t *testing.T, h *testHub, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -117,7 +117,7 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 		t.Errorf("by commit: found %q, %v", found, err)
 	}
 
-	// A second download transfers nothing but the list.
+	// A second download transfers only the list.
 	before := len(h.requests("hub", "")) + len(h.requests("store", ""))
 	if _, err := h.pull(h.puller(root, nil)); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,8 @@ func TestCutConnectionsResume(t *testing.T) {
 	for _, r := range h.requests("store", hashOf(h.files[8])) {
 		ranges = append(ranges, r.rng)
 	}
-	// How much of a broken response arrived depends on the network; that the next request continues there does not.
+	// The number of bytes of a broken response that arrived depends on the network; the next request continues there in
+	// any case.
 	if len(ranges) < 5 || ranges[0] != "" || slices.Contains(ranges[1:], "") {
 		t.Errorf("ranges %q", ranges)
 	}
@@ -170,7 +171,7 @@ func TestCutConnectionsResume(t *testing.T) {
 	}
 }
 
-// A server that makes no progress is given up after a bounded number of attempts, and the next run continues.
+// After a limited number of attempts without progress the download fails, and the next run continues it.
 func TestAFailedPullIsContinued(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
@@ -255,7 +256,7 @@ func TestWrongBytesAreFetchedAgainAndNeverKept(t *testing.T) {
 	}
 }
 
-// A partial file with damaged contents is found by the hash and fetched from its beginning.
+// A partial file with damaged contents is detected by the hash and downloaded from its beginning.
 func TestADamagedPartIsFetchedAgain(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
@@ -312,7 +313,7 @@ func TestBusyServersAreAskedAgainAsTheySay(t *testing.T) {
 			var notices []string
 			p.onNotice = func(text string) { notices = append(notices, text) }
 			dir, err := h.pull(p)
-			if len(notices) != len(pauses) || len(notices) > 0 && !strings.Contains(notices[0], "trying again in") {
+			if len(notices) != len(pauses) || len(notices) > 0 && !strings.Contains(notices[0], "retrying in") {
 				t.Errorf("%d pauses and the notices %q", len(pauses), notices)
 			}
 			if c.fails {
@@ -595,7 +596,7 @@ func TestModelsThatCannotBeServedAreNamed(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// One file without an index is a model.
+	// A single file without an index is a model.
 	h := newTestHub(t, only("config.json", "consolidated.safetensors", "original/model.safetensors")...)
 	if dir, err := h.pull(h.puller(t.TempDir(), nil)); err != nil {
 		t.Error(err)
@@ -614,7 +615,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"gated", "GatedRepo", testToken, 403, ErrDenied, "accept them at"},
 		{"gated without a token", "GatedRepo", "", 401, ErrDenied, "HF_TOKEN"},
 		{"private or not there", "", "", 401, ErrDenied, "set HF_TOKEN"},
-		{"a token without rights", "", testToken, 401, ErrDenied, "the token in use"},
+		{"a token without rights", "", testToken, 401, ErrDenied, "the token is not allowed"},
 		{"not there", "RepoNotFound", testToken, 404, ErrNotFound, "check the spelling"},
 		{"no such branch", "RevisionNotFound", testToken, 404, ErrNotFound, `"main"`},
 		{"something else", "", testToken, 418, nil, "418"},
@@ -638,7 +639,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Two downloads of one model into one cache share the work.
+// Two concurrent downloads of one model into one cache share the work.
 func TestTwoPullsAtOnceFetchEachFileOnce(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(http.ResponseWriter, *http.Request, []byte, int) bool {
@@ -695,7 +696,7 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	checkModel(t, h, p.cache.snapshot(n, testCommit))
 }
 
-// Without locks two downloads at once do not share the work, and do not disturb each other either.
+// Without locks two concurrent downloads do not share the work, but they do not disturb each other either.
 func TestFileSystemsWithoutLocks(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = cutAfter(70_000)
@@ -783,7 +784,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A part that comes without an ETag, where the first part had one, may be of another object: it is not joined.
+// If the first part had an ETag and a later part has none, it may belong to another object and is not joined.
 func TestAPartWithoutETagIsNotJoined(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	h.storeFault = func(w http.ResponseWriter, r *http.Request, data []byte, tries int) bool {

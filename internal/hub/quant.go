@@ -12,9 +12,9 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// Quant is one GGUF model of a repository, which holds the same model in several sizes: one file, or all its splits.
+// Quant is one GGUF model of a repository, which contains the same model in several sizes: one file, or all its splits.
 type Quant struct {
-	// Name is the text after the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
+	// Name is the text after the colon: "UD-Q2_K_XL", or the file's name if it has no such part.
 	Name  string   `json:"name"`
 	Bytes int64    `json:"bytes"`
 	Files []string `json:"files"` // paths in the repository, in the order of the splits
@@ -24,12 +24,12 @@ type Quant struct {
 }
 
 var (
-	// quantEnd is the part of a file's name that names its types: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
+	// quantEnd matches the part of a file's name with its quantization type: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
 	quantEnd = regexp.MustCompile(`(?i)(?:^|[-.])((?:UD-)?(?:I?Q|TQ)[0-9]+(?:_[0-9A-Z]+)*|` +
 		`BF16|F16|F32|(?:MX|NV)FP4(?:_[0-9A-Z]+)*)$`)
 	partForm = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.gguf$`)
-	// notModels are GGUF files in the same folder that are not models: encoders of pictures, statistics of activations
-	// and draft heads.
+	// notModels matches GGUF files in the same folder that are not models: image encoders, activation statistics and
+	// draft heads.
 	notModels = regexp.MustCompile(`(?i)mmproj|imatrix|^(mtp|dspark|eagle3|dflash)-|-mtp-`)
 )
 
@@ -66,7 +66,7 @@ func quantsOf(names []string, size func(name string) int64) []Quant {
 	return list
 }
 
-// quantLabel is the part of a path that names its types, or the file's whole name without extension.
+// quantLabel returns the part of a path with the quantization type, or the file's whole name without extension.
 func quantLabel(stem string) string {
 	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
 		if m := quantEnd.FindStringSubmatch(part); m != nil {
@@ -76,8 +76,8 @@ func quantLabel(stem string) string {
 	return path.Base(stem)
 }
 
-// pick returns the quant that a name selects: the one with that name, path or file, or else the only one that has the
-// word between hyphens or dots, in any case. Without a name it returns the only quant.
+// pick returns the quant that a name selects: the one with that name, path or file, or else the only one that contains
+// the word between hyphens or dots, ignoring case. Without a name it returns the only quant.
 func pick(n Name, list []Quant) (Quant, error) {
 	word := regexp.MustCompile(`(?i)(?:^|[-./])` + regexp.QuoteMeta(n.Quant) + `(?:[-./]|$)`)
 	for _, means := range []func(Quant) bool{
@@ -96,11 +96,11 @@ func pick(n Name, list []Quant) (Quant, error) {
 		}
 		switch {
 		case len(found) > 1:
-			return Quant{}, fmt.Errorf("%w: %s matches %s; name one of them after the colon", ErrQuant, n,
+			return Quant{}, fmt.Errorf("%w: %s matches %s; put one of them after the colon", ErrQuant, n,
 				QuantNames(found))
 		case len(found) == 1 && len(found[0].Files) != found[0].parts:
-			return Quant{}, fmt.Errorf("%w: %s: %d of %d parts of %s are there", ErrIncomplete, n, len(found[0].Files),
-				found[0].parts, found[0].stem)
+			return Quant{}, fmt.Errorf("%w: %s: only %d of %d parts of %s are present", ErrIncomplete, n,
+				len(found[0].Files), found[0].parts, found[0].stem)
 		case len(found) == 1:
 			return found[0], nil
 		}
@@ -108,7 +108,7 @@ func pick(n Name, list []Quant) (Quant, error) {
 	return Quant{}, fmt.Errorf("%w: %s is not among %s", ErrQuant, n, QuantNames(list))
 }
 
-// QuantNames lists the names of quants for a message.
+// QuantNames returns the names of quants for a message.
 func QuantNames(list []Quant) string {
 	var names []string
 	for _, q := range list {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// ggufModel is a repository as GGUF files are published: splits in folders, single files, and files that are not
-// models.
+// ggufModel returns a typical repository of GGUF files: splits in folders, single files, and files that are not models.
 func ggufModel() []testFile {
 	var files []testFile
 	for i, name := range []string{"README.md", "config.json", "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
@@ -62,7 +61,8 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// A split file that is cut off continues where it was, is compared with its digests and is found by its name.
+// A split file whose download was interrupted continues where it ended, is compared with its digests and is found by
+// its name.
 func TestAQuantIsPulledAndFound(t *testing.T) {
 	h := newTestHub(t, ggufModel()...)
 	root := t.TempDir()

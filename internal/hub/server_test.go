@@ -23,14 +23,14 @@ const (
 	testToken  = "secret-token"
 )
 
-// testFile is a file of a model on the test server. Large ones are kept elsewhere, as on a real hub.
+// testFile is a file of a model on the test server. Large files are stored elsewhere, as on a real hub.
 type testFile struct {
 	path  string
 	data  []byte
 	large bool
 }
 
-// record is a request that the test server answered.
+// record is a request that the test server handled.
 type record struct {
 	host  string // "hub" or "store"
 	path  string
@@ -39,8 +39,7 @@ type record struct {
 }
 
 // testHub is a small hub: a server with lists and small files, and a second one, the store, for large ones. Faults are
-// functions that answer in place of the server where they return true; tries counts the requests for that path there,
-// from 1.
+// functions that respond in place of the server if they return true; tries counts the requests for that path, from 1.
 type testHub struct {
 	t          *testing.T
 	files      []testFile
@@ -66,7 +65,7 @@ func newTestHub(t *testing.T, files ...testFile) *testHub {
 	return h
 }
 
-// smallModel is a model with two shards and much that is not needed.
+// smallModel returns a model with two shards and many unneeded files.
 func smallModel() []testFile {
 	index := `{"metadata":{},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`
 	return []testFile{
@@ -87,12 +86,12 @@ func smallModel() []testFile {
 	}
 }
 
-// neededFiles are the files of smallModel that are downloaded.
+// neededFiles lists the files of smallModel that are downloaded.
 var neededFiles = []string{"chat_template.jinja", "config.json", "generation_config.json",
 	"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
 	"tokenizer.json", "tokenizer_config.json"}
 
-// pattern is data in which every part differs from the others.
+// pattern returns data in which all parts differ.
 func pattern(n int, seed byte) []byte {
 	b := make([]byte, 0, n+32)
 	for sum := sha256.Sum256([]byte{seed}); len(b) < n; sum = sha256.Sum256(sum[:]) {
@@ -122,7 +121,7 @@ func (h *testHub) note(host string, r *http.Request) (tries int) {
 	return tries
 }
 
-// requests lists those whose path ends so.
+// requests returns the requests whose path has the given suffix.
 func (h *testHub) requests(host, suffix string) []record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +221,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// cutAfter answers a request for a whole file or its rest with n bytes and breaks the connection.
+// cutAfter responds to a request for a whole file or its rest with n bytes and closes the connection.
 func cutAfter(n int) func(http.ResponseWriter, *http.Request, []byte, int) bool {
 	return func(w http.ResponseWriter, r *http.Request, data []byte, _ int) bool {
 		var from int
@@ -240,7 +239,7 @@ func cutAfter(n int) func(http.ResponseWriter, *http.Request, []byte, int) bool 
 	}
 }
 
-// puller downloads from h into dir without real pauses; pauses are recorded.
+// puller returns a Puller that downloads from h into dir without real pauses; pauses are recorded.
 func (h *testHub) puller(dir string, pauses *[]time.Duration) *Puller {
 	h.t.Helper()
 	p, err := New(Options{Cache: Cache{dir}, Endpoint: h.hub.URL, Token: testToken, Jobs: 3, Version: "test"})

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// attr is object.name: a method or attribute of the object's type, or else a key.
+// attr evaluates object.name: a method or attribute of the object's type, or else a key.
 func (in *interp) attr(object Value, name string) Value {
 	switch o := object.(type) {
 	case Undefined:
@@ -43,7 +43,7 @@ func (in *interp) attr(object Value, name string) Value {
 	return Undefined{"attribute '" + name + "' of " + typeName(object)}
 }
 
-// item is object[key]: a key or index, or else a method or attribute.
+// item evaluates object[key]: a key or index, or else a method or attribute.
 func (in *interp) item(object, key Value) Value {
 	in.touch(object, key)
 	switch o := object.(type) {
@@ -106,7 +106,7 @@ func sequence(v Value) ([]Value, bool) {
 	return nil, false
 }
 
-// iterate is sequence with memory counted. The items must not be changed.
+// iterate is sequence that also counts memory. The items must not be changed.
 func (in *interp) iterate(v Value) []Value {
 	if t, ok := asText(v); ok {
 		each := 2
@@ -149,7 +149,7 @@ func (in *interp) evalSlice(e *sliceExpr, s *scope) Value {
 	return Undefined{"slice of " + typeName(object)}
 }
 
-// cut takes items start, start+step, ... before stop, with Python's rules for missing and negative bounds.
+// cut returns the items start, start+step, ... before stop, with Python's rules for missing and negative bounds.
 func cut(items []Value, bounds [3]*int64) []Value {
 	n := int64(len(items))
 	step := int64(1)

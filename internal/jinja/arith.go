@@ -42,7 +42,7 @@ func (in *interp) arithmetic(op string, a, b Value) Value {
 	panic(runtimef("'%s' does not work between %s and %s", op, typeName(a), typeName(b)))
 }
 
-// join adds strings, lists or tuples.
+// join concatenates strings, lists or tuples.
 func (in *interp) join(a, b Value) Value {
 	switch a := a.(type) {
 	case string, *mark.Text:
@@ -67,7 +67,7 @@ func (in *interp) join(a, b Value) Value {
 	panic(runtimef("'+' does not work between %s and %s", typeName(a), typeName(b)))
 }
 
-// repeat multiplies a string or a list; ok is false for other values.
+// repeat repeats a string or a list; ok is false for other values.
 func (in *interp) repeat(v Value, n int64) (out Value, ok bool) {
 	size := 0
 	switch v := v.(type) {

@@ -1,6 +1,6 @@
 package jinja
 
-// expr is an expression. Every node keeps where it starts, for error messages.
+// expr is an expression. Every node stores its position, for error messages.
 type expr interface{ place() pos }
 
 type node struct{ at pos }
@@ -82,7 +82,7 @@ type (
 	}
 )
 
-// arguments are the arguments of a call, a filter or a test.
+// arguments holds the arguments of a call, a filter or a test.
 type arguments struct {
 	positional []expr
 	names      []string // keyword names, parallel to named
@@ -163,13 +163,13 @@ type target struct {
 	attr string
 }
 
-// targets are the destinations of a value: one target, or several for its items.
+// targets holds the destinations of a value: one target, or several for its items.
 type targets struct {
 	list   []target
 	unpack bool
 }
 
-// macroDef is a macro as written.
+// macroDef is the definition of a macro.
 type macroDef struct {
 	name     string
 	params   []string

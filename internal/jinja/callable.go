@@ -7,7 +7,7 @@ type callable interface {
 	call(in *interp, args *callArgs) Value
 }
 
-// callArgs are evaluated arguments.
+// callArgs holds evaluated arguments.
 type callArgs struct {
 	fn    string // what is called, for error messages
 	pos   []Value
@@ -22,7 +22,7 @@ func (a *callArgs) set(name string, v Value) {
 // absent marks a parameter that was not passed.
 type absent struct{}
 
-// bind gives the arguments the order of params; those not passed are absent.
+// bind returns the arguments in the order of params; those that were not passed are absent.
 func (a *callArgs) bind(params ...string) []Value {
 	if len(a.pos) > len(params) {
 		panic(runtimef("%s takes at most %d arguments, not %d", a.fn, len(params), len(a.pos)))
@@ -56,7 +56,7 @@ func given(v Value) bool { return v != nil && !isAbsent(v) }
 // flag reports whether an argument was passed and is true.
 func flag(v Value) bool { return given(v) && truth(v) }
 
-// orElse is an argument, or another value where it was not passed.
+// orElse returns an argument, or another value if it was not passed.
 func orElse(v, other Value) Value {
 	if isAbsent(v) {
 		return other
@@ -100,7 +100,7 @@ type macro struct {
 	scope *scope
 }
 
-// call runs the body in a new scope inside the macro's own, and returns the text it wrote.
+// call runs the body in a new scope inside the macro's own, and returns its output.
 func (m *macro) call(in *interp, args *callArgs) Value {
 	s := m.scope.child()
 	def := m.def

@@ -2,8 +2,8 @@ package jinja
 
 import "strings"
 
-// equal is Python's ==. Shared lists nested in each other can be exponentially large, so the values visited count as
-// steps.
+// equal implements Python's ==. Nested lists that share items can be exponentially large, so the visited values count
+// as steps.
 func (in *interp) equal(a, b Value) bool { return in.equalDepth(a, b, 0) }
 
 func (in *interp) equalDepth(a, b Value, depth int) bool {
@@ -52,7 +52,7 @@ func (in *interp) equalDepth(a, b Value, depth int) bool {
 	return false
 }
 
-// order is -1, 0 or 1 for values Python can order.
+// order returns -1, 0 or 1 for values that Python can order.
 func (in *interp) order(a, b Value) int { return in.orderDepth(a, b, 0) }
 
 func (in *interp) orderDepth(a, b Value, depth int) int {
@@ -95,14 +95,14 @@ func sign(less, greater bool) int {
 	return 0
 }
 
-// holds is Python's "item in container".
+// holds implements Python's "item in container".
 func (in *interp) holds(container, item Value) bool {
 	in.touch(container, item)
 	switch c := unmarked(container).(type) {
 	case string:
 		s, ok := asString(item)
 		if !ok {
-			panic(runtimef("'in' needs a string on its left, not %s, when its right is a string",
+			panic(runtimef("'in' needs a string on its left, not %s, if its right is a string",
 				typeName(item)))
 		}
 		return strings.Contains(c, s)

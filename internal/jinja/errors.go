@@ -6,27 +6,27 @@ import (
 )
 
 var (
-	// ErrSyntax is wrapped by Compile when the source is not a template.
+	// ErrSyntax means that the source is not a valid template; Compile returns it.
 	ErrSyntax = errors.New("syntax error")
-	// ErrUnsupported is wrapped by Compile and Render for a part of Jinja2 this package leaves out.
+	// ErrUnsupported means that a template uses a part of Jinja2 that this package does not support.
 	ErrUnsupported = errors.New("unsupported")
-	// ErrRuntime is wrapped by Render when an expression cannot be evaluated.
+	// ErrRuntime means that an expression cannot be evaluated.
 	ErrRuntime = errors.New("runtime error")
-	// ErrRaised is wrapped by Render when the template itself calls raise_exception.
+	// ErrRaised means that the template itself called raise_exception.
 	ErrRaised = errors.New("raised by the template")
-	// ErrLimit is wrapped when a template needs more than its limits allow.
+	// ErrLimit means that a template exceeded its limits.
 	ErrLimit = errors.New("limit exceeded")
-	// ErrJSON is wrapped by ParseJSON.
+	// ErrJSON means that ParseJSON got invalid JSON.
 	ErrJSON = errors.New("invalid JSON")
 )
 
-// Error is a failure at a place in the template.
+// Error is a failure at a position in the template.
 type Error struct {
 	Line, Column int // both from 1; the column counts characters
 	Err          error
 }
 
-// Error gives the place and the cause.
+// Error returns the position and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
 }
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// pos is a byte offset in the template's source; Template turns it into a line and a column.
+// pos is a byte offset in the template's source; Template converts it to a line and a column.
 type pos int
 
 // fault is an error with a position, before the source text is added.
@@ -58,8 +58,8 @@ func limitf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
 }
 
-// failure is the panic value of an evaluation that cannot continue; rescue turns it into an error where the evaluation
-// began. An expression is evaluated deep inside others, and nothing in between can handle its failure.
+// failure is the panic value of an evaluation that cannot continue; rescue converts it to an error where the evaluation
+// began. Expressions are evaluated deep inside others, and no level in between can handle a failure.
 type failure struct{ err error }
 
 func runtimef(format string, args ...any) failure {

@@ -149,7 +149,7 @@ func (in *interp) evalUnary(e *unaryExpr, s *scope) Value {
 	return -f
 }
 
-// evalCompare computes a chain: a < b < c compares each pair and stops at the first that fails.
+// evalCompare computes a chain: a < b < c compares each pair and stops at the first comparison that is false.
 func (in *interp) evalCompare(e *compareExpr, s *scope) Value {
 	left := in.eval(e.first, s)
 	for i, op := range e.ops {

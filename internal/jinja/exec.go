@@ -2,7 +2,7 @@ package jinja
 
 import "sparrow/internal/mark"
 
-// signal is how a list of statements ended.
+// signal is the way in which a list of statements ended.
 type signal int
 
 const (

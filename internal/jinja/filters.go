@@ -12,7 +12,7 @@ import (
 // filterFunc computes "operand | name(args)".
 type filterFunc = methodFunc[Value]
 
-// filterTable holds the filters by name. It is filled once, by init, because some filters apply others.
+// filterTable holds the filters by name. init fills it, because some filters apply others.
 var filterTable map[string]filterFunc
 
 func init() {
@@ -70,7 +70,7 @@ func (in *interp) filter(name string, v Value, a *callArgs) Value {
 	return f(in, v, a)
 }
 
-// ofText is a method of strings on the text of any value.
+// ofText applies a string method to the text of any value.
 func ofText(method string) filterFunc {
 	return func(in *interp, v Value, a *callArgs) Value { return stringMethods[method](in, in.printed(v), a) }
 }
@@ -132,7 +132,7 @@ func tojsonFilter(in *interp, v Value, args []Value) Value {
 	return in.newText(dumps(v, style))
 }
 
-// marginText is an indentation given as text or as a number of spaces.
+// marginText returns an indentation given as text or as a number of spaces.
 func marginText(v Value) string {
 	switch v := unmarked(v).(type) {
 	case string:
@@ -195,7 +195,7 @@ func intFilter(_ *interp, v Value, args []Value) Value {
 	return other
 }
 
-// trimBase drops the prefix Python allows in front of numbers of that base.
+// trimBase removes the prefix that Python allows before numbers of that base.
 func trimBase(text string, base int64) string {
 	return strings.TrimPrefix(strings.ToLower(text), map[int64]string{16: "0x", 8: "0o", 2: "0b"}[base])
 }

@@ -8,10 +8,10 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxFieldWidth bounds the width and precision in a format.
+// maxFieldWidth is the maximum width and precision in a format.
 const maxFieldWidth = 1000
 
-// percentFormat is Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.
+// percentFormat implements Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.
 func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
 	format := pattern.String()
 	args := []Value{value}
@@ -84,7 +84,7 @@ func convert(flags string, verb byte, v Value) mark.Text {
 	panic(runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v)))
 }
 
-// padded is a text in a field of the given width and precision.
+// padded returns a text in a field of the given width and precision.
 func padded(flags string, t mark.Text) mark.Text {
 	if flags == "%" {
 		return t
@@ -92,7 +92,7 @@ func padded(flags string, t mark.Text) mark.Text {
 	return rewrite(t, func(s string) string { return fmt.Sprintf(flags+"s", s) })
 }
 
-// formatString is str.format for the fields {}, {0} and {name}, without conversions.
+// formatString implements str.format for the fields {}, {0} and {name}, without conversions.
 func formatString(in *interp, t mark.Text, a *callArgs) Value {
 	s := t.String()
 	var b mark.Builder

@@ -6,7 +6,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// globalTable holds the functions every template can call. It is never written after start-up.
+// globalTable holds the functions that every template can call. It is never written after start-up.
 var globalTable = map[string]Value{
 	"range":           &function{"range", callRange},
 	"dict":            &function{"dict", callDict},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// golden is testdata/golden.json: what Jinja2 itself renders, written by testdata/generate.py.
+// golden is testdata/golden.json: the output of Jinja2 itself, written by testdata/generate.py.
 type golden struct {
 	Origin string
 	Vars   json.RawMessage

@@ -37,13 +37,12 @@ func (s *scope) set(name string, v Value) {
 
 func newInterp(limits Limits, o Options) *interp {
 	in := &interp{limits: limits, out: &mark.Builder{}, now: o.Now, globals: globalTable}
-	// The values passed in are one scope further out than the template's own, so that it may shadow but not change
-	// them.
+	// The given values are in a scope outside the template's own, so that the template may shadow but not change them.
 	in.root = &scope{parent: &scope{vars: o.Vars}}
 	return in
 }
 
-// render runs a template from end to end.
+// render runs a template from beginning to end.
 func (in *interp) render(body []stmt) (err error) {
 	defer rescue(&err)
 	in.run(body, in.root)
@@ -69,11 +68,11 @@ func (in *interp) step() {
 	}
 }
 
-// bytesPerStep is how many bytes of text count as one step where an operation reads a whole string.
+// bytesPerStep is the number of bytes of text that count as one step if an operation reads a whole string.
 const bytesPerStep = 64
 
 // touch counts the work of reading values from end to end: without it, a search in a long string would cost one step.
-// Lists are read item by item, by code that counts; a tuple may be read at once, as a key.
+// Lists are read item by item by code that counts steps; a tuple may be read at once, as a key.
 func (in *interp) touch(values ...Value) {
 	for _, v := range values {
 		if s, ok := asString(v); ok {
@@ -86,7 +85,7 @@ func (in *interp) touch(values ...Value) {
 	in.step()
 }
 
-// printed is the text of a value, with its memory counted where it had to be made.
+// printed returns the text of a value, and counts its memory if it had to be allocated.
 func (in *interp) printed(v Value) mark.Text {
 	t := text(v)
 	if _, ok := asText(v); !ok {
@@ -95,7 +94,7 @@ func (in *interp) printed(v Value) mark.Text {
 	return t
 }
 
-// charge counts memory about to be allocated.
+// charge counts memory that is about to be allocated.
 func (in *interp) charge(bytes int) {
 	if bytes > in.limits.Memory-in.memory {
 		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
@@ -103,7 +102,7 @@ func (in *interp) charge(bytes int) {
 	in.memory += bytes
 }
 
-// valueBytes is the memory of an item of a list.
+// valueBytes is the memory of one item of a list.
 const valueBytes = 16
 
 func (in *interp) newList(items []Value) Value {
@@ -118,7 +117,7 @@ func (in *interp) write(t mark.Text) {
 	in.add(in.out, t)
 }
 
-// add appends a text to one that is being made, with its memory counted.
+// add appends a text to a text under construction, and counts its memory.
 func (in *interp) add(b *mark.Builder, t mark.Text) {
 	b.Write(t)
 	in.charge(len(t.String()) + valueBytes*len(t.Spans()))

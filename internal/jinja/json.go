@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/mark"
 )
 
-// ParseJSON reads one JSON value. Objects keep the order of their keys; a repeated key keeps its first place and its
-// last value, as in Python.
+// ParseJSON parses one JSON value. Objects keep the order of their keys; a repeated key keeps its first position and
+// its last value, as in Python.
 func ParseJSON(data []byte) (Value, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -91,7 +91,7 @@ func jsonNumber(s string) (Value, error) {
 	return f, nil
 }
 
-// jsonStyle are the options of json.dumps that templates use.
+// jsonStyle holds the options of json.dumps that templates use.
 type jsonStyle struct {
 	ascii     bool
 	sortKeys  bool
@@ -102,8 +102,8 @@ type jsonStyle struct {
 	maxLength int // bytes; 0 means no limit
 }
 
-// JSON writes a value as Python's json.dumps(value, ensure_ascii=False) does: ", " and ": " between parts, key order
-// kept, non-ASCII text as it is.
+// JSON writes a value like Python's json.dumps(value, ensure_ascii=False): ", " and ": " between parts, key order kept,
+// non-ASCII text unchanged.
 func JSON(v Value) (s string, err error) {
 	defer rescue(&err)
 	return dumps(v, jsonStyle{itemSep: ", ", keySep: ": "}).String(), nil
@@ -217,8 +217,8 @@ func (w *jsonWriter) text(t mark.Text) {
 	w.b.WriteString(`"`)
 }
 
-// EscapeJSON is the inside of a JSON string: quotes, backslashes and control characters escaped, the rest as it is. It
-// works on any piece of a text, so a string may be written piece by piece.
+// EscapeJSON returns the inside of a JSON string: quotes, backslashes and control characters are escaped, the rest is
+// unchanged. It works on any piece of a text, so a string may be written piece by piece.
 func EscapeJSON(s string) string { return escapeJSON(s, false) }
 
 func escapeJSON(s string, ascii bool) string {

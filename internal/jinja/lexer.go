@@ -48,18 +48,18 @@ func (t token) String() string {
 	return "'" + t.text + "'"
 }
 
-// lexer cuts a template into tokens. Whitespace control happens here: what "-" and the two block options remove never
-// becomes a token.
+// lexer divides a template into tokens. It also applies whitespace control: text that "-" and the two block options
+// remove never becomes a token.
 type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart reports that everything so far ended with a newline, which is when spaces before a block tag are
-	// indentation rather than text.
+	// lineStart reports that the text so far ended with a newline; then spaces before a block tag are indentation
+	// rather than text.
 	lineStart bool
 }
 
-// normalise gives the source the form Jinja2 works on: newlines as \n, one final newline dropped.
+// normalise converts the source to the form that Jinja2 uses: newlines as \n, one final newline removed.
 func normalise(src string) string {
 	src = strings.ReplaceAll(src, "\r\n", "\n")
 	src = strings.ReplaceAll(src, "\r", "\n")
@@ -97,7 +97,7 @@ func nextTag(src string, from int) int {
 	}
 }
 
-// root takes template text up to the next tag, and the tag.
+// root reads template text up to the next tag, and the tag.
 func (l *lexer) root() error {
 	start := l.at
 	tag := nextTag(l.src, l.at)
@@ -149,8 +149,8 @@ func (l *lexer) trimIndent(text string) string {
 	return text
 }
 
-// closeTag consumes the white space after a block or comment end that started at l.at and ends before after: all
-// following space for "-", one newline otherwise, nothing for "+".
+// closeTag consumes the white space after the end of a block or comment: all following space for "-", one newline
+// otherwise, nothing for "+". The end starts at l.at and ends before after.
 func (l *lexer) closeTag(sign byte, after int) {
 	l.at = after
 	switch sign {
@@ -195,7 +195,7 @@ func (l *lexer) matchRaw(at int, word string) (int, bool) {
 	return 0, false
 }
 
-// raw takes everything up to the endraw tag as text.
+// raw reads everything up to the endraw tag as text.
 func (l *lexer) raw(tag, open int) error {
 	sign := byte('+') // the opening tag keeps its newline, unlike other blocks
 	if l.src[open-3] == '-' {
@@ -239,7 +239,7 @@ func (l *lexer) raw(tag, open int) error {
 	}
 }
 
-// expression takes the tokens inside a tag, up to its end. Ends inside brackets do not count, so that dict literals may
+// expression reads the tokens inside a tag, up to its end. Ends inside brackets do not count, so that dict literals may
 // close with "}}".
 func (l *lexer) expression(end tokenKind, tag int) error {
 	var open []byte
@@ -269,7 +269,7 @@ func (l *lexer) expression(end tokenKind, tag int) error {
 	}
 }
 
-// tagEnd consumes the end of the current tag if it is here.
+// tagEnd consumes the end of the current tag if it comes next.
 func (l *lexer) tagEnd(end tokenKind) bool {
 	rest, start := l.src[l.at:], l.at
 	if end == tokVarEnd {

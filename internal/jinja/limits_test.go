@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Templates come with checkpoints: none may hang the server or use up its memory.
+// Templates come with checkpoints: none may hang the server or exhaust its memory.
 func TestHostileTemplatesStop(t *testing.T) {
 	limits := Limits{Steps: 200_000, Depth: 300, Output: 1 << 20, Memory: 4 << 20}
 	for _, c := range []struct{ name, src string }{
@@ -175,8 +175,8 @@ func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// A template that loops or collects values without end is stopped, within its memory, after a bounded number of steps:
-// at most bytesPerStep bytes are read or made in each of them. The clock of the template counts its steps.
+// A template that loops or collects values endlessly is stopped, within its memory limit, after a limited number of
+// steps: at most bytesPerStep bytes are read or made in each step. The clock of the template counts its steps.
 func TestTemplatesEndSoon(t *testing.T) {
 	const input = 1000
 	const long = "{% set s = 'A' * 1000000 %}{% set d = {'k': 1} %}"

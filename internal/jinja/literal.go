@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// number takes an integer or a float. After a dot only digits are taken, so that "parts.0.type" is two look-ups.
+// number reads an integer or a float. After a dot it reads only digits, so that "parts.0.type" is two look-ups.
 func (l *lexer) number() {
 	start := l.at
 	afterDot := len(l.tokens) > 0 && l.tokens[len(l.tokens)-1].text == "." &&
@@ -65,7 +65,7 @@ func isHex(c byte) bool {
 	return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// stringLiteral takes a quoted string and decodes its escapes as Python does: an unknown escape keeps its backslash.
+// stringLiteral reads a quoted string and decodes its escapes like Python: an unknown escape keeps its backslash.
 func (l *lexer) stringLiteral(quote byte) error {
 	start := l.at
 	l.at++

@@ -6,11 +6,13 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Strings that hold text of the request are *mark.Text values. Templates see no difference: such a string compares,
-// counts and cuts as its characters do. Operations that make a string from strings keep the mark of every character;
-// operations that rewrite characters by their neighbours (title, lower, ...) mark the whole result when any of it was.
+// Strings that contain text of the request are *mark.Text values. Templates cannot distinguish them: such a string
+// compares, counts and slices by its characters. Operations that make a string from strings keep the mark of every
+// character; operations that change characters depending on their neighbours (title, lower, ...) mark the whole result
+// if any part was marked.
 
-// Mark marks all text in a value as the request's: strings, items, keys and values. Lists and mappings are copied.
+// Mark marks all text in a value as text of the request: strings, items, keys and values. Lists and mappings are
+// copied.
 func Mark(v Value) Value {
 	switch v := v.(type) {
 	case string:
@@ -31,7 +33,7 @@ func Mark(v Value) Value {
 	return v
 }
 
-// textValue is a text as a value: a plain string when nothing is marked.
+// textValue returns a text as a value: a plain string if nothing is marked.
 func textValue(t mark.Text) Value {
 	if len(t.Spans()) == 0 {
 		return t.String()
@@ -39,7 +41,7 @@ func textValue(t mark.Text) Value {
 	return &t
 }
 
-// asText is the text of a string, marked or not.
+// asText returns the text of a string, marked or not.
 func asText(v Value) (mark.Text, bool) {
 	switch v := v.(type) {
 	case string:
@@ -58,7 +60,7 @@ func asString(v Value) (string, bool) {
 	return t.String(), ok
 }
 
-// unmarked is a string without its marks; other values are returned unchanged.
+// unmarked returns a string without its marks; other values are returned unchanged.
 func unmarked(v Value) Value {
 	if t, ok := v.(*mark.Text); ok {
 		return t.String()
@@ -66,14 +68,14 @@ func unmarked(v Value) Value {
 	return v
 }
 
-// newText is a text as a value, with its memory counted.
+// newText returns a text as a value, and counts its memory.
 func (in *interp) newText(t mark.Text) Value {
 	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
 	return textValue(t)
 }
 
-// rewrite applies f to a text. Where all of it or none of it is marked the result is too; a mixed text becomes marked
-// as a whole, because f may move characters.
+// rewrite applies f to a text. If all of it or none of it is marked, so is the result; a mixed text becomes marked as a
+// whole, because f may move characters.
 func rewrite(t mark.Text, f func(string) string) mark.Text {
 	if len(t.Spans()) == 0 {
 		return mark.Plain(f(t.String()))
@@ -81,7 +83,7 @@ func rewrite(t mark.Text, f func(string) string) mark.Text {
 	return mark.Marked(f(t.String()))
 }
 
-// characters are the characters of a text, each with its mark.
+// characters returns the characters of a text, each with its mark.
 func characters(t mark.Text) []Value {
 	s := t.String()
 	out := make([]Value, 0, len(s))
@@ -96,7 +98,7 @@ func characters(t mark.Text) []Value {
 	return out
 }
 
-// joined puts texts together.
+// joined concatenates texts.
 func joined(parts []Value) mark.Text {
 	var b mark.Builder
 	for _, p := range parts {

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Marks change no character: a template renders the same text from marked values, or fails in the same way.
+// Marks change no character: with marked values a template renders the same text, or fails in the same way.
 func TestMarkedValuesRenderTheSameText(t *testing.T) {
 	g, vars := readGolden(t)
 	for _, c := range g.Cases {

@@ -3,8 +3,8 @@ package jinja
 // methodFunc is a method of values of type T.
 type methodFunc[T any] func(in *interp, self T, a *callArgs) Value
 
-// takes is a method whose arguments are bound to params: it gets one value for each of them, absent where none was
-// passed.
+// takes returns a method whose arguments are bound to params: it receives one value for each of them, absent if none
+// was passed.
 func takes[T any](do func(in *interp, self T, args []Value) Value, params ...string) methodFunc[T] {
 	return func(in *interp, self T, a *callArgs) Value {
 		return do(in, self, a.bind(params...))
@@ -23,7 +23,7 @@ func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, 
 	}}, true
 }
 
-// The methods of mappings and lists. None of them changes its object: templates run as in an immutable sandbox.
+// The methods of mappings and lists. None of them changes its object, as in an immutable sandbox.
 var dictMethods = map[string]methodFunc[*Dict]{
 	"items":  func(in *interp, d *Dict, a *callArgs) Value { return itemsFilter(in, d, a) },
 	"keys":   func(in *interp, d *Dict, _ *callArgs) Value { return in.newList(d.keys) },

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// tuple parses an expression, or several with commas between, which make a tuple. withIf allows the inline if.
+// tuple parses an expression, or several separated by commas, which make a tuple. withIf allows the inline if.
 func (p *parser) tuple(withIf bool) expr {
 	at := p.peek().at
 	first := p.expression(withIf)
@@ -47,7 +47,7 @@ func (p *parser) expression(withIf bool) expr {
 	return e
 }
 
-// leftAssoc parses operands joined by any of ops; the tree leans left.
+// leftAssoc parses operands joined by any of ops, left-associatively.
 func (p *parser) leftAssoc(operand func() expr, kind tokenKind, ops ...string) expr {
 	left := operand()
 	for {
@@ -84,7 +84,7 @@ func (p *parser) compare() expr {
 	return c
 }
 
-// comparison takes a comparison operator, or returns "".
+// comparison reads a comparison operator, or returns "".
 func (p *parser) comparison() string {
 	t := p.peek()
 	switch {
@@ -181,7 +181,7 @@ func (p *parser) primary() expr {
 	return &constExpr{n, nil}
 }
 
-// intBase is 0 (by prefix) for 0x, 0o and 0b, and 10 for the rest, where a leading 0 means nothing.
+// intBase returns 0 (by prefix) for 0x, 0o and 0b, and 10 otherwise, where a leading 0 has no meaning.
 func intBase(text string) int {
 	if len(text) > 1 && text[0] == '0' && !isDigit(text[1]) && text[1] != '_' {
 		return 0
@@ -198,7 +198,7 @@ func (p *parser) parenthesised(n node) expr {
 	return e
 }
 
-// items parses expressions with commas between, up to the closing operator.
+// items parses expressions separated by commas, up to the closing operator.
 func (p *parser) items(end string) []expr {
 	var items []expr
 	for p.more(end, len(items) == 0) {

@@ -1,6 +1,6 @@
 package jinja
 
-// signature takes "(a, b=1)".
+// signature parses "(a, b=1)".
 func (p *parser) signature(m *macroDef) {
 	p.expectOp("(")
 	for p.err == nil && !p.isOp(")") {

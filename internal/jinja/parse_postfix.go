@@ -38,7 +38,7 @@ func (p *parser) attribute(e expr, at pos) expr {
 	}
 }
 
-// subscript parses an index, or up to three slice parts with colons between.
+// subscript parses an index, or up to three slice parts separated by colons.
 func (p *parser) subscript(e expr, at pos) expr {
 	var parts [3]expr
 	colons := 0

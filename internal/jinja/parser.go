@@ -2,7 +2,7 @@ package jinja
 
 import "slices"
 
-// maxNesting bounds the depth of the syntax tree that recursive parsing may build.
+// maxNesting is the maximum depth of the syntax tree.
 const maxNesting = 200
 
 // parser builds statements from tokens. Its methods return incomplete trees after an error.
@@ -14,7 +14,7 @@ type parser struct {
 	err    error // the first one; the parser is at the end of the template then, where every loop ends
 }
 
-// fail keeps the first error.
+// fail stores the first error.
 func (p *parser) fail(err error) {
 	if p.err == nil {
 		p.err = err
@@ -84,7 +84,8 @@ func (p *parser) expectEnd(kind tokenKind, what string) {
 
 func (p *parser) blockEnd() { p.expectEnd(tokBlockEnd, "the end of the tag") }
 
-// more reports whether a list continues: it takes the closing operator, and the comma before every item but the first.
+// more reports whether a list continues: it consumes the closing operator, and the comma before every item except the
+// first.
 func (p *parser) more(end string, first bool) bool {
 	if p.skipOp(end) {
 		return false
@@ -108,8 +109,8 @@ func (p *parser) enter() {
 
 func (p *parser) leave() { p.depth-- }
 
-// body parses statements up to a tag whose first word is one of ends, and takes that word but not the rest of the tag.
-// With no ends it parses to the end of the template.
+// body parses statements up to a tag whose first word is one of ends, and consumes that word but not the rest of the
+// tag. Without ends it parses to the end of the template.
 func (p *parser) body(ends ...string) ([]stmt, string) {
 	p.enter()
 	defer p.leave()
@@ -176,7 +177,7 @@ func (p *parser) statement(word token) stmt {
 	return nil
 }
 
-// simpleBody takes the end of the opening tag, a body, and a closing tag with nothing else in it.
+// simpleBody parses the end of the opening tag, a body, and a closing tag without further content.
 func (p *parser) simpleBody(end string) []stmt {
 	p.blockEnd()
 	body, _ := p.body(end)
@@ -209,7 +210,7 @@ func (p *parser) forStatement(n node) stmt {
 	if !p.skipName("in") {
 		p.expected("'in'")
 	}
-	// The condition of an inline if would swallow the loop's own filter, so it is not allowed here.
+	// The condition of an inline if would consume the loop's own filter, so it is not allowed here.
 	s.iter = p.tuple(false)
 	if p.skipName("if") {
 		s.filter = p.expression(true)
@@ -230,7 +231,7 @@ func (p *parser) forStatement(n node) stmt {
 	return s
 }
 
-// targets takes "a", "a, b" or "(a, b)"; each may be an attribute of a namespace where attrs is set.
+// targets parses "a", "a, b" or "(a, b)"; each may be an attribute of a namespace if attrs is set.
 func (p *parser) targets(attrs bool) targets {
 	var ts targets
 	paren := p.skipOp("(")
@@ -276,7 +277,7 @@ func (p *parser) setStatement(n node) stmt {
 	return &setBlockStmt{n, ts.list[0], filter, p.simpleBody("endset")}
 }
 
-// reserved are the names that are constants in every expression.
+// reserved lists the names that are constants in every expression.
 var reserved = map[string]bool{
 	"true": true, "false": true, "none": true, "True": true, "False": true, "None": true,
 }

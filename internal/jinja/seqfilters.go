@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// edgeFilter is the first or the last item of a sequence.
+// edgeFilter returns the first or the last item of a sequence.
 func edgeFilter(first bool) filterFunc {
 	return func(in *interp, v Value, _ *callArgs) Value {
 		items := in.iterate(v)
 		switch n := len(items); {
 		case n == 0:
-			return Undefined{"an item of an empty sequence"}
+			return Undefined{"the first or last item of an empty sequence"}
 		case first:
 			return items[0]
 		default:
@@ -51,7 +51,7 @@ func joinFilter(in *interp, v Value, args []Value) Value {
 	return in.joinItems(items, in.printed(orElse(args[0], "")))
 }
 
-// attributeName is the name of an attribute, or the number of an item.
+// attributeName returns the name of an attribute, or the number of an item.
 func attributeName(v Value) string {
 	if i, ok := v.(int64); ok {
 		return strconv.FormatInt(i, 10)
@@ -83,7 +83,7 @@ func (in *interp) attrs(items []Value, attribute Value) []Value {
 	return out
 }
 
-// iterateOrNone is iterate, with nothing for any false value: the filters that pick and map accept none.
+// iterateOrNone is iterate, with no items for any false value, because filters that select and map accept none.
 func (in *interp) iterateOrNone(v Value) []Value {
 	if !truth(v) {
 		return nil
@@ -91,7 +91,7 @@ func (in *interp) iterateOrNone(v Value) []Value {
 	return in.iterate(v)
 }
 
-// mapFilter is map(attribute="x", default=y) or map("filter", args...).
+// mapFilter implements map(attribute="x", default=y) and map("filter", args...).
 func mapFilter(in *interp, v Value, a *callArgs) Value {
 	items := in.iterateOrNone(v)
 	out := make([]Value, len(items))
@@ -115,7 +115,7 @@ func mapFilter(in *interp, v Value, a *callArgs) Value {
 	return in.newList(out)
 }
 
-// selectFilter keeps the items that pass a test (or are true), or with keep false those that do not.
+// selectFilter keeps the items that pass a test (or are true); with keep false, those that do not.
 func selectFilter(keep bool) filterFunc {
 	return func(in *interp, v Value, a *callArgs) Value {
 		return in.selectBy(v, a.pos, keep, func(item Value) Value { return item })
@@ -148,7 +148,7 @@ func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value)
 	return in.newList(out)
 }
 
-// foldCase lowers strings for comparisons that ignore case.
+// foldCase converts strings to lower case for comparisons that ignore case.
 func (in *interp) foldCase(v Value, sensitive bool) Value {
 	if s, ok := asString(v); ok && !sensitive {
 		in.charge(len(s))
@@ -157,7 +157,8 @@ func (in *interp) foldCase(v Value, sensitive bool) Value {
 	return v
 }
 
-// sortKeys are the values by which items are compared: the item, or one or several comma-separated attributes of it.
+// sortKeys returns the values by which items are compared: the item, or one or several comma-separated attributes of
+// it.
 func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) []Value {
 	keys := make([]Value, len(items))
 	for i, item := range items {
@@ -181,7 +182,7 @@ func sortFilter(in *interp, v Value, args []Value) Value {
 	return in.sorted(items, keys, flag(args[0]))
 }
 
-// sorted orders items by their keys; equal keys keep their order, also when reversed.
+// sorted sorts items by their keys; equal keys keep their order, also if reversed.
 func (in *interp) sorted(items, keys []Value, reverse bool) Value {
 	places := make([]int, len(items))
 	for i := range places {
@@ -231,12 +232,12 @@ func uniqueFilter(in *interp, v Value, args []Value) Value {
 	return in.newList(out)
 }
 
-// extremeFilter is min (sign -1) or max (sign 1).
+// extremeFilter implements min (sign -1) and max (sign 1).
 func extremeFilter(sign int) filterFunc {
 	return takes(func(in *interp, v Value, args []Value) Value {
 		items := in.iterate(v)
 		if len(items) == 0 {
-			return Undefined{"the extreme of an empty sequence"}
+			return Undefined{"the minimum or maximum of an empty sequence"}
 		}
 		keys := in.sortKeys(items, args[1], flag(args[0]))
 		best := 0

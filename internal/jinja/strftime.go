@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// strftimeLayouts gives the Go layout for those directives that have one.
+// strftimeLayouts maps directives to Go layouts, as far as there are any.
 var strftimeLayouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 	'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'Z': "MST", 'z': "-0700", 'e': "_2",

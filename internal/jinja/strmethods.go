@@ -39,10 +39,10 @@ var stringMethods = map[string]stringMethod{
 	"format":       formatString,
 }
 
-// isSpace is Python's idea of white space.
+// isSpace reports whether r is white space in Python.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// trimMethod drops white space, or the given characters, at the ends of a text.
+// trimMethod removes white space, or the given characters, at the ends of a text.
 func trimMethod(left, right bool) stringMethod {
 	return takes(func(_ *interp, t mark.Text, args []Value) Value {
 		drop := isSpace
@@ -119,10 +119,10 @@ func classMethod(is func(rune) bool) stringMethod {
 	})
 }
 
-// countArg returns how often an operation is to be done at most; a negative number means no limit.
+// countArg returns the maximum number of times to apply an operation; a negative number means no limit.
 func countArg(v Value) int { return int(max(-1, min(intArg(orElse(v, int64(-1))), 1<<31))) }
 
-// texts is a list of strings.
+// texts returns a list of strings.
 func (in *interp) texts(parts []mark.Text) Value {
 	items := make([]Value, len(parts))
 	for i, p := range parts {
@@ -132,7 +132,7 @@ func (in *interp) texts(parts []mark.Text) Value {
 	return in.newList(items)
 }
 
-// between are the pieces of t around cuts, which are ascending.
+// between returns the pieces of t around cuts, which are ascending.
 func between(t mark.Text, cuts []mark.Span) []mark.Text {
 	out := make([]mark.Text, 0, len(cuts)+1)
 	at := 0
@@ -143,7 +143,8 @@ func between(t mark.Text, cuts []mark.Span) []mark.Text {
 	return append(out, t.Cut(at, len(t.String())))
 }
 
-// occurrences are the first places of sep in s, or the last ones; at most most of them unless most is negative.
+// occurrences returns the first occurrences of sep in s, or the last ones; at most most of them unless most is
+// negative.
 func occurrences(s, sep string, most int, last bool) []mark.Span {
 	var out []mark.Span
 	find := strings.Index
@@ -168,7 +169,7 @@ func occurrences(s, sep string, most int, last bool) []mark.Span {
 	return out
 }
 
-// words are the places of the words of s between white space.
+// words returns the positions of the words of s between white space.
 func words(s string) []mark.Span {
 	var out []mark.Span
 	start := -1
@@ -187,8 +188,8 @@ func words(s string) []mark.Span {
 	return out
 }
 
-// splitMethod cuts a text at a separator, or at white space where none is given: split, or rsplit, which counts its
-// cuts from the end. The part that is not cut further keeps its white space.
+// splitMethod splits a text at a separator, or at white space if none is given: split, or rsplit, which counts from the
+// end. The part that is not split further keeps its white space.
 func splitMethod(last bool) stringMethod {
 	return takes(func(in *interp, t mark.Text, args []Value) Value {
 		s, most := t.String(), countArg(args[1])
@@ -217,7 +218,7 @@ func splitMethod(last bool) stringMethod {
 	}, "sep", "maxsplit")
 }
 
-// lines cuts a text at Python's line boundaries, without keeping them.
+// lines splits a text at Python's line boundaries, which are removed.
 func lines(t mark.Text) []mark.Text {
 	var out []mark.Text
 	s := t.String()
@@ -247,7 +248,7 @@ func isLineEnd(r rune) bool {
 	return false
 }
 
-// endsLine reports that a text ends with the end of a line, whatever follows: \r may be half of one.
+// endsLine reports whether a text ends with a line end, whatever follows: \r may be half of one.
 func endsLine(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return r != '\r' && isLineEnd(r)
@@ -268,7 +269,7 @@ func replaceString(in *interp, t mark.Text, args []Value) Value {
 	textArg(args[1]) // a text, marked or not
 	to := text(args[1])
 	count := countArg(args[2])
-	// The size is known before the text is made, so a short text cannot grow past the limit.
+	// The size is computed before the text is made, so a short text cannot grow past the limit.
 	s := t.String()
 	hits := strings.Count(s, from)
 	if count >= 0 {
@@ -291,7 +292,7 @@ func replaceString(in *interp, t mark.Text, args []Value) Value {
 	return textValue(b.Text())
 }
 
-// mixed has marks if one of its parts has.
+// mixed marks the result if one of its parts has marks.
 func mixed(a, b mark.Text) mark.Text {
 	if len(a.Spans()) > 0 {
 		return a
@@ -323,7 +324,7 @@ func countString(_ *interp, t mark.Text, args []Value) Value {
 	return int64(strings.Count(t.String(), textArg(args[0])))
 }
 
-// titleWords is str.title: every letter after a non-letter is upper case, the others lower case.
+// titleWords implements str.title: every letter after a non-letter is upper case, the others lower case.
 func titleWords(s string) string {
 	inside := false
 	return strings.Map(func(r rune) rune {

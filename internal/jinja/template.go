@@ -9,7 +9,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// Limits bound the resources of one template. A zero field takes the value of DefaultLimits.
+// Limits limits the resources of one template. A zero field takes the value of DefaultLimits.
 type Limits struct {
 	Steps  int // expressions evaluated, statements run and loop rounds
 	Depth  int // nested evaluations, macro calls included
@@ -18,7 +18,7 @@ type Limits struct {
 	Source int // bytes of template source
 }
 
-// DefaultLimits are far above what chat templates need: a thousand messages take about a million steps.
+// DefaultLimits are far above the needs of chat templates: a thousand messages take about a million steps.
 var DefaultLimits = Limits{Steps: 50_000_000, Depth: 1500, Output: 64 << 20, Memory: 512 << 20, Source: 1 << 20}
 
 // Template is a compiled template. It is immutable and safe for concurrent use.
@@ -28,11 +28,11 @@ type Template struct {
 	limits Limits
 }
 
-// Options are the values and services a rendering may use.
+// Options holds the values and services that a rendering may use.
 type Options struct {
-	// Vars are the names the template sees.
+	// Vars holds the variables of the template.
 	Vars map[string]Value
-	// Now is the clock after strftime_now; without one the function fails.
+	// Now is the clock for strftime_now; without one the function fails.
 	Now func() time.Time
 	// Input is the size of the values in bytes: the limits of a template grow with it ([Limits.For]).
 	Input int
@@ -70,8 +70,8 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// The limits of a rendering for each byte of its input, and before the first. A template that reads every character of
-// a message several times stays far below; one that loops without end is stopped within a fraction of a second.
+// The limits of a rendering for each byte of its input, and for an empty input. A template that reads every character
+// of a message several times stays far below; an endless loop is stopped within a fraction of a second.
 const (
 	baseSteps, stepsPerByte   = 2_000_000, 8
 	baseMemory, memoryPerByte = 32 << 20, 64
@@ -97,7 +97,8 @@ func (t *Template) Render(o Options) (mark.Text, error) {
 	return in.out.Text(), nil
 }
 
-// Names are the free names a template mentions, assigned by it or not. It answers "does this template read tools?".
+// Names returns the free names that a template mentions, assigned by it or not. It shows, for example, whether a
+// template uses tools.
 func (t *Template) Names() map[string]bool {
 	names := map[string]bool{}
 	tokens, err := lex(t.src)
@@ -116,7 +117,7 @@ func (t *Template) Names() map[string]bool {
 	return names
 }
 
-// locate turns an offset in the source into a line and a column.
+// locate converts an offset in the source to a line and a column.
 func (t *Template) locate(err error) error {
 	var f *fault
 	if !errors.As(err, &f) {

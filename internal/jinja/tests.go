@@ -2,7 +2,7 @@ package jinja
 
 import "strings"
 
-// testFunc answers "operand is name(args)".
+// testFunc evaluates "operand is name(args)".
 type testFunc func(in *interp, v Value, args []Value) bool
 
 // testTable holds the tests by name. It is filled once and only read afterwards.
@@ -49,7 +49,7 @@ func (in *interp) test(name string, v Value, args []Value) bool {
 	return t(in, v, args)
 }
 
-// inCase reports whether a value is a string that has letters, all of which change leaves unchanged.
+// inCase reports whether a value is a string with letters, all of which change leaves unchanged.
 func inCase(v Value, change func(string) string) bool {
 	s, ok := asString(v)
 	return ok && s == change(s) && strings.ToUpper(s) != strings.ToLower(s)

@@ -10,11 +10,11 @@ import (
 	"sparrow/internal/mark"
 )
 
-// maxDataDepth bounds how deep values are walked for printing, comparing and encoding. Only a list that was appended to
-// itself, or hostile JSON, is deeper.
+// maxDataDepth limits the depth of values that are printed, compared and encoded. Only a list that contains itself, or
+// hostile JSON, is deeper.
 const maxDataDepth = 200
 
-// maxPrinted bounds the printed form of one list or mapping, for the same reason; the rest is left out.
+// maxPrinted limits the printed form of one list or mapping, for the same reason; the rest is omitted.
 const maxPrinted = 4 << 20
 
 // str is Python's str().
@@ -25,7 +25,7 @@ func str(v Value) string {
 	return text(v).String()
 }
 
-// text is Python's str() with marks.
+// text implements Python's str() with marks.
 func text(v Value) mark.Text {
 	if t, ok := asText(v); ok {
 		return t
@@ -105,8 +105,8 @@ func writeRepr(b *mark.Builder, v Value, depth int) {
 	}
 }
 
-// floatText is Python's repr of a float: the shortest digits that give the number back, always with a point or an
-// exponent.
+// floatText returns Python's repr of a float: the shortest digits that represent the number exactly, always with a
+// point or an exponent.
 func floatText(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -128,7 +128,7 @@ func floatText(f float64) string {
 	return s
 }
 
-// writeQuoted writes a string as Python's repr does.
+// writeQuoted writes a string like Python's repr.
 func writeQuoted(b *mark.Builder, t mark.Text) {
 	quote := "'"
 	if s := t.String(); strings.Contains(s, "'") && !strings.Contains(s, "\"") {
@@ -139,7 +139,7 @@ func writeQuoted(b *mark.Builder, t mark.Text) {
 	b.WriteString(quote)
 }
 
-// escapeQuoted is the inside of a string that Python prints between quotes.
+// escapeQuoted returns the inside of a string that Python prints between quotes.
 func escapeQuoted(s string, quote rune) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -176,7 +176,7 @@ func hex(r rune, digits int) string {
 	return strings.Repeat("0", max(0, digits-len(s))) + s
 }
 
-// length is Python's len(); ok is false for values without one.
+// length implements Python's len(); ok is false for values without one.
 func length(v Value) (n int, ok bool) {
 	switch v := unmarked(v).(type) {
 	case string:

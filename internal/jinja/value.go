@@ -57,8 +57,8 @@ func newTuple(items ...Value) *List { return &List{Items: items, Tuple: true} }
 // NewDict makes an empty mapping.
 func NewDict() *Dict { return &Dict{index: map[Value]int{}} }
 
-// dictKey is the form under which a key is found: 1, 1.0 and true are one key, as in Python. ok is false for values
-// that cannot be keys.
+// dictKey returns the form in which a key is looked up: 1, 1.0 and true are one key, as in Python. ok is false for
+// values that cannot be keys.
 func dictKey(v Value) (key Value, ok bool) {
 	switch v := v.(type) {
 	case nil, string, int64, BigInt:
@@ -79,7 +79,7 @@ func dictKey(v Value) (key Value, ok bool) {
 		if !v.Tuple {
 			return nil, false
 		}
-		// A tuple has a key that only equal tuples share. The type below distinguishes it from strings.
+		// Only equal tuples have the same key. The type below distinguishes it from strings.
 		var text strings.Builder
 		for _, item := range v.Items {
 			if inner, isList := item.(*List); isList && inner.Tuple {
@@ -102,13 +102,13 @@ type tupleKey string
 // Set stores a value under a string key.
 func (d *Dict) Set(key string, value Value) { d.put(key, key, value) }
 
-// Get is the value under a string key.
+// Get returns the value under a string key.
 func (d *Dict) Get(key string) (Value, bool) { return d.lookup(key) }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
-// set stores a value under any key; it reports false for a value that cannot be a key.
+// set stores a value under any key; it returns false for a value that cannot be a key.
 func (d *Dict) set(key, value Value) bool {
 	k, ok := dictKey(key)
 	if ok {
@@ -150,7 +150,7 @@ func (d *Dict) items() *List {
 	return out
 }
 
-// truth is Python's truth value.
+// truth returns Python's truth value.
 func truth(v Value) bool {
 	switch v := v.(type) {
 	case nil, Undefined:
@@ -173,7 +173,7 @@ func truth(v Value) bool {
 	return true
 }
 
-// typeName is the Python name of a value's type, for error messages.
+// typeName returns the Python name of a value's type, for error messages.
 func typeName(v Value) string {
 	switch v := v.(type) {
 	case nil:
@@ -201,7 +201,7 @@ func typeName(v Value) string {
 	return "function"
 }
 
-// number views a value as a number; booleans count as 0 and 1.
+// number returns a value as a number; booleans count as 0 and 1.
 func number(v Value) (i int64, f float64, isInt, ok bool) {
 	switch v := v.(type) {
 	case bool:
