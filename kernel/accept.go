@@ -1,16 +1,17 @@
 package kernel
 
-// AcceptArgs writes words that depend on how many drafts of a sequence are right: Out[place] becomes the word for that
-// number. Draft i of a sequence is right if all before it are and the token that the target chose at its position,
-// Tokens[first+i], is in the draft's range. Place -1-p is place p, which becomes the token that the target chose after
-// the right drafts, Tokens[first+right].
+// AcceptArgs writes words that depend on the number of accepted drafts of a sequence: Out[place] becomes the word for
+// that number. Draft i is accepted if all drafts before it are accepted and the token that the target chose at its
+// position, Tokens[first+i], is in the draft's range. A negative place -1-p stands for position p, which becomes the
+// token that the target chose after the accepted drafts, Tokens[first+accepted].
 type AcceptArgs struct {
 	Out    Tensor // i32 [1, n]
 	Tokens Tensor // i32 [T, 1]
-	// Drafts is i32 [S, 1+2*D], contiguous: of each sequence first, then the least and the greatest token of each of D
-	// drafts; a least token above the greatest means that there is no such draft, or that it is wrong in any case.
+	// Drafts is i32 [S, 1+2*D], contiguous: for each sequence its first token index, then the lowest and the highest
+	// token of each of D drafts. A lowest token above the highest means that there is no such draft, or that it is
+	// never accepted.
 	Drafts Tensor
-	// Words is i32 [W, 3+D], contiguous: a place, its sequence, and the word for 0 to D right drafts.
+	// Words is i32 [W, 3+D], contiguous: a place, its sequence, and the word for 0 to D accepted drafts.
 	Words Tensor
 }
 

@@ -23,7 +23,7 @@ func NewArena(mem Memory, bytes int64) (*Arena, error) {
 	return &Arena{buf: b}, nil
 }
 
-// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may use them.
+// MeasureArena makes an arena without memory: its tensors have offsets and shapes, but no operation may use them.
 func MeasureArena() *Arena { return &Arena{buf: unbacked{}} }
 
 // unbacked is the buffer of an arena that measures.
@@ -52,18 +52,18 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 // Buffer is the memory of the arena.
 func (a *Arena) Buffer() Buffer { return a.buf }
 
-// Over is an arena in the state of this one over another buffer of its size: tensors taken from it have the places that
-// they would have here.
+// Over returns an arena in the same state over another buffer of the same size: tensors taken from it have the same
+// offsets.
 func (a *Arena) Over(b Buffer) *Arena {
 	c := *a
 	c.buf = b
 	return &c
 }
 
-// Follow continues at the current place of an arena that Over returned.
+// Follow continues at the current position of an arena that Over returned.
 func (a *Arena) Follow(b *Arena) { a.at, a.high = b.at, max(a.high, b.high) }
 
-// Mark is the current place, to which Reset returns: tensors taken after the mark share memory with those taken after
+// Mark returns the current position, for Reset: tensors taken after the mark share memory with tensors taken after
 // the Reset.
 func (a *Arena) Mark() int64 { return a.at }
 

@@ -20,11 +20,13 @@ type Member struct {
 	// Requests reports that attention is divided by requests: each rank has all heads, and the pages of some sequences.
 	// Otherwise it is divided by heads, and each rank has all pages.
 	Requests bool
-	// Beats counts the rank's operations, so that others can see whether it continues; nil for a single device.
+	// Beats counts the rank's operations, so that other ranks can check whether it makes progress; nil for a single
+	// device.
 	Beats *atomic.Uint64
 }
 
-// Heads is the device's place among those that divide the heads of attention: alone where requests are divided.
+// Heads returns the device's index among the ranks that divide the heads of attention. If requests are divided, it is
+// a single device.
 func (m Member) Heads() Member {
 	if m.Requests {
 		return Member{}
@@ -35,13 +37,13 @@ func (m Member) Heads() Member {
 // Count is the number of ranks, at least 1.
 func (m Member) Count() int { return max(m.Ranks, 1) }
 
-// Share returns the rank's range of n things that are divided equally among the ranks.
+// Share returns the rank's range of n items that are divided equally among the ranks.
 func (m Member) Share(n int) (first, last int) {
 	each := n / m.Count()
 	return m.Rank * each, (m.Rank + 1) * each
 }
 
-// Part is the share as a part of all: the zero Part for a device that runs alone.
+// Part returns the share as a Part: the zero Part for a device that runs alone.
 func (m Member) Part(n int) Part {
 	if m.Count() == 1 {
 		return Part{}
@@ -50,17 +52,17 @@ func (m Member) Part(n int) Part {
 	return Part{First: first, Of: n}
 }
 
-// Part states which of several numbered things a rank has: those from First on, of Of in all. The zero Part is all of
-// them.
+// Part is the range of numbered items (experts, tokens) that a rank has: it starts at First, of Of items in all. The
+// zero Part is all of them.
 type Part struct{ First, Of int }
 
-// Local returns the index of a thing among the n of this rank, or false where another rank has it.
+// Local returns the index of item i among the n items of this rank, or false if another rank has it.
 func (p Part) Local(i, n int) (int, bool) {
 	i -= p.First
 	return i, i >= 0 && i < n
 }
 
-// Valid reports whether i is a valid number, where this rank has n of all things.
+// Valid reports whether i is a valid number of an item, if this rank has n of all items.
 func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
 
 // check refuses a part that is not within all.
@@ -70,9 +72,10 @@ func (p Part) check(c *checker, n int) {
 	}
 }
 
-// Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of the same
-// shape; an operation is ordered with the rank's other operations. Sums are made in the order of the ranks, so that
-// all ranks have the same bits, always. An error of a Collective is about all ranks and names the one that caused it.
+// Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of the
+// same shape; an operation is ordered with the rank's other operations. Sums are added in the order of the ranks, so
+// that all ranks always have the same bits. An error of a Collective concerns all ranks and names the rank that
+// caused it.
 type Collective interface {
 	AllReduce(AllReduceArgs) error
 	AllGather(AllGatherArgs) error
@@ -81,11 +84,11 @@ type Collective interface {
 	ShareRows(ShareArgs) error
 }
 
-// Peer is a device that exchanges rows with others like it by itself, in its queue: ranks on GPUs. Devices that are not
-// Peers compute on the host.
+// Peer is a device that exchanges rows with other devices of its kind in its own queue: ranks on GPUs. The exchanges
+// of other devices run on the host.
 type Peer interface {
-	// Peers makes the collective operations of devices, this one and others like it, each of which may be given several
-	// times. A rank that keeps others waiting for longer than the time-out is named by the next Sync or Wait.
+	// Peers creates the collective operations of several devices of this kind; a device may be listed several times.
+	// If a rank makes others wait longer than the time-out, the error of the next Sync or Wait names it.
 	Peers(all []Device, timeout time.Duration) ([]Collective, error)
 }
 
@@ -109,7 +112,7 @@ func (a AllReduceArgs) Check() error {
 	return c.err
 }
 
-// AllGatherArgs puts every rank's columns side by side on every rank: columns r*n to (r+1)*n of Out are X of rank r.
+// AllGatherArgs concatenates the columns of all ranks on every rank: columns r*n to (r+1)*n of Out are X of rank r.
 type AllGatherArgs struct {
 	Out Tensor // any type [T, ranks*n]
 	X   Tensor // the same type [T, n]
@@ -131,8 +134,8 @@ func (a AllGatherArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// ReduceScatterArgs gives every rank its columns of the sum: Out of rank r is columns r*n to (r+1)*n of the sum of all
-// ranks' X. Out and X do not overlap.
+// ReduceScatterArgs computes on every rank its columns of the sum over ranks: Out of rank r is columns r*n to (r+1)*n
+// of the sum of all ranks' X. Out and X do not overlap.
 type ReduceScatterArgs struct {
 	Out Tensor // activation or f32 [T, n]
 	X   Tensor // the same type [T, ranks*n]
@@ -186,8 +189,8 @@ func (a ShareArgs) Fits(ranks int) error {
 	return c.err
 }
 
-// Rows is rows [from, to) of a weight whose other rows are on other ranks. Unlike those of Slice they may begin inside
-// a block of scales.
+// Rows returns rows [from, to) of a weight whose other rows are on other ranks. Unlike the rows of Slice, they may
+// begin inside a block of scales.
 func (w Weight) Rows(from, to int) (Weight, error) {
 	if err := within("rows", from, to, w.Out()); err != nil {
 		return Weight{}, err
@@ -204,8 +207,8 @@ func (w Weight) Rows(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// Columns is columns [from, to) of a weight that other ranks have the rest of: whole elements, and whole blocks of
-// scales or a piece of one block.
+// Columns returns columns [from, to) of a weight whose other columns are on other ranks: whole elements, and whole
+// blocks of scales or a part of one block.
 func (w Weight) Columns(from, to int) (Weight, error) {
 	if err := within("columns", from, to, w.In()); err != nil {
 		return Weight{}, err
@@ -230,7 +233,7 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	return w, nil
 }
 
-// PaddedRows is Rows of a weight with zeros after its last row: rows of padding are in their own memory.
+// PaddedRows is like Rows for a weight with zeros after its last row; the padding rows have their own memory.
 func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	n := w.Out()
 	if to <= n {
@@ -260,7 +263,7 @@ func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// PaddedColumns is Columns of a weight with zeros after its last column, in its own memory.
+// PaddedColumns is like Columns for a weight with zeros after its last column; it has its own memory.
 func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	n, values := w.In(), w.Data.DType.Values()
 	if to <= n {
@@ -298,8 +301,8 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	return w, errors.Join(errs[:]...)
 }
 
-// padded is a host tensor [rows, cols] whose first rows and columns, that many of each, are those of t and the others
-// zeros.
+// padded returns a host tensor [rows, cols] whose first ownRows rows and ownCols columns are copied from t; the rest
+// is zero.
 func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
 	out := t
 	out.Buf, out.Off = make(HostBuffer, rows*cols*t.DType.Size()), 0

@@ -77,8 +77,8 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
-// Rows and columns after the last of a weight are zeros, with as many scales as the others; those before are the
-// weight's own.
+// Rows and columns beyond the end of a weight are zeros, with as many scales as the others; the rest are the values
+// of the weight.
 func TestPaddedParts(t *testing.T) {
 	const rows, cols, block = 6, 8, 4
 	w := Weight{BlockRows: block, BlockCols: block,

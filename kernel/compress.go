@@ -3,8 +3,8 @@ package kernel
 import "sparrow/layout"
 
 // CompressArgs turns groups of tokens into entries (v4 spec, 2.4). Every token has a raw row: a value and a gate for
-// each channel; with Overlap the row has two halves, the first for the group after the token's own, the second for
-// its own. Entry e is, channel by channel, a sum over its slots s weighted by the softmax of gate + APE:
+// each channel; with Overlap the row has two halves, the first for the group after the token's group, the second for
+// the token's group. Entry e is, channel by channel, a sum over its slots s weighted by the softmax of gate + APE:
 //
 //	without overlap: Ratio slots,   slot s reads row Sources[e,s], whole,            with APE[s]
 //	with overlap:    2*Ratio slots, slot s < Ratio reads the first half with APE[s], the others the second half with
@@ -55,15 +55,15 @@ func (a CompressArgs) Check() error {
 	return c.err
 }
 
-// PutArgs writes rows to chosen places: Out[Rows[i]] = X[i]. A place below zero writes nothing. No two rows may have
-// the same place.
+// PutArgs writes rows to given positions: Out[Rows[i]] = X[i]. A negative position writes nothing. No two rows may
+// have the same position.
 type PutArgs struct {
 	Out  Tensor // activation or f32 [N, w]; i32 where X is
 	X    Tensor // activation, f32 or i32 [n, w]
 	Rows Tensor // i32 [n, 1]
 }
 
-// RowPutter writes rows to chosen places.
+// RowPutter writes rows to given positions.
 type RowPutter interface{ Put(PutArgs) error }
 
 // Name is the operation's.

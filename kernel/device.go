@@ -86,8 +86,8 @@ type Asynchronous interface {
 	Asynchronous() bool
 }
 
-// IsAsynchronous reports whether a device computes while the host continues. Several that run a model together do not:
-// no pass takes its tokens from the one before on all of them.
+// IsAsynchronous reports whether a device computes while the host continues. A group of devices that run a model
+// together does not, because a pass cannot take its tokens from the previous pass on all of them.
 func IsAsynchronous(d Machine) bool {
 	a, ok := d.(Asynchronous)
 	return ok && a.Asynchronous()

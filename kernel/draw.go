@@ -19,9 +19,8 @@ type Drawn struct {
 // Len is the size in bytes: a tensor may have Drawn as its buffer where a [Preparer] is given weights.
 func (d Drawn) Len() int64 { return d.Bytes }
 
-// Drawer is a device that fills its memory with random values by itself. Its Prepare and PrepareExperts take weights
-// whose buffers are Drawn, also parts of such weights, or [Repeated], starting at offset 0 and without gaps between
-// rows.
+// Drawer is a device that can fill its memory with random values. Its Prepare and PrepareExperts take weights whose
+// buffers are Drawn, also parts of such weights, or [Repeated], starting at offset 0 and without gaps between rows.
 type Drawer interface {
 	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
 	// after row.

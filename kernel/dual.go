@@ -28,8 +28,9 @@ type DualArgs struct {
 	Sinks  Tensor // f32 [1, Heads], neither scaled nor in base 2
 	Heads  int
 	Scale  float32
-	// MostExtra is the maximum number of columns that indices of the extra stream have in any call; 0 where all calls
-	// have those of this one. The cuts of sums may depend on it, but not on the columns, which depend on other rows.
+	// MostExtra is the maximum number of columns of the extra stream's indices in any call; 0 if all calls have the
+	// columns of this one. The cuts of sums may depend on it, but not on the number of columns, which depends on
+	// other rows.
 	MostExtra int
 }
 

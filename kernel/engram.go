@@ -10,7 +10,7 @@ type Table struct {
 // TableScale is how many values of a row share a scale.
 const TableScale = 32
 
-// TableArgs looks rows up and puts them side by side: Out[t] = Table[IDs[t,0]], Table[IDs[t,1]], ...
+// TableArgs looks rows up and concatenates them: Out[t] = Table[IDs[t,0]], Table[IDs[t,1]], ...
 type TableArgs struct {
 	Out   Tensor // activation [T, n*dim]
 	Table *Table // by pointer: it stays in host memory where a device hands operations on

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A block of a matrix of e2m1, 128 rows by 128 columns, folds where its e8m0 scales are within 14 binades: e4m3 holds
-// every value of e2m1 times 2^-8 to 2^6, so a value times its scale is a code of e4m3 times one scale of the block,
-// exactly. Products of such matrices may be those of e4m3 with rows that are quantised for each 128 columns.
+// A block of a matrix of e2m1, 128 rows by 128 columns, can be folded if its e8m0 scales are within 14 binades: e4m3
+// represents every value of e2m1 times 2^-8 to 2^6, so a value times its scale is exactly an e4m3 code times one
+// scale of the block. Such matrices may be multiplied as e4m3, with rows that are quantised per 128 columns.
 
 const (
 	foldSide    = 128
@@ -48,7 +48,7 @@ func (w Weight) inGroups() bool {
 		w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
 }
 
-// onePattern leaves out matrices whose scales repeat a pattern that those of an earlier one repeat.
+// onePattern removes matrices whose scales repeat the pattern of an earlier matrix.
 func onePattern(all []Weight) []Weight {
 	seen := map[*byte]bool{}
 	return slices.DeleteFunc(all, func(w Weight) bool {

@@ -13,7 +13,7 @@ type Graph interface {
 	Launch() error
 	// Launches is the number of recorded operations of the device: kernels, copies and fills.
 	Launches() int
-	// Bytes is the memory that the graph takes on the device.
+	// Bytes returns the memory of the graph on the device.
 	Bytes() int64
 	// Stale reports that memory of the device was freed since the pass was recorded. The graph may use that memory and
 	// must not be launched.
@@ -30,12 +30,12 @@ type Reserver interface {
 	Reserved() int64
 }
 
-// Joiner is a device that multiplies the same rows by several matrices in one launch where it knows which belong
-// together.
+// Joiner is a device that multiplies the same rows by several matrices in one launch, if it is told which matrices
+// belong together.
 type Joiner interface {
-	// Join reports that Project will multiply the same rows by these matrices, in this order, into neighbouring columns
-	// of the same rows, or Multiply neighbouring columns of the same rows one after the other, each by its own. Each
-	// can still be used alone and in other products, with the same bits. Matrices that cannot be joined are not
-	// changed.
+	// Join announces that Project will multiply the same rows by these matrices, in this order, into adjacent columns
+	// of the same rows, or that Multiply will multiply adjacent columns of the same rows, each by its own matrix.
+	// Each matrix can still be used alone and in other products, with the same bits. Matrices that cannot be joined
+	// are not changed.
 	Join(...Matrix) error
 }

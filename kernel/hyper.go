@@ -1,6 +1,6 @@
 package kernel
 
-// Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored side by side, [T,
+// Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored in adjacent columns, [T,
 // n*hidden]. A site reads one mixture of them, runs a sublayer, and writes its output back into all of them.
 
 // HyperPreArgs reads the mixture of one site. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m = Mix[t]*r:
@@ -12,8 +12,8 @@ package kernel
 //	         rows and columns
 //	Out    = sum over i of pre_i * stream_i
 //
-// DeepSeek-V4.1 reads with the coefficients of the site before (v41 spec, 2.1): where Pre is given it takes pre, and
-// Out = sum over i of Carried_i * stream_i, or the first stream where Carried is not given.
+// DeepSeek-V4.1 uses the coefficients of the previous site (v41 spec, 2.1): if Pre is given, it receives pre, and Out
+// = sum over i of Carried_i * stream_i, or the first stream if Carried is not given.
 type HyperPreArgs struct {
 	Out     Tensor // activation [T, hidden]
 	Post    Tensor // f32 [T, n]

@@ -85,7 +85,7 @@ type ScoreArgs struct {
 	// is key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys, and Lens counts columns.
 	Blocks    Tensor
 	BlockKeys int
-	// NextN above 1 reports that rows of a paged cache come in groups of NextN neighbours with one request and one row
+	// NextN above 1 means that rows of a paged cache are in groups of NextN adjacent rows of one request with one row
 	// of the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on
 	// its own. The result is the same.
 	NextN int
@@ -139,14 +139,14 @@ func (a ScoreArgs) Check() error {
 
 // SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower
 // position on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: one
-// canonical order, so that attention sums in one order whatever path a row took. Rows with Lens[r] <= K get
-// 0..Lens[r]-1 and their scores are not read; a length below zero counts as zero.
+// canonical order, so that attention sums in the same order on every path. Rows with Lens[r] <= K get 0..Lens[r]-1
+// and their scores are not read; a length below zero counts as zero.
 type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
 	Lens   Tensor // i32 [R, 1]
-	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nothing reads
-	// them. Of rows that are not scored, and after the last position, it holds zeros.
+	// Values receives the scores of the chosen positions in the order of Out, f32 [R, K]; absent if they are not
+	// needed. For rows that are not scored, and after the last position, it is zero.
 	Values Tensor
 }
 
@@ -172,7 +172,7 @@ func (a SelectArgs) Check() error {
 	return c.err
 }
 
-// LocateArgs turns positions into places in a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens +
+// LocateArgs converts positions to slots of a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens +
 // p%PageTokens. Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions.
 type LocateArgs struct {
 	Out        Tensor // i32 [R, K]
@@ -183,7 +183,7 @@ type LocateArgs struct {
 	Offset     Tensor // i32 [R, 1]
 }
 
-// Locator turns positions into places.
+// Locator converts positions to slots.
 type Locator interface{ Locate(LocateArgs) error }
 
 // Name is the operation's.

@@ -1,7 +1,7 @@
 package kernel
 
 // Limits make a GPU behave like a smaller one, for tests and for plans of a purchase. A field that is zero, or above
-// what the device has, limits nothing.
+// the device's own figure, has no effect.
 type Limits struct {
 	Profile string // the device that is pretended; empty where figures alone are given
 	Arch    string // the planner's name of its architecture; empty is the device's own

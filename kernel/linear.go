@@ -8,11 +8,11 @@ package kernel
 type Sequences struct {
 	// Rows are rows of the pass, sequence after sequence, by position, i32 [T, 1].
 	Rows Tensor
-	// Spans has a row for each sequence, i32 [B, 6]: where its part of Rows begins, how many rows it has, its slot, and
-	// 1 where it begins with these rows, so that its state is empty whatever the slot holds. A slot below zero is
-	// padding: its rows are zeros and nothing is kept. Then how many of the rows that were held back are part of the
-	// sequence: they change the state before these rows do. And 1 where these rows are held back: their outputs are
-	// computed, and the state does not change.
+	// Spans has a row for each sequence, i32 [B, 6]: the start of its part of Rows, its number of rows, its slot, and
+	// 1 if the sequence begins with these rows, so that its state starts empty. A negative slot is padding: its rows
+	// are zeros and nothing is stored. Next is the number of held-back rows that are part of the sequence: they
+	// update the state before these rows do. Last is 1 if these rows are held back: their outputs are computed, and
+	// the state does not change.
 	Spans Tensor
 	// Snapshots, i32 [T, 1], is for each row of the pass the slot to which the state after it is copied; -1 means none.
 	Snapshots Tensor
@@ -28,12 +28,12 @@ func (c *checker) sequences(s Sequences, rows int) {
 // SpanWords are the words of a row of Sequences.Spans.
 const SpanWords = 6
 
-// ConvRows is the number of rows before its own that the convolution of a row reads.
+// ConvRows is the number of earlier rows that the convolution of a row reads.
 const ConvRows = 3
 
-// ConvArgs is a causal convolution of each channel over four rows of its sequence, then silu:
-// Out[t,c] = silu(sum over i of Weight[c,i] * X[t-3+i, c]). Rows before the sequence are zeros, rows before the pass
-// are in State, which takes the last three.
+// ConvArgs is a causal convolution of each channel over four rows of its sequence, then silu: Out[t,c] = silu(sum
+// over i of Weight[c,i] * X[t-3+i, c]). Rows before the sequence are zeros; rows before the pass are in State, which
+// receives the last three rows.
 type ConvArgs struct {
 	Out    Tensor // activation [T, C]; not X
 	X      Tensor // activation [T, C]

@@ -2,10 +2,10 @@ package kernel
 
 import "fmt"
 
-// List holds the operations of a pass, in their order. Equal passes have equal lists, whatever the batch holds.
+// List is the operations of a pass, in order. Equal passes have equal lists, for any batch.
 type List []Step
 
-// Step is an operation at its place in a pass: a stage of a layer, or of no layer where Layer is negative.
+// Step is an operation with its position in a pass: a stage of a layer, or of no layer if Layer is negative.
 type Step struct {
 	Op    Op
 	Stage string
@@ -34,8 +34,8 @@ type Program interface {
 	Run(from, to int) error
 }
 
-// Builder makes lists of operations for one device and keeps the first error: a pass is written as one call after the
-// other, and looks at the error once, at its end. One goroutine uses it; only Place may be called by others.
+// Builder makes lists of operations for one device and keeps the first error, so that the code of a pass checks for
+// an error only once, at its end. One goroutine uses it; only Place may be called by others.
 type Builder struct {
 	dev   Device
 	ranks Member
@@ -54,7 +54,7 @@ func NewBuilder(dev Device, ranks Member) *Builder {
 	return b
 }
 
-// Ranks is the device's place among the ranks.
+// Ranks returns the device's index among the ranks.
 func (b *Builder) Ranks() Member { return b.ranks }
 
 // First reports whether the device is the first rank, or runs alone: before AllReduceArgs the first adds its part of a
@@ -116,7 +116,7 @@ func (b *Builder) Compile() (Program, error) {
 	return &interpreter{b, list}, nil
 }
 
-// Run compiles and runs what was added.
+// Run compiles and runs the operations that were added.
 func (b *Builder) Run() error {
 	p, err := b.Compile()
 	if err != nil {

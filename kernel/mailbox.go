@@ -20,7 +20,7 @@ type MailboxShape struct {
 
 // The words at the beginning of a mailbox. Each side writes its own words, in its own cache lines.
 const (
-	// MailPosted is the number of exchanges that the device has handed over, modulo 2^32.
+	// MailPosted is the number of exchanges that the device has posted, modulo 2^32.
 	MailPosted = 0
 	// MailMessage is where the message of the latest exchange begins: layer, rows, choices of a row, the bits of the
 	// limit, 1 where the rows belong to prompts.
@@ -46,12 +46,12 @@ func (s MailboxShape) Offsets() (x, ids, results, size int64) {
 	return x, ids, results, up(results + int64(s.Pairs)*s.rowBytes())
 }
 
-// Fit returns how many rows of k choices an exchange takes.
+// Fit returns the number of rows of k choices that fit an exchange.
 func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
 
 // Mailbox is host memory through which a device passes rows of a layer to workers on the host, which compute some of
-// the layer's experts and return results. Device and workers run at the same time and see each other's words in that
-// memory; no call of one waits for the other inside an operation.
+// the layer's experts and return results. Device and workers run at the same time and read each other's words in that
+// memory; neither waits for the other inside an operation.
 //
 // An exchange: the device writes rows, ids and the message, then MailPosted. The workers compute, write results, then
 // MailFinished, the same number. The device waits for it before it reads results, with a time-out, and only then begins
@@ -184,7 +184,8 @@ const (
 	shortNap  = 50 * time.Microsecond
 	longNap   = 2 * time.Millisecond
 	napsFor   = 200 * time.Millisecond
-	// lingers is how long workers that are kept awake wait for the next pass: a loop that decodes enqueues it sooner.
+	// lingers is how long workers that are kept awake wait for the next pass: during decoding the next pass is
+	// enqueued sooner.
 	lingers = 2 * time.Millisecond
 )
 
@@ -280,8 +281,8 @@ func (b *Mailbox) Post(m Message) {
 	b.Expect(1)
 }
 
-// Await waits until the workers have answered the exchange that was posted last. An error of theirs is returned once;
-// workers that do not answer in time are not asked again.
+// Await waits until the workers have answered the exchange that was posted last. An error of the workers is returned
+// once. After a time-out no further exchange is posted.
 func (b *Mailbox) Await(timeout time.Duration) error {
 	defer b.timer.Stop()
 	b.timer.Reset(timeout)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ExpertMethod is where the weights of an expert are, and what computes it.
+// ExpertMethod determines where the weights of an expert are stored and which device computes it.
 type ExpertMethod uint8
 
 // The methods. Resident and Fetched run the same kernels over the same bytes, so they give the same bits; Computed has
@@ -60,7 +60,7 @@ func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
 }
 
 // Swap exchanges the methods of two experts: in, which has a copy in host memory, becomes resident, and out, which is
-// resident in both phases, takes its methods. It changes the lists.
+// resident in both phases, gets its methods. It modifies the lists.
 func (m ExpertMethods) Swap(in, out int) error {
 	n := len(m.Decode)
 	if in < 0 || in >= n || out < 0 || out >= n || m.Decode[in] == Resident || m.Prefill[in] == Resident ||

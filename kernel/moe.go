@@ -49,7 +49,7 @@ type ExpertArgs struct {
 	Weights Tensor // f32 [T, k]
 	Experts Experts
 	Limit   float32
-	// Part states which experts Experts holds, where ranks share them: choices of others add nothing.
+	// Part is the range of experts in Experts, if ranks share them: choices of other experts add nothing.
 	Part Part
 	// Prompt is how many rows belong to prompts: the first ones. Experts in two memories may have another method there
 	// (ExpertMethods).
@@ -83,7 +83,7 @@ func (a ExpertArgs) Check() error {
 	return c.err
 }
 
-// experts checks those that read rows of h columns.
+// experts checks experts that read rows of h columns.
 func (c *checker) experts(x Experts, h int) {
 	switch {
 	case c.err != nil:

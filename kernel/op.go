@@ -23,7 +23,7 @@ type shared interface {
 	among(Collective) error
 }
 
-// Do checks and runs an operation: for single operations, such as those of tests. Passes are lists of them.
+// Do checks and runs a single operation, for example in tests. Passes are lists of operations.
 func Do(d Device, op Op) error {
 	if err := op.Check(); err != nil {
 		return err

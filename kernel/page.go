@@ -13,8 +13,8 @@ type PageMover interface {
 	HostAlloc(bytes int64) ([]byte, error)
 	// HostFree gives it back.
 	HostFree([]byte) error
-	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so far.
-	// dst is page-locked, holds the copies once the event's Wait has returned, and is as long as they are.
+	// Collect enqueues copies of contiguous tensors to dst, one after the other, after the operations enqueued so
+	// far. dst is page-locked and exactly as long as the copies; it contains them once the event's Wait has returned.
 	Collect(dst []byte, src []Tensor) (Event, error)
 }
 
@@ -51,8 +51,8 @@ func Distribute(m Memory, dst []Tensor, src []byte) error {
 	return nil
 }
 
-// Words is host memory of 32-bit words that a device reads without making the host wait, where it can. The zero value
-// holds none.
+// Words is host memory of 32-bit words that a device can read, if possible without making the host wait. The zero
+// value is empty.
 type Words struct {
 	words  []int32
 	locked []byte // the same, of a PageMover
@@ -81,7 +81,7 @@ func (w *Words) Take(m Memory, n int) ([]int32, error) {
 	return w.words[:n], nil
 }
 
-// Free gives the memory back.
+// Free releases the memory.
 func (w *Words) Free(m Memory) error {
 	locked := w.locked
 	w.words, w.locked = nil, nil

@@ -30,9 +30,9 @@ func (a LayerNormArgs) Check() error {
 	return c.err
 }
 
-// SpreadArgs turns selected pools into the places of their tokens: the Pool tokens of each selected pool in ascending
-// order, then those from the last whole pool's end to Seen[r], which no pool has yet. Token p is in
-// Table[TableRow[r], p/PageTokens]. Lens takes how many there are; entries after them are -1.
+// SpreadArgs converts selected pools to the slots of their tokens: the Pool tokens of each selected pool in ascending
+// order, then the tokens from the end of the last complete pool to Seen[r], which are in no pool yet. Token p is in
+// Table[TableRow[r], p/PageTokens]. Lens receives their number; entries after them are -1.
 type SpreadArgs struct {
 	Out        Tensor // i32 [R, K*Pool+Pool-1]
 	Lens       Tensor // i32 [R, 1]
@@ -44,7 +44,7 @@ type SpreadArgs struct {
 	Pool       int
 }
 
-// PoolSpreader turns pools into places of tokens.
+// PoolSpreader converts pools to slots of tokens.
 type PoolSpreader interface{ Spread(SpreadArgs) error }
 
 // Name is the operation's.

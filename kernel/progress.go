@@ -8,25 +8,25 @@ import (
 	"sync/atomic"
 )
 
-// Mark is a place in a pass: a stage of a layer. Only the builder that made it can read it.
+// Mark is a position in a pass: a stage of a layer. Only the builder that made it can decode it.
 type Mark uint32
 
-// MarkReplay is the place of a captured pass, whose stages are not marked: a mark takes longer than the gap between two
-// of its operations.
+// MarkReplay is the position of a captured pass, whose stages are not marked, because a mark takes longer than the
+// gap between two of its operations.
 const MarkReplay Mark = 1<<32 - 1
 
-// Marker is a device that records how far it has come. Its operations run later than they are enqueued, so the last
-// enqueued one does not show where a device hangs.
+// Marker is a device that records its progress. Its operations run later than they are enqueued, so the last enqueued
+// operation does not show where a device hangs.
 type Marker interface {
-	// Mark enqueues a note that everything before it has run and that the place begins. It is called before every
+	// Mark enqueues a note that everything before it has run and that this stage begins. It is called before every
 	// operation; an equal mark need not be noted again.
 	Mark(Mark) error
-	// Reached is the latest place that began, 0 before the first. It may be called from any goroutine, also while
-	// the device does not answer.
+	// Reached returns the latest stage that began, 0 before the first. It may be called from any goroutine, also
+	// while the device does not respond.
 	Reached() Mark
 }
 
-// progress is the place that is enqueued. One goroutine writes it and any may read it.
+// progress is the position that was enqueued last. One goroutine writes it and any may read it.
 type progress struct {
 	mark   Marker // nil where the device takes no marks
 	now    atomic.Pointer[Step]
@@ -77,7 +77,7 @@ func (p *progress) begin(s *Step) error {
 	return p.mark.Mark(s.mark)
 }
 
-// last is the place of the operation that was enqueued last: "norm in attention of layer 3".
+// last describes the operation that was enqueued last: "norm in attention of layer 3".
 func (p *progress) last() string {
 	s := p.now.Load()
 	switch {
@@ -110,8 +110,8 @@ func (p *progress) reached(m Mark) string {
 	return p.where(m) + ", one of " + strings.Join(p.stages[n-1].ops, ", ")
 }
 
-// Place returns, from any goroutine, how far a pass has come: the operation that was enqueued last and, where the
-// device records it, the stage that it began last.
+// Place returns, from any goroutine, the progress of a pass: the operation that was enqueued last and, if the device
+// records it, the stage that it began last.
 func (b *Builder) Place() string {
 	p := &b.place
 	p.mu.Lock()

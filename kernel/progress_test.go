@@ -22,7 +22,7 @@ func (d *marking) Mark(m kernel.Mark) error {
 
 func (d *marking) Reached() kernel.Mark { return d.reached }
 
-// A builder reports which operation was enqueued last, and what the device noted.
+// A builder reports the operation that was enqueued last, and the stage that the device recorded.
 func TestPlace(t *testing.T) {
 	x, y, ids := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4), tensor(t, kernel.I32, 1, 1)
 	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})

@@ -13,8 +13,9 @@ import (
 	"sparrow/internal/num"
 )
 
-// Repeated represents bytes that no file holds: a pattern, again and again, from a place in it on. Weights of many
-// gigabytes for benchmarks are made of few megabytes of random values with it, as fast as memory is copied.
+// Repeated represents bytes that are not in a file: a pattern that is repeated, starting at an offset. With it,
+// weights of many gigabytes for benchmarks are generated from a few megabytes of random values, as fast as memory is
+// copied.
 type Repeated struct {
 	Pattern []byte
 	First   int64 // place of the first byte in the pattern
@@ -104,7 +105,7 @@ func (r Repeated) Fill(dst []byte) {
 	}
 }
 
-// OnHost brings matrices that are Drawn or Repeated to host memory, on every core: those of experts whose device reads
+// OnHost copies matrices that are Drawn or Repeated to host memory, on every core, for experts whose device reads
 // them there. It replaces them in w. alloc allocates the memory of one matrix, such as page-locked memory.
 func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) error {
 	tensors := make(chan *Tensor)

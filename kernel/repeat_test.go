@@ -67,7 +67,7 @@ func TestPatternsOfBlocks(t *testing.T) {
 	}
 }
 
-// Bytes follow the pattern from their place on, over its end; seeds begin at different places.
+// Bytes follow the pattern from their offset on, wrapping around at its end; seeds begin at different offsets.
 func TestRepeatedBytes(t *testing.T) {
 	pattern := make([]byte, 3*64)
 	for i := range pattern {

@@ -36,8 +36,8 @@ func (c *checker) routed(ids, weights, logits Tensor) {
 	}
 }
 
-// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are those of RootRouteArgs over these
-// experts.
+// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are computed as for RootRouteArgs over
+// these experts.
 type HashRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]

@@ -4,14 +4,14 @@ import "time"
 
 // HostExperts are experts of a layer that workers on the host compute, for the device that has the others.
 type HostExperts interface {
-	// Layer returns what messages name them by.
+	// Layer returns the layer number for messages.
 	Layer() int
 	// Serve begins to answer the requests of a device in a mailbox, until the mailbox is closed.
 	Serve(*Mailbox) error
 	// Timeout returns how long a device waits for an answer.
 	Timeout() time.Duration
-	// Swap gives the place of in, where it is computed here, to out, which a device had. No exchange is under way, and
-	// the experts were prepared as Movable. After an error nothing has changed.
+	// Swap replaces in, which is computed here, by out, which was on a device. No exchange is in progress, and the
+	// experts were prepared as Movable. After an error nothing has changed.
 	Swap(in, out int) error
 }
 

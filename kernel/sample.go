@@ -2,16 +2,16 @@ package kernel
 
 import "sparrow/sample"
 
-// SampleArgs samples a token from rows of logits as sample.Scratch.Choose does, to the bit. IDs[r] is the best token of
-// row r, and is replaced by the one that Draws[r] gives: the words of a sample.Draw. A row without a temperature keeps
-// its best token.
+// SampleArgs samples a token from rows of logits, with exactly the result of sample.Scratch.Choose. IDs[r] is the
+// best token of row r, and is replaced by the token that is sampled with Draws[r], the words of a sample.Draw. A row
+// without a temperature keeps its best token.
 type SampleArgs struct {
 	IDs    Tensor // i32 [R, 1]
 	Logits Tensor // f32 [R, vocabulary]
 	Draws  Tensor // i32 [R, sample.DrawWords], contiguous
 }
 
-// TokenSampler draws tokens.
+// TokenSampler samples tokens.
 type TokenSampler interface{ Sample(SampleArgs) error }
 
 // Name is the operation's.

@@ -1,7 +1,7 @@
 package kernel
 
-// TallyArgs counts choices: Counts[IDs[t,j]] grows by one for every choice of every row that sees a token. Rows that
-// see none are padding. Counters wrap around.
+// TallyArgs counts choices: Counts[IDs[t,j]] is incremented for every choice of every row with a token. Rows without
+// a token are padding. Counters wrap around.
 type TallyArgs struct {
 	Counts Tensor // i32 [1, experts]
 	IDs    Tensor // i32 [T, k]

@@ -39,7 +39,8 @@ func (d DType) Block() (block.Format, bool) {
 	return f, d > firstBlock && f.Valid()
 }
 
-// Values is the number of values of one element: 2 for E2M1x2 and U4x2, those of a block for a block format, else 1.
+// Values returns the number of values of one element: 2 for E2M1x2 and U4x2, the block size for a block format,
+// otherwise 1.
 func (d DType) Values() int {
 	if f, ok := d.Block(); ok {
 		return f.Values()

@@ -11,8 +11,8 @@ type Tracer interface {
 	// Traced waits for the launches since the last call and returns their times.
 	Traced() ([]TracedLaunch, error)
 
-	// BeginSpan and EndSpan mark two places in the device's queue; Span waits for the second and returns the device's
-	// time from one to the other. It needs no trace.
+	// BeginSpan and EndSpan mark two points in the device's queue; Span waits for the second and returns the device
+	// time between them. No trace is needed.
 	BeginSpan() error
 	EndSpan() error
 	Span() (time.Duration, error)

@@ -66,7 +66,7 @@ func (w Weight) Slice(from, to int) Weight {
 	return w
 }
 
-// Middle is the zero point of codes that have none of their own: 0 for types that are not codes.
+// Middle returns the zero point of codes without an explicit zero point: 0 for types that are not codes.
 func (w Weight) Middle() int {
 	switch w.Data.DType {
 	case U4x2:
@@ -117,7 +117,7 @@ func (w Weight) Check(role Role) error {
 type ExpertWeights struct {
 	Gate, Up []Weight // [inner, hidden]
 	Down     []Weight // [hidden, inner]
-	// Methods state where the experts are and what computes them; without any all are resident.
+	// Methods determine where the experts are stored and which device computes them; without any, all are resident.
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil where there are none.
 	Host HostExperts
@@ -177,9 +177,9 @@ type Preparer interface {
 
 // ExpertSwapper is a device that exchanges the homes of experts between passes. Experts were prepared as Movable.
 type ExpertSwapper interface {
-	// SwapExperts makes in, an expert of host memory, resident instead of out, which takes its methods, also in the
-	// memory of the host that computes it. It waits for everything enqueued before. Captured graphs stay valid: they
-	// look up where an expert is. After an error that is not ErrLost nothing has changed.
+	// SwapExperts makes in, an expert in host memory, resident instead of out, which gets its methods, also in the
+	// memory of the host that computes it. It waits for everything enqueued before it. Captured graphs stay valid:
+	// they look up where an expert is. After an error that is not ErrLost nothing has changed.
 	SwapExperts(x Experts, in, out int) error
 }
 

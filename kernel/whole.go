@@ -15,9 +15,9 @@ type LatentArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	Scale    float32
-	// SplitKeys is the maximum number of keys of a row that one processor takes, where a device with many processors
-	// cuts rows among them: a multiple of 64. 0: all keys. The cuts of a row depend only on its length, so that it has
-	// the same bits in any batch. Other devices ignore it.
+	// SplitKeys is the maximum number of keys of a row that one processor handles, if a device with many processors
+	// divides rows among them. It is a multiple of 64; 0 means all keys. The cuts of a row depend only on its length,
+	// so that it has the same bits in any batch. Other devices ignore it.
 	SplitKeys int
 }
 

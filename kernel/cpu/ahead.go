@@ -8,10 +8,11 @@ import (
 	"sparrow/kernel"
 )
 
-// Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that
-// only one of them computes, memory is idle. Waiting workers therefore prefetch their share of the weights that the
-// next product reads, the kernels have already fetched its beginning with the last rows of their share. The next
-// product is predicted: it is the one that came next in the previous pass. Results do not depend on it.
+// Matrix products of few rows are limited by reading weights, and memory is idle while workers wait for each other or
+// for an operation that only one of them computes. Waiting workers therefore prefetch their share of the weights of
+// the next product. Its beginning has already been prefetched by the kernels, with the last rows of their share. The
+// next product is predicted: it is the product that followed in the previous pass. Results do not depend on the
+// prediction.
 
 const (
 	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.
@@ -20,7 +21,7 @@ const (
 	aheadPiece = 1 << 10
 )
 
-// stage is a product of few rows: its weights, by worker, and the stage that came next.
+// stage is a matrix product of few rows: its weights, by worker, and the stage that followed it.
 type stage struct {
 	bytes   int        // of all weights
 	workers int        // that share them
@@ -34,7 +35,8 @@ type stageKey struct {
 	part headPart
 }
 
-// headPart is a whole weight, the rows of each head of an up-projection that a product takes, or experts.
+// headPart selects the weights of a product: a whole weight, the rows of each head of an up-projection that it uses,
+// or experts.
 type headPart int
 
 const (
@@ -52,15 +54,15 @@ type ahead struct {
 	places []aheadPlace          // by worker
 }
 
-// aheadPlace is how far a worker has prefetched. It has its own cache lines.
+// aheadPlace is the position up to which a worker has prefetched. It has its own cache lines.
 type aheadPlace struct {
 	of           *stage
 	span, offset int
 	_            [128 - 24]byte
 }
 
-// begin notes that a product begins and makes waiting workers prefetch the one that came after it. Spans are asked for
-// once, and again where other weights follow the first one or other workers share them.
+// begin records that a product begins and makes waiting workers prefetch the product that followed it. Spans are
+// computed once, and again if other weights follow or the number of workers changes.
 func (a *ahead) begin(key stageKey, bytes, workers int, spans func() [][][]byte) {
 	s := a.stages[key]
 	if s == nil || s.bytes != bytes || s.workers != workers {

@@ -197,8 +197,8 @@ func (w *sparseWork) chunksOf(r int) int {
 // rowBytes is the size of a row: main layouts are rows, one after the other.
 func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens }
 
-// sparseChunk attends with those heads of a row that to has, over the chunk of its entries whose places are in
-// s.places; those in s.ahead are next.
+// sparseChunk attends with the heads in `to` over a chunk of the row's entries, whose offsets are in s.places; the
+// offsets in s.ahead are prefetched.
 func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
 	if len(s.places) == 0 {
 		clear(to.sum)
@@ -236,7 +236,7 @@ func (w *sparseWork) rowAt(slot, rowBytes int) int {
 	return slot/w.Pool.PageTokens*w.Pool.Mem.Stride + slot%w.Pool.PageTokens*rowBytes
 }
 
-// chunkOnTiles attends to the rows in s.places on tiles, where the tier has them and they can hold the rows.
+// chunkOnTiles attends to the rows in s.places on tiles, if the tier has tiles and they can hold the rows.
 func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial) bool {
 	var format vec.RowFormat
 	switch w.Pool.Layout {
@@ -283,14 +283,14 @@ func (d *Device) sparseBlock(st softmax, scale float32, x widened, out []float32
 	d.tier.AccumulateF32(out, latent, p, attendBlock, heads, x.rows, x.width, x.n, latent)
 }
 
-// join is a row's outputs, or those of some of its heads, while chunks are added to them.
+// join holds the outputs of a row, or of some of its heads, while chunks are added to them.
 type join struct {
 	softmax
 	first int       // head
 	out   []float32 // [heads, 512]
 }
 
-// newJoin begins the heads [from, to) of row r without any chunk; state holds two numbers for each of them.
+// newJoin starts the heads [from, to) of row r without any chunk; state has two numbers per head.
 func (w *sparseWork) newJoin(state []float32, r, from, to int) join {
 	n := to - from
 	j := join{softmax: softmax{top: state[:n], sum: state[n:][:n]}, first: from,

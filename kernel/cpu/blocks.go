@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Products with block formats quantise x once to eight bits; see package vec. The rows a product takes are shared by
-// all weights whose scales have the same groups.
+// Matrix products with block formats quantise x once to eight bits; see package vec. All weights whose scales have
+// the same groups share the quantised rows.
 
 // quantGroups are the groups of values that share a scale.
 var quantGroups = [...]int{32, 256, vec.QuantRows32, vec.QuantRows256, vec.QuantNibbles, vec.QuantBytes}
@@ -56,7 +56,7 @@ func (d *Device) quantFor(q *quantised, w *host.Matrix, x kernel.Tensor) (*vec.B
 	return nil, nil
 }
 
-// quantWork quantises rows of x, all of them in order or those that index names, a unit at a time.
+// quantWork quantises rows of x in units: all rows in order, or the rows listed in index.
 type quantWork struct {
 	to    *vec.BlockRows
 	x     kernel.Tensor

@@ -14,15 +14,15 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// blockRig compares products with block formats on a device with those of the reference.
+// blockRig compares matrix products with block formats on a device with the results of the reference.
 type blockRig struct {
 	*testing.T
 	rng      *rand.Rand
 	dev, ref kernel.Device
 }
 
-// eachBlockRig runs a test on every backend, with eight bits of x and precise, with the error that is allowed: the root
-// of the mean square against that of the results.
+// eachBlockRig runs a test on every backend, with 8-bit and with precise activations. most is the allowed error: the
+// root mean square of the differences divided by that of the results.
 func eachBlockRig(t *testing.T, test func(r *blockRig, most float64)) {
 	for _, b := range cpu.Backends() {
 		if b.Available() != nil {
@@ -211,7 +211,8 @@ func (r *blockRig) zeros(rows, cols int) kernel.Tensor {
 	return t
 }
 
-// Tokens beyond those that are grouped at once have the experts, weights and bits that they have alone.
+// If there are more tokens than are grouped at once, the additional tokens have the same experts, weights and bits as
+// alone.
 func TestManyTokensOfExperts(t *testing.T) {
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 	if err != nil {

@@ -28,7 +28,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	}})
 }
 
-// Sample draws row after row.
+// Sample samples the rows one after the other.
 func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) }
 
 // Accept compares drafts with the target's choices.

@@ -82,7 +82,7 @@ func rawRow(a *kernel.CompressArgs, source int32, i, dim int) (values, gates []f
 	return row[at:][:dim], row[len(row)/2+at:][:dim]
 }
 
-// Put writes rows to chosen places.
+// Put writes rows to given positions.
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
 // Tally counts choices of experts.

@@ -111,7 +111,7 @@ func (d *Device) run(n int, t pool.Task) error {
 	return nil
 }
 
-// lost reports whether an error is a failed read of mapped weights: the file will not come back.
+// lost reports whether an error is a failed read of mapped weights, which cannot be repeated.
 func lost(err error) error {
 	var p *pool.PanicError
 	if errors.As(err, &p) {
@@ -123,8 +123,8 @@ func lost(err error) error {
 	return err
 }
 
-// Backends lists one implementation for each tier of this machine, best first, and after them those that cannot run
-// here, with the reason.
+// Backends lists one implementation for each tier of this machine, best first, then the implementations that cannot
+// run here, with the reason.
 func Backends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, t := range vec.Tiers() {
@@ -206,7 +206,7 @@ func (d *Device) Placement() string {
 	return host.Placement()
 }
 
-// Close stops the workers, and those of another device that computed experts for this one.
+// Close stops the workers, and the workers of another device that computed experts for this one.
 func (d *Device) Close() error {
 	d.split.box.Close()
 	return d.pool.Close()

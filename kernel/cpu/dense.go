@@ -134,7 +134,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 			least = min(least, seen)
 		}
 		if d.finite(values.Slice(least, n)) {
-			// Keys that a row does not see have weight zero: adding them changes no bit.
+			// Masked keys have weight zero, so adding them does not change the bits.
 			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values),
 				values.Stride, n, dims.V)
 			continue

@@ -109,8 +109,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
-// follows reports whether row r sees the newest entry of the row before it: both are rows of one sequence, and their
-// windows differ in one entry.
+// follows reports whether row r attends to the newest entry of the previous row: both are rows of one sequence, and
+// their windows differ in one entry.
 func (w *dualWork) follows(r int) bool {
 	if r == 0 || r >= w.q.Rows || w.kv.Given() {
 		return false
@@ -123,15 +123,16 @@ func (w *dualWork) follows(r int) bool {
 // keptEntries is the number of wide entries of a stream that a worker keeps: a window and its next rows.
 const keptEntries = 160
 
-// keptEntry is one kept entry: it is widened once, not for each row that sees it.
+// keptEntry is one kept entry: it is widened once, not for each row that attends to it.
 type keptEntry struct {
 	call int // of the operation; no entry changes while it runs
 	slot int
 	wide [layout.V4Dim]float32
 }
 
-// entryChunk is the number of entries attended to at a time: enough that on tiles joining them to the earlier sums
-// costs little. It is the number of entries that a row of the smaller model sees: 128 of its window and 512 selected.
+// entryChunk is the number of entries attended to at a time: large enough that joining a chunk to the earlier sums on
+// tiles costs little. It equals the number of entries of a row of the smaller model: 128 in its window and 512
+// selected.
 const entryChunk = 10 * attendBlock
 
 // entryBlock collects entries until a block is full.
@@ -144,7 +145,7 @@ type entryBlock struct {
 	n       int
 	// hasQuery means that the tiles hold this row's queries.
 	hasQuery bool
-	// keeps means that the rows beside this one see its entries too.
+	// keeps means that the adjacent rows attend to the same entries.
 	keeps bool
 }
 
@@ -154,7 +155,8 @@ type entryAt struct {
 	slot int
 }
 
-// stream takes the entries of a stream that row r sees: slots of a pool or, without one, rows of the workspace.
+// stream adds the entries of a stream that row r attends to: slots of a pool or, without a pool, rows of the
+// workspace.
 func (b *entryBlock) stream(d *Device, s *kernel.Stream, pool *kernel.Pool, r int) {
 	for _, slot := range host.Counted(s.Indices, s.Lens, r) {
 		if slot < 0 {
@@ -211,8 +213,9 @@ func (b *entryBlock) flush(d *Device) {
 	}
 }
 
-// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries exactly.
-// That is so for packed entries and for entries unpacked from them, so that a row has the same sums over both.
+// onTiles attends to the collected entries on tiles, if the tier has tiles and bfloat16 represents the entries
+// exactly. This holds for packed entries and for entries unpacked from them, so that a row has the same sums over
+// both.
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
@@ -239,8 +242,8 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	return true
 }
 
-// rows finds the entries as rows of bfloat16, in place or in scratch memory, and lists their places. It reports whether
-// bfloat16 holds them exactly.
+// rows collects the entries as rows of bfloat16, in place or in scratch memory, and lists their offsets. It reports
+// whether bfloat16 represents them exactly.
 func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
 	const rowBytes = 2 * vec.LatentDim
 	s := b.s

@@ -28,10 +28,11 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	// The rows of an expert begin with a group of this size: the smallest that holds those of any expert, because
-	// kernels for fewer rows read weights faster.
+	// The rows of an expert are padded to a multiple of this group size: the smallest one that holds the rows of any
+	// expert, because kernels for fewer rows read weights faster.
 	group int
-	// No expert has two rows: packed or quantised rows are multiplied one by one, inputs in the tokens' order.
+	// No expert has two rows: packed or quantised rows are multiplied one at a time, with inputs in the order of the
+	// tokens.
 	alone   bool
 	columns vec.Columns   // of the inputs; then of the outputs of the gate
 	rows    vec.BlockRows // the same, for block formats
@@ -68,7 +69,7 @@ func (b *expertBands) run(d *Device, w expertWork) error {
 // Do computes an item.
 func (b *expertBands) Do(worker, item int) { b.DoRange(worker, item, item+1) }
 
-// DoRange computes adjacent items; those of one expert are adjacent.
+// DoRange computes adjacent items; the items of one expert are adjacent.
 func (b *expertBands) DoRange(worker, first, end int) {
 	items := b.dev.experts.items[b.work.half()]
 	for i := first; i < end; {
@@ -155,8 +156,8 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice at place. Between them
-// the outputs of the gate are packed again.
+// expertProducts runs the two halves of the experts. Their outputs are in x; the output of a choice is at its place.
+// Between the halves, the outputs of the gate are packed again.
 func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
@@ -186,8 +187,9 @@ func (d *Device) expertProducts(a *expertArgs) error {
 	return st.bands.run(d, expertWork{a, true})
 }
 
-// expertsAhead keeps workers from prefetching other products before the experts and while gate and up are multiplied:
-// the next experts are not known, and down comes before other products. It returns the stage to prefetch afterwards.
+// expertsAhead prevents workers from prefetching other products before the experts and while gate and up are
+// multiplied, because the next experts are not known and down comes before other products. It returns the stage to
+// prefetch afterwards.
 func (d *Device) expertsAhead(a *expertArgs) *stage {
 	if !d.experts.few() {
 		return d.ahead.now.Load()
@@ -321,8 +323,8 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, of matrices like w, for one half: those of a memory node are
-// consecutive. Where rows are few, weights stream through and bands are those of a product.
+// cut lists the bands of every expert that has rows, for matrices like w in one half; the bands of a memory node are
+// consecutive. With few rows, weights are streamed, and the bands are those of a single product.
 func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
 	if st.few() {

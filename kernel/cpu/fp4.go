@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// fp4Pairs holds the two values of every packed byte.
+// fp4Pairs has the two values of every packed byte.
 var fp4Pairs = func() (t [256][2]float32) {
 	for b := range t {
 		even, odd := num.UnpackE2M1(byte(b))

@@ -71,8 +71,8 @@ func (d *Device) unscaled(p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// inBlocks computes the product for e4m3 weights in other blocks than 128 x 128: for each row of blocks x is scaled in
-// place of the weights.
+// inBlocks computes the product for e4m3 weights in blocks other than 128 x 128: for each row of blocks, x is scaled
+// instead of the weights.
 func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 	k := w.In()
 	scaled := grow(&d.scratch[worker].rows, p.m*k)
@@ -101,8 +101,8 @@ func (d *Device) ones(n int) []float32 {
 	return d.unit[:n]
 }
 
-// prepareOnes makes as many scales of one as products with a weight of e4m3 in other blocks than 128 x 128 take, before
-// several workers read them.
+// prepareOnes creates the array of unit scales for products with e4m3 weights in blocks other than 128 x 128, before
+// several workers read it.
 func (d *Device) prepareOnes(w *host.Matrix) {
 	if w.Data.DType != kernel.E4M3 || blocksOf128(w) {
 		return

@@ -27,7 +27,7 @@ type hyperWork struct {
 	layer    kernel.LayerNormArgs
 }
 
-// eachToken distributes single rows to the workers: a row of streams, or an entry, takes long enough for one item.
+// eachToken distributes single rows to the workers: a row of streams, or an entry, takes enough time for one item.
 func (d *Device) eachToken(w hyperWork) error {
 	return d.hyper.run(d, w.rows, w, func(d *Device, w *hyperWork, worker, item int) { w.do(d, w, worker, item) })
 }

@@ -46,7 +46,7 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 	d.accumulate(worker, p, w, n0, n0+a.Dims.Nope)
 }
 
-// absorbsOnTiles reports whether queries are multiplied by the weight on tiles, whatever the number of rows.
+// absorbsOnTiles reports whether queries are multiplied by the weight on tiles, for any number of rows.
 func (d *Device) absorbsOnTiles(w *host.Matrix, dims kernel.LatentDims) bool {
 	return d.tier.Tiled() && w.Data.DType == kernel.BF16 && dims.Latent == vec.LatentDim &&
 		dims.Nope%vec.LatentDepth == 0 && dims.Nope <= vec.LatentRows

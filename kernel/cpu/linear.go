@@ -165,8 +165,8 @@ type deltaHead struct {
 	state []float32 // [key, value]
 	speed float32
 	bias  []float32
-	// For the latest row: unit vectors, the decay of each channel, both vectors times it, what they read from the
-	// previous state, and what the delta rule writes.
+	// For the latest row: unit vectors, the decay of each channel, both vectors times the decay, the values that they
+	// read from the previous state, and the values that the delta rule writes.
 	q, k, decay, both, sums, u []float32
 }
 
@@ -253,5 +253,5 @@ func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
 	}})
 }
 
-// Spread turns pools into the places of their tokens.
+// Spread converts pools to the slots of their tokens.
 func (*Device) Spread(a kernel.SpreadArgs) error { return host.Spread(a) }

@@ -57,7 +57,7 @@ func keepGroups(biased, rank []float32, keep int) {
 		}
 	}
 	for range len(rank) - keep {
-		// The worst of the remaining groups; of equal ones the last, so that the lower index is kept.
+		// The worst of the remaining groups; among equal groups the last, so that the lower index is kept.
 		worst := 0
 		for g, v := range rank {
 			if v <= rank[worst] {
@@ -71,8 +71,8 @@ func keepGroups(biased, rank []float32, keep int) {
 	}
 }
 
-// best writes the indices of the largest values, in descending order; of equal ones the first comes first. Values are
-// processed one after the other and inserted among those kept, which few of them reach.
+// best writes the indices of the largest values, in descending order; among equal values the first comes first.
+// Values are processed in order and inserted into the current best, which few of them reach.
 func best(ids []int32, v []float32) {
 	if len(ids) == 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Tiles of a product: a worker takes a band of rows of the weight and a tile of rows of x at a time. Sizes change
-// nothing in the result.
+// Tiles of a matrix product: a worker processes a band of rows of the weight and a tile of rows of x at a time. The
+// sizes do not change the result.
 const (
 	bandRows = 64
 	tileRows = 128
@@ -19,9 +19,9 @@ const (
 	packedTileRows = 256
 )
 
-// streamBand is the number of rows in one band of streamed weights that have the given number of rows of size bytes in
-// all: one band for a single worker, otherwise shares of several, in multiples of the rows that the kernels for few
-// rows take at once. A worker takes adjacent bands together.
+// streamBand is the number of rows in one band of streamed weights that have the given number of rows of size bytes
+// in all: one band for a single worker, otherwise several bands per worker, in multiples of the rows that the kernels
+// for few rows process at once. A worker takes adjacent bands together.
 func streamBand(rows, size, workers int) int {
 	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }

@@ -6,16 +6,16 @@ import (
 	"sparrow/internal/numa"
 )
 
-// binding keeps each worker on the processors of its memory node. Products of few rows, whose time is that of reading
-// weights, are divided so that a worker reads the rows that are on its node.
+// binding keeps each worker on the processors of its memory node. Matrix products of few rows are limited by reading
+// weights, so they are divided such that a worker reads the rows that are on its node.
 type binding struct {
 	*numa.Layout
 	owner int // the thread that worker 0 was bound on
 }
 
 // bind binds the calling goroutine, which stays on its thread from then on. Worker 0 is any caller that starts a run,
-// and comes here each time. Whether the system allows binding was checked when the nodes were read; where it does not,
-// the worker runs anywhere.
+// and calls this each time. Whether the system allows binding was checked when the nodes were read; if it does not,
+// the worker runs on any processor.
 func (b *binding) bind(worker int) {
 	runtime.LockOSThread()
 	if worker == 0 {
@@ -29,7 +29,8 @@ func (b *binding) bind(worker int) {
 	_ = b.BindWorker(worker)
 }
 
-// spread divides the weight of every part among the nodes: first all rows of the first node, then those of the next.
+// spread divides the weight of every part among the nodes: first all rows of the first node, then the rows of the
+// next.
 func (st *multiplyState) spread(nodes *numa.Layout) {
 	whole := st.parts
 	for node := 1; node < nodes.Count(); node++ {

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// packWork packs rows of x, all of them in order or those that index names, a piece at a time.
+// packWork packs rows of x in pieces: all rows in order, or the rows listed in index.
 type packWork struct {
 	to    *vec.Columns
 	x     kernel.Tensor

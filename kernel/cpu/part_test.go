@@ -139,8 +139,8 @@ func near(t *testing.T, what string, got, want kernel.Tensor) {
 	}
 }
 
-// The results of ranks that have parts of the experts or of a table add up to that of one device; a rank without any of
-// the requested rows adds nothing.
+// The results of ranks that have parts of the experts or of a table sum to the result of one device; a rank without
+// any of the requested rows adds nothing.
 func TestParts(t *testing.T) {
 	const experts, hidden, inner, rows, k, vocabulary = 6, 64, 32, 7, 2, 12
 	onEach(t, func(t *testing.T, d kernel.Device, rng *rand.Rand) {

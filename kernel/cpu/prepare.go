@@ -87,7 +87,7 @@ func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) 
 	return d.Memory.Replace(own.Experts, i, w)
 }
 
-// oneByOne reports whether products with a weight take quantised rows one by one on every tier.
+// oneByOne reports whether products with a weight take quantised rows one at a time on every tier.
 func (d *Device) oneByOne(m *host.Matrix) bool {
 	group := d.quantGroup(m)
 	return groupCodes(m) != 0 || group == vec.QuantRows32 || group == vec.QuantRows256

@@ -45,7 +45,7 @@ func (d *Device) eachRow(w rowWork) error {
 	})
 }
 
-// eachItem is eachRow for rows that take long enough to be distributed one by one.
+// eachItem is like eachRow for rows that take enough time to be distributed one by one.
 func (d *Device) eachItem(w rowWork) error {
 	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
 }
@@ -360,8 +360,8 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	}})
 }
 
-// moveIndexKeys copies tokens first to end, those that are adjacent in a page of the pool together: a long prompt is
-// gathered for every chunk of it.
+// moveIndexKeys copies tokens first to end; adjacent tokens in a page of the pool are copied together, because a long
+// prompt is gathered again for every chunk.
 func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
 	slots, stride, size := host.I32(a.Slots), a.Slots.Stride, int32(a.Pool.PageTokens)
 	for first < end {

@@ -9,9 +9,10 @@ import (
 	"sparrow/layout"
 )
 
-// scoreRows is how many neighbouring rows over the same gathered keys share the work of widening a block of them. Each
-// costs about as much as the widening, so that more of them gain little, and fewer leave more items to divide among
-// workers. Over a paged cache the caller sets how many rows share it (kernel.ScoreArgs.NextN).
+// scoreRows is the number of adjacent rows over the same gathered keys that share the widening of a block of keys.
+// Scoring a row costs about as much as the widening, so more rows would gain little, and fewer rows leave more items
+// to divide among workers. Over a paged cache the caller sets the number of rows that share the keys
+// (kernel.ScoreArgs.NextN).
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
@@ -173,13 +174,13 @@ func eachRun(a *kernel.ScoreArgs, it scoreItem, visit func(page []byte, slot, at
 	}
 }
 
-// keyPage is the page that holds key s of a row.
+// keyPage returns the page that contains key s of a row.
 func keyPage(a *kernel.ScoreArgs, r, s int) []byte {
 	table := host.RowI32(a.Table, int(host.RowI32(a.TableRow, r)[0]))
 	return host.Page(a.Keys, int(table[s/a.Keys.PageTokens]))
 }
 
-// decodeKey widens a key of a layout whose values float32 holds.
+// decodeKey widens a key of a layout whose values float32 represents exactly.
 func decodeKey(p kernel.Pool, key []float32, page []byte, token int) {
 	if p.Layout == layout.IndexPage68 || p.Layout == layout.V41Index68 {
 		layout.IndexFP4{}.Decode(key, page, p.PageTokens, token)

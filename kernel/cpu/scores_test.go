@@ -38,8 +38,8 @@ func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 		TableRow: tensor(kernel.I32, rows, 1, owner...), Lens: tensor(kernel.I32, rows, 1, lens...), Heads: heads}
 }
 
-// Rows of a paged cache are scored in groups that share blocks of keys only where the caller says so: native verify and
-// split verify are two paths. Rows that are declared to share keys and do not are refused.
+// Rows of a paged cache are scored in groups that share blocks of keys only if the caller requests it: native verify
+// and split verify are two paths. Rows that are declared to share keys but do not are refused.
 func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 1})
 	defer d.Close()

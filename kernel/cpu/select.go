@@ -97,7 +97,7 @@ type picker struct {
 	counts []int
 }
 
-// candidates is how many scores reached a floor; the picker holds them.
+// candidates counts the scores that reached a floor; the picker has them.
 type candidates struct {
 	n     int
 	floor float32
@@ -106,7 +106,8 @@ type candidates struct {
 // lowest is the floor that every score reaches but NaN and minus infinity, which are never chosen.
 const lowest = -math.MaxFloat32
 
-// begin returns the row's output and scores, and whether there are more scores than places. Otherwise the row is done.
+// begin returns the row's output and scores, and whether there are more scores than output entries. If not, the row
+// is done.
 func (s *picker) begin(a *kernel.SelectArgs, r int) (out []int32, scores []float32, many bool) {
 	out = host.RowI32(a.Out, r)
 	n := max(int(host.RowI32(a.Lens, r)[0]), 0)
@@ -120,7 +121,7 @@ func (s *picker) begin(a *kernel.SelectArgs, r int) (out []int32, scores []float
 	return nil, nil, false
 }
 
-// end marks the places of a row that are not used.
+// end fills the unused entries of a row with -1.
 func end(out []int32, n int) {
 	for i := n; i < len(out); i++ {
 		out[i] = -1
@@ -197,8 +198,8 @@ func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	return number(low)
 }
 
-// emit writes the places of the numbers above the cut, then fills out with places of numbers equal to the cut, lowest
-// places first.
+// emit writes the positions of the numbers above the cut, then fills out with positions of numbers equal to the cut,
+// lowest positions first.
 func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut float32) {
 	const block = 1024
 	over := after(cut)

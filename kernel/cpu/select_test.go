@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// chosen sorts, and returns what Select must give, without its -1.
+// chosen sorts the scores and returns the expected result of Select, without its -1.
 func chosen(scores []float32, k int) []int32 {
 	var all []int32
 	for p, v := range scores {

@@ -2,11 +2,11 @@ package cpu
 
 import "sparrow/internal/device/host"
 
-// The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
-// therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and the
-// beginning of a third. A worker takes many adjacent shares at once; the last ones are short, so that workers end
-// together. While the kernels multiply they prefetch the memory that their worker reads next, also after the shares it
-// has taken.
+// Matrix products of few rows are limited by the bandwidth of reading weights. The bytes of all weights together are
+// therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
+// the beginning of a third. A worker takes many adjacent shares at once; the last ones are short, so that workers end
+// together. While the kernels multiply they prefetch the memory that their worker reads next, also after the shares
+// it has taken.
 
 // fewPlain is the largest number of rows that count as few where x is not packed.
 const fewPlain = 4
@@ -14,8 +14,8 @@ const fewPlain = 4
 // plainFew is the number of rows of a weight that are not cut where there are few.
 const plainFew = 4
 
-// shareRows is the number of rows that shares do not cut: those that the kernels for packed rows take at once. Smaller
-// weights with unpacked x would otherwise belong to one worker.
+// shareRows is the number of rows that are not split between shares: the rows that the kernels for packed rows
+// process at once. Otherwise a smaller weight with unpacked x would belong to one worker.
 func shareRows(p *part) int {
 	if p.arranged() || p.to-p.from > packedBandFew {
 		return packedBandFew
@@ -23,7 +23,7 @@ func shareRows(p *part) int {
 	return plainFew
 }
 
-// place is a row of one of the products, counted from its first.
+// place is a position: a row of one of the products.
 type place struct{ part, row int }
 
 // shares are the products of few rows, divided: share i is from at[i] to at[i+1].
@@ -37,8 +37,8 @@ func (s *shares) count() int { return len(s.at) - 1 }
 // rowBytes is the size of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
-// Every one of several workers has at least sharesEach shares, and more where they would have more than shareBytes: a
-// faster worker takes shares of a slower one.
+// With several workers, each has at least sharesEach shares, and more if a share would be larger than shareBytes: a
+// faster worker takes over shares of a slower one.
 const (
 	sharesEach = 2
 	shareBytes = 256 << 10

@@ -57,8 +57,8 @@ func TestSharesAreEqual(t *testing.T) {
 	}
 }
 
-// While a worker multiplies the last rows of its shares it prefetches the rows after them that are its own, and after
-// those the beginning of the next product.
+// While a worker multiplies the last rows of its shares, it prefetches its next rows, and after those the beginning
+// of the next product.
 func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 2})
 	defer d.Close()

@@ -7,9 +7,9 @@ import (
 	"sparrow/layout"
 )
 
-// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the L2 cache, and
-// the running softmax is brought up to date once per block. The block a key falls into depends on its place in the
-// row's own list, so results do not depend on other rows.
+// attendBlock is the number of keys that attention processes at a time: 64 rows of 576 float32 stay in the L2 cache,
+// and the running softmax is updated once per block. The block of a key depends on its position in the row's own
+// list, so results do not depend on other rows.
 const attendBlock = 64
 
 // softmax is the running state of a block-wise softmax, one entry for each head or query row.
@@ -18,7 +18,7 @@ type softmax struct {
 	scores   []float32 // [rows, block]
 }
 
-// newSoftmax takes scratch memory for rows of blocks of the given number of scores.
+// newSoftmax allocates scratch memory for rows of blocks of the given number of scores.
 func newSoftmax(s *scratch, rows, block int) softmax {
 	b := grow(&s.scores, rows*(block+2))
 	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}

@@ -77,7 +77,7 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	return x, d.openMailbox(w.Host, x.hidden)
 }
 
-// find states what computes each expert.
+// find determines the method of each expert.
 func (x *splitExperts) find(m kernel.ExpertMethods) {
 	for phase := range x.local {
 		for e, method := range m.Of(phase == 1) {
@@ -138,8 +138,8 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
 	return to.Serve(box)
 }
 
-// runSplit runs experts in two memories: rows of prompts, then the others, as many at once as an exchange takes. That
-// changes no bit.
+// runSplit runs experts in two memories: rows of prompts first, then the others, in groups of the size of an
+// exchange. The grouping does not change the bits.
 func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 	if a.Part != (kernel.Part{}) {
 		return fmt.Errorf("%w: experts in two memories on several ranks; run on one rank", kernel.ErrUnsupported)
@@ -297,8 +297,8 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return nil
 }
 
-// expertRows runs experts of a few tokens. Products of single rows read weights twice as fast as those of groups, which
-// have the same bits: experts with one row and those with more run one after the other.
+// expertRows runs experts of a few tokens. Matrix products of single rows read weights twice as fast as products of
+// groups and have the same bits, so experts with one row and experts with more rows run separately.
 func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
 	run := func(ids kernel.Tensor) error {
 		part := &d.experts.part

@@ -20,8 +20,8 @@ func (d *Device) BlockMax(a kernel.BlockMaxArgs) error {
 	}})
 }
 
-// ReadTable looks rows up. Each row of a large table is somewhere else in memory, or not in memory yet: tokens are
-// divided among workers one by one, so that the workers' waits overlap.
+// ReadTable looks rows up. The rows of a large table are spread over memory, or not in memory yet, so tokens are
+// divided among workers one by one, and the workers' waits overlap.
 func (d *Device) ReadTable(a kernel.TableArgs) error {
 	if err := onlyF32("read table", a.Out); err != nil {
 		return err

@@ -34,7 +34,7 @@ func ints(b *testing.B, d kernel.Device, rows, cols int, v func(i int) int32) ke
 	return t
 }
 
-// Decode of V4-Flash: 64 heads over 128 window entries and 512 selected ones, a batch of 8. Bytes are those of the
+// Decode of V4-Flash: 64 heads over 128 window entries and 512 selected entries, a batch of 8. Bytes counts the
 // entries.
 func BenchmarkDualAttend(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
@@ -68,7 +68,7 @@ func BenchmarkDualAttend(b *testing.B) {
 	b.ReportMetric(flops/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
 
-// One token through one packed expert matrix of V4-Flash, 2048 x 4096. Bytes are those of the weight.
+// One token through one packed expert matrix of V4-Flash, 2048 x 4096. Bytes counts the weight.
 func BenchmarkMultiplyFP4(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()

@@ -6,9 +6,9 @@ import (
 	"sparrow/layout"
 )
 
-// Attention over every key of a sequence. A row's keys are cut into groups, at places that depend only on the row:
-// chunks of a group are joined in order, then the groups of a row. Whichever worker computes a group, and together with
-// which rows, a row has the same bits.
+// Attention over every key of a sequence. A row's keys are cut into groups, at positions that depend only on the row.
+// Chunks of a group are joined in order, then the groups of a row. A row has the same bits whichever worker computes
+// a group and with whichever other rows.
 const (
 	groupChunks = 8
 	groupKeys   = groupChunks * attendChunk
@@ -51,7 +51,7 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	return nil
 }
 
-// seen is the number of keys of a row.
+// seen returns the number of keys of a row.
 func (w *wholeWork) seen(r int) int { return max(int(host.RowI32(w.Lens, r)[0]), 0) }
 
 // wholeRows attends with the rows [first, last).

@@ -1,6 +1,6 @@
 package cuda
 
-// AcceptArgs are the arguments of the kernel that compares drafts with what the target chose.
+// AcceptArgs are the arguments of the kernel that compares drafts with the tokens that the target chose.
 type AcceptArgs struct {
 	Tokens      Ptr   // i32 [TokenCount]: what the target chose
 	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: place of the first token, least and greatest token of each draft
@@ -16,8 +16,8 @@ type AcceptArgs struct {
 	Reserved    int32
 }
 
-// AcceptDrafts writes, for each row of Words, the word that belongs to the number of right drafts of its sequence, or
-// the token after these.
+// AcceptDrafts writes, for each row of Words, the word for the number of accepted drafts of its sequence, or the
+// token after them.
 func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
 	c := checks{kernel: "accept_drafts"}
 	c.memory("tokens", a.Tokens, 4)

@@ -81,8 +81,8 @@ func (c *checks) scale(kind layout.Kind, k float32) {
 	}
 }
 
-// WriteMain rotates the keys and stores one row of the layout per token. The bytes are those of layout.Main.Encode
-// over the latent and the rotated key rounded to bf16. Layouts without a rotated part take no keys.
+// WriteMain rotates the keys and stores one row of the layout per token. The bytes equal those of layout.Main.Encode
+// for the latent and the rotated key rounded to bf16. Layouts without a rotary part have no keys.
 func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -120,8 +120,8 @@ func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, to
 	c.count("count", count)
 }
 
-// GatherSlots copies the listed rows of a pool to consecutive bf16 rows of 1152 bytes, dequantised; of 1024 bytes where
-// they have no rotated part.
+// GatherSlots copies the listed rows of a pool to consecutive dequantised bf16 rows of 1152 bytes, or of 1024 bytes
+// if they have no rotary part.
 func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {

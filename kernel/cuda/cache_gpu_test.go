@@ -66,7 +66,7 @@ func (in *mainInput) written(m layout.Main, pageBytes, pages int) []byte {
 	return pool
 }
 
-// args uploads the input and gives the launcher's arguments over a poisoned pool.
+// args uploads the input and returns the launcher's arguments over a poisoned pool.
 func (in *mainInput) args(r *rig, pageBytes, pages int, scale float32) *WriteMainArgs {
 	return &WriteMainArgs{
 		Pool: PoolView{Base: r.poisoned(int64(pageBytes * pages)), PageBytes: int64(pageBytes), PageTokens: 64,
@@ -218,7 +218,7 @@ type pagedSource struct {
 	stride        int
 }
 
-// pagedRequests gives requests of the lengths random pages, and the slots their tokens are in.
+// pagedRequests assigns random pages to requests of the given lengths and returns the slots of their tokens.
 func pagedRequests(rng *rand.Rand, pages int, lengths []int) (src pagedSource, slots []int32) {
 	src = pagedSource{stride: 3, starts: []int32{0}}
 	for _, n := range lengths {

@@ -2,10 +2,10 @@ package cuda
 
 // CandidatesArgs are the arguments of the kernels that find the best logits of every row.
 //
-// The best of a row are listed best first; of equal logits the one with the lower column comes first, and -0 equals 0.
-// NaN counts as minus infinity there. LogSum is log(sum of exp(logit)) over the whole row, so that a candidate's
-// log-probability is its value less LogSum; it is NaN for a row with a NaN, else the best logit itself where that is
-// infinite. A row's bits do not depend on other rows.
+// The best logits of a row are listed best first; among equal logits the lower column comes first, and -0 equals 0.
+// NaN is ordered as minus infinity. LogSum is log(sum of exp(logit)) over the whole row, so the log-probability of a
+// candidate is its value minus LogSum. It is NaN for a row with a NaN, and equals the best logit if that is infinite.
+// A row's bits do not depend on other rows.
 type CandidatesArgs struct {
 	Logits      Ptr   // [Rows, Columns] of Type
 	IDs         Ptr   // i32 [Rows, Best]

@@ -10,7 +10,8 @@ const (
 	reduceStateWords = 4
 )
 
-// ReduceFlagBytes and ReduceStateBytes are the sizes of what every rank keeps for sums; zero at first.
+// ReduceFlagBytes and ReduceStateBytes are the sizes of the flags and the state that every rank keeps for sums. Both
+// start at zero.
 const (
 	ReduceFlagBytes  = 4 * reduceFlagWords
 	ReduceStateBytes = 4 * reduceStateWords
@@ -34,7 +35,7 @@ type AllReduceArgs struct {
 	Blocks  int32 // the most of a launch, 0 for the kernels' own; the launchers set how many there are
 }
 
-// GatherRanksArgs are the arguments of the kernel that brings the rows of all ranks together on every rank.
+// GatherRanksArgs are the arguments of the kernel that copies the rows of all ranks to every rank.
 type GatherRanksArgs struct {
 	Peers     AllReduceArgs // X: this rank's rows; Bytes: set by the launcher
 	Out       Ptr           // the rows of rank r begin First[r] bytes after it
@@ -46,7 +47,7 @@ type GatherRanksArgs struct {
 	Unit      int32 // bytes that a thread copies at once, 16 or 4; set by the launcher
 }
 
-// ReduceScatterArgs are the arguments of the kernel that gives every rank its columns of a sum over ranks.
+// ReduceScatterArgs are the arguments of the kernel that computes on every rank its columns of a sum over ranks.
 type ReduceScatterArgs struct {
 	Peers     AllReduceArgs // X: rows of Ranks * RowBytes; Bytes: set by the launcher
 	Out       Ptr           // [Rows, RowBytes]: columns of this rank
@@ -56,7 +57,7 @@ type ReduceScatterArgs struct {
 	RowBytes  int32 // of Out
 }
 
-// PartIdsArgs are the arguments of the kernel that turns global numbers into indices among the things of a rank.
+// PartIdsArgs are the arguments of the kernel that converts global ids to indices within the part of a rank.
 type PartIdsArgs struct {
 	IDs      Ptr   // i32 [Rows, Columns]; negative: none
 	Out      Ptr   // i32 [Rows, Columns] without gaps: the number among the rank's own, -1: another rank's, or none
@@ -105,7 +106,8 @@ func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks)}, Block: Dim{X: portableThreads}, Overlap: s.overlap}, a)
 }
 
-// check checks what ranks have in common, sets the number of blocks, and reports whether there is anything to do.
+// check checks the arguments that ranks share, sets the number of blocks, and reports whether there is anything to
+// do.
 func (a *AllReduceArgs) check(c *checks) bool {
 	c.multiple("bytes", a.Bytes, 16, 0)
 	if a.Ranks < 1 || a.Ranks > MaxRanks || a.Rank < 0 || a.Rank >= a.Ranks {
@@ -131,10 +133,10 @@ func (a *AllReduceArgs) check(c *checks) bool {
 	return c.err == nil && a.Blocks > 0
 }
 
-// GatherRanks brings the rows of all ranks together on every rank, each of which launches it on its own stream.
+// GatherRanks copies the rows of all ranks to every rank. Each rank launches it on its own stream.
 func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 	c := checks{kernel: "gather_ranks"}
-	// All ranks must choose the same unit: the bytes of a row are what they have in common.
+	// All ranks must choose the same unit, so it depends only on the bytes of a row, which are equal on all ranks.
 	if a.Unit = 16; a.RowBytes%16 != 0 {
 		a.Unit = 4
 	}
@@ -160,7 +162,7 @@ func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Peers.Blocks)}, a)
 }
 
-// ReduceScatter gives every rank its columns of a sum over ranks, each of which launches it on its own stream.
+// ReduceScatter computes on every rank its columns of a sum over ranks. Each rank launches it on its own stream.
 func (k *Kernels) ReduceScatter(s *Stream, a *ReduceScatterArgs) error {
 	c := checks{kernel: "reduce_scatter"}
 	c.count("rows", a.Rows)
@@ -184,7 +186,7 @@ func (c *checks) summed(t ElementType) {
 	}
 }
 
-// PartIDs turns global numbers into indices among a rank's own things.
+// PartIDs converts global ids to indices within the part of a rank.
 func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
 	c := checks{kernel: "part_ids"}
 	c.memory("ids", a.IDs, 4)

@@ -12,9 +12,10 @@ import (
 	"sparrow/internal/num"
 )
 
-// Invariants of this file: a sum over ranks has the bits of float32 additions in the order of the ranks, rounded once,
-// on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does not come is named
-// and nothing waits for it forever. Ranks are streams of one device: what crosses NVLink is not tested.
+// Invariants of this file: a sum over ranks has the bits of float32 additions in the order of the ranks, rounded
+// once, on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does not arrive
+// is named, and no rank waits for it forever. Ranks are streams of one device, so transfers over NVLink are not
+// tested.
 
 // peers are ranks that are streams of one device.
 type peers struct {
@@ -29,7 +30,7 @@ func (r rig) in(t testing.TB) *rig {
 	return &r
 }
 
-// newPeers makes ranks whose sums have up to the given number of bytes.
+// newPeers creates ranks whose sums have up to the given number of bytes.
 func newPeers(r *rig, ranks int, bytes int64, t ElementType) *peers {
 	r.t.Helper()
 	p := &peers{rig: r}
@@ -75,10 +76,10 @@ func (p *peers) fault(rank int) uint32 {
 	return binary.LittleEndian.Uint32(p.download(p.args[rank].State+4*ReduceFault, 4))
 }
 
-// parts are the bytes of every rank, and what they sum to.
+// parts returns the bytes of every rank and their sum.
 func parts(rng *rand.Rand, ranks int, bytes int64, t ElementType) (x [][]byte, sum []byte) {
 	x, sum = make([][]byte, ranks), make([]byte, bytes)
-	// A long part repeats a shorter one: drawing takes longer than summing.
+	// A long part repeats a shorter one, because generating random values takes longer than summing.
 	period := min(bytes, 1<<20)
 	for r := range x {
 		x[r] = make([]byte, bytes)
@@ -192,7 +193,7 @@ func TestAllReduceInGraphs(t *testing.T) {
 			}
 		}
 		p.sync()
-		// The first sum is that of 1 to ranks, every later one multiplies by the number of ranks, which is exact.
+		// The first sum is 1 + ... + ranks; every later sum multiplies it by the number of ranks, which is exact.
 		after := func(sums int) float32 { return sum * float32(math.Pow(float64(ranks), float64(sums-1))) }
 		for r := range ranks {
 			got := p.download(p.args[r].X, 1<<20)
@@ -230,8 +231,8 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 	}
 }
 
-// Rows of all ranks come together on every rank, in place and side by side, also where a rank has none, 16 bytes at
-// once and 4.
+// The rows of all ranks are gathered on every rank, in place and in adjacent columns, also if a rank has none, in
+// units of 16 and of 4 bytes.
 func TestGatherRanks(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -274,7 +275,7 @@ func TestGatherRanks(t *testing.T) {
 				gather(fmt.Sprintf("rows of %d bytes, round %d", width, round), all, want)
 			}
 		}
-		// Columns side by side: of each rank 5 rows.
+		// Adjacent columns: 5 rows of each rank.
 		for _, narrow := range []int64{32, 12} {
 			const height = 5
 			full := int64(ranks) * narrow
@@ -299,7 +300,7 @@ func TestGatherRanks(t *testing.T) {
 	}
 }
 
-// Every rank gets its columns of a sum, whose bits are those of the sum that all get.
+// Every rank gets its columns of a sum, with the same bits as in the complete sum.
 func TestReduceScatterOfRanks(t *testing.T) {
 	gpu := onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -351,7 +352,7 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return out
 }
 
-// Numbers of other ranks, and none, become -1; one that no rank has raises a fault.
+// Ids of other ranks, and negative ids, become -1; an id that no rank has raises a fault.
 func TestPartIDs(t *testing.T) {
 	r := onGPU(t)
 	run := func(ids []int32) ([]byte, uint32) {

@@ -25,15 +25,15 @@ type CompressArgs struct {
 	StateRows    int32
 }
 
-// CompressGroups makes an entry of each group: channel by channel the sum of values weighted by the softmax of their
-// gates. A source outside its tensor raises FaultRow.
+// CompressGroups computes an entry for each group: for each channel the sum of values weighted by the softmax of
+// their gates. A source out of range raises FaultRow.
 func (k *Kernels) CompressGroups(s *Stream, a *CompressArgs) error {
 	c := checks{kernel: "compress_groups"}
 	a.check(&c)
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Entries, 0)), Y: a.parts()}, a)
 }
 
-// parts returns how many blocks an entry takes.
+// parts returns the number of blocks for an entry.
 func (a *CompressArgs) parts() uint32 { return rowBlocks(a.Columns, portableThreads) }
 
 func (a *CompressArgs) check(c *checks) {

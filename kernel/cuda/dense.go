@@ -25,9 +25,9 @@ type DenseAttendArgs struct {
 	_           [32]byte // up to the maps' alignment of 64
 }
 
-// Dense is the memory of dense attention: row r sees the keys Start[r] to Start[r]+Lens[r]-1.
-// Adjacent rows with the same start share tiles of keys, whose bounds are counted from that start: a row has the
-// same bits alone and in any batch. Keys that no row of a tile sees may have any value.
+// Dense describes the memory of dense attention: row r attends to the keys Start[r] to Start[r]+Lens[r]-1. Adjacent
+// rows with the same start share tiles of keys, whose bounds are counted from that start, so a row has the same bits
+// alone and in any batch. Keys that are masked for all rows of a tile may have any value.
 type Dense struct {
 	Q      Ptr // bf16 [Rows, QStride]: Heads of Nope+64 columns, rotated; multiple of 16
 	KV     Ptr // bf16 [Keys, KVStride]: Heads of Nope columns of keys, then Values columns of values; multiple of 16
@@ -72,8 +72,8 @@ const (
 	planKernel = "sparrow_dense_plan"
 )
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
-// stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
+// addresses do.
 func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
@@ -114,7 +114,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 		StartStride: x.StartStride, LenStride: x.LenStride, OutStride: x.OutStride, LSEStride: x.LSEStride,
 		Rows: x.Rows, Keys: x.Keys, Heads: x.Heads, ScoreScale: x.Scale * math.Log2E,
 	}
-	// Columns come in tiles of 64, the outermost dimension, so that one copy lays several of them one after the other.
+	// Columns are in tiles of 64, the outermost dimension, so that one copy loads several consecutive tiles.
 	tiles := func(base Ptr, rows int32, columns, stride int64, boxRows uint32, box int32) MapSpec {
 		return MapSpec{Type: MapBF16, Base: base, Dims: []uint64{denseTile, uint64(rows), uint64(columns / denseTile)},
 			Strides: []uint64{uint64(stride) * 2, denseTile * 2},

@@ -11,11 +11,12 @@ import (
 	"sparrow/internal/num"
 )
 
-// request is a run of query rows that see the same keys: the last row sees all of them, each row before it one less.
+// request is a run of query rows over the same keys: the last row attends to all of them, each earlier row to one
+// less.
 type request struct{ rows, keys int }
 
-// denseCase is a launch and its inputs on the host. There are gaps of some rows between the keys of requests; keys that
-// no row sees are NaN.
+// denseCase is a launch and its inputs on the host. There are gaps of some rows between the keys of requests; unused
+// keys are NaN.
 type denseCase struct {
 	nope, values, heads int
 	start, lens         []int32
@@ -68,7 +69,7 @@ func newDenseCase(r *rig, rng *rand.Rand, dims [2]int, heads, gap int, requests 
 	return c
 }
 
-// run launches rows [from, to) into poisoned memory and gives outputs and logarithms.
+// run launches rows [from, to) into poisoned memory and returns outputs and log-sum-exps.
 func (c *denseCase) run(r *rig, from, to int) (out, lse []byte) {
 	r.t.Helper()
 	x := c.args

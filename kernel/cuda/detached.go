@@ -18,7 +18,7 @@ var H200 = Properties{
 // weights a GPU refuses.
 func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
 
-// Detached is a device without a GPU that has the properties of this one and as much free memory.
+// Detached returns a device without a GPU that has the properties of this device and the same free memory.
 func (d *Device) Detached() (*Device, error) {
 	free, _, err := d.MemoryFree()
 	if err != nil {

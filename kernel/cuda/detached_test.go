@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// A detached device checks like a GPU, gives memory addresses like a GPU's, and launches nothing.
+// A detached device checks arguments and returns memory addresses like a GPU, and launches nothing.
 func TestDetached(t *testing.T) {
 	d := OpenDetached(Properties{Name: "none", Major: 9, SMs: 132, SharedOptinBytes: 232448, MemoryBytes: 1 << 30})
 	k, err := d.LoadKernels()

@@ -120,8 +120,8 @@ func deviceCount() (int, error) {
 	return d.devices, nil
 }
 
-// Open retains the primary context of one GPU. On compute capability 9.0 its kernels are those for Hopper, elsewhere
-// the portable ones.
+// Open retains the primary context of one GPU. On compute capability 9.0 it uses the kernels for Hopper, elsewhere
+// the portable kernels.
 func Open(ordinal int) (*Device, error) { return open(ordinal, false) }
 
 // OpenPortable is Open for the portable kernels, on any GPU that they run on.

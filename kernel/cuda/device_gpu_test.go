@@ -136,7 +136,7 @@ func TestGPUPortableKernelsCompileFromPTX(t *testing.T) {
 	}
 }
 
-// copyArgs gathers n bf16 rows in order: a launch whose result is easy to see.
+// copyArgs gathers n bf16 rows in order: a launch whose result is easy to check.
 func copyArgs(r *rig, n int) (args GatherSlotsArgs, want []byte) {
 	want = make([]byte, n*layout.BF16RowBytes)
 	for i := range want {

@@ -19,7 +19,7 @@ var ErrArgument = fmt.Errorf("cuda: %w", kernel.ErrArgument)
 // ErrClosed is returned by methods of an object that was closed, freed or destroyed.
 var ErrClosed = errors.New("cuda: used after close")
 
-// Unavailable is the reason why CUDA cannot be used here, with what to do about it.
+// Unavailable is the reason why CUDA cannot be used here, with a suggestion.
 type Unavailable struct {
 	Reason string // what was found
 	Try    string // what to do about it

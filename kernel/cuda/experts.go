@@ -87,17 +87,17 @@ type PackE2M1Args struct {
 }
 
 // ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
-// float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a row. Both
-// sizes are multiples of 16, for e2m1 of 32. Products of e2m1 are those of e4m3 weights with quantised rows where
-// scales allow it (kernel.ExpertWeights.Fold), else those of bf16 weights with rows of bf16.
+// float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a row.
+// Both sizes are multiples of 16, for e2m1 of 32. If the scales allow it (kernel.ExpertWeights.Fold), e2m1 weights
+// are multiplied like e4m3 weights, with quantised rows; otherwise like bf16 weights, with rows of bf16.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
 	Inner   int32
 	BF16    bool // rows and activations are bf16
 	E2M1    bool // weights are e2m1 and are widened as they are multiplied: to bf16 with BF16, else to e4m3
-	// Packed is the form of gate and up where other weights stay packed, PackedDown that of down; rows are bf16. In
-	// place of scales are two factors for each expert.
+	// Packed is the format of gate and up, and PackedDown that of down, if the weights stay packed; rows are then
+	// bf16. Instead of scales there are two factors for each expert.
 	Packed, PackedDown PackedFormat
 }
 
@@ -138,7 +138,8 @@ func (e ExpertShape) elementBytes() int32 {
 	return 1
 }
 
-// innerTiles and hiddenTiles are the packed tiles of gate and up, and of down; the blocks are those of their k.
+// innerTiles and hiddenTiles are the numbers of packed tiles of gate and up, and of down. The blocks are the numbers
+// of blocks of their k.
 func (e ExpertShape) innerTiles() int32   { return ceilDiv(e.Inner, 128) }
 func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
 func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
@@ -305,10 +306,10 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 // Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
 // choice.
 //
-// e4m3, and e2m1 that is widened to it: X is quantised per 128 columns, gate and up are summed in float32, their
-// activation is quantised per 128 inner columns without another rounding; bf16: the activation is rounded to bf16. What
-// each expert gives is rounded to bf16; the weighted sum is float32 and is rounded once with Out. A row's bits do not
-// depend on other rows.
+// For e4m3, and e2m1 that is widened to it, X is quantised per 128 columns, gate and up are summed in float32, and
+// their activation is quantised per 128 inner columns without another rounding. For bf16 the activation is rounded to
+// bf16. The result of each expert is rounded to bf16; the weighted sum is float32 and is rounded once with Out. A
+// row's bits do not depend on other rows.
 type Experts struct {
 	Shape        ExpertShape
 	Packed       PackedExperts
@@ -429,7 +430,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	return a, nil
 }
 
-// RunExperts runs the experts of a layer: four launches, none of which the host waits for.
+// RunExperts runs the experts of a layer in four launches, without waiting on the host.
 func (k *Kernels) RunExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
 	if err := k.PrepareExperts(s, e, a); err != nil {
 		return err
@@ -466,7 +467,7 @@ type RouteExpertsArgs struct {
 	Reserved int32
 }
 
-// RouteAndPrepare does what RouteExperts and PrepareExperts do, in one launch.
+// RouteAndPrepare does the work of RouteExperts and PrepareExperts in one launch.
 func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs) error {
 	c := checks{kernel: "sparrow_experts_route"}
 	a.Route.check(&c)
@@ -490,7 +491,7 @@ func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs)
 		Overlap: s.overlap}, a)
 }
 
-// grouped returns the arguments with the groups of rows that the products of this device take.
+// grouped returns the arguments with the group size of this device's products.
 func (k *Kernels) grouped(a ExpertsArgs) ExpertsArgs {
 	if k.device.portable {
 		a.GroupRows = expertFewRows

@@ -18,7 +18,7 @@ type blockMatrix struct {
 	Exact         []float64 // instead of Codes and Values
 }
 
-// Row is one row as the kernels see it.
+// Row returns one row with the values that the kernels use.
 func (m *blockMatrix) Row(r int) []float64 {
 	if m.Exact != nil {
 		return m.Exact[r*m.Columns:][:m.Columns]
@@ -59,7 +59,8 @@ func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit
 	return out
 }
 
-// Two experts of 16 x 16 whose matrices are multiples of the identity: the result is that of one number.
+// Two experts of 16 x 16 whose matrices are multiples of the identity: every column of the result is a function of
+// one number.
 func TestExpertOfDiagonalMatrices(t *testing.T) {
 	diagonal := func(v float32) *blockMatrix {
 		m := &blockMatrix{Rows: 16, Columns: 16, Codes: make([]byte, 256), Scales: []float32{0.5}}

@@ -171,7 +171,7 @@ func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []
 	return out
 }
 
-// compareRow measures the distance of a row from what it must be against the row's size.
+// compareRow compares the error of a row with the norm of the row.
 func compareRow(t *testing.T, what string, got []byte, want []float64) {
 	t.Helper()
 	var off, size float64
@@ -281,7 +281,7 @@ func TestGPUManyExpertsEqualTheHost(t *testing.T) {
 	}
 }
 
-// The choice of experts in the launch that sorts gives the choices, the order and the codes of two launches.
+// Routing in the launch that sorts gives the same choices, order and codes as two launches.
 func TestGPURoutedExpertsAreSortedInOneLaunch(t *testing.T) {
 	g := onGPU(t)
 	rng := rand.New(rand.NewPCG(4, 3))

@@ -56,8 +56,8 @@ type GateQuantiseArgs struct {
 	Limit       float32 // 0: no clamps
 }
 
-// GateQuantise applies silu(gate) * up and quantises it for a product. The results are those of both steps launched
-// one by one.
+// GateQuantise applies silu(gate) * up and quantises it for a matrix product. The results equal those of two separate
+// launches.
 func (k *Kernels) GateQuantise(s *Stream, a *GateQuantiseArgs) error {
 	c := checks{kernel: "gate_quantise"}
 	c.count("rows", a.Rows)

@@ -11,7 +11,7 @@ import (
 	"sparrow/kernel"
 )
 
-// rig is a device with its kernels and a stream; what it allocates is freed when the test ends.
+// rig is a device with its kernels and a stream; its allocations are freed when the test ends.
 type rig struct {
 	t testing.TB
 	d *Device
@@ -19,8 +19,8 @@ type rig struct {
 	s *Stream
 }
 
-// portableTier runs the tests with the portable kernels, on any GPU that they run on; smallCard also gives the GPU the
-// limits of a card of 24 GB.
+// portableTier runs the tests with the portable kernels, on any GPU that supports them; smallCard also limits the GPU
+// to the resources of a card of 24 GB.
 var (
 	portableTier = flag.Bool("portable", false, "run tests on a GPU with the portable kernels")
 	smallCard    = flag.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
@@ -170,7 +170,7 @@ func randomBF16(rng *rand.Rand, n int) []uint16 {
 	return v
 }
 
-// scatter gives n distinct slots below limit in random order, and about one in nine replaced by -1.
+// scatter returns n distinct slots below limit in random order, with about one in nine replaced by -1.
 func scatter(rng *rand.Rand, n, limit int) []int32 {
 	perm := rng.Perm(limit)[:n]
 	slots := make([]int32, n)
@@ -183,7 +183,7 @@ func scatter(rng *rand.Rand, n, limit int) []int32 {
 	return slots
 }
 
-// positionsBelow gives n random positions.
+// positionsBelow returns n random positions.
 func positionsBelow(rng *rand.Rand, n, limit int) []int32 {
 	v := make([]int32, n)
 	for i := range v {

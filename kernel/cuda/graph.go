@@ -102,7 +102,7 @@ type kernelNode struct {
 	context     uintptr
 }
 
-// Update gives the i-th kernel launch of the graph new arguments, for all launches of the graph from now on. The
+// Update replaces the arguments of the i-th kernel launch of the graph, for all later launches of the graph. The
 // kernel, its grid and its attributes stay as captured.
 func Update[T any](g *Graph, i int, args *T) error {
 	if i < 0 || i >= len(g.nodes) {

@@ -117,16 +117,16 @@ func TestManifestAgreesWithTheMachineCode(t *testing.T) {
 	}
 }
 
-// newer are parts of instructions that came after compute capability 8.0. The assembler refuses them too; this test
-// needs none.
+// newer lists parts of instructions that require more than compute capability 8.0. The assembler refuses them too,
+// but this test does not need an assembler.
 var newer = []string{"wgmma", "tcgen05", "griddepcontrol", "cp.async.bulk", "cluster", "mapa", "setmaxnreg", "stmatrix",
 	"elect.sync", "multimem", "fence.proxy.async", "try_wait", "st.async", "red.async", "e4m3", "e5m2", "e2m1x2",
 	"mul.rn.bf16", "add.rn.bf16", "tensormap"}
 
-// newerCodes are those of them that PTX for compute capability 8.9 may have.
+// newerCodes lists those instructions of newer that PTX for compute capability 8.9 may contain.
 var newerCodes = []string{"e4m3", "e5m2"}
 
-// checkPTX looks for what a driver of a device of the image's first compute capability does not take.
+// checkPTX searches an image for instructions that a device of its lowest compute capability does not support.
 func checkPTX(t *testing.T, im *image.Image) {
 	t.Helper()
 	text, err := im.Text()
@@ -146,7 +146,7 @@ func checkPTX(t *testing.T, im *image.Image) {
 		}
 	}
 	for line := range strings.Lines(string(text)) {
-		// An instruction begins with a letter behind a tab; other lines have names, which may hold these words.
+		// An instruction begins with a letter after a tab; other lines contain names, which may include these words.
 		word := strings.TrimLeft(line, "\t ")
 		i := strings.IndexAny(word, "\t ")
 		if i > 0 && !strings.HasPrefix(word, ".") && !strings.HasPrefix(word, "//") {

@@ -91,8 +91,8 @@ func (c *checks) indexPool(p PoolView) {
 	c.multiple("index page tokens", int64(p.PageTokens), 4, 4)
 }
 
-// WriteIndexKeys normalises, rotates and quantises one indexer key per token and stores it in its page. The bytes are
-// those of layout.IndexFP8.Encode over the same steps with float64 sums in the LayerNorm.
+// WriteIndexKeys normalises, rotates and quantises one indexer key per token and stores it in its page. The bytes
+// equal those of layout.IndexFP8.Encode after the same steps with float64 sums in the LayerNorm.
 func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_index_key"}
 	a.check(&c)
@@ -134,7 +134,7 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
 }
 
-// blocks returns how many blocks a token takes.
+// blocks returns the number of blocks for a token.
 func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
 
 // check refuses arguments that the preparation does not support.

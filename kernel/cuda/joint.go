@@ -29,13 +29,13 @@ type QuantiseTurnedArgs struct {
 	Rotate   RotateArgs // of the same rows (Joins)
 }
 
-// HyperSumArgs are the arguments of the kernel that adds up what experts gave and writes it into the streams.
+// HyperSumArgs are the arguments of the kernel that adds the results of experts and writes the sum into the streams.
 type HyperSumArgs struct {
 	Post HyperPostArgs
 	Sum  NormQuantiseArgs // without a norm; its sum is the Sub of Post
 }
 
-// PutFour copies rows to places of up to four tensors. No place is written twice, and none is read.
+// PutFour copies rows to given positions of up to four tensors. No position is written twice, and none is read.
 func (k *Kernels) PutFour(s *Stream, a *PutFourArgs) error {
 	c := checks{kernel: "put_four"}
 	rows := a.check(&c)
@@ -98,7 +98,7 @@ func (k *Kernels) QuantiseTurned(s *Stream, a *QuantiseTurnedArgs) error {
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// SumStreams is the maximum number of streams that HyperPostSum takes.
+// SumStreams is the maximum number of streams that HyperPostSum supports.
 const SumStreams = 4
 
 // HyperPostSum is NormQuantise without a norm, followed by HyperPost.
@@ -200,7 +200,7 @@ const PartColumns = 8 * portableThreads
 // and a separate kernel uses fewer registers.
 const mostParts = 4096
 
-// Parts runs its parts, in one launch where they are few.
+// Parts runs its parts, in one launch if they are small.
 func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	c := checks{kernel: "small_parts"}
 	if a.NormBlocks = a.Norm.Rows; a.Norm.Rows > 0 {
@@ -265,7 +265,7 @@ func (k *Kernels) Parts(s *Stream, a *PartsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(total)}, a)
 }
 
-// oneByOne launches each part by itself.
+// oneByOne launches each part separately.
 func (k *Kernels) oneByOne(s *Stream, a *PartsArgs) error {
 	for _, p := range []struct {
 		rows int32

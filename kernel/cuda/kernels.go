@@ -82,8 +82,8 @@ func (d *Device) tierName() string {
 	return "Hopper"
 }
 
-// Compiled describes what the driver had to compile when the kernels were loaded, and how long that took; empty for
-// machine code.
+// Compiled describes what the driver compiled when the kernels were loaded, and how long it took; empty for machine
+// code.
 func (k *Kernels) Compiled() string {
 	if !k.device.portable {
 		return ""

@@ -6,9 +6,10 @@ import (
 	"sparrow/layout"
 )
 
-// Attention over every key of paged sequences runs the kernels of sparse attention with page tables in place of lists
-// (SPARROW_EVERY_KEY in their sources): Streams[0].Indices are the tables, of pages of 64 tokens, Streams[0].Width the
-// keys that a table has room for, and Streams[1], which has no keys, says by its Lens which table is a row's.
+// Attention over every key of paged sequences runs the kernels of sparse attention with page tables instead of lists
+// (SPARROW_EVERY_KEY in their sources). Streams[0].Indices are the tables, with pages of 64 tokens, and
+// Streams[0].Width is the number of keys that a table can hold. Streams[1] has no keys; its Lens are the table
+// numbers of the rows.
 
 // latentKernels are the kernels by layout.
 var latentKernels = map[layout.Kind]sparseRows{
@@ -23,12 +24,11 @@ var latentKernels = map[layout.Kind]sparseRows{
 // in shared memory (UnitList in storage.cuh).
 const LatentWaves = 32
 
-// LatentSegments returns how rows that see up to most keys are cut into segments of about the given number of keys; 0
-// means not at all. A
-// segment may be an eighth longer: a row of 8193 keys cut after 1024 has eight segments, not a ninth that is as much
-// work to begin and to add as the others. A row of n keys has as few as they allow, of about the same length, whatever
-// the others have. Rows that are cut at all count as two segments at least, so that short rows have the same bits
-// beside long ones.
+// LatentSegments returns how rows with up to most keys are cut into segments of about the given number of keys; 0
+// means not at all. A segment may be an eighth longer: a row of 8193 keys cut every 1024 has eight segments, because
+// a ninth would cost as much to start and to add as the others. A row of n keys has the smallest number of segments
+// that this allows, of about equal length, independently of other rows. If rows are cut at all, every row counts as
+// at least two segments, so that short rows have the same bits next to long ones.
 func LatentSegments(most, keys int32) (segments, blocks int32) {
 	all := max((most+sparseKeys-1)/sparseKeys, 1)
 	if keys == 0 {
@@ -38,8 +38,8 @@ func LatentSegments(most, keys int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 2), blocks
 }
 
-// Tables describes the sequences of rows: tables i32 [sequences, stride] of pages each, and for each row the number of
-// its sequence, i32 [rows, rowStride], and of the keys that it sees, i32 [rows, lenStride].
+// Tables describes the sequences of rows: tables i32 [sequences, stride] of `pages` pages each, and for each row the
+// number of its sequence, i32 [rows, rowStride], and the number of its keys, i32 [rows, lenStride].
 func (p PoolView) Tables(tables Ptr, stride int64, pages int32, rows Ptr, rowStride int64, lens Ptr,
 	lenStride int64) ([2]SelectionView, error) {
 	if p.PageTokens != sparseKeys {

@@ -26,8 +26,8 @@ type Launch struct {
 
 const (
 	maxLaunchAttributes = 3
-	// maxArgumentBytes is the largest argument block: what every architecture since Volta accepts as kernel
-	// parameters is 4 KiB.
+	// maxArgumentBytes is the largest argument block: every architecture since Volta accepts 4 KiB of kernel
+	// parameters.
 	maxArgumentBytes = 4096
 )
 

@@ -14,8 +14,8 @@ type StoreLatentArgs struct {
 	Reserved   int32
 }
 
-// StoreLatent is WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens are left out;
-// the keys and queries must not be those that this launch writes.
+// StoreLatent is WriteMain, WriteIndexKeys and PrepareIndexQueries in one launch. Parts without tokens are skipped.
+// The keys and queries that it reads must not be written by this launch.
 func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {

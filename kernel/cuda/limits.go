@@ -23,7 +23,7 @@ type limited struct {
 	bus    bus
 }
 
-// NeedsPortable states why a device with these limits cannot use the kernels for Hopper; empty where it can.
+// NeedsPortable returns the reason why a device with these limits cannot use the kernels for Hopper; empty if it can.
 func NeedsPortable(l kernel.Limits) string {
 	switch need := hopperShared(); {
 	case l.Arch != "" && l.Arch != "sm90":
@@ -95,8 +95,8 @@ func (p Properties) limit(l kernel.Limits) (Properties, string, error) {
 	return p, strings.Join(parts, ", "), nil
 }
 
-// OpenLimited is Open, or OpenPortable, for a device that behaves like a smaller one. Where the limits leave no room
-// for the kernels for Hopper the portable ones are taken.
+// OpenLimited is Open, or OpenPortable, for a device that behaves like a smaller one. If the limits exclude the
+// kernels for Hopper, the portable kernels are used.
 func OpenLimited(ordinal int, portable bool, l kernel.Limits) (*Device, error) {
 	d, err := open(ordinal, portable || NeedsPortable(l) != "")
 	if err != nil || !l.Any() {
@@ -145,8 +145,8 @@ const (
 	resourceCountOffset = 96  // of the number of multiprocessors in it
 )
 
-// divide gives the device a context with at most the given number of multiprocessors. A GPU is divided in groups, so it
-// may be a few less.
+// divide creates a context with at most the given number of multiprocessors for the device. A GPU is divided in
+// groups, so the number may be slightly smaller.
 func (d *Device) divide(most int) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -195,9 +195,10 @@ func (d *Device) divide(most int) error {
 	return nil
 }
 
-// bus makes copies between host and device take at least as long as a slower bus would: a launch before a copy reserves
-// the time of its bytes, after what others have reserved, and one after it waits until that time is over. Directions do
-// not share. Copies below busLeast, and rows that kernels exchange with the host, are not delayed.
+// bus makes copies between host and device take at least as long as a slower bus would: a launch before a copy
+// reserves the time of its bytes after earlier reservations, and a launch after it waits until that time is over. The
+// two directions are independent. Copies below busLeast, and rows that kernels exchange with the host, are not
+// delayed.
 type bus struct {
 	rate   int64 // bytes a second; 0 for no limit
 	state  *Buffer
@@ -241,7 +242,7 @@ func (b *bus) lane() (Ptr, error) {
 	return b.state.ptr.Add(8 * int64(1+n)), nil
 }
 
-// overBus runs a copy of some bytes at the rate of the limited bus. Where slots is given, it counts the bytes of each
+// overBus runs a copy of some bytes at the rate of the limited bus. If slots is given, it counts the bytes of each
 // slot that is needed.
 func (s *Stream) overBus(direction, bytes int64, slots *FetchArgs, copy func() error) error {
 	b := &s.device.limits.bus

@@ -42,7 +42,7 @@ func TestGPULimits(t *testing.T) {
 	end, err := d.NewEvent()
 	check(t, err)
 	defer func() { check(t, begin.Close()); check(t, end.Close()) }()
-	// 64 MiB at 4 GB/s are 16.8 ms, of a bus that takes 1.2.
+	// 64 MiB take 16.8 ms at 4 GB/s, and 1.2 ms on the real bus.
 	copied := func() error { return s.CopyToDevice(to.Ptr(), host.Bytes()) }
 	g, err := s.Capture(copied)
 	check(t, err)
@@ -54,7 +54,7 @@ func TestGPULimits(t *testing.T) {
 		took, err := end.Since(begin)
 		check(t, err)
 		t.Logf("%s: %v", name, took)
-		// By the device's clock, and a lower bound alone: a busy machine may be slower.
+		// The test uses the device's clock and only a lower bound, because a busy machine may be slower.
 		if took.Seconds() < 0.99*bytes/4e9 {
 			t.Errorf("%s: %d bytes took %v, less than 4 GB/s allow", name, bytes, took)
 		}
@@ -65,7 +65,7 @@ func TestGPULimits(t *testing.T) {
 	check(t, s.Sync())
 	sameBytes(t, "copied", back, host.Bytes())
 
-	// The same kernel gives the same bytes here and on the whole GPU.
+	// The same kernel gives the same bytes on the limited and on the whole GPU.
 	rows, columns := int32(33), int32(7168)
 	x := make([]uint16, int(rows)*int(columns))
 	for i := range x {

@@ -2,7 +2,7 @@ package cuda
 
 import "math"
 
-// SequencesView states which rows of a pass belong to which sequence, and where its state is.
+// SequencesView lists the rows of a pass that belong to each sequence, and the slot of its state.
 type SequencesView struct {
 	Rows      Ptr // i32 [Count]: rows of the pass, sequence after sequence, by position
 	Spans     Ptr // i32 [Sequences, 6]: first of Rows, how many, slot, begins, rows held back before, holds back
@@ -98,7 +98,7 @@ type MeanStreamsArgs struct {
 	Reserved  int32
 }
 
-// SpreadPoolsArgs are the arguments of the kernel that turns pools into the places of their tokens.
+// SpreadPoolsArgs are the arguments of the kernel that converts pools to the slots of their tokens.
 type SpreadPoolsArgs struct {
 	Pools        Ptr   // i32 [Rows, Columns]: ascending, then -1
 	Seen         Ptr   // i32 [Rows]: tokens that a row sees
@@ -118,7 +118,7 @@ type SpreadPoolsArgs struct {
 	Tables       int32
 }
 
-// deltaFewRows is up to how many rows of a sequence, on average, a block prepares by the warps that compute.
+// deltaFewRows is the mean number of rows per sequence up to which the warps that compute also prepare the rows.
 const deltaFewRows = 16
 
 // deltaDim is the size of keys and values of a head of linear attention.
@@ -281,8 +281,8 @@ func (k *Kernels) MeanStreams(s *Stream, a *MeanStreamsArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: min(rowBlocks(a.Hidden, portableThreads), 64)}, a)
 }
 
-// SpreadPools turns pools into the places of their tokens. A pool that a row does not see whole, and a token beyond its
-// table, raise FaultPosition.
+// SpreadPools converts pools to the slots of their tokens. A pool that is not completely visible to a row, or a token
+// beyond its table, raises FaultPosition.
 func (k *Kernels) SpreadPools(s *Stream, a *SpreadPoolsArgs) error {
 	c := checks{kernel: "spread_pools"}
 	for _, t := range [...]struct {

@@ -1,6 +1,6 @@
 package cuda
 
-// LowRankArgs are the arguments of the product with short rows that is added.
+// LowRankArgs are the arguments of the low-rank matrix product that is added to its output.
 type LowRankArgs struct {
 	Weight       Ptr   // bf16 [Columns, K]; multiple of 16, as Input
 	Input        Ptr   // bf16 [Rows, K]
@@ -14,18 +14,18 @@ type LowRankArgs struct {
 	Reserved     int32
 }
 
-// mostRank is the maximum length of a row of weights: a warp keeps those of 16 columns in its registers.
+// mostRank is the maximum length of a row of weights: a warp keeps the weights of 16 columns in registers.
 const mostRank = 512
 
 // rankColumns is the number of columns that a block computes: 16 in each warp.
 const rankColumns = 16 * portableThreads / 32
 
-// LowRankFits reports whether MultiplyLowRank takes rows of some length.
+// LowRankFits reports whether MultiplyLowRank supports rows of length k.
 func LowRankFits(k int32) bool { return k <= mostRank && k%8 == 0 }
 
 // MultiplyLowRank adds Input * Weight transposed to Out. A row's bits do not depend on other rows. When launches
-// overlap (Stream.SetOverlap), the weight may be read before the kernel in front has ended: it must not be the one that
-// writes it.
+// overlap (Stream.SetOverlap), the weight may be read before the previous kernel has ended, so that kernel must not
+// write it.
 func (k *Kernels) MultiplyLowRank(s *Stream, a *LowRankArgs) error {
 	c, perSM := checks{kernel: "low_rank_512"}, int32(1) // blocks whose registers fit
 	switch {

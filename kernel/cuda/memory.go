@@ -24,7 +24,7 @@ type Buffer struct {
 	bytes  int64
 }
 
-// Alloc takes device memory; its contents are undefined. The address is a multiple of 256.
+// Alloc allocates device memory; its contents are undefined. The address is a multiple of 256.
 func (d *Device) Alloc(bytes int64) (*Buffer, error) {
 	if bytes <= 0 {
 		return nil, argumentError("alloc of %d bytes", bytes)
@@ -68,7 +68,7 @@ type HostBuffer struct {
 	bytes   []byte
 }
 
-// AllocHost takes page-locked host memory, outside the Go heap.
+// AllocHost allocates page-locked host memory, outside the Go heap.
 func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	if bytes <= 0 {
 		return nil, argumentError("host alloc of %d bytes", bytes)

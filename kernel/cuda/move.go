@@ -13,8 +13,8 @@ type MoveArgs struct {
 	Add       int32       // 1: Out += X, 0: Out = X
 }
 
-// MoveRows copies rows, or adds them to others: rounded once to the type of the output. Where the types are equal a
-// copy keeps every bit, so that f32 represents any element of four bytes and bf16 for any of two.
+// MoveRows copies rows, or adds them to others, rounded once to the type of the output. If the types are equal, a
+// copy keeps every bit, so f32 stands for any element of four bytes and bf16 for any of two.
 func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c := checks{kernel: "move_rows"}
 	c.positive("columns", a.Columns)

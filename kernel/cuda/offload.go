@@ -2,7 +2,7 @@ package cuda
 
 import "time"
 
-// ExchangeArgs are the arguments of the kernels that hand rows to workers on the host and take results back.
+// ExchangeArgs are the arguments of the kernels that pass rows to workers on the host and read results back.
 type ExchangeArgs struct {
 	X           Ptr // bf16 [Rows, Hidden], multiple of 16
 	IDs         Ptr // i32 [Rows, Top]: chosen experts, negative for none; one that is not there raises FaultExpert
@@ -35,7 +35,7 @@ const OnHost = -1
 // workers failed to answer.
 const ExchangeStateBytes = 16
 
-// PlacesArgs are the arguments of the kernel that looks up the places of choices.
+// PlacesArgs are the arguments of the kernel that looks up the positions of chosen experts.
 type PlacesArgs struct {
 	IDs      Ptr // i32 [Rows, Top]
 	Table    Ptr // i32 [Experts]: place, negative for none
@@ -48,7 +48,7 @@ type PlacesArgs struct {
 	Reserved int32
 }
 
-// FetchArgs are the arguments of the kernel that copies packed experts from host memory where a choice needs them.
+// FetchArgs are the arguments of the kernel that copies packed experts from host memory if a choice needs them.
 type FetchArgs struct {
 	Places   Ptr      // i32 [Pairs]: slot that a choice needs, negative for none
 	From     [4]Ptr   // host memory: for each piece of packed experts [Slots, Bytes]
@@ -90,7 +90,8 @@ func (a *ExchangeArgs) check(c *checks) {
 	}
 }
 
-// PostRows looks up the places of choices and hands rows to the host's workers, which WaitForHost waits for.
+// PostRows looks up the positions of chosen experts and passes rows to the host's workers, for which WaitForHost
+// waits.
 func (k *Kernels) PostRows(s *Stream, a *ExchangeArgs) error {
 	c := checks{kernel: "offload_post"}
 	a.check(&c)
@@ -118,7 +119,7 @@ func (k *Kernels) TakeResults(s *Stream, a *ExchangeArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(a.Rows) * uint32(max(a.Top, 0))}, a)
 }
 
-// LookUpPlaces looks up the places of choices.
+// LookUpPlaces looks up the positions of chosen experts.
 func (k *Kernels) LookUpPlaces(s *Stream, a *PlacesArgs) error {
 	c := checks{kernel: "offload_places"}
 	c.memory("ids", a.IDs, 4)

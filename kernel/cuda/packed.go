@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Weights that stay packed in device memory: src/sm90/packed. A format's name is that of its kernels.
+// Weights that stay packed in device memory: src/sm90/packed. The name of a format is also the name of its kernels.
 
 // PackedArgs are the arguments of products with packed weights.
 type PackedArgs struct {
@@ -57,9 +57,8 @@ type PackPackedArgs struct {
 	Middle       int32 // zero point where there are none
 }
 
-// PackSources are the storage formats of codes for PackPackedArgs, in the order of enum Source of pack.cuh. Types of
-// scales beside those
-// of ElementType: "e8m0".
+// PackSources are the storage formats of codes for PackPackedArgs, in the order of enum Source of pack.cuh. Scales
+// have a type of ElementType or "e8m0".
 var PackSources = map[string]int32{"nibbles": 0, "bytes": 1, "offset": 2, "q4_0": 3, "q8_0": 4, "mxfp4": 5, "blocks": 6,
 	"e8m0": 4}
 
@@ -116,8 +115,8 @@ func (f PackedFormat) Bytes(rows, columns int32) int64 {
 	return int64(ceilDiv(rows, packedRows)) * int64(ceilDiv(columns, s.columns)) * 4 * s.bytes
 }
 
-// Factor returns the factor of a matrix's sums: its own factor (0 for none) times the power of two that the format
-// leaves out.
+// Factor returns the factor of a matrix's sums: the factor of the matrix (0 for none) times the power of two that the
+// format omits.
 func (f PackedFormat) Factor(own float32) float32 {
 	if own == 0 {
 		own = 1
@@ -176,8 +175,8 @@ type PackedProduct struct {
 // PackedSlots is the number of words of PackedProduct.Arrived.
 const PackedSlots = 1 << 14
 
-// Tokens of the kernels of few rows, and the rows up to which the widest of them runs. A tile of up to 16 rows has as
-// many words of PackedProduct.Arrived as warps.
+// The numbers of tokens of the kernels for few rows, and the number of rows up to which the widest of them is used. A
+// tile of up to 16 rows uses one word of PackedProduct.Arrived per warp.
 const (
 	packedFew8, packedFew16, packedFew64, packedMany = 8, 16, 64, 128
 	packedMostFew                                    = 128
@@ -187,9 +186,8 @@ const (
 	packedFineListed                                 = 64
 )
 
-// packedParts is the number of parts into which k is cut: as many as balance the work of an H200's SMs when there are
-// few rows.
-// It depends on the weight's shape alone, because it decides the order of summation.
+// packedParts is the number of parts into which k is cut: enough to balance the work of an H200's SMs when there are
+// few rows. It depends only on the shape of the weight, because it determines the order of summation.
 func packedParts(tiles, units int32) int32 {
 	const leastUnits = 4
 	best, parts := 0.0, int32(1)
@@ -278,8 +276,8 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
 }
 
-// packedFormatsFine are those with kernels for few experts: types of large models in GGUF files whose tables let three
-// blocks share an SM.
+// packedFormatsFine lists the formats with kernels for few experts: types of large models in GGUF files whose lookup
+// tables allow three blocks per SM.
 var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, "iq3_s": true, "q2_k": true,
 	"q3_k": true, "q4_k": true}
 
@@ -290,8 +288,8 @@ func (f PackedFormat) kernel(tokens int32) string {
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
-// packedGroup is the number of pairs of an expert that a block takes: with few rows, or few for each expert, groups are
-// narrow.
+// packedGroup returns the number of pairs of an expert that a block processes: groups are narrow if there are few
+// rows, or few per expert.
 func packedGroup(rows, top, experts int32) int32 {
 	switch mean := int64(rows) * int64(top) / int64(experts); {
 	case rows <= packedFew16 || mean <= packedFew16:

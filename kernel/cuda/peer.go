@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Reaches makes the memory of another GPU readable and writable by this one: by kernels, at its own addresses. A GPU
-// reaches itself.
+// Reaches makes the memory of another GPU accessible to kernels of this GPU, at its own addresses. A GPU can always
+// access its own memory.
 func (d *Device) Reaches(other *Device) error {
 	if d.handle == other.handle {
 		return nil

@@ -34,7 +34,7 @@ func (a *PickArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// PutArgs are the arguments of the kernel that copies rows to chosen places.
+// PutArgs are the arguments of the kernel that copies rows to given positions.
 type PutArgs struct {
 	X           Ptr   // [Rows, Columns] of XType
 	Places      Ptr   // i32 [Rows]: row of Out; negative: not copied; one beyond raises FaultRow
@@ -51,7 +51,8 @@ type PutArgs struct {
 	Reserved    int32
 }
 
-// PutRows copies rows to places by number, rounding to the type of the output. No two rows may have the same place.
+// PutRows copies rows to positions by number, rounding to the type of the output. No two rows may have the same
+// position.
 func (k *Kernels) PutRows(s *Stream, a *PutArgs) error {
 	c := checks{kernel: "put_rows"}
 	a.check(&c)

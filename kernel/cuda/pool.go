@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Pool hands out device memory and keeps what returns, so that a step that needs no more scratch than an earlier
-// one costs no driver call. It is owned by one goroutine.
+// Pool allocates device memory and keeps freed memory for reuse, so that a step that needs no more scratch memory
+// than an earlier one makes no driver call. It is owned by one goroutine.
 //
-// Memory given back is reused at once in program order: that is safe when all work of the pool's users is enqueued on
-// one stream. Until Close no memory returns to the device, because captured graphs contain its addresses.
+// Freed memory is reused at once in program order, which is safe if all work of the pool's users is enqueued on one
+// stream. Until Close no memory returns to the device, because captured graphs contain its addresses.
 type Pool struct {
 	device *Device
 	idle   []*Buffer

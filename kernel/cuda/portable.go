@@ -2,9 +2,9 @@ package cuda
 
 import "math"
 
-// Launches of the portable tier (src/sm80): the same arguments as the kernels for Hopper take, in other grids. Every
-// kernel of an operation gives the same bits, so that a row's do not depend on its batch. What has no portable kernel
-// is refused by the kernel's name (Kernels.Function).
+// Launches of the portable tier (src/sm80): they have the same arguments as the kernels for Hopper but other grids.
+// Every kernel of an operation gives the same bits, so the bits of a row do not depend on its batch. An operation
+// without a portable kernel is refused with the kernel's name (Kernels.Function).
 
 // portableFewRows is the maximum number of rows for which products and experts use their smallest tiles.
 const portableFewRows = 16
@@ -78,8 +78,8 @@ func (k *Kernels) portableExperts(s *Stream, which expertKernel, a *ExpertsArgs,
 	return runPersistent(k, s, name, int32(items), 1, a)
 }
 
-// scoreGrid is the grid of index scores: an item is some query rows with the keys that they see, which several blocks
-// share where there are few items.
+// scoreGrid returns the grid of index scores. An item is some query rows with their keys; several blocks share an
+// item if there are few.
 func (k *Kernels) scoreGrid(items, keys int32) Dim {
 	const blockKeys, waves = 128, 4
 	share := min(ceilDiv(waves*int32(k.device.props.SMs), max(items, 1)), ceilDiv(keys, blockKeys), math.MaxUint16)

@@ -51,9 +51,9 @@ func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	return 2, MapBF16, 64
 }
 
-// Product describes the memory of a matrix product: for each of a batch Out [Rows, Columns] = Input [Rows,
-// K] * Weight [Columns, K] transposed. A row's bits depend on the row and the weight alone: they are the same in any
-// batch of rows.
+// Product describes the memory of a matrix product: for each element of a batch, Out [Rows, Columns] = Input [Rows,
+// K] * Weight [Columns, K] transposed. The bits of a row depend only on the row and the weight: they are the same in
+// any batch of rows.
 type Product struct {
 	Type         ProductType
 	Weight       Ptr // [Batch, Columns, K], rows WeightStride apart; multiple of 16
@@ -78,7 +78,7 @@ type Product struct {
 	Sums Ptr
 }
 
-// ProductCall is a product ready to be launched. It stays valid while the memory stays where it is.
+// ProductCall is a matrix product ready to be launched. It stays valid as long as the addresses do.
 type ProductCall struct {
 	Args    ProductArgs
 	kernel  string
@@ -88,7 +88,7 @@ type ProductCall struct {
 	shared  int   // dynamic shared bytes; 0: what the kernel's source names
 }
 
-// mostK is the longest row: the input scales of all its blocks are in shared memory beside the ring of stages.
+// mostK is the longest row: the input scales of all its blocks are in shared memory together with the ring of stages.
 const mostK = 32768
 
 // Encode checks the memory and chooses the kernel for the number of rows.
@@ -198,8 +198,8 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	if !choice.resident && (!choice.few || call.cluster == 1) && !kept {
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
-	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of
-	// k; one of the kernel of many rows half of a tile's weights or inputs, and input scales of one block.
+	// A copy of the kernel for few rows loads all weights or inputs of a tile, and input scales of several blocks of
+	// k. A copy of the kernel for many rows loads half of a tile's weights or inputs, and input scales of one block.
 	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
 	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
@@ -243,8 +243,8 @@ func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, b
 		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
 }
 
-// Multiply launches a product. When launches overlap (Stream.SetOverlap), the weight and its scales may be read before
-// the kernel in front has ended: it must not be the one that writes them.
+// Multiply launches a product. When launches overlap (Stream.SetOverlap), the weight and its scales may be read
+// before the previous kernel has ended, so that kernel must not write them.
 func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 	fn, err := k.Function(call.kernel)
 	if err != nil {

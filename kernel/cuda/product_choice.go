@@ -36,9 +36,8 @@ const (
 	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
 )
 
-// productParts is the number of parts into which k is cut: as many as keep the SMs of an H200 busy when there are few
-// rows. It
-// depends on the weight's shape alone, not on the rows and not on the device, because it decides the order of
+// productParts is the number of parts into which k is cut: enough to keep the SMs of an H200 busy when there are few
+// rows. It depends only on the shape of the weight, not on the rows or the device, because it determines the order of
 // summation.
 func productParts(columns, blocks, batch int32) int32 {
 	const sms, leastBlocks = 132, 4
@@ -95,9 +94,9 @@ func (x *Product) choose(sms int32) productChoice {
 	}
 }
 
-// chooseAcross returns how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or
-// 0. It fetches inputs for 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles
-// of weights keep all SMs busy.
+// chooseAcross returns the width of tiles if the kernel for many rows is faster for one tile of rows, or 0. That
+// kernel loads inputs for 128 to 256 columns at a time, and the kernel for few rows for 64. This is faster if its
+// tiles of weights keep all SMs busy.
 func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
@@ -110,9 +109,9 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	return 0
 }
 
-// chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and
-// leave room for the blocks of the next kernel when launches overlap; with many input rows and a long stream of
-// weights a ring that fills the SM is worth more.
+// chooseFew picks the launch of the kernel for few rows. Blocks that share an SM balance their numbers of tiles, and
+// leave space for the blocks of the next kernel when launches overlap. With many input rows and a long stream of
+// weights, a ring that fills the SM is faster.
 func (x *Product) chooseFew(sms int32) productChoice {
 	inputs := int32(8)
 	for inputs < x.Rows {
@@ -156,7 +155,7 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
-// few returns the kernel for some input rows, with a ring of as many stages as fit into the given number of bytes.
+// few returns the kernel for some input rows, with the maximum number of stages that fits the given number of bytes.
 func (x *Product) few(inputs int32, bytes int) productChoice {
 	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
 		128: "few128"}[inputs]),
@@ -190,7 +189,7 @@ func (x *Product) turned(bytes int) productChoice {
 		weights: stripeRows, perSM: 1}, bytes)
 }
 
-// filled sets the number of stages of a choice to as many as fit into the given number of bytes.
+// filled sets the number of stages of a choice to the maximum that fits the given number of bytes.
 func (x *Product) filled(c productChoice, bytes int) productChoice {
 	for c.stages = 2; c.stages < mostStages && x.fewBytes(&c, c.stages+1) <= bytes; c.stages++ {
 	}

@@ -20,7 +20,7 @@ type productCase struct {
 // gap is the number of elements between rows, which no product may read or write.
 const gap = 16
 
-// newProductCase draws operands. There are gaps of NaN between the rows of inputs and weights.
+// newProductCase generates random operands. There are gaps of NaN between the rows of inputs and weights.
 func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) *productCase {
 	c := &productCase{}
 	stride := k + gap
@@ -34,7 +34,7 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 	for i := range weightScales {
 		weightScales[i] = float32(0.001 * math.Exp(rng.NormFloat64()))
 	}
-	// operand draws [batch, n, k] and gives its bytes, and its values times a scale.
+	// operand generates a random tensor [batch, n, k] and returns its bytes, and its values times a scale.
 	operand := func(n int, scale func(of, row, column int) float32) ([]byte, []float32) {
 		values := make([]float32, batch*n*k)
 		var raw []byte
@@ -117,8 +117,8 @@ func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	return p
 }
 
-// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results are those of
-// float32 rounded.
+// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results must equal
+// the float32 results after rounding.
 func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, exact []byte) {
 	t.Helper()
 	rows, columns, k, batch := int(c.x.Rows), int(c.x.Columns), int(c.x.K), int(c.x.Batch)
@@ -237,8 +237,8 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	}
 }
 
-// bandsCase is a case whose inputs are neighbouring columns of the same rows, and so are its results: those of one
-// matrix [batch * columns, k] by bands.
+// bandsCase is a case whose inputs are adjacent columns of the same rows, and so are its results: the product of one
+// matrix [batch * columns, k] in bands.
 func bandsCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) Product {
 	c := newProductCase(r, rng, t, rows, batch*columns, k, 1)
 	x := c.x

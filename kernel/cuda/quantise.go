@@ -69,8 +69,8 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 	return runGrid(k, s, &c, Dim{X: blocks}, a)
 }
 
-// unitsOfMany is the number of units of 256 columns of a warp where there are more blocks than fill the GPU: their
-// loads are then in flight together.
+// unitsOfMany is the number of units of 256 columns per warp if there are more blocks than fill the GPU: their loads
+// are then in flight together.
 const (
 	unitsOfMany = 4
 	manyBlocks  = 4096
@@ -102,7 +102,7 @@ const maxGrid = 1<<31 - 1
 const maxGridY = 1<<16 - 1
 
 // NormQuantise adds Delta and the weighted Results of experts to X, normalises the sum and quantises the norm. Each
-// step rounds to bf16, so the results are those of the steps launched one by one.
+// step rounds to bf16, so the results equal those of separate launches.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	if a.Results != 0 {

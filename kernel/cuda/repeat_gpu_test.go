@@ -31,7 +31,7 @@ func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 	}
 }
 
-// randomRagged is a ragged problem whose rows see different ranges of the keys.
+// randomRagged returns a ragged problem whose rows have different ranges of keys.
 func randomRagged(r *rig, rng *rand.Rand, rows, keys, heads int) IndexRagged {
 	scales, start, end := make([]float32, keys), make([]int32, rows), make([]int32, rows)
 	for i := range scales {
@@ -83,7 +83,7 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 			return r.k.ScoreRagged(r.s, x.Heads, &a)
 		})
 		for nextN := 1; nextN <= 4; nextN++ {
-			// of the second a thread block has several times as many keys as fit in its ring
+			// In the second case a thread block has several times as many keys as fit its ring.
 			for _, c := range []struct{ requests, blocks int }{{37, 20}, {12, 1500}} {
 				if testing.Short() && c.blocks > 20 {
 					continue

@@ -43,7 +43,7 @@ func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
 	return runGrid(k, s, &c, Dim{X: a.blocks()}, a)
 }
 
-// blocks returns how many blocks the rows take.
+// blocks returns the number of blocks for the rows.
 func (a *AnglesArgs) blocks() uint32 {
 	return uint32((int64(a.Rows)*int64(a.Count) + portableThreads - 1) / portableThreads)
 }
@@ -84,7 +84,7 @@ func (a *RotateArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 }
 
-// blocks returns how many blocks a row takes.
+// blocks returns the number of blocks for a row.
 func (a *RotateArgs) blocks() uint32 {
 	return (uint32(a.Heads)*uint32(a.Rope/2) + pairsPerBlock - 1) / pairsPerBlock
 }

@@ -33,8 +33,8 @@ const (
 	MaxTop    = 32 // choices of a row
 )
 
-// RouteExperts chooses the best experts of every row by score, the lower index on a tie, or takes those that a table
-// lists for its token.
+// RouteExperts chooses the best experts of every row by score, the lower index on a tie, or uses the experts that a
+// table lists for its token.
 func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c := checks{kernel: "route_experts"}
 	a.check(&c)

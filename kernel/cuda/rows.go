@@ -14,7 +14,7 @@ type RMSNormArgs struct {
 	Reserved   int32
 }
 
-// LocateArgs are the arguments of the kernel that turns positions into places.
+// LocateArgs are the arguments of the kernel that converts positions to slots.
 type LocateArgs struct {
 	Positions      Ptr   // i32 [Rows, Columns]; negative: none
 	Out            Ptr   // i32 [Rows, Columns], may be Positions
@@ -51,8 +51,8 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// warpNormColumns is the longest row that a warp normalises alone. The choice of the kernel depends on the columns
-// alone, because a row's bits depend on the kernel.
+// warpNormColumns is the longest row that a warp normalises alone. The choice of the kernel depends only on the
+// number of columns, because the bits of a row depend on the kernel.
 const warpNormColumns = 1024
 
 // Locate turns positions into slots of a paged cache, or into rows of a gathered one.

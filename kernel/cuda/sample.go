@@ -1,6 +1,6 @@
 package cuda
 
-// SampleArgs are the arguments of the kernel that draws tokens from rows of logits.
+// SampleArgs are the arguments of the kernel that samples tokens from rows of logits.
 type SampleArgs struct {
 	Logits   Ptr   // f32 [Rows, Columns]
 	Draws    Ptr   // i32 [Rows, 10]: words of a sample.Draw
@@ -12,10 +12,10 @@ type SampleArgs struct {
 	Columns  int32 // at most MaxSampleColumns
 }
 
-// MaxSampleColumns is the largest vocabulary that tokens are drawn from.
+// MaxSampleColumns is the largest vocabulary that the kernel supports.
 const MaxSampleColumns = 262144
 
-// SampleRows draws a token from every row whose draw has a temperature, as package sample does, to the bit.
+// SampleRows samples a token from every row with a temperature, with exactly the result of package sample.
 func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
 	c := checks{kernel: "sample_rows"}
 	if a.Columns <= 0 || a.Columns > MaxSampleColumns {

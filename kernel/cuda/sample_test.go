@@ -19,7 +19,7 @@ import (
 // draws is the number of rows that the kernel's source samples in this test; make draws runs more.
 var draws = flag.Int("draws", 400, "rows that the kernel's source draws from")
 
-// drawCase is a row of logits, its best column, and how a token is drawn from it.
+// drawCase is a row of logits, its best column, and the sampling parameters.
 type drawCase struct {
 	logits []float32
 	best   int32
@@ -85,7 +85,8 @@ func hostKernel(t *testing.T, source string) string {
 	return program
 }
 
-// The source of the kernel draws what package sample draws, and its weights of millions of distances are the same.
+// The source of the kernel samples the same tokens as package sample, and the weights of millions of distances are
+// equal.
 func TestTheKernelsSourceDrawsLikePackageSample(t *testing.T) {
 	program := hostKernel(t, "sample.cc")
 	var in bytes.Buffer

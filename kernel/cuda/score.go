@@ -96,8 +96,8 @@ func (c *checks) heads(n int32) {
 	}
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
-// stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
+// addresses do.
 func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c := checks{kernel: "index scores, ragged"}
 	c.heads(x.Heads)
@@ -134,8 +134,8 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	return a, err
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
-// stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid as long as the
+// addresses do.
 func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c := checks{kernel: "index scores, paged"}
 	c.heads(x.Heads)
@@ -164,8 +164,8 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 		MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
 	}
 	columns := uint64(x.NextN) * uint64(x.Heads)
-	// Pages are read whole and once: L2 that fetches 256 bytes for a request of 128 only makes more traffic between its
-	// halves.
+	// Pages are read whole and once. If L2 fetched 256 bytes for a request of 128, there would only be more traffic
+	// between its halves.
 	err := encodeMaps(d, c.err, []mapTarget{
 		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
 			Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},
@@ -221,8 +221,7 @@ var pagedKernels = map[[2]int32]string{
 	{64, 1}: "sparrow_index_paged_h64_n1", {64, 2}: "sparrow_index_paged_h64_n2", {64, 4}: "sparrow_index_paged_h64_n4",
 }
 
-// ScorePaged computes paged index scores with the smallest kernel that takes the query rows of a request: 3 rows run
-// as 4.
+// ScorePaged computes paged index scores with the smallest kernel for the query rows of a request: 3 rows run as 4.
 func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
 	if k.device.portable {
 		keys := min(int64(a.MaxContext), int64(a.MaxBlocks)*layout.PageTokens)

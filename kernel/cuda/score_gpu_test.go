@@ -30,7 +30,7 @@ func floats(rng *rand.Rand, n int, size, shift float64) []float32 {
 	return v
 }
 
-// poisonedFloat is what four poison bytes read as.
+// poisonedFloat is the value of four poison bytes.
 var poisonedFloat = math.Float32frombits(poison * 0x01010101)
 
 func TestGPURaggedScoresMatchTheReference(t *testing.T) {

@@ -63,10 +63,10 @@ const (
 	mappedPoolBytes = 16 << 32
 )
 
-// How decode cuts a row into segments for different SMs: at positions that depend only on the width of the lists and on
-// what the caller gives all rows alike, so that a row's bits are the same alone and in any batch. With segments of 512
-// keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result of 64 KB
-// per 64 heads. V4's 128 + 512 keys are not cut: the partial result would cost as much time as it saves.
+// How decode cuts a row into segments for different SMs: the positions depend only on the width of the lists and on
+// arguments that are the same for all rows, so the bits of a row are the same alone and in any batch. With segments
+// of 512 keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result
+// of 64 KB per 64 heads. V4's 128 + 512 keys are not cut: the partial result would cost as much time as it saves.
 const (
 	V4SplitKeys       = 512 // keys of a segment of V4 entries
 	decodeMaxSegments = 16  // wider rows have longer segments
@@ -84,9 +84,9 @@ func SparseSegments(width, keys int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseSegmentsWithin returns how decode cuts V4's rows of up to width keys where rows of other launches have up to
-// most: into segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits
-// do not depend on how wide the lists of its neighbours are.
+// SparseSegmentsWithin returns how decode cuts V4's rows of up to width keys if rows of other launches have up to
+// most: into segments of the length that SparseSegments returns for most, and at least two if it cuts at all. The
+// bits of a row do not depend on the width of the lists of other rows.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
 	segments, blocks = SparseSegments(most, V4SplitKeys)
@@ -114,8 +114,8 @@ func SparseUnits(rows, heads, segments int32) int64 {
 	return int64(rows) * int64(segments) * headGroups(heads)
 }
 
-// Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32
-// [rows, lenStride].
+// Select describes rows of the pool that are selected by slot: indices i32 [rows, indexStride] of width entries each,
+// lens i32 [rows, lenStride].
 func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView,
 	error) {
 	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride,

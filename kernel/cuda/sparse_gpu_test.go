@@ -296,8 +296,8 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	}
 }
 
-// A thread block has several units of work one after the other, with and without keys: queries, keys and outputs of one
-// take the places of those before it while they are still in use.
+// A thread block processes several units of work in sequence, with and without keys. The queries, keys and outputs of
+// a unit reuse the memory of the previous unit while that is still in use.
 func TestGPUSparseUnitsFollowEachOther(t *testing.T) {
 	r := onGPU(t)
 	rows := 1200 // so that the rings of a thread block go round over many units

@@ -49,7 +49,7 @@ func (s *Stream) SetDry(on bool) { s.dry = on }
 // Launches returns how many kernels, copies and fills were enqueued so far, graphs counting as one.
 func (s *Stream) Launches() int64 { return s.launches.Load() }
 
-// enqueue counts one launch and reports whether it is to be made.
+// enqueue counts one launch and reports whether it must be issued.
 func (s *Stream) enqueue() bool {
 	if s.dry {
 		return false

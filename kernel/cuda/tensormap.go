@@ -87,7 +87,7 @@ func (m *MapSpec) check() error {
 	return nil
 }
 
-// plain is the tensor in plain numbers, which portable kernels read in place of a descriptor of the copy engine: the
+// plain returns the description of the tensor that portable kernels read instead of a copy engine descriptor: the
 // base, five dimensions in elements, five strides in bytes (src/sm80/map.cuh).
 func (m *MapSpec) plain() (t TensorMap) {
 	const dims, strides = 8, 48
@@ -110,8 +110,7 @@ type mapFrame struct {
 	steps   [5]uint32
 }
 
-// encodeTensorMap builds a descriptor. It runs on the host; the map stays valid while the tensor's memory stays where
-// it is.
+// encodeTensorMap builds a descriptor on the host. It stays valid as long as the address of the tensor does.
 func (d *Device) encodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err

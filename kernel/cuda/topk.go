@@ -182,8 +182,8 @@ func topKParts(rows, columns, k, sms int64) int64 {
 	return parts
 }
 
-// TopKScratch returns how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0
-// when rows are not split.
+// TopKScratch returns the number of entries of Kept and Via for selecting rows of a number of columns on this device;
+// 0 if rows are not split.
 func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
 	if parts == 1 || k.device.portable {

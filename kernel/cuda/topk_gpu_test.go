@@ -243,7 +243,7 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 	}
 }
 
-// More rows than SMs, all short: a block holds several of them, and lengths up to all that a row has room for.
+// More rows than SMs, all short: a block holds several of them, with lengths up to the capacity of a row.
 func TestGPUTopKIsExactForManyShortRows(t *testing.T) {
 	r := onGPU(t)
 	for name, score := range distributions {

@@ -26,9 +26,8 @@ type TraceEntry struct {
 	Time   time.Duration // with the device's own time from launch to launch, about 1 us
 }
 
-// maxHeld is the maximum number of launches that wait in a held stream: the driver's queue takes about a thousand
-// entries, and a launch
-// is two with its event.
+// maxHeld is the maximum number of launches in a held stream: the driver's queue has space for about a thousand
+// entries, and a launch with its event needs two.
 const maxHeld = 400
 
 // NewTrace starts to time the launches of a stream.

@@ -154,7 +154,7 @@ func (k *Kernels) ScoreV41(s *Stream, a *ScoreV41Args) error {
 	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Columns, v41ScoreKeys)}, a)
 }
 
-// BlockMax finds the largest score of every block; that of the newest key is infinite.
+// BlockMax finds the largest score of every block; the score of the block with the newest key is infinite.
 func (k *Kernels) BlockMax(s *Stream, a *BlockMaxArgs) error {
 	c := checks{kernel: "block_max"}
 	c.memory("scores", a.Scores, 4)
@@ -239,7 +239,7 @@ type Reachable struct {
 	copied *HostBuffer
 }
 
-// Reach makes host memory readable by kernels: in place where the system can lock its pages, else as a copy in
+// Reach makes host memory readable by kernels: in place if the system can lock its pages, otherwise as a copy in
 // page-locked memory. The caller must not write to it before Free.
 func (d *Device) Reach(bytes []byte) (*Reachable, error) {
 	if len(bytes) == 0 {
@@ -274,7 +274,7 @@ func (r *Reachable) Ptr() Ptr {
 	return Ptr(uintptr(unsafe.Pointer(&r.bytes[0])))
 }
 
-// Free ends it. The memory itself stays the caller's.
+// Free ends the access of kernels. The memory still belongs to the caller.
 func (r *Reachable) Free() error {
 	switch {
 	case r == nil:

@@ -5,24 +5,25 @@ type PoolView struct {
 	Base       Ptr   // first byte of page 0, multiple of 16
 	PageBytes  int64 // from one page to the next, multiple of 16
 	PageTokens int32 // rows per page
-	// rows of the pool: a slot at or beyond raises FaultSlot and is not touched; a negative one means no row
+	// Rows of the pool. A slot at or beyond this number raises FaultSlot and is not accessed; a negative slot means
+	// no row.
 	Slots int32
 }
 
-// RotaryView is the table of cosines and sines by position, made by the host so that every device rotates by the same
-// numbers.
+// RotaryView is the table of cosines and sines by position. The host computes it, so that every device rotates by the
+// same numbers.
 type RotaryView struct {
 	Table    Ptr // f32 [Rows, 64]: 32 cosines, then 32 sines; multiple of 16
 	Rows     int32
 	Reserved int32
 }
 
-// SlotListView takes the rows named by a list of slots.
+// SlotListView selects the rows named by a list of slots.
 type SlotListView struct {
 	Slots Ptr // i32 [count]; negative: no row, zeros are written
 }
 
-// PageTableView takes all tokens of some requests, through their page tables. Request r gives rows Starts[r] to
+// PageTableView selects all tokens of some requests, through their page tables. Request r supplies rows Starts[r] to
 // Starts[r+1].
 type PageTableView struct {
 	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical one; negative: no row
@@ -31,7 +32,7 @@ type PageTableView struct {
 	Requests    int32
 }
 
-// Bits of the fault word that kernels raise instead of touching memory they must not.
+// Bits of the fault word. Kernels set them instead of accessing memory out of range.
 const (
 	FaultSlot     = 1  // a slot at or beyond the pool
 	faultPosition = 2  // a position outside the rotary table

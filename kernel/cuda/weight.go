@@ -18,8 +18,8 @@ type DrawArgs struct {
 	Reserved int32
 }
 
-// DrawValues fills memory with random values that are close to a normal distribution. They depend on the seed and on
-// their place in the matrix alone.
+// DrawValues fills memory with random values that are close to a normal distribution. They depend only on the seed
+// and on their position in the matrix.
 func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	c := checks{kernel: "draw_values"}
 	if a.Type == ElementF16 || a.Type < ElementF32 || a.Type > ElementE4M3 {

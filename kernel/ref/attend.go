@@ -9,7 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// softmax turns scores into weights in place and returns the largest score and the sum of exponentials relative to it.
+// softmax converts scores to weights in place and returns the largest score and the sum of exponentials relative to
+// it.
 func softmax(scores []float64) (largest, sum float64) {
 	largest = math.Inf(-1)
 	for _, s := range scores {

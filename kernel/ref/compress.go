@@ -36,7 +36,7 @@ func (*Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// slot is the half of a raw row that one slot of an entry reads, and what is added to its gates.
+// slot is the half of a raw row that one slot of an entry reads, and the values added to its gates.
 type slot struct{ values, gates, ape []float32 }
 
 // readSlots finds the slots of an entry that are not absent.
@@ -79,7 +79,7 @@ func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 	return raw{row[:len(row)/2], row[len(row)/2:]}, nil
 }
 
-// Put writes rows to chosen places.
+// Put writes rows to given positions.
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
 // Tally counts choices of experts.

@@ -30,7 +30,7 @@ func (*Device) DualAttend(a kernel.DualArgs) error {
 	return nil
 }
 
-// readStream appends the entries of a stream that row r sees.
+// readStream appends the entries of a stream that row r attends to.
 func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
 	l, err := layout.V4Of(s.Pool.Layout)
 	if err != nil {
@@ -79,7 +79,7 @@ func (*Device) FlatAttend(a kernel.FlatArgs) error {
 	return nil
 }
 
-// sinkArgs holds the arguments that both forms have in common.
+// sinkArgs has the arguments that both forms share.
 type sinkArgs struct {
 	out, lse, q, sinks kernel.Tensor
 	heads              int

@@ -187,8 +187,8 @@ func (d *deltaHead) row(q, k, v, gate []float32, beta float32) (x deltaRow) {
 	return x
 }
 
-// update changes the state by a row and returns what the row reads from it. The state is rounded after every row, so
-// that its bits do not depend on where a sequence is cut.
+// update updates the state with a row and returns the row's output. The state is rounded after every row, so that its
+// bits do not depend on the division of a sequence into passes.
 func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	var s [dim][dim]float64
 	var predicted [dim]float64
@@ -253,7 +253,8 @@ func (d *deltaHead) chunk(rows []int32) {
 		}
 		return v
 	}
-	// Forward substitution: what the delta rule writes for row i, less the part that the rows before it explain.
+	// Forward substitution: the values that the delta rule writes for row i, minus the part that comes from the
+	// earlier rows.
 	news := make([][dim]float64, n)
 	outs := make([][dim]float64, n)
 	for i := range rows {
@@ -339,5 +340,5 @@ func (*Device) LayerNorm(a kernel.LayerNormArgs) error {
 	return nil
 }
 
-// Spread turns pools into the places of their tokens.
+// Spread converts pools to the slots of their tokens.
 func (*Device) Spread(a kernel.SpreadArgs) error { return host.Spread(a) }

@@ -14,8 +14,8 @@ import (
 // Device is the reference implementation. It keeps no state.
 type Device struct {
 	host.Memory
-	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between
-	// operations the results are those of a GPU except for the order of its sums.
+	// Rounded makes matrix products round where those of a GPU do (round.go). With activations rounded to bf16
+	// between operations, the results equal those of a GPU except for the order of its sums.
 	Rounded bool
 	// Moved changes every sum of a product a little, as another order of its terms does (round.go). The change of the
 	// results shows how much they depend on rounding.

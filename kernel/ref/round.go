@@ -26,7 +26,7 @@ import (
 // blockSide is the side of the blocks whose rows are quantised.
 const blockSide = 128
 
-// met is a row as a weight meets it.
+// met returns a row with the rounding that it has when it is multiplied by a weight.
 func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || !quantised(w) {
 		return x
@@ -46,7 +46,7 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 
 // stored rounds a row of a weight to the values that a GPU stores.
 func (d *Device) stored(row []float64, w *host.Matrix) {
-	// NVFP4 that multiplies rows: bf16 holds its values, and sums take the factor.
+	// For NVFP4 that multiplies rows, bf16 represents its values, and the factor is applied to the sums.
 	if !d.Rounded || quantised(w) || w.Factor != 0 && w.Role() != kernel.Latent {
 		return
 	}
@@ -94,9 +94,9 @@ type tiles struct {
 	fromLast bool
 }
 
-// weigh turns scores into weights as softmax does and returns the same. With Rounded they are rounded to bf16 where a
-// GPU rounds them: relative to a base, which is the largest score of the first tile and follows the scores when a later
-// tile has outgrown it 2^8 times. The sum is that of weights before they are rounded.
+// weigh converts scores to weights like softmax and returns the same values. With Rounded, weights are rounded to
+// bf16 where a GPU rounds them: relative to a base, which is the largest score of the first tile and is raised when a
+// later tile exceeds it by a factor of 2^8. The sum uses the weights before they are rounded.
 func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
 	if !d.Rounded || len(scores) == 0 {
 		return softmax(scores)
@@ -136,7 +136,7 @@ func (d *Device) term(v float32) float32 {
 	return v
 }
 
-// kept is a row that is encoded, after its norm.
+// kept rounds a row that is encoded, after its norm.
 func (d *Device) kept(row []float32) {
 	if d.Rounded {
 		for i, v := range row {
@@ -145,7 +145,7 @@ func (d *Device) kept(row []float32) {
 	}
 }
 
-// result is a value that an expert gives.
+// result rounds a result of an expert.
 func (d *Device) result(v float64) float64 {
 	if d.Rounded {
 		return float64(num.RoundBF16(float32(v)))

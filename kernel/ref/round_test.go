@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows that multiply FP8 blocks, and FP8 with a scale for each row, are quantised for each 128 columns, with
-// the scale the weight asks for; rows of other weights are not.
+// Rows that multiply FP8 blocks, or FP8 with a scale for each row, are quantised per 128 columns, with the kind of scale
+// that the weight has; rows of other weights are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -85,7 +85,7 @@ func TestRoundedWeights(t *testing.T) {
 	}{
 		{"one tile", []float64{0, -1.3, -2.7}, tiles{keys: 4},
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(-2.7))}},
-		// The base is still that of the first tile: the weight of 2^0.3 is rounded at its own size.
+		// The base is still the largest score of the first tile: the weight of 2^0.3 is rounded at its own magnitude.
 		{"a later tile that is a little larger", []float64{0, -1.3, 0.3, 0.1}, tiles{keys: 2},
 			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(0.3)), round(math.Exp2(0.1))}},
 		{"from the last tile on", []float64{0.3, 0.1, 0, -1.3}, tiles{keys: 2, fromLast: true},
