@@ -17,8 +17,8 @@ type Batch struct {
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
-	// Draws holds, for each request of the batch, the sampling parameters of each of its rows of logits; nil takes the
-	// best tokens. It is read where the plan samples.
+	// Draws holds, for each request of the batch, the sampling parameters of each of its rows of logits; nil means
+	// the best tokens. It is used if the plan samples.
 	Draws [][]sample.Draw
 }
 

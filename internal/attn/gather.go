@@ -1,14 +1,15 @@
 package attn
 
-// Gather lists the entries that rows of a pass see, request by request. Rows of one request are adjacent, in ascending
-// order, so its last row sees the most.
+// Gather lists the entries that rows of a pass attend to, request by request. Rows of one request are adjacent, in
+// ascending order, so its last row has the most entries.
 type Gather struct {
 	Request []int32 // [T]: the row's request
 	Lens    []int32 // [T]: how many entries the row sees
 	Start   []int32 // [T]: written: where the row's request begins in the list
 }
 
-// Fill writes the places of the entries that rows first to last see. place returns the place of entry i of a request.
+// Fill writes the slots of the entries that rows first to last attend to. place returns the slot of entry i of a
+// request.
 func (g Gather) Fill(to []int32, first, last int, place func(request, i int) int32) {
 	at := 0
 	for r := first; r < last; {

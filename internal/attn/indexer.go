@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path a plan
-// names. Every family with an indexer uses it; what differs between them is in its fields.
+// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path of the
+// plan. Every family with an indexer uses it; the differences between families are in its fields.
 type Indexer struct {
 	Heads   int
 	TopK    int // keys each query may attend to
@@ -27,12 +27,12 @@ type Queries struct {
 	Weights kernel.Tensor // f32 [n, heads]
 }
 
-// TakeQueries takes memory for the raw queries of n rows.
+// TakeQueries allocates memory for the raw queries of n rows.
 func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Queries {
 	return Queries{Q: a.Take(activation, n, x.Heads*layout.IndexDim), Weights: a.Take(kernel.F32, n, x.Heads)}
 }
 
-// IndexSpace is the memory in which one launch selects; it holds one chunk of rows at a time.
+// IndexSpace is the memory in which one launch selects; it has space for one chunk of rows at a time.
 type IndexSpace struct {
 	raw     Queries       // not given where the queries of all rows are computed at once
 	q       kernel.Tensor // e4m3, f32 or bf16 [chunk, plan's heads*128]
@@ -42,7 +42,7 @@ type IndexSpace struct {
 	keys    kernel.Pool   // gathered indexer keys, one page; not given where scores read the cache
 }
 
-// Arrange takes the memory of a launch that scores by the segment's path; other launches need none.
+// Arrange allocates the memory of a launch that scores by the segment's path; other launches need none.
 func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind,
 	activation kernel.DType) (IndexSpace, error) {
 	var out IndexSpace
@@ -115,7 +115,7 @@ type Candidates struct {
 	Rows   kernel.Tensor // i32 [T, 1]: the row itself, which is its row of Blocks
 }
 
-// Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored
+// Select fills the launch's rows of Out. Rows with no more keys than they may select are not scored
 // (kernel.ScoreArgs.SkipUpTo).
 func (x *Indexer) Select(list *kernel.Builder, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
@@ -194,6 +194,6 @@ func (s *Selection) values(first, last int) kernel.Tensor {
 	return s.Values.Slice(first, last)
 }
 
-// Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no
-// spreading of outliers.
+// Hadamard reports whether keys of a layout are stored Hadamard-rotated: quantised keys are; exact keys do not need
+// it.
 func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 || k == layout.IndexPage68 }

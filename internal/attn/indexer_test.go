@@ -55,8 +55,8 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 	return out
 }
 
-// A launch whose rows select every key they see computes neither queries nor scores; with one more key in one row it
-// computes both, and rows that select every key have the same result. The plan fixes which of the two a launch is: a
+// A launch whose rows select all of their keys computes neither queries nor scores. With one more key in one row it
+// computes both, and rows that select every key have the same result. The plan determines the kind of a launch: a
 // short variant of the paged path, or a separate path for rows of a prompt.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}

@@ -15,7 +15,7 @@ type Inputs struct {
 	plan  *plan.Plan
 }
 
-// TakeInputs takes the block of a plan from an arena.
+// TakeInputs allocates the block of a plan in an arena.
 func TakeInputs(p *plan.Plan, a *kernel.Arena) Inputs {
 	return Inputs{Block: a.Take(kernel.I32, 1, p.InputWords), plan: p}
 }
@@ -23,7 +23,7 @@ func TakeInputs(p *plan.Plan, a *kernel.Arena) Inputs {
 // InputsOf views a block of a plan that was taken before.
 func InputsOf(p *plan.Plan, block kernel.Tensor) Inputs { return Inputs{Block: block, plan: p} }
 
-// Array is an array of the block: i32 [rows, cols], without rows where the pass has none of that name.
+// Array returns an array of the block: i32 [rows, cols], without rows if the pass has no array of that name.
 func (in Inputs) Array(name plan.ArrayName) kernel.Tensor {
 	a := in.plan.Input(name)
 	t := in.Block
@@ -41,7 +41,7 @@ type Block struct {
 // NewBlock views host memory of at least plan.InputWords as the input block of a plan.
 func NewBlock(p *plan.Plan, words []int32) Block { return Block{plan: p, words: words[:p.InputWords]} }
 
-// Array is an array of the block, empty where the pass has none of that name.
+// Array returns an array of the block, empty if the pass has no array of that name.
 func (b Block) Array(name plan.ArrayName) []int32 {
 	a := b.plan.Input(name)
 	end := a.First + a.Words()
@@ -59,8 +59,8 @@ func (b Block) FillLogits(in *Batch) error {
 	})
 }
 
-// FillBlocks lists the sampling parameters of blocks: all rows of a request have logits, and those of the first place
-// of all blocks come first.
+// FillBlocks lists the sampling parameters of blocks: all rows of a request have logits, and the rows at the first
+// position of all blocks come first.
 func (b Block) FillBlocks(in *Batch) error {
 	draws, n := b.Array(plan.Draws), len(in.Batch.Requests)
 	clear(draws) // the best tokens

@@ -19,7 +19,7 @@ func (t *Tap) Replace(list *kernel.Builder, selected kernel.Tensor) {
 	}
 }
 
-// Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has its own rows, and all
+// Record copies selections [T, K] and their scores [T, K]. If bounds are given, each rank has its own rows, and all
 // ranks record all rows.
 func (t *Tap) Record(list *kernel.Builder, selected, scores kernel.Tensor, bounds []int) {
 	t.record(list, bounds, [2]kernel.Tensor{t.Selected, selected}, [2]kernel.Tensor{t.Scores, scores})

@@ -6,8 +6,8 @@ import "sync/atomic"
 // word, in its own cache line: with many workers a run would wait for a word that all of them write.
 //
 // A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements.
-// So either the owner sees the worker and waits until it has left, or the worker sees that the gate is shut and does
-// nothing. The owner never waits for a worker that the operating system has not scheduled.
+// So either the owner reads the announcement and waits until the worker has left, or the worker reads that the gate
+// is shut and does nothing. The owner never waits for a worker that the operating system has not scheduled.
 type gate struct{ word atomic.Uint64 } // number of the run << 2 | retired << 1 | open
 
 const (

@@ -9,9 +9,9 @@ import (
 const (
 	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
 	// yieldShare times the number of workers is the time between two yields of one. A yield takes a lock that all
-	// processors share, and the worker may continue late or on another processor: with 16 workers that yielded every 20
-	// microseconds a decode step took half as long again. With few workers other goroutines, those of connections
-	// among them, have no other processor.
+	// processors share, and the worker may continue late or on another processor: with 16 workers that yielded every
+	// 20 microseconds, a decode step took 50 % longer. With few workers, other goroutines, such as those of
+	// connections, have no other processor.
 	yieldShare = int64(12 * time.Microsecond)
 )
 
@@ -26,7 +26,7 @@ func (p *parker) init() { p.token = make(chan struct{}, 1) }
 // wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
 // then so that other goroutines get the processor. Then it parks, unless the pool is kept awake. Between two polls it
 // calls idle, which takes less than a microsecond and reports whether there was anything to do; nil means that there
-// never is.
+// is never anything to do.
 func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 	for !p.spin(ready, idle, at) {
 		p.parked.Store(true)

@@ -35,8 +35,8 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 // others wait, first spinning, then parked. One goroutine at a time may use a
 // Pool, and Close releases it.
 //
-// Every worker has a share of the items of a run, the same in every run of as many
-// items, and takes items of others when its own are done.
+// Every worker has a share of the items of a run, which is the same in every run with the same number of items, and
+// takes items of other workers when its own are done.
 type Pool struct {
 	workers int
 	idle    []func() bool // of every worker; nil without
@@ -49,16 +49,16 @@ type Pool struct {
 	spin    spinLimit
 
 	_ [128]byte
-	// gate admits workers to the current run; see gate.go. What follows is written only while the gate is shut and no
-	// worker is inside, and read together with it.
+	// gate admits workers to the current run; see gate.go. The following fields are written only while the gate is
+	// shut and no worker is inside, and are read together with it.
 	gate  gate
 	task  Task
 	items int
 	limit atomic.Int32 // workers that take part
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the number of shares of the run with unclaimed items, in groups. A worker without items of its own reads
-	// it instead of a cache line of every other worker.
+	// left is the number of shares of the run with unclaimed items, in groups. A worker without own items reads it
+	// instead of a cache line of every other worker.
 	left [leftGroups]leftCount
 }
 
@@ -75,12 +75,14 @@ type leftCount struct {
 // New starts a pool of the given number of workers, at least one. The caller of Run is one of them.
 func New(workers int) *Pool { return NewIdle(workers, nil) }
 
-// NewIdle is New for workers that call idle while they wait for the next run or for the end of one: again and again,
-// each with its number, until it reports that there is nothing to do. A call takes less than a microsecond.
+// NewIdle is like New for workers that call idle while they wait for the next run or for the end of one. Each worker
+// calls it repeatedly, with its number, until it reports that there is nothing to do. A call takes less than a
+// microsecond.
 func NewIdle(workers int, idle func(worker int) bool) *Pool { return NewBound(workers, idle, nil) }
 
-// NewBound is NewIdle for workers that call bind, each with its number, before they work: once, but the caller of Run,
-// which is not always the same goroutine, each time. A goroutine that bind locks to its thread stays locked.
+// NewBound is like NewIdle for workers that call bind, each with its number, before they work: once, except the
+// caller of Run, which is not always the same goroutine and calls it each time. A goroutine that bind locks to its
+// thread stays locked.
 func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *Pool {
 	workers = max(workers, 1)
 	p := &Pool{workers: workers, idle: make([]func() bool, workers), bind: bind, members: make([]member, workers)}
@@ -113,7 +115,8 @@ func (p *Pool) SetLimit(n int) {
 // Limit is the number of workers that take part in runs.
 func (p *Pool) Limit() int { return int(p.limit.Load()) }
 
-// Share returns the items that a worker takes first in a run of that many: n of them from first on.
+// Share returns the items that a worker takes first in a run of the given number of items: n items, starting at
+// first.
 func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.Limit()) }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
@@ -161,8 +164,8 @@ func (p *Pool) Run(items int, task Task) error {
 	return nil
 }
 
-// KeepAwake lets workers wait for the next run without parking, until it is called with false: where runs follow each
-// other at unknown times, and all of the processors are for them. Waking many parked workers takes a millisecond.
+// KeepAwake lets workers wait for the next run without parking, until it is called with false. It is for runs at
+// unknown times on processors that have no other work. Waking many parked workers takes a millisecond.
 func (p *Pool) KeepAwake(on bool) {
 	if p.spin.awake.Store(on); on {
 		p.wake(p.workers - 1)
@@ -240,8 +243,7 @@ func (p *Pool) start(w int) {
 	go p.serve(w)
 }
 
-// serve joins run after run. If a task ends this goroutine, a new one takes
-// over the number.
+// serve joins one run after the other. If a task ends this goroutine, a new one takes over the number.
 func (p *Pool) serve(w int) {
 	defer p.done.Done()
 	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of

@@ -41,8 +41,8 @@ func (p *products) Do(worker, _ int) {
 	}
 }
 
-// Assembly has no safe points, so a collection waits for the longest stretch of it: for as much of the processor as
-// workers use until the world has stopped. Without a preemptible call per block that is seconds.
+// Assembly has no safe points, so a garbage collection waits for the longest stretch of it: for all of the processor
+// time that workers use until the world has stopped. Without a preemptible call per block that is seconds.
 func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 	bound := time.Duration(runtime.GOMAXPROCS(0)) * 200 * time.Millisecond
 	for _, tier := range vec.Tiers() {

@@ -14,8 +14,8 @@ type member struct {
 
 type memberState struct {
 	inside atomic.Bool
-	// claimed is how many items of this worker's share are taken, by itself or by others: number of the run <<
-	// countBits | count. A number of an earlier run means none, so nothing is reset between runs.
+	// claimed is the number of items of this worker's share that are taken, by itself or by others: number of the run
+	// << countBits | count. The number of an earlier run means none, so nothing is reset between runs.
 	claimed atomic.Uint64
 	parker
 }
@@ -27,9 +27,9 @@ const (
 	resetRuns = 1 << 20
 )
 
-// share returns the items of a worker: those of all workers are consecutive and their numbers differ by at most one. A
-// worker has the same share of every run with as many items, so it reads the same memory again. A worker beyond the
-// number of items has none.
+// share returns the items of a worker. The shares of all workers are consecutive, and their sizes differ by at most
+// one. A worker has the same share in every run with the same number of items, so it reads the same memory again. A
+// worker beyond the number of items has none.
 func share(items, worker, workers int) (first, n int) {
 	if worker >= workers {
 		return items, 0

@@ -25,8 +25,8 @@ func TestSharesCoverTheItems(t *testing.T) {
 	}
 }
 
-// Claims begin anew in every run, also where the numbers of runs pass the point at which they are reset, and where they
-// no longer fit into a word with the count.
+// Claims start at zero in every run, also when run numbers wrap around, and when they no longer fit into a word with
+// the count.
 func TestClaimsBeginAnew(t *testing.T) {
 	for _, begin := range []uint64{0, resetRuns - 3, 1<<(64-countBits) - 3} {
 		p := open(t, 3)

@@ -10,10 +10,10 @@ import (
 // The operating system takes about 60 microseconds to wake a parked worker, longer than many operations of a forward
 // pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
 // waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
-// processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it. Such
-// contention is detected as lost time, as often within contentionTime as there are other workers, and shortens spinning
-// for as long. Single delays of many workers are not contention: on a machine with 16 processors of its own there are
-// some every 100 ms, and workers that parked after each of them made decode steps take half as long again.
+// processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it.
+// Contention is detected if, within contentionTime, there are as many delays as other workers; it shortens spinning
+// for the same time. Single delays of many workers are not contention: on a machine with 16 dedicated processors
+// there are some every 100 ms, and when workers parked after each of them, decode steps took 50 % longer.
 //
 // Delays of a virtual machine whose host runs others are not contention either: the system here has not switched to
 // another thread, and parking would not bring the processor back, but each wake would take its 60 microseconds too.
@@ -54,8 +54,8 @@ func (p *spinLimit) limit(now int64) int64 {
 	return longSpin
 }
 
-// contend records a delay. Contention is as many of them as there are other workers, and as many switches to other
-// threads in that time, where they are known.
+// contend records a delay. Contention means as many delays as there are other workers, and as many switches to other
+// threads in that time, if their number is known.
 func (p *spinLimit) contend(now int64) {
 	switches, known := p.switches()
 	if now-p.window.Load() > contentionTime {

@@ -52,7 +52,7 @@ func TestImportablePackagesAreFew(t *testing.T) {
 }
 
 // The root package is for Go programs: every exported name of it is listed in testdata/face.txt, so that a change of
-// the face is seen. go test ./internal/tree -run TestRootFace -args -update-face writes the list.
+// the public API is noticed. go test ./internal/tree -run TestRootFace -args -update-face writes the list.
 func TestRootFace(t *testing.T) {
 	files, err := filepath.Glob("../../*.go")
 	if err != nil {

@@ -19,7 +19,7 @@ var order = []string{
 	"internal/tree/testrun", // imports nothing of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc " +
 		"cmd/dist examples/ask examples/batch internal/tree/plots internal/tree/width internal/tree/platforms",
-	// What others make, in front of servers.
+	// Tests of other projects' programs with a server.
 	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
 	"server/hostile internal/sim/torture", // what make torture runs
 	"verify internal/eval internal/bench/load " +
@@ -168,7 +168,7 @@ func TestThePageListsThePackages(t *testing.T) {
 	}
 }
 
-// place is a package's name in the order; "." is the module's root.
+// place returns a package's name in the order; "." is the module's root.
 func place(path string) string {
 	if path == "sparrow" {
 		return "."

@@ -44,7 +44,7 @@ const (
 	CodeDeadline         Code = "deadline_exceeded"           // the request's time is up
 )
 
-// statuses is the only place that maps a code to a status.
+// statuses is the only map from a code to a status.
 var statuses = map[Code]int{
 	CodeInvalidJSON:      http.StatusBadRequest,
 	CodeUnknownParameter: http.StatusBadRequest,
@@ -100,9 +100,8 @@ func (p Problem) String() string {
 	return p.Param + ": " + p.Message
 }
 
-// Error is a failed request. Param and Code are those of the first problem; Message describes all of them. Each
-// interface
-// writes it in a shape of its own.
+// Error is a failed request. Param and Code belong to the first problem; Message describes all problems. Each
+// interface writes it in its own format.
 //
 // Functions of this package and of those below api return *Error rather than error so that every failure has a status:
 // compare with nil before storing one in a variable of type error.
@@ -113,8 +112,8 @@ type Error struct {
 	Problems []Problem // at least one; not on the wire
 }
 
-// NewError makes an error of a single problem. The message should state what was asked, what is supported and what to
-// do.
+// NewError makes an error of a single problem. The message should contain the requested value, the supported values
+// and a suggestion.
 func NewError(code Code, param, format string, args ...any) *Error {
 	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
 }

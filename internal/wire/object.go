@@ -41,8 +41,8 @@ func ReadObject[T any](c *Reader, v *T, known Fields[T]) {
 	}
 }
 
-// ReadStrict is ReadObject for an object that no other server has: a name that is not known there, or in an object
-// inside it, is a mistake and refused, whatever the rest of the body may hold.
+// ReadStrict is like ReadObject for an object that no other server has: an unknown name in it, or in an object inside
+// it, is a mistake and refused, regardless of the rest of the body.
 func ReadStrict[T any](c *Reader, v *T, known Fields[T]) {
 	before := c.strict
 	c.strict = true
@@ -133,7 +133,7 @@ func SetPointer[V any](dst **V, read func() (V, bool)) {
 	}
 }
 
-// Refuse is a field of other servers that cannot be honoured here; instead states what to do.
+// Refuse is a field of other servers that cannot be honoured here; instead is the suggested alternative.
 func Refuse[T any](instead string) Field[T] {
 	return Field[T]{Refused: true, Read: func(c *Reader, _ *T) {
 		c.Problem(CodeUnsupportedParam, "not supported; %s", instead)
@@ -162,8 +162,8 @@ func ReadList[V any](c *Reader, most int, what string, read func() (V, bool)) []
 	return list
 }
 
-// ReadStruct adapts readObject to readList. An object with problems is kept: the request fails anyway, and later checks
-// count on every element being there.
+// ReadStruct adapts readObject to readList. An object with problems is kept: the request fails anyway, and later
+// checks rely on all elements.
 func ReadStruct[T any](c *Reader, known Fields[T]) func() (T, bool) {
 	return func() (T, bool) {
 		var v T

@@ -23,8 +23,8 @@ func (p *Problems) Add(code Code, param, format string, args ...any) {
 	p.list = append(p.list, Problem{Param: param, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddNew is for checks that run after decoding: a field that could not be read is already reported, and everything said
-// about its empty value, or about the value around it, would be noise.
+// AddNew is for checks that run after decoding. A field that could not be decoded is already reported, and a message
+// about its empty value, or about the value around it, would be useless.
 func (p *Problems) AddNew(code Code, param, format string, args ...any) {
 	for _, old := range p.list {
 		if within(old.Param, param) {
@@ -50,7 +50,7 @@ func (p *Problems) err() *Error {
 	return joinProblems(p.list, p.omitted)
 }
 
-// Verdict runs a check on its own.
+// Verdict runs a single check.
 func Verdict(check func(*Problems)) *Error {
 	var p Problems
 	check(&p)

@@ -54,7 +54,7 @@ func (c *Reader) Finish() *Error {
 	return c.err()
 }
 
-// fail ends reading. The first failure stays.
+// fail ends reading. The first failure is kept.
 func (c *Reader) fail(format string, args ...any) {
 	if c.malformed == nil {
 		c.malformed = NewError(CodeInvalidJSON, c.Param(), format, args...)
@@ -79,8 +79,8 @@ func (c *Reader) Problem(code Code, format string, args ...any) {
 	c.Add(code, c.Param(), format, args...)
 }
 
-// Param is the current path in the notation clients know, such as messages[2].content. A path that leads far into a
-// schema is cut short.
+// Param returns the current path in the usual notation of clients, such as messages[2].content. A path deep inside a
+// schema is shortened.
 func (c *Reader) Param() string {
 	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
 }
@@ -112,14 +112,15 @@ func (c *Reader) Ignore() {
 	c.Skip()
 }
 
-// Note notes that the value at hand, or a part of it, has no effect.
+// Note records that the current value, or a part of it, has no effect.
 func (c *Reader) Note() {
 	if name := c.place(); !slices.Contains(c.ignored, name) {
 		c.ignored = append(c.ignored, name)
 	}
 }
 
-// place is the current path for a list of ignored fields: [] for any index, and nothing that a header cannot hold.
+// place returns the current path for a list of ignored fields: [] for any index, and only characters that a header
+// allows.
 func (c *Reader) place() string {
 	if len(c.ignored) >= maxIgnored {
 		return "..."
@@ -146,7 +147,7 @@ func nameByte(b byte) bool {
 	return b == '_' || b == '-' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
-// Shape looks at the next value without consuming it.
+// Shape returns the kind of the next value without consuming it.
 func (c *Reader) Shape() jsonscan.Kind {
 	kind, err := c.scan.Kind()
 	c.check(err)
@@ -190,7 +191,7 @@ func (c *Reader) Elements(yield func(i int) bool) {
 	}
 }
 
-// enter steps over the opening bracket, which Shape has seen.
+// enter consumes the opening bracket, whose kind Shape has returned.
 func (c *Reader) enter() bool { return c.malformed == nil && c.check(c.scan.Enter()) }
 
 // more reports whether another member or element follows, and steps over the comma or the closing bracket.
@@ -202,7 +203,7 @@ func (c *Reader) more(closing byte, first bool) bool {
 	return c.check(err) && more
 }
 
-// Skip consumes the value at hand, checking its syntax and its names.
+// Skip consumes the current value and checks its syntax and its names.
 func (c *Reader) Skip() {
 	switch c.Shape() {
 	case jsonscan.Object:
@@ -272,7 +273,7 @@ func (c *Reader) Clean(read func()) bool {
 	return c.malformed == nil && len(c.list)+c.omitted == before
 }
 
-// FirstElement is the shape of the first element of the array at hand; None if there is none.
+// FirstElement returns the kind of the first element of the current array; None if it is empty.
 func (c *Reader) FirstElement() jsonscan.Kind {
 	ahead := Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos + 1}}
 	if ahead.scan.Next() == ']' {
@@ -286,7 +287,7 @@ func (c *Reader) ahead() *Reader {
 	return &Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos, MaxDepth: MaxDepth}}
 }
 
-// Peek is a copy of the text of the value at hand, which is not consumed.
+// Peek returns a copy of the text of the current value without consuming it.
 func (c *Reader) Peek() json.RawMessage { return c.ahead().Raw() }
 
 // TextMember looks for a member of the current object that is a string, without consuming anything; empty if there is

@@ -1,7 +1,7 @@
 package wire
 
-// Nearest is the known name that needs the fewest edits to become the given one, or "" when none is close. Equal
-// distances go to the name that comes first.
+// Nearest returns the known name with the smallest edit distance from the given one, or "" if none is close. Among
+// equal distances the first name wins.
 func Nearest(name string, known []string) string {
 	if len(name) > MaxNameBytes {
 		return ""
@@ -22,7 +22,7 @@ func editDistance(a, b string, limit int) int {
 	if diff := len(a) - len(b); diff > limit || -diff > limit {
 		return limit + 1
 	}
-	// Three rows of the usual table: the one before last is needed for swaps.
+	// Three rows of the usual edit-distance table: the row before last is needed for swaps.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

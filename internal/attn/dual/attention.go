@@ -131,8 +131,9 @@ func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (
 	return a, nil
 }
 
-// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
-// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
+// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan. T is the
+// number of rows for which the rank computes attention: all rows of the pass, unless ranks divide attention by
+// requests.
 type Pass struct {
 	*Attention
 	plan *plan.Plan
@@ -150,7 +151,8 @@ type Pass struct {
 	raw                   map[int]rawRows // of a ratio's compressor
 	key                   rawRows         // of the indexer's
 	launches              []launch
-	// Kept is the arena's mark after what later layers read. Other parts of a layer may use the memory from there on.
+	// Kept is the arena's mark after the tensors that later layers read. Other parts of a layer may use the memory
+	// after it.
 	Kept int64
 
 	fill filler
@@ -314,7 +316,7 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 		}
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
-		// The order is fixed, because places must depend on the plan alone.
+		// The order is fixed, because addresses must depend only on the plan.
 		for _, c := range [...]struct {
 			ratio, width int
 		}{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
@@ -328,7 +330,7 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Begin adds what every layer reads: the rotations of rows and of closing groups.
+// Begin adds the operations whose results every layer reads: the rotations of rows and of groups that close.
 func (s *Pass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -342,8 +344,8 @@ func (s *Pass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; each of
-// several ranks writes that of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; with several
+// ranks, each writes the output of its heads, or of its rows. Its selection goes through tap.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
 	s.tap = tap
 	if s.own.Rows > 0 {
@@ -355,8 +357,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that completes a group sees the new entry.
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before
+// any row attends, so that a query that completes a group attends to the new entry.
 func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {

@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// Context stores what a drafting stage needs of the pass's tokens (dspark spec, 3.2): an entry for each, computed from
-// u [T, hidden] by the stage's own projection, in the stage's pool of window entries. Rows of rejected drafts are
-// overwritten when their position is computed again, like window entries of layers.
+// Context stores the data that a drafting stage needs for the pass's tokens (dspark spec, 3.2): an entry for each
+// token, computed from u [T, hidden] by the stage's projection, in the stage's pool of window entries. Rows of
+// rejected drafts are overwritten when their position is computed again, like window entries of layers.
 func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 	if s.own.Rows == 0 {
 		return
@@ -21,9 +21,9 @@ func (s *Pass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
 		Slots: s.slots, Pool: window})
 }
 
-// BlockPass is attention of the drafting stages in one pass (dspark spec, 3.3): every row of a block sees the window of
-// tokens before the block, which passes of the target have stored, and all rows of its block, also those after it.
-// Entries of the block are memory of the pass: no later pass sees them.
+// BlockPass is attention of the drafting stages in one pass (dspark spec, 3.3): every row of a block attends to the
+// window of tokens before the block, which passes of the target have stored, and to all rows of its block, including
+// later ones. The entries of the block are temporary memory of the pass.
 type BlockPass struct {
 	*Attention
 	plan                       *plan.Plan
@@ -33,7 +33,7 @@ type BlockPass struct {
 	angles                     kernel.Tensor // f32 [R, 64]
 	scratch                    kernel.Pool   // an entry for each row
 	projected                  projected
-	// Kept is the arena's mark after what the pass reads until its end.
+	// Kept is the arena's mark after the tensors that the pass reads until its end.
 	Kept int64
 }
 
@@ -61,7 +61,7 @@ func (s *BlockPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.First, s.own.Count)
 }
 
-// Begin adds what every stage reads: the rotations of rows.
+// Begin adds the operations whose results every stage reads: the rotations of rows.
 func (s *BlockPass) Begin() {
 	if s.own.Count > 0 {
 		s.list.Add(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
@@ -90,7 +90,7 @@ type BlockBatch struct {
 }
 
 // Prepare lists the entries that the rows attend to, and calls visit with the number of each row, its request and its
-// place in the block.
+// index in the block.
 func (s *BlockPass) Prepare(b *BlockBatch, block attn.Block, visit func(row, request, place int) error) error {
 	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols

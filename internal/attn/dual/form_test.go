@@ -45,7 +45,7 @@ func (p *promptBench) chunkOf(mem *kernel.Arena, prefill plan.Kernel, cached, en
 	return b, pass, in
 }
 
-// chunk is chunkOf with its arrays, queries and a selection of the groups that its rows see.
+// chunk is chunkOf with its arrays, queries and a selection of the visible groups of its rows.
 func (p *promptBench) chunk(prefill plan.Kernel, cached, end int) *Pass {
 	p.Helper()
 	b, pass, in := p.chunkOf(p.mem, prefill, cached, end)
@@ -92,9 +92,9 @@ func (p *promptBench) form(pass *Pass) turns.Form {
 	return f
 }
 
-// prompt times a prompt of n tokens in chunks of 2048 on a CPU, of 8192 on a GPU: the sums over chunks of the gathered
-// form, with its gather, and of the form in place. Of many chunks at most four are timed, evenly spread: each counts
-// for those around it.
+// prompt times a prompt of n tokens in chunks of 2048 on a CPU, or of 8192 on a GPU. It sums over chunks the time of
+// the gathered form, including its gather, and of the form in place. At most four evenly spaced chunks are timed;
+// each represents the chunks around it.
 func (p *promptBench) prompt(n int) {
 	p.Helper()
 	size := 8192

@@ -57,9 +57,9 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 	a.list.Add(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
 }
 
-// closeAll computes the entries, and for the indexer the keys, of every group that ends in this pass. Entries that only
-// pad the list have no source. It needs the first products of the layer alone: a device may run it with what follows
-// them.
+// closeAll computes the entries, and for the indexer the keys, of every group that ends in this pass. Padding entries
+// have no source. It needs only the first matrix products of the layer, so a device may run it together with the
+// operations after them.
 func (s *Pass) closeAll(layer int, w *Weights) {
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	s.list.At("compressor", layer)
@@ -71,8 +71,8 @@ func (s *Pass) closeAll(layer int, w *Weights) {
 	s.list.At("attention", layer)
 }
 
-// compress stores the entries and keys of closed groups, and keeps raw rows for those that are open. Entries that only
-// pad the list have no slot.
+// compress stores the entries and keys of complete groups, and raw rows for incomplete groups. Padding entries have
+// no slot.
 func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
 		return
@@ -109,7 +109,7 @@ func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, r
 	}
 }
 
-// keepRows stores raw rows in their places.
+// keepRows stores raw rows at given positions.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
 	s.list.Add(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
 }
@@ -131,7 +131,8 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	s.list.Add(a)
 }
 
-// flat gathers the entries that the launch's rows see into one workspace, window entries first, and attends over it.
+// flat gathers the entries that the launch's rows attend to into one workspace, window entries first, and attends
+// over it.
 func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window),

@@ -106,7 +106,7 @@ func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	return nil
 }
 
-// fillTables writes the page tables and checks that every position that new rows see has a window page.
+// fillTables writes the page tables and checks that every position that new rows attend to has a window page.
 func (f *filler) fillTables() error {
 	b := f.batch
 	b.FillTable(f.table, b.Tables, 0)
@@ -128,7 +128,7 @@ func (f *filler) fillTables() error {
 	return nil
 }
 
-// checkWindows: every position that the row at position p sees has a window page.
+// checkWindows checks that every position that the row at position p attends to has a window page.
 func (f *filler) checkWindows(r, p, window int) error {
 	b := f.batch
 	tables := b.windows(r)
@@ -151,7 +151,7 @@ func (f *filler) checkWindows(r, p, window int) error {
 	return nil
 }
 
-// row writes the arrays of one row. A row of padding has no slot and sees no token.
+// row writes the arrays of one row. A padding row has no slot and attends to no token.
 func (f *filler) row(s *Pass, r attn.Row) error {
 	i, p, seen := r.Index, r.Position, 0
 	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
@@ -177,7 +177,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	return nil
 }
 
-// place is the slot of position p of request r in a pool with an entry for every ratio tokens.
+// place returns the slot of position p of request r in a pool with an entry for every ratio tokens.
 func (f *filler) place(r, p, ratio int) int32 {
 	n := f.batch.PageTokens
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
@@ -249,8 +249,8 @@ func count(to []int32, from int) {
 	}
 }
 
-// gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request
-// are adjacent, in ascending order.
+// gather lists the slots of every window entry that rows first to last attend to, request by request. Rows of one
+// request are adjacent, in ascending order.
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
 	for r := first; r < last; {
@@ -267,7 +267,7 @@ func (f *filler) gather(to []int32, first, last int) {
 	}
 }
 
-// closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close
+// closing lists the groups of one ratio that close in the pass, and where raw rows are stored for groups that close
 // later. A token that ends a group closes it; requests whose rows could close more are padded with entries without
 // source and slot.
 func (f *filler) closing(s *Pass, block attn.Block, ratio int) {

@@ -119,8 +119,9 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	return out
 }
 
-// What a query at position t sees: min(t+1, 128) window entries, t+1 over 4 and t+1 over 128 groups. With top-k 512,
-// every group is selected up to t = 2050, and 512 of them from there on, also at the end of 393,216 tokens.
+// The entries of a query at position t: min(t+1, 128) window entries, and floor((t+1)/4) and floor((t+1)/128) groups.
+// With top-k 512, every group is selected up to t = 2050, and 512 of them from there on, also at the end of 393,216
+// tokens.
 func TestVisibility(t *testing.T) {
 	paged := plan.Policy{KV: "fp8", Prefill: "v4-paged"}
 	short, long := prepared(t, paged, 512, plan.ExtendRequest(2200, 0)),
@@ -163,8 +164,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A workspace holds, for each launch, the window entries and groups its rows see; combined indices refer to them
-// wherever they are stored.
+// A workspace holds, for each launch, the window entries and groups that its rows attend to; combined indices refer
+// to them at their positions in the workspace.
 func TestWorkspacePlaces(t *testing.T) {
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(10, 300))
 	if len(h.plan.Segments) != 1 || len(h.plan.Segments[0].Launches) != 1 {
@@ -174,7 +175,7 @@ func TestWorkspacePlaces(t *testing.T) {
 	window := h.of(plan.GatherSlots)[l.Gather.First:l.Gather.End()]
 	groups := h.of(plan.GroupSlots)[l.Groups.First:l.Groups.End()]
 	heavy := h.of(plan.HeavySlots)[l.Heavy.First:l.Heavy.End()]
-	// Rows 300..309 see positions 173..309, groups 0..76 and heavy groups 0 and 1.
+	// Rows 300..309 attend to positions 173..309, groups 0..76 and heavy groups 0 and 1.
 	if len(window) != 137 || window[0] != 10*256+173 || window[136] != 11*256+309-256 ||
 		len(groups) != 77 || groups[76] != 11*64+12 || !slices.Equal(heavy, []int32{20, 21}) {
 		t.Fatalf("gathered %d window entries from %d to %d, %d groups to %d, heavy %v",
@@ -219,7 +220,7 @@ func TestEntrySources(t *testing.T) {
 	// The first group of a sequence has no group before it.
 	h = prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(4, 0))
 	h.equal(plan.CloseSources, -1, -1, -1, -1, 0, 1, 2, 3)
-	// Of a long prompt only the last rows are kept.
+	// Only the last rows of a long prompt are kept.
 	h = prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(400, 0))
 	for _, c := range []struct {
 		position int32

@@ -9,10 +9,10 @@ import (
 	"sparrow/plan"
 )
 
-// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4): each layer has a window of its own, and there are entries of one
-// or two tokens, which a few layers make and all later ones read, up to the next that makes some. Fewer layers still
-// select; the others use the latest selection. One layer keeps the best blocks of entries, inside which later ones
-// select.
+// Attention of DeepSeek-V4.1 (v41 spec, 2.2 to 2.4). Each layer has its own window. There are also entries of one or
+// two tokens: a few layers make them, and all following layers read them, up to the next layer that makes entries.
+// Even fewer layers select; the others use the latest selection. One layer selects the best blocks of entries, inside
+// which later layers select.
 
 // SharedLayer describes the data that a layer reads from other layers.
 type SharedLayer struct {
@@ -48,7 +48,7 @@ type SharedPass struct {
 	projected        projected
 	raw              rawRows // of entries of two tokens
 	launches         []launch
-	// Kept is the arena's mark after what later layers read.
+	// Kept is the arena's mark after the tensors that later layers read.
 	Kept int64
 
 	fill sharedFiller
@@ -123,7 +123,7 @@ func (s *SharedPass) rows(t kernel.Tensor) kernel.Tensor {
 	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
 }
 
-// Begin adds what every layer reads: the rotations of rows and of closing groups.
+// Begin adds the operations whose results every layer reads: the rotations of rows and of groups that close.
 func (s *SharedPass) Begin() {
 	if s.own.Rows == 0 {
 		return
@@ -135,8 +135,8 @@ func (s *SharedPass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; each of
-// several ranks writes that of its heads, or of its rows. Its selection goes through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out; with several
+// ranks, each writes the output of its heads, or of its rows. Its selection goes through tap.
 func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	if s.own.Rows > 0 {
 		s.attendOwn(layer, w, s.rows(out), s.rows(x), tap)
@@ -148,8 +148,8 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
-// row attends: a query that completes a pair sees its entry.
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before
+// any row attends, so that a query that completes a pair attends to its entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {

@@ -64,7 +64,7 @@ func (s *SharedPass) Prepare(b *Batch, block attn.Block) error {
 	return nil
 }
 
-// row writes the arrays of one row. A row of padding has no slot and sees no token.
+// row writes the arrays of one row. A padding row has no slot and attends to no token.
 func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, ratio int) error {
 	a, i, p, seen := &f.sharedArrays, r.Index, r.Position, 0
 	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
@@ -104,7 +104,7 @@ func (f *sharedFiller) row(s *SharedPass, r attn.Row, sharing *plan.Sharing, rat
 	return nil
 }
 
-// close lists the pairs of tokens that the pass completes, and where raw rows are kept for those it does not.
+// close lists the pairs of tokens that the pass completes, and where raw rows are stored for incomplete pairs.
 func (f *sharedFiller) close(s *SharedPass) {
 	a, b, n := &f.sharedArrays, f.batch, 0
 	if len(a.keep) == 0 {

@@ -8,14 +8,14 @@ import (
 
 // A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod
 // ring for position p. A group that closes reads the rows it needs from this step and from the ring; the bits of an
-// entry do not depend on which.
+// entry do not depend on the source.
 //
 // Rings hold twice the rows that a group needs, so that as many tokens as a group has can be truncated: rows are
 // addressed by position, and rows of truncated tokens are overwritten before they are read.
 const ringGroups = 2
 
-// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the previous one, and 256 for
-// ratio 128.
+// ringOf returns the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the previous group, and
+// 256 for ratio 128.
 func ringOf(ratio int) int {
 	if Overlapped(ratio) {
 		return 2 * ringGroups * ratio
@@ -85,8 +85,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of the
-// given number of tokens: the last of their window pages holds the raw rows that the next group reads.
+// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages: the last of
+// their window pages contains the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -242,7 +242,7 @@ func (s *State) Truncate(n int) error {
 	return nil
 }
 
-// holds reports whether the rings have the rows that a sequence of n tokens needs.
+// holds checks that the rings have the rows that a sequence of n tokens needs.
 func (s *State) holds(n int) error {
 	for _, w := range s.of.layers {
 		if w.Ratio == 0 {

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// DraftRing is the number of entries the drafting block keeps of a sequence: a window, and as many more as can be
+// DraftRing is the number of entries that the drafting block keeps per sequence: a window, and as many more as can be
 // drafted and then rejected.
 const DraftRing = 256
 
@@ -53,8 +53,8 @@ func (c *DraftCache) Grow(slots int) error {
 	return err
 }
 
-// WindowPass is attention over a window only, in one pass of the drafting block. Of each request only the last rows
-// are computed, which later rows see: R of them, request by request.
+// WindowPass is attention over a window only, in one pass of the drafting block. For each request only the last rows
+// are computed, which later rows attend to: R of them, request by request.
 type WindowPass struct {
 	*Attention
 	plan                       *plan.Plan
@@ -63,7 +63,7 @@ type WindowPass struct {
 	place, slots, lens, window kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
 	projected                  projected
-	// Kept is the arena's mark after what the pass reads until its end.
+	// Kept is the arena's mark after the tensors that the pass reads until its end.
 	Kept int64
 }
 
@@ -149,7 +149,7 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 // ForgetDrafts marks every entry of the ring as invalid, after a pass of the drafting block failed.
 func (s *State) ForgetDrafts() { s.draft = draftMark{} }
 
-// mark records that entries from kept to end are about to be written, of rows that begin at first. Entries before a
+// mark records that entries from kept to end are about to be written, for rows that begin at first. Entries before a
 // gap become invalid.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft

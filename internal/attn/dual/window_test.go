@@ -25,8 +25,8 @@ func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int)
 	return out
 }
 
-// Of a chunk longer than the window only the last rows are computed, and the ring holds no entries of the rows before
-// them: no row attends to their slots, neither a row of the chunk nor one after a truncation.
+// If a chunk is longer than the window, only its last rows are computed, and the ring holds no entries of the rows
+// before them: no row attends to their slots, neither a row of the chunk nor one after a truncation.
 func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 	a := attention(t, 64)
 	c := NewDraftCache(&ref.Device{})
@@ -69,7 +69,7 @@ func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 	}
 }
 
-// A ring that was made anew holds nothing of any sequence.
+// A newly allocated ring contains no entries of any sequence.
 func TestDraftsForgetWithTheirRing(t *testing.T) {
 	a := attention(t, 64)
 	c := NewDraftCache(&ref.Device{})

@@ -1,9 +1,9 @@
 // Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): a state per sequence,
-// which every token changes, and a convolution over four tokens before it. The others attend to latent rows without
-// rotation, which an indexer selects by pooled keys: one for each four tokens.
+// which every token updates, and a convolution over four tokens before it. The other layers attend to latent rows
+// without rotation, which an indexer selects by pooled keys, one per four tokens.
 //
-// No code here reads a position number: the order of tokens is given by the states, by the pools, and by the keys that
-// a row sees.
+// No code here reads a position number: the order of tokens is given by the states, by the pools, and by the visible
+// keys of a row.
 package hybrid
 
 import (
@@ -19,8 +19,8 @@ import (
 // Pool is the number of tokens of an index key.
 const Pool = 4
 
-// Window is how many tokens back a sequence needs a snapshot of its states: the one after the page before its next
-// token. Snapshots are in window pages.
+// Window is how far back, in tokens, a sequence needs a snapshot of its states: the snapshot at the end of the page
+// before its next token. Snapshots are in window pages.
 const Window = 2
 
 // indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
@@ -88,7 +88,7 @@ func New(dev kernel.Device, list *kernel.Builder, p Params, linear []bool) *Atte
 		States: newStates(dev, linear, p.linearWidth())}
 }
 
-// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
+// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan.
 type Pass struct {
 	*Attention
 	plan *plan.Plan
@@ -106,7 +106,8 @@ type Pass struct {
 	launches      []launch
 	linear        linearSpace
 
-	// Kept is the arena's mark after what later layers read. Other parts of a layer may use the memory from there on.
+	// Kept is the arena's mark after the tensors that later layers read. Other parts of a layer may use the memory
+	// after it.
 	Kept int64
 
 	fill filler
@@ -256,7 +257,7 @@ func (s *Pass) project(w *Weights, x kernel.Tensor) {
 	s.list.Add(kernel.ProjectArgs{X: s.qr, To: to})
 }
 
-// store writes the pass's latent rows, the keys of pools that close, and keeps raw rows for those that do not.
+// store writes the pass's latent rows and the keys of complete pools, and stores raw rows for incomplete pools.
 func (s *Pass) store(layer int, w *Weights, c Cache) {
 	s.list.Add(kernel.StoreArgs{KV: s.kv, Norm: w.KVNorm, Eps: s.params.Eps, Slots: s.slots, Pool: c.Main})
 	x, keys := &w.Index, s.rawKeys()
@@ -271,7 +272,7 @@ func (s *Pass) store(layer int, w *Weights, c Cache) {
 	s.list.Add(kernel.PutArgs{Out: ring, X: s.raw, Rows: s.keep})
 }
 
-// sparse selects pools and attends in latent space to their tokens, and to those that no pool has yet.
+// sparse selects pools and attends in latent space to their tokens, and to the tokens that are in no complete pool.
 func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	s.index.Select(s.list, &attn.Selection{

@@ -86,7 +86,7 @@ func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	return nil
 }
 
-// row writes the arrays of one row. A row of padding has no slot and sees no token.
+// row writes the arrays of one row. A padding row has no slot and attends to no token.
 func (f *filler) row(s *Pass, r attn.Row) error {
 	i, p, seen := r.Index, r.Position, 0
 	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
@@ -112,7 +112,7 @@ func (f *filler) row(s *Pass, r attn.Row) error {
 	return nil
 }
 
-// place is the slot of position p of request r in a pool with an entry for every ratio tokens.
+// place returns the slot of position p of request r in a pool with an entry for every ratio tokens.
 func (f *filler) place(r, p, ratio int) int32 {
 	n := f.batch.PageTokens
 	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
@@ -129,8 +129,8 @@ func (f *filler) launch(g *plan.Segment, l *plan.Launch) {
 		func(r, i int) int32 { return f.place(r, i*Pool, Pool) })
 }
 
-// closing lists the pools that close in the pass, and where raw rows are kept for pools that close later. A token that
-// ends a pool closes it; requests whose rows could close more are padded with entries without source and slot.
+// closing lists the pools that close in the pass, and where raw rows are stored for pools that close later. A token
+// that ends a pool closes it; requests whose rows could close more are padded with entries without source and slot.
 func (f *filler) closing() {
 	fill(f.keep, -1)
 	n, b := 0, f.batch

@@ -13,7 +13,7 @@ import (
 // truncated, except to nothing. Verified rows are held back: their inputs are stored, and those that are accepted
 // change the state in the next pass, so that it can return to its value before them.
 
-// ringRows is the number of raw rows kept. A pool needs the three before its last.
+// ringRows is the number of raw rows kept. A pool needs the three rows before its last.
 const ringRows = 4 * Pool
 
 // LinearState has the states of linear layers, of sequences or of snapshots, one after the other.
@@ -22,7 +22,7 @@ type LinearState struct {
 	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] of every head
 }
 
-// NewLinearState takes the memory of n states of all heads.
+// NewLinearState allocates the memory of n states of all heads.
 func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) {
 	if s.Conv, err = kernel.New(mem, kernel.F32, n*kernel.ConvRows, 3*width); err == nil {
 		s.Delta, err = kernel.New(mem, kernel.F32, n*width, kernel.DeltaDim)
@@ -79,8 +79,8 @@ func newStates(dev kernel.Device, linear []bool, width int) *States {
 	return &States{dev: dev, kind: linear, width: width}
 }
 
-// Hold takes the memory of the given number of rows of every sequence that are held back; 0 frees it. States made
-// before become invalid.
+// Hold allocates the memory for the given number of held-back rows of every sequence; 0 frees it. States made before
+// become invalid.
 func (s *States) Hold(rows int) error {
 	if s.held == rows {
 		return nil
@@ -127,7 +127,7 @@ func (s *States) heldRows(layer int) LinearState {
 // HeldBytes is the memory of a held-back row of a linear layer.
 func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
 
-// Moved counts how often the memory has changed its place.
+// Moved counts how often the address of the memory has changed.
 func (s *States) Moved() int { return s.moved }
 
 // New makes the state of an empty sequence.
@@ -142,9 +142,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of the
-// given number of tokens: the last of their window pages holds a snapshot. Pages are whole pools, so that no raw row is
-// needed.
+// Restore makes the state of a sequence that continues after n cached tokens, which are whole pages: the last of
+// their window pages contains a snapshot. Pages contain whole pools, so no raw row is needed.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -315,7 +314,7 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate removes the tokens from n on: of those that are held back, or all.
+// Truncate removes the tokens from n on: only held-back tokens, or all tokens.
 func (s *State) Truncate(n int) error {
 	switch {
 	case n < 0 || n > s.len:

@@ -42,8 +42,8 @@ func batchOf(t *testing.T, p plan.Policy, b plan.Batch, tables ...[]int32) attn.
 	return attn.Batch{Plan: built, Config: &cfg, Batch: &b, Tables: tables, PageTokens: cfg.Page}
 }
 
-// recut is the batch with its plan's launches in segment i replaced, and the arrays of the block as long as the
-// launches say.
+// recut returns the batch with its plan's launches in segment i replaced, and with arrays of the lengths that the
+// launches need.
 func recut(b attn.Batch, i int, launches ...plan.Launch) attn.Batch {
 	cut := *b.Plan
 	cut.Segments = slices.Clone(cut.Segments)
@@ -86,7 +86,7 @@ func (r *rig) arrange(b *attn.Batch, l Layouts) (*Pass, attn.Inputs, error) {
 	return pass, in, nil
 }
 
-// arrays are the arrays of a filled block by what they hold.
+// arrays are the arrays of a filled block by their meaning.
 type arrays struct {
 	request, position, slots, lens, kept, table []int32
 	start, gather, indexStart, index            []int32
@@ -147,8 +147,8 @@ func ints(t *testing.T, what string, got []int32, want ...int32) {
 	}
 }
 
-// rowsOfMixed is what every layout of the mixed batch has in common. Rows come segment by segment: dense prompt rows,
-// sparse prompt rows, decode, verify.
+// rowsOfMixed checks what every layout of the mixed batch has in common. Rows are ordered by segment: dense prompt
+// rows, sparse prompt rows, decode, verify.
 func rowsOfMixed(t *testing.T, h arrays) {
 	t.Helper()
 	ints(t, "request", h.request, 0, 0, 0, 0 /**/, 0, 0, 3, 3, 3 /**/, 1 /**/, 2, 2)
@@ -196,7 +196,7 @@ func TestArraysWithConvertedPages(t *testing.T) {
 			t.Errorf("segment %d: parts\n got %+v\nwant %+v", i, got, want[i])
 		}
 	}
-	// The same arrays again, in memory that holds another pass's.
+	// The same arrays again, in memory that contains the arrays of another pass.
 	words := slices.Repeat([]int32{-5}, in.Plan.InputWords)
 	again := attn.NewBlock(in.Plan, words)
 	if err := pass.Prepare(&in, again); err != nil {
@@ -217,7 +217,7 @@ func TestArraysWithGatheredRows(t *testing.T) {
 	ints(t, "gathered keys", h.index, slices.Concat(keys0, keys3)...)
 	ints(t, "converted pages", h.pages)
 
-	// Two launches of 3 and 2 rows: the first sees 6 keys of request 0 and 6 of request 3, the second 8 of request 3.
+	// Two launches of 3 and 2 rows: the first has 6 keys of request 0 and 6 of request 3, the second 8 of request 3.
 	_, h = fill(t, recut(in, 1,
 		plan.Launch{FirstRow: 0, Rows: 3, Gather: plan.Run{First: 4, Count: 12}, Index: plan.Run{First: 0, Count: 12}},
 		plan.Launch{FirstRow: 3, Rows: 2, Gather: plan.Run{First: 16, Count: 8}, Index: plan.Run{First: 12, Count: 8}}))

@@ -67,8 +67,9 @@ func New(dev kernel.Device, list *kernel.Builder, p Params) (*Attention, error) 
 	return &Attention{list: list, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
-// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
-// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
+// Pass is the attention of every layer in one forward pass, with its tensors at the addresses of its plan. T is the
+// number of rows for which the rank computes attention: all rows of the pass, unless ranks divide attention by
+// requests.
 type Pass struct {
 	*Attention
 	cfg  *plan.Config
@@ -90,8 +91,8 @@ type Pass struct {
 	out       kernel.Tensor // [T, heads*v]
 	launches  []launch
 
-	// Kept is the arena's mark after what later layers read: rotations and the selection. Other parts of a layer may
-	// use the memory from there on.
+	// Kept is the arena's mark after the tensors that later layers read: rotations and the selection. Other parts of
+	// a layer may use the memory after it.
 	Kept int64
 
 	selected bool // positions hold a selection of this pass
@@ -168,7 +169,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	return out, nil
 }
 
-// takeProducts takes the memory of the products of all rows.
+// takeProducts allocates the memory of the matrix products of all rows.
 func (p *Pass) takeProducts(mem *kernel.Arena) {
 	t, d, query := p.own.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
 	if !p.joins {
@@ -245,7 +246,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds 
 	return x, err
 }
 
-// workspace takes memory for pages of a main layout.
+// workspace allocates memory for pages of a main layout.
 func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool, error) {
 	l, err := layout.MainOf(k)
 	if err != nil {
@@ -254,7 +255,7 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 	return kernel.Pool{Mem: mem.Take(kernel.U8, pages, l.PageBytes(tokens)), Layout: k, PageTokens: tokens}, nil
 }
 
-// Begin adds what every layer reads: the rotation of each row.
+// Begin adds the operation whose result every layer reads: the rotation of each row.
 func (p *Pass) Begin() {
 	p.selected = false
 	if p.own.Rows == 0 {
@@ -263,8 +264,8 @@ func (p *Pass) Begin() {
 	p.list.Add(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h; each of several
-// ranks adds that of its heads, or of its rows. Its selection goes through tap.
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h; with several
+// ranks, each adds the output of its heads, or of its rows. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.list.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {

@@ -3,7 +3,7 @@ package mla
 import "sparrow/kernel"
 
 // dense attends with expanded keys and values. Every key, cached or new, is read through the cache's representation,
-// so that a prompt gives the same bits however it was cut into chunks.
+// so that a prompt gives the same bits with any division into chunks.
 func (p *Pass) dense(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})

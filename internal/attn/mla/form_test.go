@@ -13,7 +13,7 @@ import (
 	"sparrow/plan"
 )
 
-// shortPrompt is the attention of DeepSeek-V3.2 without its projections, over a prompt that sees few keys.
+// shortPrompt is the attention of DeepSeek-V3.2 without its projections, over a prompt with few keys.
 type shortPrompt struct {
 	turns.Bench
 	cfg  plan.Config

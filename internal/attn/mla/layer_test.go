@@ -113,7 +113,7 @@ func (r *rig) cache(main, index layout.Kind) Cache {
 	return c
 }
 
-// begin lays a batch out over a cache, fills its arrays and enqueues what every layer reads.
+// begin lays a batch out over a cache, fills its arrays and enqueues the operations whose results every layer reads.
 func (r *rig) begin(b attn.Batch, c Cache) (*Pass, error) {
 	r.Helper()
 	pass, in, err := r.arrange(&b, Layouts{c.Main.Layout, layout.IndexPage132})
@@ -156,7 +156,7 @@ func TestLayerRuns(t *testing.T) {
 	}
 }
 
-// E27: the plan was made for one layout, the cache holds another.
+// E27: the plan was made for one layout, and the cache has another.
 func TestLayerRefusesAnotherLayout(t *testing.T) {
 	r := newRig(t)
 	err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132))
@@ -166,7 +166,7 @@ func TestLayerRefusesAnotherLayout(t *testing.T) {
 	}
 }
 
-// E26: as many page tables as requests.
+// E26: the number of page tables must equal the number of requests.
 func TestPrepareRefusesAnotherNumberOfTables(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "bf16"})
 	in.Tables = in.Tables[:3]
@@ -185,8 +185,8 @@ func TestPrepareRefusesAnotherNumberOfTables(t *testing.T) {
 	}
 }
 
-// E23: a shared layer needs the selection of the layer before it in the same pass. Layers 2 and 3 share that of layer
-// 1.
+// E23: a shared layer needs the selection of the previous selecting layer in the same pass. Layers 2 and 3 share the
+// selection of layer 1.
 func TestSharedLayerNeedsASelection(t *testing.T) {
 	r := newRig(t)
 	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
@@ -235,8 +235,8 @@ func TestLayerNeedsAnIndexCache(t *testing.T) {
 	}
 }
 
-// Selections are recorded as positions below the row's own, in ascending order without repetition, whatever was
-// converted or gathered; and they do not depend on it.
+// Selections are recorded as positions below the row's own position, in ascending order without repetition. They do
+// not depend on conversions and gathers.
 func TestSelectionsArePositions(t *testing.T) {
 	const untouched = -9
 	var first map[int][]int32

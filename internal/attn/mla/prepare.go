@@ -85,8 +85,9 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// convert lists the pages that rows first to last see, request by request, and writes a table over the converted
-// pages. A page that two requests share is converted for each of them: the plan does not depend on sharing.
+// convert lists the pages that rows first to last attend to, request by request, and writes a table over the
+// converted pages. A page that two requests share is converted for each of them, because the plan does not depend on
+// sharing.
 func (f *filler) convert(l *plan.Launch, first, last int) {
 	pages := f.pages[l.Pages.First:l.Pages.End()]
 	tables := f.tables[l.Tables.First*f.width : l.Tables.End()*f.width]

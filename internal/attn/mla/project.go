@@ -35,7 +35,7 @@ func (p *Pass) rotate(l *launch) kernel.Tensor {
 	return q
 }
 
-// keys adds the products for indexer keys and latent rows. The order is that of Weights.Join.
+// keys adds the matrix products for indexer keys and latent rows, in the order of Weights.Join.
 func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	if w.Index != nil {
 		to = append(to, kernel.Projection{Out: p.key, W: w.Index.K})

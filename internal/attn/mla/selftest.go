@@ -15,10 +15,10 @@ import (
 )
 
 // SelfTest computes the attention of one layer in both forms, with its own weights, over synthetic keys and queries.
-// Rows that see K-1 and K keys keep all of them, so sparse attention must equal dense attention; rows that see K+1 and
-// 2K keys must select what a stable sort of their scores selects, and sparse attention must equal dense attention over
-// that selection. Without an indexer, attention over whole pages must equal dense attention. Its memory is freed at its
-// end.
+// Rows with K-1 and K keys select all of them, so sparse attention must equal dense attention. Rows with K+1 and 2K
+// keys must select the same keys as a stable sort of their scores, and sparse attention must equal dense attention
+// over that selection. Without an indexer, attention over whole pages must equal dense attention. Its memory is freed
+// at its end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
 	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(),
 		split: cfg.SplitKeys.Keys(), seed: 1}
@@ -47,8 +47,8 @@ func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l 
 // wholeTest is the number of keys of the longest row where the model has no indexer.
 const wholeTest = 640
 
-// selfTest is a self-test in progress. Its rows see K-1, K, K+1 and 2K keys of one sequence, or without an indexer some
-// numbers of keys up to K.
+// selfTest is a self-test in progress. Its rows have K-1, K, K+1 and 2K keys of one sequence or, without an indexer,
+// some numbers of keys up to K.
 type selfTest struct {
 	*Attention
 	dev     kernel.Device
@@ -116,7 +116,7 @@ func (t *selfTest) arrange(m *kernel.Arena) error {
 	return t.arrangeIndex(m, pages)
 }
 
-// arrangeIndex takes the memory of the indexer.
+// arrangeIndex allocates the memory of the indexer.
 func (t *selfTest) arrangeIndex(m *kernel.Arena, pages int) error {
 	index, err := layout.IndexOf(t.layouts.Index)
 	if err != nil {

@@ -31,8 +31,8 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 	p.attend(l, w, c)
 }
 
-// attend runs one launch: queries into latent space, places for the selected positions, attention over them, outputs
-// back out.
+// attend runs one launch: it projects queries into latent space, converts selected positions to slots, attends to
+// them and projects the outputs back.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/cuda/image"
 )
 
-// Config states what to compile and where to write it.
+// Config lists the sources to compile and the output folder.
 type Config struct {
 	Source string    // root of the CUDA sources
 	Out    string    // folder of the images
@@ -71,7 +71,7 @@ func Build(cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// builder holds the compiler once something needs it.
+// builder keeps the compiler, which is opened when it is first needed.
 type builder struct {
 	Config
 	root    fs.FS
@@ -130,8 +130,8 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 // version is the PTX directive that decides which drivers can compile it.
 var version = regexp.MustCompile(`(?m)^\.version .*$`)
 
-// forOldDrivers names the version of PTX that the text needs. The compiler writes its own, which is that of its driver;
-// the assembler of every target has accepted the text as this one.
+// forOldDrivers replaces the PTX version in the text by the version that the text needs. The compiler writes its own
+// version, which only new drivers accept; the assembler of every target has accepted the text with the older version.
 func forOldDrivers(text []byte) []byte {
 	return version.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte(".version "+image.PTXVersion))
 }

@@ -60,7 +60,7 @@ func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
 	}
 }
 
-// place makes an empty file with its folders.
+// place creates an empty file with its folders.
 func place(t *testing.T, path string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -117,7 +117,8 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// With a compiler installed all steps are tested: compile, record, skip what is up to date, remove stale images.
+// With a compiler installed all steps are tested: compile, record, skip images that are up to date, remove stale
+// images.
 func TestBuildCompilesWhatChanged(t *testing.T) {
 	if _, err := FindNVRTC("", loadable); err != nil {
 		t.Skipf("no NVRTC on this machine: %v", err)

@@ -34,8 +34,9 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns are the places inside a folder where a wheel's library may be: the folder itself, a pip --target
-// folder, a virtual environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
+// wheelPatterns are the paths inside a folder where a wheel's library may be: the folder itself, a pip --target
+// folder, a virtual environment, a system prefix. Wheels for CUDA 13 have it under cu13, older wheels under
+// cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
 	"lib64",

@@ -26,7 +26,7 @@ type compiler struct {
 	ptx     func(program uintptr, data *byte) int32
 }
 
-// loadable reports whether the dynamic linker finds a library by itself.
+// loadable reports whether the dynamic linker finds a library without a path.
 func loadable(name string) bool {
 	h, err := purego.Dlopen(name, purego.RTLD_LAZY|purego.RTLD_GLOBAL)
 	return err == nil && h != 0

@@ -39,7 +39,7 @@ func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, 
 	return out, largest + math.Log(sum), largest
 }
 
-// Distance is the norm of got - want as a share of the norm of want, or the norm of got where want is zero.
+// Distance returns the norm of got - want divided by the norm of want, or the norm of got if want is zero.
 func Distance(got []float32, want []float64) float64 {
 	var d, n float64
 	for i, w := range want {

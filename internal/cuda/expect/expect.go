@@ -1,8 +1,8 @@
 // Package expect computes on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
 // gathers, scores and selections. In flow host slices, out flow host slices; no device is involved.
 //
-// The tests of package cuda and the benchmarks compare with it. The byte layouts are those of package layout and the
-// number formats those of internal/num; this package adds rotation, normalisation and transforms.
+// The tests of package cuda and the benchmarks compare with it. The byte layouts are from package layout and the
+// number formats from internal/num; this package adds rotation, normalisation and transforms.
 package expect
 
 import (
@@ -33,14 +33,14 @@ func rotate(a, b, cos, sin float32) (x, y float32) {
 	return float32(a*cos) - float32(b*sin), float32(a*sin) + float32(b*cos)
 }
 
-// RotateInterleaved turns the pairs (2i, 2i+1) of 64 values in place by the angles of one row of the table.
+// RotateInterleaved rotates the pairs (2i, 2i+1) of 64 values in place by the angles of one row of the table.
 func RotateInterleaved(v, angles []float32) {
 	for i := range RotaryDim / 2 {
 		v[2*i], v[2*i+1] = rotate(v[2*i], v[2*i+1], angles[i], angles[RotaryDim/2+i])
 	}
 }
 
-// RotateHalves turns the pairs (i, i+32) of 64 values in place.
+// RotateHalves rotates the pairs (i, i+32) of 64 values in place.
 func RotateHalves(v, angles []float32) {
 	for i := range RotaryDim / 2 {
 		v[i], v[i+RotaryDim/2] = rotate(v[i], v[i+RotaryDim/2], angles[i], angles[RotaryDim/2+i])

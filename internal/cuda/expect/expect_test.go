@@ -66,7 +66,7 @@ func TestV4EntryMatchesTheWorkedExample(t *testing.T) {
 	if got := page[2*576+8]; got != 125 {
 		t.Errorf("scale byte %d, want 125", got)
 	}
-	// A zero group: 1e-4/448 = 2.2e-7 lies above 2^-23, so 2^-22 and byte 105.
+	// A zero group: 1e-4/448 = 2.2e-7 is above 2^-23, so the scale is 2^-22 and its byte 105.
 	if got := page[2*576+9]; got != 105 {
 		t.Errorf("scale byte of a zero group %d, want 105", got)
 	}

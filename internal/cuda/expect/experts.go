@@ -36,8 +36,8 @@ func Dot(a []float64, b []float32) (sum float64) {
 	return sum
 }
 
-// SortPairs returns the pairs row*top+choice ordered by expert, those of one expert in their original order; ids
-// outside [0, experts) are left out.
+// SortPairs returns the pairs row*top+choice ordered by expert; pairs of one expert keep their order, and ids outside
+// [0, experts) are omitted.
 func SortPairs(ids []int32, experts int32) []int32 {
 	var order []int32
 	for p, id := range ids {
@@ -71,7 +71,7 @@ func Folded(tile []byte, r, c int) float64 {
 	return math.Ldexp(float64(num.FromE2M1(byte(word>>(4*i)&7|sign<<3))), exponent)
 }
 
-// GateUpRow is the row of a packed tile that holds inner column i of 128 of gate, or of up.
+// GateUpRow returns the row of a packed tile that contains inner column i of 128 of gate, or of up.
 func GateUpRow(i int, up bool) int {
 	if up {
 		return 128 + i

@@ -31,7 +31,8 @@ func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64)
 }
 
 // TopK is the selection of one row: the k largest scores, the lowest position first among equals, listed by ascending
-// position. NaN and -inf are never selected; a row of at most k scores is selected whole, whatever its scores are.
+// position. NaN and -inf are never selected; of a row of at most k scores every position is selected, regardless of
+// its scores.
 func TopK(scores []float32, k int) []int32 {
 	order := make([]int32, 0, len(scores))
 	for i, s := range scores {

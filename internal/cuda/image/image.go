@@ -23,7 +23,7 @@ var files embed.FS
 // ErrUnknown is returned for an image or kernel that this build does not hold.
 var ErrUnknown = errors.New("image: not in this build")
 
-// Manifest says what the embedded images are.
+// Manifest describes the embedded images.
 type Manifest struct {
 	Compiler string  `json:"compiler"` // name and version
 	Images   []Image `json:"images"`   // sorted by name
@@ -56,7 +56,8 @@ var Load = sync.OnceValues(func() (*Manifest, error) {
 	return m, nil
 })
 
-// Find is the image that holds a kernel, and the kernel's facts: of two tiers that have it, the one of machine code.
+// Find returns the image that contains a kernel, and the kernel's facts. If two tiers have the kernel, it returns the
+// image with machine code.
 func (m *Manifest) Find(kernel string) (*Image, *cubin.Kernel, error) {
 	for _, native := range []bool{true, false} {
 		for i := range m.Images {
@@ -89,10 +90,10 @@ func (im *Image) Text() ([]byte, error) {
 	return read(PTXFile(im.Name))
 }
 
-// CubinFile is the name of the file that holds an image's machine code.
+// CubinFile returns the name of the file with an image's machine code.
 func CubinFile(name string) string { return name + ".cubin.gz" }
 
-// PTXFile is the name of the file that holds an image's PTX.
+// PTXFile returns the name of the file with an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
 // contents has a function for each embedded file that was read, which unpacks it the first time.

@@ -36,7 +36,8 @@ func Sources(root fs.FS) ([]string, error) {
 	return list, nil
 }
 
-// NameOf is the name of the image of a translation unit: sm90/topk/instantiations/select.cu gives sm90-topk-select.
+// NameOf returns the name of the image of a translation unit: sm90/topk/instantiations/select.cu gives
+// sm90-topk-select.
 func NameOf(source string) string {
 	dir := path.Dir(path.Dir(source))
 	return strings.ReplaceAll(dir, "/", "-") + "-" + strings.TrimSuffix(path.Base(source), ".cu")
@@ -84,7 +85,7 @@ func Files(root fs.FS, source string) ([]File, error) {
 	return list, nil
 }
 
-// Hash is the identity of what an image is compiled from: the target, the options and the bytes of every file. The
+// Hash returns the identity of the inputs of an image: the target, the options and the bytes of every file. The
 // compiler's version is not part of it, so that a newer compiler alone does not make images stale.
 func Hash(target string, options []string, files []File) string {
 	h := sha256.New()
@@ -98,12 +99,12 @@ func Hash(target string, options []string, files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// PTXVersion is that of embedded PTX: drivers for CUDA 12.3 and newer compile it.
+// PTXVersion is the version of embedded PTX: drivers for CUDA 12.3 and newer compile it.
 const PTXVersion = "8.3"
 
-// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only that
-// architecture has, code under sm80 and sm89 is the portable tier's, code under smxx is shared by all. Of the portable
-// tier it is the architecture whose machine code gives the facts of kernels.
+// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions that only
+// that architecture has, code under sm80 and sm89 belongs to the portable tier, and code under smxx is shared by all.
+// For the portable tier it is the architecture whose machine code provides the facts of kernels.
 func Target(source string) string {
 	switch {
 	case strings.HasPrefix(source, "sm90/"):
@@ -116,7 +117,7 @@ func Target(source string) string {
 	return "sm_90"
 }
 
-// newerCodes is the folder of images that take the place of those under sm80 on devices with instructions for FP8.
+// newerCodes is the folder of images that replace images under sm80 on devices with instructions for FP8.
 const newerCodes = "sm89/"
 
 // FirstCapability is the first compute capability that the PTX of a source runs on, times ten: 80, or 89.
@@ -127,7 +128,8 @@ func FirstCapability(source string) int {
 	return 80
 }
 
-// InPlaceOf is the name of the image that the one of a source takes the place of where it runs; empty for most.
+// InPlaceOf returns the name of the image that the image of a source replaces on devices that can run it; empty for
+// most.
 func InPlaceOf(source string) string {
 	if rest, ok := strings.CutPrefix(source, newerCodes); ok {
 		return NameOf("sm80/" + rest)
@@ -157,7 +159,7 @@ func targets(source string) string {
 // HashOf is the identity of the image of a source with its files.
 func HashOf(source string, files []File) string { return Hash(targets(source), Options(), files) }
 
-// Options are the compiler's options besides the target. Contraction of products and sums stays on for speed; kernels
-// that must give the same bits as the host name each rounding. Functions without a mark are device functions: there
-// is no host side.
+// Options are the compiler's options besides the target. Contraction of multiplications and additions stays on for
+// speed; kernels that must give the same bits as the host make each rounding explicit. Functions without a mark are
+// device functions, because there is no host code.
 func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

@@ -8,18 +8,19 @@ import (
 	"sparrow/layout"
 )
 
-// launchWaves is how many units of work of one launch each multiprocessor takes at most when rows are cut into
-// segments. The parts of their results wait in scratch memory for the combine, 64 KB and more a unit; more rows run
-// as several launches, which changes no bit.
+// launchWaves is the maximum number of units of work per multiprocessor in one launch when rows are cut into
+// segments. Their partial results are in scratch memory until the combine, at least 64 KB per unit. More rows run as
+// several launches, which does not change the bits.
 const launchWaves = cuda.LatentWaves
 
-// rowsPerLaunch returns how many rows of the given number of units of work one launch takes on a device.
+// rowsPerLaunch returns the maximum number of rows of one launch on a device, for rows of the given number of units
+// of work.
 func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows, cut into segments that different SMs take where the arguments ask
-// for it. In both cases a row has the same bits alone and in any batch.
+// SparseAttend computes attention over selected rows. If the arguments request it, rows are cut into segments for
+// different SMs. In both cases a row has the same bits alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -89,8 +90,8 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	})
 }
 
-// LatentAttend computes attention over every key of a sequence. Rows are cut into segments that different SMs take
-// where the arguments ask for it.
+// LatentAttend computes attention over every key of a sequence. If the arguments request it, rows are cut into
+// segments for different SMs.
 func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

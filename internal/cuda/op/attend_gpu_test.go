@@ -105,7 +105,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 		b.nearByHead(fmt.Sprintf("two streams, pages of %d", tokens), out, heads, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
 	}
-	// A row is cut by the longest list of any call, and not by how wide the lists of its own call are.
+	// A row is cut by the longest list of any call, not by the width of the lists of its own call.
 	extraRef, extraGPU := pools(8, 64)
 	list := make([]int32, 1024)
 	for i := range list {

@@ -6,8 +6,8 @@ import (
 )
 
 // heldBands are the first products of a group of matrices that multiply neighbouring columns of the same rows into
-// neighbouring columns of others: the output projections of groups of heads. They are held until the last one comes,
-// and are then one launch.
+// neighbouring columns of others: the output projections of groups of heads. They are held until the last one is
+// called, and then run in one launch.
 type heldBands struct {
 	group  *joined
 	x, out kernel.Tensor // of the first
@@ -29,7 +29,7 @@ func banded(out, x kernel.Tensor, w *matrix) bool {
 	return true
 }
 
-// band holds a product, or launches it with those before it when it is the last of its group.
+// band holds a matrix product, or launches it with the earlier ones if it is the last of its group.
 func (d *Device) band(a *kernel.MultiplyArgs, w *matrix) error {
 	h := &d.held
 	if h.kind == holdBands {
@@ -66,7 +66,8 @@ func follows(t, first kernel.Tensor, columns int) bool {
 		t.Cols == first.Cols && (t.Rows == 1 || stride(t) == stride(first))
 }
 
-// releaseBands launches held products: all of a group at once, some of them one by one, with the same bits.
+// releaseBands launches held matrix products: a complete group in one launch, an incomplete one separately, with the
+// same bits.
 func (d *Device) releaseBands() error {
 	b := d.held.bands
 	d.held.bands = heldBands{}

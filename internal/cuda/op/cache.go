@@ -147,8 +147,8 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	})
 }
 
-// StoreEntries normalises, rotates and encodes entries, those of V4 as a part that is held. The normalised row is
-// rounded to bf16 before it is encoded.
+// StoreEntries normalises, rotates and encodes entries. Entries of V4 are a held part. The normalised row is rounded
+// to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"sparrow/plan"
 )
 
-// cudaKernels are the entry points that serve each attention kernel of the project's catalogue on Hopper, by the
-// layout it reads there; those of gathered rows have no layout. Auto represents others, and the reference is plain
+// cudaKernels are the entry points for each attention kernel of the project's catalogue on Hopper, by the layout that
+// it reads; entry points for gathered rows have no layout. Auto stands for other kernels, and the reference is plain
 // Go.
 var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d128", "sparrow_dense_d192", "sparrow_dense_d256"}},

@@ -35,7 +35,7 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	return nil
 }
 
-// Put copies rows to chosen places, as a part that is held. A place beyond the output raises a fault.
+// Put copies rows to given positions, as a held part. A position beyond the output raises a fault.
 func (d *Device) Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {
 		return err

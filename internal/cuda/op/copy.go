@@ -56,7 +56,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	})
 }
 
-// Sample draws a token from every row of logits.
+// Sample samples a token from every row of logits.
 func (d *Device) Sample(a kernel.SampleArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -74,7 +74,8 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	return d.kernels.SampleRows(d.stream, &args)
 }
 
-// Accept compares drafts with what the target chose. A place, a sequence or a token that does not exist raises a fault.
+// Accept compares drafts with the tokens that the target chose. A position, a sequence or a token out of range raises
+// a fault.
 func (d *Device) Accept(a kernel.AcceptArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

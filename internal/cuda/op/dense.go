@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// DenseAttend computes causal attention over expanded keys and values. A row is computed the same alone and in any
-// batch. Which keys a row sees is known on the device alone: a row that reaches beyond them raises a fault.
+// DenseAttend computes causal attention over expanded keys and values. A row has the same bits alone and in any
+// batch. The keys of a row are known only on the device: a row that reaches beyond the given keys raises a fault.
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	})
 }
 
-// dense is dense attention as kernels see it.
+// dense returns the description of dense attention for the kernels.
 func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 	for _, t := range []struct {
 		name string

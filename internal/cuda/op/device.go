@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// The registered names of the implementations: the kernels for Hopper, and those for any GPU from Ampere on.
+// The registered names of the implementations: the kernels for Hopper, and the kernels for any GPU from Ampere on.
 const (
 	Name         = "cuda"
 	PortableName = "cuda-portable"

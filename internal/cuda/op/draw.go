@@ -14,7 +14,8 @@ func (d *Device) Draw(t kernel.Tensor, x kernel.Drawn) error {
 	return d.draw(d.stream, at(t), stride(t), from, x)
 }
 
-// evenly reports whether the GPU can draw the values of a tensor: it draws pairs, so their number must be even.
+// evenly reports whether the GPU can generate the random values of a tensor: it generates pairs, so their number must
+// be even.
 func evenly(t kernel.Tensor) bool {
 	if first := t.Off / int64(t.DType.Size()); first%2 != 0 {
 		return false
@@ -22,7 +23,7 @@ func evenly(t kernel.Tensor) bool {
 	return t.Cols%2 == 0 && t.Stride%2 == 0 || t.Stride == t.Cols && t.Rows*t.Cols%2 == 0
 }
 
-// draw fills memory with the values of a tensor that is drawn, or of a part of one.
+// draw fills memory with the values of a random tensor, or of a part of one.
 func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor, x kernel.Drawn) error {
 	a := cuda.DrawArgs{Out: to, Stride: stride, Rows: int64(t.Rows), Columns: int64(t.Cols),
 		First: t.Off / int64(t.DType.Size()), FromStride: int64(t.Stride), Seed: x.Seed, Mean: x.Mean, Step: x.Step()}

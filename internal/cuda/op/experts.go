@@ -21,9 +21,9 @@ func (x *experts) Count() int  { return int(x.shape.Experts) }
 func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
-// PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, all as e2m1 where all
-// are, in other packed formats where gate and up have one and down has one, else all as bf16. Products of e2m1 are
-// those of e4m3 where the scales of all of a layer's experts allow it.
+// PrepareExperts packs the matrices of experts. If all are e4m3 in blocks of 128 x 128, they are packed as e4m3; if
+// all are e2m1, as e2m1. If gate and up have one packed format and down has one, they keep these formats. Otherwise
+// they are converted to bf16. e2m1 is multiplied as e4m3 if the scales of all experts of the layer allow it.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	})
 }
 
-// pack brings each expert to device memory and from there to its place; or, with after, all of them in turn to the
-// first place, after each of which after is called when the stream has come to it.
+// pack copies each expert to device memory and packs it at its position. With after, all experts are packed at the
+// first position in turn, and after is called for each when the stream has reached it.
 func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	if x.shape.Packed != "" {
 		return u.packFormat(x, w, at, after)
@@ -145,8 +145,8 @@ func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 	return m, u.put(m.Scales, w.Scale)
 }
 
-// Experts runs the chosen experts. Their weighted sum is held. More rows than one call of the kernels takes run one
-// group after the other, which changes no bit.
+// Experts runs the chosen experts. Their weighted sum is held. If there are more rows than one call of the kernels
+// supports, they run in groups, which does not change the bits.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	p, err := d.checkExperts(&a)
 	if err != nil || p == nil {
@@ -161,7 +161,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	return d.runExperts(p, &a)
 }
 
-// partOfExperts runs those of the chosen experts that the rank has.
+// partOfExperts runs the chosen experts that the rank has.
 func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
 	if err := d.settle(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// checkExperts finds what the arguments refer to; nil where there is nothing to do.
+// checkExperts resolves the arguments; nil if there is nothing to do.
 func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -247,8 +247,8 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	return p, nil
 }
 
-// multiplyExperts computes the results of the experts of rows that fit one call, after the held choice of experts where
-// routed says so. The caller computes their weighted sum.
+// multiplyExperts computes the results of the experts for rows that fit one call, after the held routing if routed is
+// set. The caller computes their weighted sum.
 func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
 	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),

@@ -17,10 +17,10 @@ type fetched struct {
 	busy   bool
 }
 
-// wordBytes is the place of the fault words, so that results begin at a multiple of 16.
+// wordBytes is the size of the fault words, so that results begin at a multiple of 16.
 const wordBytes = 16
 
-// Fetch enqueues a copy of the start of src. dst holds it once the event was waited for.
+// Fetch enqueues a copy of the start of src. dst contains it after the event was waited for.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if int64(len(dst)) > src.Extent() {
 		return nil, fmt.Errorf("%w: fetch: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src,

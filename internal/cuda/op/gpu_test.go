@@ -28,8 +28,8 @@ type bench struct {
 	gpu *Device
 }
 
-// portableTier runs the tests with the portable kernels, on any GPU that they run on; smallCard also gives the GPU the
-// limits of a card of 24 GB.
+// portableTier runs the tests with the portable kernels, on any GPU that supports them; smallCard also limits the GPU
+// to the resources of a card of 24 GB.
 var (
 	portableTier = flags.Bool("portable", false, "run tests on a GPU with the portable kernels")
 	smallCard    = flags.Bool("small", false, "limit the GPU to 22 GiB and 99 KiB of shared memory a block")
@@ -139,8 +139,8 @@ func (b *bench) bytes(d kernel.Device, t kernel.Tensor) []byte {
 	return v
 }
 
-// toBF16 is what results may differ by that the reference leaves in float32: bf16 rounds values by up to 2^-8 of
-// themselves, and rows by up to 0.0026 of their size.
+// toBF16 is the tolerance for results that the reference keeps in float32: bf16 rounds values by up to 2^-8 of their
+// magnitude, and rows by up to 0.0026 of their norm.
 const toBF16 = 1. / 128
 
 // near compares float tensors row by row (testkit.Near).

@@ -23,9 +23,9 @@ type graph struct {
 	posts    int // exchanges with the host's workers
 }
 
-// The minimum and maximum memory that a launch of a graph is counted as. The driver takes memory for graphs in large
-// pieces, so
-// that a single capture may seem to take none; and what other programs on the GPU take meanwhile is not the graph's.
+// The minimum and maximum memory that a launch of a graph is counted as. The driver allocates memory for graphs in
+// large pieces, so a single capture may seem to need none; and memory that other programs on the GPU allocate
+// meanwhile must not be counted.
 const (
 	leastNodeBytes = 1 << 10
 	mostNodeBytes  = 64 << 10
@@ -62,7 +62,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-// Launch enqueues the graph, or its launches one by one while they are traced.
+// Launch enqueues the graph, or its launches separately while they are traced.
 func (g *graph) Launch() error {
 	if g.dev.trace != nil {
 		return errors.Join(g.pass(), g.dev.settle())
@@ -82,7 +82,7 @@ func (g *graph) Bytes() int64  { return g.bytes }
 func (g *graph) Stale() bool   { return g.freed != g.dev.freed }
 func (g *graph) Close() error  { return g.recorded.Close() }
 
-// Reserve grows the scratch memory to what a pass needs.
+// Reserve grows the scratch memory to the size that a pass needs.
 func (d *Device) Reserve(pass func() error) error {
 	if err := d.settle(); err != nil {
 		return err

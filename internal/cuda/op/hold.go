@@ -8,11 +8,11 @@ import (
 	"sparrow/layout"
 )
 
-// Operations of a few microseconds are launched together with a neighbour: a norm writes the codes that the product
-// after it multiplies, and adds what the product in front of it left. Such an operation is held until the next one
-// shows what it belongs to. Every other operation, and every access to memory, launches what is held first, so that
-// results are those of operations in the order of their calls. Which kernels run depends on the order of operations
-// and on columns, never on the number of rows.
+// Operations of a few microseconds are launched together with a neighbour: a norm writes the codes that the next
+// matrix product multiplies, and adds the result of the previous product. Such an operation is held until the next
+// call shows with which operation it can be fused. Every other operation, and every access to memory, first launches
+// the held operations, so that results equal those of operations in the order of their calls. The choice of kernels
+// depends on the order of operations and on columns, never on the number of rows.
 type held struct {
 	kind holding
 
@@ -99,7 +99,7 @@ func (d *Device) settle() error {
 	return d.release(nil)
 }
 
-// release launches what is held; a norm or an activation also as codes, where they are asked for.
+// release launches the held operations; a norm or an activation also as codes, if they are requested.
 func (d *Device) release(to *rowCodes) error {
 	h := &d.held
 	kind := h.kind
@@ -145,7 +145,7 @@ func (d *Device) release(to *rowCodes) error {
 	return err
 }
 
-// normable reports whether the kernel of norms takes a tensor.
+// normable reports whether the norm kernel supports a tensor.
 func normable(t kernel.Tensor) bool {
 	return t.DType == kernel.BF16 && t.Off%16 == 0 && stride(t)%8 == 0 && t.Cols%16 == 0 && t.Cols > 0 &&
 		t.Cols <= cuda.MaxNormColumns && t.Rows > 0
@@ -212,8 +212,8 @@ func (h *held) makes(x kernel.Tensor) bool {
 	return (h.kind == holdNorm || h.kind == holdMixNorm) && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
 }
 
-// Norm normalises rows. It is held for the product that multiplies them, and takes over a held sum of its rows, or of
-// residual streams in place, and parts that are held.
+// Norm normalises rows. It is held for the matrix product that multiplies them. It includes a held sum of its rows,
+// or of residual streams in place, and held parts.
 func (d *Device) Norm(a kernel.NormArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -261,14 +261,14 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	return nil
 }
 
-// holdDelta holds the sum of rows and a product in scratch memory, which is released with it.
+// holdDelta holds the sum of rows and a matrix product in scratch memory, which is released with it.
 func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
 	h := &d.held
 	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}
 	h.scratch = append(h.scratch, delta)
 }
 
-// holdResults holds the weighted sum of the experts' results, after a product that is held for the same rows.
+// holdResults holds the weighted sum of the experts' results, after a matrix product that is held for the same rows.
 func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
 	h := &d.held
 	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a

@@ -10,8 +10,8 @@ import (
 	"sparrow/layout"
 )
 
-// Operations that are launched together with a neighbour give the bytes that they give one by one: everything between
-// the products of a layer, for rows that are few and many, with weights that are joined and with weights that are not.
+// Operations that are launched together with a neighbour give the same bytes as separate launches: everything between
+// the matrix products of a layer, for few and for many rows, with joined and with separate weights.
 func TestGPUHeldOperationsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
@@ -93,7 +93,7 @@ func (b *bench) heldLayer(kind kernel.DType, rows int, joins bool) *heldLayer {
 	return l
 }
 
-// run runs the layer and returns what it wrote; alone launches every operation by itself.
+// run runs the layer and returns its outputs; alone launches every operation separately.
 func (l *heldLayer) run(alone bool) map[string][]byte {
 	l.Helper()
 	b, g, rows := l.bench, l.gpu, l.rows

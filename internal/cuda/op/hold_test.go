@@ -24,8 +24,8 @@ func withoutGPU(t *testing.T) *Device {
 	return d
 }
 
-// A held operation is launched before any other operation begins, but for those that take it over: here they are given
-// tensors of their own, or nothing at all, and must not take it. Accesses to memory launch it too.
+// A held operation is launched before any other operation begins, except operations that can be fused with it. Here
+// those get other tensors, or none, and must not be fused. Accesses to memory launch it too.
 func TestHeldOperationsAreLaunched(t *testing.T) {
 	d := withoutGPU(t)
 	x, err := kernel.New(d, kernel.BF16, 4, 64)
@@ -98,8 +98,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 }
 
-// Parts share a launch unless one of them writes what another reads or writes; a norm of other columns of the same rows
-// joins them.
+// Parts share a launch unless one of them writes memory that another reads or writes; a norm of other columns of the
+// same rows joins them.
 func TestPartsShareALaunch(t *testing.T) {
 	d := withoutGPU(t)
 	take := func(kind kernel.DType, rows, columns int) kernel.Tensor {

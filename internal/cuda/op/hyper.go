@@ -51,7 +51,7 @@ func (d *Device) beginMix(a interface{ Check() error }, mix kernel.Tensor) error
 	return d.begin(a)
 }
 
-// mix holds a reader of residual streams, which brings a held mixture to its place, for the norm of its output.
+// mix holds a reader of residual streams for the norm of its output, and launches a held mixture into its memory.
 func (d *Device) mix(a *cuda.HyperMixArgs, out, mix kernel.Tensor) error {
 	h := &d.held
 	if h.kind == holdStaged {
@@ -107,7 +107,7 @@ func (d *Device) addsUp(a *kernel.HyperPostArgs) bool {
 		stride(a.X)%8 == 0
 }
 
-// HeadNorm normalises every head, without weights. It is held: heads that are rotated next are normalised on their way.
+// HeadNorm normalises every head, without weights. It is held: if the heads are rotated next, both run in one kernel.
 func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

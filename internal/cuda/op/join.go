@@ -16,8 +16,8 @@ type joined struct {
 	members []*matrix
 }
 
-// Join moves matrices after each other, at the end of a load that is in progress: those that multiply the same rows,
-// or neighbouring columns of the same rows (bands.go), do so in one launch.
+// Join stores matrices next to each other, at the end of a load that is in progress: matrices that multiply the same
+// rows, or adjacent columns of the same rows (bands.go), are then multiplied in one launch.
 func (d *Device) Join(list ...kernel.Matrix) error {
 	if d.upload != nil {
 		d.upload.joins = append(d.upload.joins, list)
@@ -26,8 +26,8 @@ func (d *Device) Join(list ...kernel.Matrix) error {
 	return d.join(list)
 }
 
-// join moves matrices. Blocks of scales must not span two of them: all but the last have rows in multiples of a block.
-// Matrices that do not fit together stay where they are.
+// join moves matrices. Blocks of scales must not span two of them: all except the last must have rows in multiples of
+// a block. Matrices that cannot be joined are not moved.
 func (d *Device) join(list []kernel.Matrix) (err error) {
 	g := &joined{}
 	for i, m := range list {
@@ -132,7 +132,7 @@ func together(to []kernel.Projection) int {
 	return len(g.members)
 }
 
-// out returns the output of all members, beginning with that of the first.
+// out returns the output of all members, beginning with the output of the first.
 func (g *joined) out(first kernel.Tensor) kernel.Tensor {
 	first.Cols = g.whole.out
 	return first

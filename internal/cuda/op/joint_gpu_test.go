@@ -10,9 +10,9 @@ import (
 	"sparrow/layout"
 )
 
-// What lies between the products of a layer of DeepSeek-V4 has the bytes, launched together, that it has one by one:
-// heads that are normalised and rotated, heads that are rotated and quantised, raw rows kept in four places, and what
-// experts gave, added up and written into the residual streams.
+// Fused operations between the matrix products of a layer of DeepSeek-V4 give the same bytes as separate launches:
+// heads that are normalised and rotated, heads that are rotated and quantised, raw rows stored in four tensors, and
+// results of experts that are added and written into the residual streams.
 func TestGPUHeldOperationsOfStreamsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.E4M3, kernel.BF16} {
@@ -135,8 +135,8 @@ func (l *streamLayer) run(alone bool) map[string][]byte {
 	return wrote
 }
 
-// Parts of a layer of DeepSeek-V4 have the bytes, launched together, that they have one by one: residual streams added
-// up, normalised and quantised; entries stored, groups closed and latents normalised after the first products; heads,
+// Fused parts of a layer of DeepSeek-V4 give the same bytes as separate launches: residual streams that are added,
+// normalised and quantised; entries, closed groups and normalised latents after the first matrix products; heads,
 // indexer queries, entries, keys and raw rows after the second.
 func TestGPUPartsOfALayerKeepBits(t *testing.T) {
 	b := onGPU(t)
@@ -269,8 +269,8 @@ func (l *partsLayer) run(alone bool) map[string][]byte {
 	return out
 }
 
-// Rows that are rotated and quantised for products by bands, so many that a warp has several pieces of them, have the
-// bytes of a rotation and products of their own.
+// Rows that are rotated and quantised for products by bands give the same bytes as a separate rotation and separate
+// products, also if there are so many that a warp has several pieces of them.
 func TestGPUManyTurnedRowsKeepBits(t *testing.T) {
 	b := onGPU(t)
 	const heads, size, rows = 64, 512, 260

@@ -5,8 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Absorb moves queries into latent space: a product for each head by its part of the transposed up-projection, and a
-// copy of the rotated columns. Where their rotation is held, the copy is part of it and stays held for Locate.
+// Absorb projects queries into latent space: a matrix product for each head by its part of the transposed
+// up-projection, and a copy of the rotary columns. If their rotation is held, the copy is part of it and stays held
+// for Locate.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err

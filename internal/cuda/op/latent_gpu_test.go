@@ -62,8 +62,8 @@ func (b *bench) nearHeads(what string, x both, heads int) {
 }
 
 // Attention over every key equals the reference's in every layout: rows of several sequences in one call, lengths
-// around the borders of blocks and segments, a row that sees nothing, counts of heads that fill no tile. A row has the
-// same bits alone, in a batch and beside a wider table.
+// around the borders of blocks and segments, a row without keys, numbers of heads that do not fill a tile. A row has
+// the same bits alone, in a batch and with a wider table.
 func TestGPULatentAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int{4200, 1025, 513, 65, 64}
@@ -129,7 +129,7 @@ func TestGPULatentAttend(t *testing.T) {
 	}
 }
 
-// More rows than one launch takes, of many lengths, have the bits of two calls of half of them.
+// More rows than one launch supports, of many lengths, have the same bits as two calls with half of them.
 func TestGPUManyLatentRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
 	const rows, heads, width = 3000, 65, 20

@@ -5,8 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Linear attention with a gate for each channel, and what pools of index keys need. Rows of a sequence are computed one
-// after the other, so that their bits depend neither on how it is cut into passes nor on other sequences.
+// Linear attention with a gate for each channel, and operations for pools of index keys. Rows of a sequence are
+// computed in order, so that their bits depend neither on the division of the sequence into passes nor on other
+// sequences.
 
 // sequences returns the rows of sequences as arguments of kernels: slots and snapshots are numbers of rows of the
 // tensors, and held-back rows are divided equally among the slots.
@@ -143,8 +144,8 @@ func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
 	return d.kernels.MeanStreams(d.stream, &args)
 }
 
-// Spread turns pools into the places of their tokens. A pool that a row does not see whole, and a token beyond its
-// table, raise a fault.
+// Spread converts pools to the slots of their tokens. A pool that is not completely visible to a row, or a token
+// beyond its table, raises a fault.
 func (d *Device) Spread(a kernel.SpreadArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err

@@ -18,8 +18,8 @@ type linearPass struct {
 	lens                   []int
 }
 
-// pass makes one of sequences of some lengths, in slots from the last on. Of each, whether it begins, and where the
-// state after its last row is kept.
+// pass makes a pass of sequences of some lengths, in slots from the last on. begins means that the sequences begin
+// with it; the state after the last row of each is saved.
 func (b *bench) pass(begins bool, lens ...int) linearPass {
 	total := 0
 	for _, n := range lens {
@@ -54,8 +54,8 @@ func (p linearPass) on(gpu bool) kernel.Sequences {
 	return kernel.Sequences{Rows: p.rows.ref, Spans: p.spans.ref, Snapshots: p.snapshots.ref}
 }
 
-// Sequences that run side by side through passes of many rows and of few have the outputs, states and snapshots of the
-// reference.
+// Sequences that run together through passes of many and of few rows have the same outputs, states and snapshots as
+// in the reference.
 func TestGPUConvolve(t *testing.T) {
 	b := onGPU(t)
 	for _, lens := range [][]int{{1, 1, 1, 1, 1}, {1, 40, 3, 2, 100}, {2000}} {
@@ -77,7 +77,7 @@ func TestGPUConvolve(t *testing.T) {
 	}
 }
 
-// The delta rule over hundreds of rows stays with the reference, states and snapshots within rounding of float32.
+// The delta rule over hundreds of rows agrees with the reference; states and snapshots are within float32 rounding.
 func TestGPUDelta(t *testing.T) {
 	b := onGPU(t)
 	const n = kernel.DeltaDim
@@ -111,7 +111,7 @@ func TestGPUDelta(t *testing.T) {
 	}
 }
 
-// A sequence cut into passes in any way, alone or beside others, has the same bits: outputs and states.
+// A sequence has the same outputs and states, bit for bit, with any division into passes, alone or with others.
 func TestGPUDeltaBitsDependOnTheSequenceAlone(t *testing.T) {
 	b := onGPU(t)
 	const heads, n, rows = 2, kernel.DeltaDim, 70
@@ -201,7 +201,8 @@ func TestGPUGatedNorm(t *testing.T) {
 	}
 }
 
-// Tokens of selected pools, and those that no pool has yet; a pool that a row does not see whole raises a fault.
+// Tokens of selected pools, and tokens that are in no pool yet; a pool that is not completely visible to a row raises
+// a fault.
 func TestGPUSpread(t *testing.T) {
 	b := onGPU(t)
 	const rows, k, pool, page = 9, 512, 4, 256

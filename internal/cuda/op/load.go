@@ -13,14 +13,15 @@ import (
 // empties others. Pieces and the kernels that rearrange them are enqueued in the order in which weights are prepared.
 
 const (
-	// pieceBytes is the size of a buffer: copies of 4 MiB run at 53 of 54 GB/s, and locking memory takes 0.5 ms a MiB.
+	// pieceBytes is the size of a buffer: copies of 4 MiB run at 53 of 54 GB/s, and locking memory takes 0.5 ms per
+	// MiB.
 	pieceBytes = 4 << 20
 	// mostReaders is the number of goroutines that read files: each copies 6 to 7 GB/s of cached pages.
 	mostReaders = 12
 	// sparePieces are in flight to the device while readers fill others.
 	sparePieces = 4
-	// smallBytes is the largest copy that shares a buffer with others, such as block scales. Copies from memory that is
-	// not locked would wait for everything in front of them.
+	// smallBytes is the largest copy that shares a buffer with others, such as block scales. Copies from memory that
+	// is not locked would wait for all earlier copies.
 	smallBytes = 256 << 10
 )
 
@@ -109,7 +110,7 @@ func (d *Device) EndLoad() error {
 	return nil
 }
 
-// loaded runs body as part of a load: the one in progress, or a new one.
+// loaded runs body as part of the load in progress, or of a new one.
 func (d *Device) loaded(body func(*upload) error) error {
 	if d.upload != nil {
 		return body(d.upload)
@@ -194,7 +195,7 @@ func (u *upload) copy(to cuda.Ptr, from []byte) error {
 	return nil
 }
 
-// piece takes a free buffer, or makes one where there are few.
+// piece returns a free buffer, or allocates one if there are few.
 func (u *upload) piece() (*piece, error) {
 	select {
 	case p := <-u.free:
@@ -252,7 +253,7 @@ func (u *upload) copySmall(to cuda.Ptr, from []byte) error {
 	return u.stream.CopyToDevice(to, at)
 }
 
-// temporary takes device memory for the tasks that the function use enqueues.
+// temporary allocates device memory for the tasks that the function use enqueues.
 func (u *upload) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	p, err := u.pool.Get(max(bytes, 16))
 	if err != nil {

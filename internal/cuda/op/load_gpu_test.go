@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights that are loaded together are in device memory as they are in their files, whatever their size: in one piece,
-// in many, and in pieces that they share.
+// Weights that are loaded together are in device memory as in their files, for any size: in one piece, in many
+// pieces, and in shared pieces.
 func TestGPULoadedTogether(t *testing.T) {
 	d := onGPU(t).gpu
 	list, made := loadTogether(t, d)

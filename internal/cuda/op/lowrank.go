@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// lowRank reports whether a product that is added to Out has short rows of bf16, such as what a DSpark head adds to
-// logits for the previous token: they are multiplied and added in one launch.
+// lowRank reports whether a matrix product that is added to Out has short rows of bf16, such as the contribution of
+// the previous token to the logits of a DSpark head. Such products are multiplied and added in one launch.
 func lowRank(out kernel.Tensor, w *matrix) bool {
 	return out.DType == kernel.F32 && w.kind == cuda.ProductBF16 && w.packed == "" && cuda.LowRankFits(int32(w.in))
 }

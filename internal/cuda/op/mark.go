@@ -22,9 +22,8 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 	return err
 }
 
-// Mark enqueues a write of the stage where it differs from the previous one. A write takes 1.5 us and keeps the next
-// kernel
-// from starting early, so operations are not marked, and captured passes have one mark for all of them.
+// Mark enqueues a write of the stage if it differs from the previous one. A write takes 1.5 us and prevents the next
+// kernel from starting early, so operations are not marked, and captured passes have one mark for all of them.
 func (d *Device) Mark(m kernel.Mark) error {
 	if m == d.marks.last || d.marks.off {
 		return nil
@@ -41,6 +40,6 @@ func (d *Device) markReplay() error {
 
 // Reached returns the latest mark that the device has written.
 func (d *Device) Reached() kernel.Mark {
-	// The memory is the driver's: four bytes at a multiple of four that live as long as the device.
+	// The memory belongs to the driver: four bytes at a multiple of four that stay valid as long as the device.
 	return kernel.Mark(atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(d.marks.memory.Bytes())))))
 }

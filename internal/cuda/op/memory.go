@@ -139,7 +139,7 @@ func at(t kernel.Tensor) cuda.Ptr {
 	return b.ptr.Add(t.Off)
 }
 
-// temporary takes scratch memory for one operation. Reuse is ordered by the stream.
+// temporary allocates scratch memory for one operation. Reuse is ordered by the stream.
 func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	p, err := d.scratch.Get(max(bytes, 16))
 	if err != nil {
@@ -167,7 +167,7 @@ func (d *Device) countUp() (err error) {
 	return d.stream.CopyToDevice(d.count.Ptr(), list)
 }
 
-// counting returns device memory that holds 0, 1, 2, ... up to at least n-1.
+// counting returns device memory that contains 0, 1, 2, ... up to at least n-1.
 func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if n > mostCounted {
 		return 0, fmt.Errorf("%w: cuda: %d rows of a pass, at most %d", kernel.ErrUnsupported, n, mostCounted)

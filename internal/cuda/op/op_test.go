@@ -80,8 +80,8 @@ func TestTracedLaunches(t *testing.T) {
 	}
 }
 
-// A dry run takes no memory of the device it represents and computes the memory that weights would take, also if it is
-// more than the device has.
+// A dry run uses no memory of the device that it represents and computes the memory that weights would need, even if
+// it exceeds the device's memory.
 func TestDryRun(t *testing.T) {
 	d := detached(t)
 	free, _, err := d.MemoryFree()

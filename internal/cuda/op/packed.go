@@ -28,7 +28,7 @@ func described(w kernel.Weight) string {
 		w.BlockRows, w.BlockCols)
 }
 
-// packedFormat is the form in which a weight stays packed, if any.
+// packedFormat returns the format in which a weight stays packed, if any.
 func packedFormat(w kernel.Weight) (cuda.PackedFormat, bool) {
 	group := ""
 	switch {
@@ -276,8 +276,8 @@ func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
 	return p.kernels.MultiplyPacked(p.stream, &y)
 }
 
-// packedExperts are the forms in which the matrices of a layer's experts stay packed, gate and up in one and down in
-// one, where no other kernel reads them: MXFP4 of safetensors has its own.
+// packedExperts returns the formats in which the matrices of a layer's experts stay packed, one for gate and up and
+// one for down, if no other kernel reads them: MXFP4 of safetensors has its own kernel.
 func packedExperts(w *kernel.ExpertWeights) (gateUp, down cuda.PackedFormat, ok bool) {
 	gateUp, ok = packedFormat(w.Gate[0])
 	down, also := packedFormat(w.Down[0])

@@ -206,8 +206,8 @@ func (b *bench) unitProduct(w kernel.Weight) []float64 {
 	return v
 }
 
-// sameValues compares values with those that plain code widens: equal to the bit where bf16 holds them or a factor is
-// left to the sums, else within the rounding to bf16.
+// sameValues compares values with those of plain code: bit for bit if bf16 represents them or a factor is applied to
+// the sums, otherwise within the rounding to bf16.
 func (b *bench) sameValues(what string, w kernel.Weight, want []float32) {
 	b.Helper()
 	_, blocks := w.Data.DType.Block()

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// HostAlloc takes page-locked host memory.
+// HostAlloc allocates page-locked host memory.
 func (d *Device) HostAlloc(bytes int64) ([]byte, error) {
 	m, err := d.gpu.AllocHost(bytes)
 	if err != nil {
@@ -31,8 +31,8 @@ func (d *Device) HostFree(b []byte) error {
 	return m.Free()
 }
 
-// Collect enqueues copies of contiguous tensors to page-locked memory. They run in the order of the stream: what is
-// enqueued later may overwrite the tensors.
+// Collect enqueues copies of contiguous tensors to page-locked memory. They run in stream order: operations enqueued
+// later may overwrite the tensors.
 func (d *Device) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
 	if err := d.settle(); err != nil {
 		return nil, err

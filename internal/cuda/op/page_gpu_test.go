@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Pages are copied in the order of the stream, whatever the host waits for: after an earlier graph has written them,
+// Pages are copied in stream order, independently of the waits of the host: after an earlier graph has written them,
 // and before a later graph overwrites them.
 func TestGPUPagesMoveInOrder(t *testing.T) {
 	b := onGPU(t)

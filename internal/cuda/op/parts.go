@@ -5,9 +5,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// heldParts are operations of a layer of DeepSeek-V4 between two products, of which none reads or writes what another
-// writes: entries and keys stored, groups closed, rows kept, heads and indexer queries prepared. They are held, and one
-// launch runs them when another operation comes, together with a norm that was called last.
+// heldParts are operations of a layer of DeepSeek-V4 between two products, none of which reads or writes memory that
+// another writes: storing entries and keys, closing groups, storing rows, preparing heads and indexer queries. They
+// are held, and one launch runs them when another operation is called, together with a norm that was called last.
 type heldParts struct {
 	args   cuda.PartsArgs
 	counts [3]int // of copies to places, copies from places, and rotations
@@ -21,7 +21,7 @@ const mostAlike = 4
 // held reports whether there are any.
 func (p *heldParts) held() bool { return len(p.writes) > 0 }
 
-// apart reports whether an operation can run at the same time as those that are held.
+// apart reports whether an operation can run at the same time as the held ones.
 func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	for _, w := range p.writes {
 		for _, t := range reads {
@@ -42,8 +42,8 @@ func (p *heldParts) apart(reads, writes []kernel.Tensor) bool {
 	return true
 }
 
-// part makes room for one more part, which reads and writes these tensors: other held operations, a part of the same
-// kind, and parts that share memory with it are launched first.
+// part makes it possible to hold one more part, which reads and writes these tensors: other held operations, a part
+// of the same kind, and parts that share memory with it are launched first.
 func (d *Device) part(taken bool, reads, writes []kernel.Tensor) error {
 	h := &d.held
 	if h.kind != holdNothing || h.routes || taken || !h.parts.apart(reads, writes) {

@@ -133,7 +133,7 @@ func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	return r.err
 }
 
-// AllGather puts the columns of all ranks side by side.
+// AllGather concatenates the columns of all ranks.
 func (p *peer) AllGather(a kernel.AllGatherArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
@@ -146,7 +146,7 @@ func (p *peer) AllGather(a kernel.AllGatherArgs) error {
 	return p.gather("all-gather", a.X, a.Out, &of)
 }
 
-// ShareRows gives every rank the rows of all.
+// ShareRows copies the rows of all ranks to every rank.
 func (p *peer) ShareRows(a kernel.ShareArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
@@ -177,7 +177,7 @@ type gathered struct {
 	first int64
 }
 
-// gather copies the rows x of each rank to their places in out on all ranks, some rows at a time.
+// gather copies the rows x of each rank to their positions in out on all ranks, some rows at a time.
 func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gathered) error {
 	r := require{op: op}
 	size := x.DType.Size()
@@ -242,7 +242,7 @@ func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	return r.err
 }
 
-// local computes the indices of things among those of a rank, in scratch memory that the caller releases. Nothing is
+// local computes the indices of ids within a rank's part, in scratch memory that the caller releases. No operation is
 // held.
 func (d *Device) local(r *require, ids kernel.Tensor, part kernel.Part, count int32, fault uint32) (kernel.Tensor,
 	cuda.Ptr, error) {

@@ -15,8 +15,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Ranks that are streams of one GPU exchange what ranks in host memory exchange, to the bit, in launches and in graphs
-// that run again: all five operations, in sizes that take several launches too.
+// Ranks that are streams of one GPU give exactly the same results as ranks in host memory, in launches and in graphs
+// that run again: all five operations, also in sizes that need several launches.
 func TestGPURanksExchangeAsCPUsDo(t *testing.T) {
 	onGPU(t)
 	for _, ranks := range []int{2, 4, 8} {
@@ -78,7 +78,7 @@ type shared struct{ gpu, cpu []kernel.Tensor }
 func (x *exchange) tensor(d kernel.DType, rows, cols int) shared {
 	x.Helper()
 	var s shared
-	// Long tensors repeat a shorter one: drawing takes longer than exchanging.
+	// Long tensors repeat a shorter one, because generating random values takes longer than exchanging.
 	piece := make([]byte, min(rows*cols*d.Size(), 1<<16))
 	for r := range x.devs {
 		for i := 0; i+d.Size() <= len(piece); i += d.Size() {

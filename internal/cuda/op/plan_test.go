@@ -34,8 +34,8 @@ func planned(t *testing.T, m plan.Model, p plan.Policy, batch string) *plan.Segm
 	return &built.Segments[0]
 }
 
-// Row limits and scratch memory of plans are those of the operations: for both counts of units of heads, for rows that
-// are cut into segments and rows that are not.
+// Row limits and scratch memory in plans equal those of the operations: for both numbers of units of heads, for rows
+// that are cut into segments and rows that are not.
 func TestPlansCountWhatOperationsTake(t *testing.T) {
 	hw, err := plan.HardwareFor("sm90")
 	if err != nil {

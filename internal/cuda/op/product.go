@@ -209,8 +209,8 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	return p.kernels.MoveRows(p.stream, &a)
 }
 
-// staysStaged reports whether a product is held in scratch memory (heldStaged): the only one of its rows, of a bf16
-// weight, in float32, that no kernel can write to its place.
+// staysStaged reports whether a matrix product is held in scratch memory (heldStaged): it is the only product of its
+// rows, with a bf16 weight and a float32 result, and no kernel can write it to its destination directly.
 func staysStaged(to []kernel.Projection, add bool) bool {
 	w := to[0].W.(*matrix)
 	return !add && len(to) == 1 && w.kind == cuda.ProductBF16 && w.packed == "" && to[0].Out.DType == kernel.F32 &&

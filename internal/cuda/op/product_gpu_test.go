@@ -42,7 +42,8 @@ func (b *bench) blockWeight(kind kernel.DType, out, in, blockRows, blockCols int
 		BlockRows: blockRows, BlockCols: blockCols}
 }
 
-// packedWeight is a matrix of e2m1 with all codes, in groups of 32 with scales around those of a trained matrix.
+// packedWeight returns an e2m1 matrix with all codes, in groups of 32 with scales similar to those of a trained
+// matrix.
 func (b *bench) packedWeight(out, in int) kernel.Weight {
 	b.Helper()
 	codes, scales := make([]byte, out*in/2), make([]byte, out*in/32)
@@ -122,7 +123,7 @@ func TestGPUMultiply(t *testing.T) {
 	}
 }
 
-// Products of the same rows have the bits of separate products, whatever the types of the others.
+// Matrix products of the same rows have the bits of separate products, for any types of the others.
 func TestGPUProject(t *testing.T) {
 	b := onGPU(t)
 	for _, rows := range []int{1, 40, 200} {
@@ -163,7 +164,7 @@ func TestGPUTiedTable(t *testing.T) {
 	b.close("logits", logits, 0.005)
 }
 
-// Queries go into latent space and outputs come out of it, for the heads of every family, alone and among others.
+// Queries are projected into latent space and outputs back, for the heads of every family, alone and with others.
 func TestGPULatent(t *testing.T) {
 	b := onGPU(t)
 	for _, d := range []kernel.LatentDims{
@@ -264,8 +265,8 @@ func TestGPUCandidates(t *testing.T) {
 	}
 }
 
-// Products of neighbouring columns by joined matrices, launched together, have the bytes of each alone, and so have
-// those of a sequence that breaks off or is out of order.
+// Products of adjacent columns by joined matrices, launched together, have the same bytes as separate products, and
+// so do incomplete sequences and sequences out of order.
 func TestGPUBands(t *testing.T) {
 	b := onGPU(t)
 	const bands, in, out = 4, 256, 128

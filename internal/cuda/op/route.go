@@ -38,8 +38,8 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 		Normalize: 1, Scale: a.Scale, Root: 1})
 }
 
-// route holds a choice of experts for the experts that run; a sum stays held, which is not among the tensors of a
-// router. args has what is special to the kind of router.
+// route holds the routing for the experts that run next; a held sum stays held, because it is not among the tensors
+// of a router. args has the fields of the kind of router.
 func (d *Device) route(op string, logits, ids, weights kernel.Tensor, args cuda.RouteArgs) error {
 	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, logits) || overlap(h.sum.rows, ids) ||
 		overlap(h.sum.rows, weights) {

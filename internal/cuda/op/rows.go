@@ -108,8 +108,8 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return nil
 }
 
-// Rotate applies RoPE in place; with a norm of the heads that is held it is a part that is held. Else it is held by
-// itself: rows that Absorb moves to latent space are rotated on their way, and so are those that are quantised for
+// Rotate applies RoPE in place. With a held norm of the heads, it becomes a held part. Otherwise it is held alone:
+// rows that Absorb projects into latent space are rotated by the same kernel, and so are rows that are quantised for
 // products by bands.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
 	h := &d.held

@@ -126,7 +126,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	return d.kernels.SelectedScores(d.stream, &values)
 }
 
-// Locate turns positions into places, in one launch with a held copy of rotated queries.
+// Locate converts positions to slots, in one launch with a held copy of rotated queries.
 func (d *Device) Locate(a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err

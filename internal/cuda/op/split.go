@@ -11,19 +11,21 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Experts in two memories. The device packs the resident experts of a layer one after the other; a table in its memory
-// holds the place of each expert. Rows that chose experts of the host's workers go to page-locked memory, and results
-// return to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts lie
-// packed in page-locked memory and are multiplied group by group where they are brought: for prompts by the copy engine
-// into two halves of a buffer in turn, ahead of the stream, else by a kernel that copies only what was chosen. Nothing
-// here depends on the number of rows but where a batch is cut, which changes no bit.
+// Experts in two memories. The device packs the resident experts of a layer one after the other; a table in device
+// memory contains the position of each expert. Rows that chose experts of the host's workers are copied to
+// page-locked memory, and results are copied back to the results of their choices, so the weighted sum is the same as
+// with all experts on the device. Fetched experts are packed in page-locked memory and are multiplied group by group
+// after they are copied: for prompts by the copy engine into alternate halves of a buffer, ahead of the stream; for
+// decodes by a kernel that copies only the chosen experts. Only the cuts of a batch depend on the number of rows, and
+// they do not change the bits.
 
 const (
 	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
-	// groupSlots and ringSlots are how many fetched experts are brought and multiplied together, of prompts and of
-	// decodes: 107 and 214 MB of DeepSeek-V4-Flash. A group takes five launches in a decode, whether it is used or not.
+	// groupSlots and ringSlots are the numbers of fetched experts that are copied and multiplied together, for
+	// prompts and for decodes: 107 and 214 MB for DeepSeek-V4-Flash. A group takes five launches in a decode, whether
+	// it is used or not.
 	groupSlots = 8
 	ringSlots  = 16
 	// drainTime is the time that Close waits for workers that compute.
@@ -62,7 +64,7 @@ func slotsOf(phase int) int {
 	return ringSlots
 }
 
-// storedOf are the experts that are fetched in a phase, those of decodes first: groups have no gaps.
+// storedOf returns the experts that are fetched in some phase, those of decodes first, so that groups have no gaps.
 func storedOf(m kernel.ExpertMethods) []int {
 	list := m.Where(kernel.Fetched)
 	slices.SortStableFunc(list, func(a, b int) int {
@@ -156,7 +158,7 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 	return n*(gateUp+down+gateUpScales+downScales) + 16
 }
 
-// prepareSplit assigns places to the experts of a layer. x has their shape.
+// prepareSplit assigns positions to the experts of a layer. x has their shape.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
 	m := w.Methods.Clone() // those of movable experts change
 	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
@@ -233,7 +235,7 @@ func (u *upload) groups(s *split, phase int) ([]group, error) {
 	return out, nil
 }
 
-// hostMemory takes page-locked memory. A dry run has an address without memory.
+// hostMemory allocates page-locked memory. A dry run gets an address without memory.
 func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	if d.tried {
 		b, err := d.gpu.Alloc(bytes)
@@ -270,7 +272,7 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	})
 }
 
-// keep copies a packed expert, number i of those at from, to place e of n in page-locked memory.
+// keep copies a packed expert, number i at from, to position e of n in page-locked memory.
 func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.PackedExperts, i int,
 	s cuda.ExpertShape) error {
 	at := int64(0)

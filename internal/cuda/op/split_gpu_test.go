@@ -18,9 +18,9 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// Invariants of this file: experts that are fetched give the bits of resident ones; with experts that the host computes
-// a row's bits depend on the row alone, in launches and in graphs, and their results are those of the host's kernels,
-// rounded once; workers that fail or hang end the pass with an error that names them.
+// Invariants of this file: fetched experts give the same bits as resident ones; with experts that the host computes,
+// the bits of a row depend only on the row, in launches and in graphs, and their results equal those of the host's
+// kernels, rounded once; workers that fail or hang end the pass with an error that names them.
 
 // splitBench is a layer of experts whose methods change.
 type splitBench struct {
@@ -205,7 +205,7 @@ func TestGPUHostExperts(t *testing.T) {
 	}
 }
 
-// A captured pass exchanges rows with the host every time that it is launched, and sees what has changed.
+// A captured pass exchanges rows with the host every time it is launched, with the current data.
 func TestGPUSplitGraphs(t *testing.T) {
 	b := newSplitBench(t, kernel.E2M1x2, offload.Options{}, func() error { return nil })
 	for _, m := range []string{"rc", "c", "rcf", "f"} {
@@ -233,7 +233,7 @@ func TestGPUSplitGraphs(t *testing.T) {
 	}
 }
 
-// Experts that have moved give the bits that they give where they are placed so from the beginning, also from a graph
+// Experts that have moved give the same bits as experts that were placed there from the beginning, also from a graph
 // that was captured before.
 func TestGPUMovedExperts(t *testing.T) {
 	for _, kind := range splitKinds {

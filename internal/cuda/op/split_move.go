@@ -20,8 +20,8 @@ func (d *Device) openStage(u *upload, s cuda.ExpertShape) (err error) {
 	return err
 }
 
-// SwapExperts exchanges the homes of two experts. The one that comes is brought to its own memory first: until the
-// workers have taken the other one nothing has changed. What fails after that is the driver.
+// SwapExperts exchanges the locations of two experts. The incoming expert is first copied to separate memory: until
+// the workers have taken the other expert, nothing has changed. After that, only an error of the driver is possible.
 func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	p, ok := x.(*experts)
 	if !ok || p.split == nil || p.split.weights == nil {
@@ -66,8 +66,8 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return nil
 }
 
-// stageExpert copies a packed expert to separate memory: from page-locked memory where it is kept there, else from
-// the checkpoint.
+// stageExpert copies a packed expert to separate memory: from page-locked memory if it is stored there, otherwise
+// from the checkpoint.
 func (d *Device) stageExpert(p *experts, e, kept int, to cuda.PackedExperts) error {
 	if kept < 0 {
 		w := p.split.weights.Select([]int{e})

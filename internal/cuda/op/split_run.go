@@ -31,7 +31,7 @@ func (d *Device) mostSplit(p *experts, top, phase int) int {
 	return cuda.MaxExpertPairs / top
 }
 
-// splitScratch is the memory of a run in addition to that of the products: places of choices, twice.
+// splitScratch returns the memory of a run in addition to that of the matrix products: positions of choices, twice.
 func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) {
 	return s.ScratchBytes(rows, top), (4*int64(rows)*int64(top) + 255) / 256 * 256
 }
@@ -61,14 +61,14 @@ func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cu
 	return s, nil
 }
 
-// takeScratch takes the memory of a run.
+// takeScratch allocates the memory of a run.
 func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
 	products, places := splitScratch(p.shape, int32(rows), int32(top))
 	return d.scratch.Get(products + 2*places)
 }
 
-// PostExperts hands rows to the host's workers, so that operations before Experts run meanwhile. Rows that take several
-// exchanges, or belong to both phases, are handed over by Experts.
+// PostExperts passes rows to the host's workers, so that operations before Experts run meanwhile. Rows that need
+// several exchanges, or belong to both phases, are passed by Experts.
 func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	p, err := d.checkExperts(&a)
 	if err != nil || p == nil || !p.Hosted() {
@@ -194,8 +194,8 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 			return err
 		}
 	}
-	// The first groups of a prompt were brought while the previous layer ran. The others come while the experts that
-	// are here are multiplied.
+	// The first groups of a prompt were copied while the previous layer ran. The others are copied while the resident
+	// experts are multiplied.
 	early := min(len(x.groups[s.phase]), s.phase*len(d.offload.halves))
 	for i, g := range x.groups[s.phase] {
 		if i == early {

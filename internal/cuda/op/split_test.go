@@ -44,9 +44,9 @@ func splitWeights(experts, hidden, inner int, decode, prefill string, h kernel.H
 	return w
 }
 
-// Experts in two memories take the launches that their methods need, whatever the rows are, and the host's workers
-// expect exactly the exchanges that are enqueued: plainly at once, from a graph with each launch of it, and none of a
-// pass that is tried.
+// Experts in two memories use the launches that their methods need, for any rows, and the host's workers expect
+// exactly the exchanges that are enqueued: plainly at once, from a graph with each launch of it, and none of a pass
+// that is tried.
 func TestSplitLaunches(t *testing.T) {
 	const experts, hidden, inner, top = 6, 64, 32, 2
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestSplitLaunches(t *testing.T) {
 	}
 }
 
-// Rows that are handed over early are not handed over again, and operations in between run in their order.
+// Rows that are passed early are not passed again, and operations in between run in order.
 func TestPostedExperts(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	p, err := d.PrepareExperts(splitWeights(6, 64, 32, "rrrccc", "rrrccc", h))
@@ -155,7 +155,7 @@ func TestPostedExperts(t *testing.T) {
 	}
 }
 
-// A dry run counts the device's part of the experts and takes no host memory.
+// A dry run counts the device's part of the experts and allocates no host memory.
 func TestDryRunOfASplit(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	r, err := d.DryRun()
@@ -178,7 +178,7 @@ func TestDryRunOfASplit(t *testing.T) {
 	}
 }
 
-// Experts move with their places in every table, and only when the host's workers have taken their part.
+// Experts move with their entries in every table, and only after the host's workers have taken their part.
 func TestMovedExperts(t *testing.T) {
 	d, h := withoutGPU(t), &silentHost{}
 	w := splitWeights(6, 64, 32, "rrrccf", "rrrfcf", h)

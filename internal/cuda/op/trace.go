@@ -51,7 +51,7 @@ func (s *span) close() error {
 	return errors.Join(s.from.Close(), s.to.Close())
 }
 
-// BeginSpan marks a place in the stream.
+// BeginSpan marks the start of a span in the stream.
 func (d *Device) BeginSpan() (err error) {
 	if d.span == nil {
 		d.span = &span{}
@@ -62,10 +62,10 @@ func (d *Device) BeginSpan() (err error) {
 	return errors.Join(err, d.settle(), d.span.from.Record(d.stream))
 }
 
-// EndSpan marks the second place.
+// EndSpan marks its end.
 func (d *Device) EndSpan() error { return errors.Join(d.settle(), d.span.to.Record(d.stream)) }
 
-// Span is the device's time between the two places.
+// Span returns the device time between the two marks.
 func (d *Device) Span() (time.Duration, error) {
 	if err := d.span.to.Sync(); err != nil {
 		return 0, err

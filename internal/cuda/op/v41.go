@@ -14,7 +14,7 @@ import (
 
 // Operations of DeepSeek-V4.1 that no other family has.
 
-// scoresV41 scores FP4 keys of a paged cache: all of a row's, or those of its blocks.
+// scoresV41 scores FP4 keys of a paged cache: all keys of a row, or the keys of its blocks.
 func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 	if a.Heads != 32 {
 		r.fail("%d heads over keys of layout %v, this backend takes 32", a.Heads, a.Keys.Layout)
@@ -139,7 +139,7 @@ func (t *table) close() error {
 	return errors.Join(errs...)
 }
 
-// PrepareTable makes a table readable by kernels: in place, or drawn into page-locked memory.
+// PrepareTable makes a table readable by kernels: in place, or generated in page-locked memory.
 func (d *Device) PrepareTable(t *kernel.Table) error {
 	if d.tables[t] != nil {
 		return nil
@@ -159,7 +159,7 @@ func (d *Device) PrepareTable(t *kernel.Table) error {
 	return nil
 }
 
-// place returns where kernels read a tensor of a table. A dry run has some address.
+// place returns the address at which kernels read a tensor of a table. A dry run has a dummy address.
 func (t *table) place(d *Device, x kernel.Tensor) (cuda.Ptr, error) {
 	r := require{op: "prepare table"}
 	r.packed("table", x)

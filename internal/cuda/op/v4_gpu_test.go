@@ -46,8 +46,8 @@ func TestGPUHeadNorm(t *testing.T) {
 	}
 }
 
-// Rows put to places of every type, by views of columns too; places below zero write nothing, places beyond raise a
-// fault.
+// Rows are put to positions of tensors of every type, also of views of columns; negative positions write nothing,
+// positions beyond the end raise a fault.
 func TestGPUPut(t *testing.T) {
 	b := onGPU(t)
 	places := []int32{5, -1, 0, 7, 3}
@@ -152,9 +152,9 @@ func TestGPURouteRoot(t *testing.T) {
 	}
 }
 
-// Experts of e2m1 at the widths of DeepSeek-V4-Flash: rows of few and of many tokens have the same bits, and those of
-// e4m3 experts of the same values, chosen by each of the routers in one launch with what comes before the products.
-// Where the scales of one block do not fold, they are those of bf16 experts.
+// Experts of e2m1 at the widths of DeepSeek-V4-Flash: few and many tokens have the same bits, which equal those of
+// e4m3 experts with the same values. They are chosen by each of the routers in one launch with the preparation of the
+// products. If the scales of one block cannot be folded, the bits equal those of bf16 experts.
 func TestGPUPackedExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, folds := range []bool{true, false} {
@@ -220,8 +220,7 @@ func (b *bench) packedExperts(folds bool) {
 	}
 }
 
-// Choices are counted as on the host: rows that see no token are not counted, and an expert that does not exist raises
-// a fault.
+// Choices are counted as on the host: padding rows are not counted, and an expert that does not exist raises a fault.
 func TestGPUTally(t *testing.T) {
 	b := onGPU(t)
 	const experts, top = 256, 6
@@ -251,7 +250,8 @@ func TestGPUTally(t *testing.T) {
 	}
 }
 
-// Experts that repeat a pattern, longer than it and from any place on, are those of the same bytes in host memory.
+// Experts that repeat a pattern, longer than the pattern and from any offset, equal experts with the same bytes in
+// host memory.
 func TestGPURepeatedExperts(t *testing.T) {
 	b := onGPU(t)
 	const hidden, inner = 4096, 2048
@@ -291,7 +291,7 @@ func TestGPURepeatedExperts(t *testing.T) {
 	}
 }
 
-// widened is a matrix of e2m1 as bf16, which holds its values exactly.
+// widened returns an e2m1 matrix as bf16, which represents its values exactly.
 func (b *bench) widened(w kernel.Weight) kernel.Weight {
 	b.Helper()
 	codes, scales := b.bytes(b.ref, w.Data), b.bytes(b.ref, w.Scale)
@@ -306,7 +306,8 @@ func (b *bench) widened(w kernel.Weight) kernel.Weight {
 	return kernel.Weight{Data: b.place(b.ref, kernel.BF16, w.Out(), w.In(), out)}
 }
 
-// folded is a matrix of e2m1 as e4m3 in blocks of 128 x 128, which holds its values exactly where scales fold.
+// folded returns an e2m1 matrix as e4m3 in blocks of 128 x 128, which represents its values exactly if scales can be
+// folded.
 func (b *bench) folded(w kernel.Weight) kernel.Weight {
 	b.Helper()
 	codes, scales := b.bytes(b.ref, w.Data), b.bytes(b.ref, w.Scale)

@@ -10,9 +10,9 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. Where they multiply rows, e4m3 stays as it is if its float32 scales are for blocks of
-// 128 x 128, for each row or for all, and formats with kernels of their own stay packed (packed.go). Others become
-// bf16: f32 and f16, up-projections of latent rows and tables.
+// Weights are uploaded once. If they multiply rows, e4m3 with float32 scales per block of 128 x 128, per row or per
+// matrix is kept, and formats with their own kernels stay packed (packed.go). Other weights are converted to bf16:
+// f32 and f16, up-projections of latent rows and tables.
 
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128

@@ -40,7 +40,7 @@ func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
 	return w
 }
 
-// What stays FP8 and what becomes bf16, and how many rows are stored.
+// Which weights stay FP8 and which are converted to bf16, and how many rows are stored.
 func TestPreparedWeights(t *testing.T) {
 	d := detached(t)
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func TestPreparedExperts(t *testing.T) {
 	}
 }
 
-// More rows than one call of the expert kernels takes are accepted: they run in groups.
+// More rows than one call of the expert kernels supports are accepted: they run in groups.
 func TestExpertsOfManyRows(t *testing.T) {
 	d := detached(t)
 	var w kernel.ExpertWeights

@@ -118,7 +118,7 @@ func (c *checker) check(s *source) {
 				c.fail(err)
 			}
 		}}
-	// The error is the first of those that were reported.
+	// The error is the first of the reported errors.
 	c.done[s.ImportPath], _ = config.Check(s.ImportPath, c.files, files, nil)
 }
 
@@ -131,7 +131,7 @@ func (c *checker) bodies(f *ast.File) {
 	}
 }
 
-// linked reports whether a go:linkname of its own line names the function.
+// linked reports whether a go:linkname directive names the function.
 func linked(fn *ast.FuncDecl) bool {
 	if fn.Doc == nil {
 		return false

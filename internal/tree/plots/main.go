@@ -38,7 +38,7 @@ type picture struct {
 	svg  []byte
 }
 
-// draw draws the tables of a document that have a comment.
+// draw draws the tables of a document that have such a comment.
 func draw(document string) (list []picture, err error) {
 	text, err := os.ReadFile(document)
 	if err != nil {

@@ -107,7 +107,7 @@ func (s *summary) take(e event, printed map[event]*strings.Builder) (failed bool
 	return false
 }
 
-// print prints what is not an event.
+// print prints text that is not an event.
 func (s *summary) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func lastLine(text string) string {
 	return lines[len(lines)-2]
 }
 
-// end prints what was skipped and, in the last line, whether everything passed; it reports that.
+// end prints the skipped tests and, in the last line, whether everything passed, which it also returns.
 func (s *summary) end() bool {
 	all := 0
 	for _, n := range s.skipped {

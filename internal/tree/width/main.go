@@ -1,6 +1,6 @@
 // Command width fails where a hand-written line of the tree is longer than 120 columns. A tab counts as four columns.
-// Not checked are generated files, testdata, tables and code blocks of Markdown, and lines that a raw string of Go
-// makes long, because a line break would change them.
+// It does not check generated files, testdata, tables and code blocks of Markdown, and long lines inside a raw string
+// of Go, because a line break would change them.
 package main
 
 import (
@@ -77,7 +77,7 @@ type longLine struct {
 	columns int
 }
 
-// longLines returns the lines of a file over the limit, without those that are exempt.
+// longLines returns the lines of a file over the limit, except exempt lines.
 func longLines(name string, text []byte) []longLine {
 	if generated(text) {
 		return nil
