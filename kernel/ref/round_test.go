@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows that multiply FP8 blocks, or FP8 with a scale for each row, are quantised per 128 columns, with the kind of scale
-// that the weight has; rows of other weights are not quantised.
+// Rows that multiply FP8 blocks, or FP8 with a scale for each row, are quantised per 128 columns, with the kind of
+// scale that the weight has; rows of other weights are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)

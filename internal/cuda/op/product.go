@@ -252,9 +252,8 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 // mostCalls bounds the number of stored product launches, of about a kilobyte each.
 const mostCalls = 8192
 
-// product launches a product. Its arguments are stored for the next pass: equal passes multiply at equal addresses, and
-// making three
-// tensor maps takes the host longer than a launch.
+// product launches a matrix product. Its arguments are stored for the next pass: equal passes multiply at equal
+// addresses, and encoding three tensor maps takes the host longer than a launch.
 func (d *Device) product(x *cuda.Product) error {
 	call := d.calls[*x]
 	if call == nil {
