@@ -16,7 +16,7 @@ type Widths struct {
 	Choices record.Shape // without layers where nothing is recorded
 }
 
-// TakeOutputs takes the memory of a plan's results from an arena. The input block states which rows are recorded.
+// TakeOutputs allocates the memory of a plan's results in an arena. The input block states which rows are recorded.
 func TakeOutputs(p *plan.Plan, a *kernel.Arena, in attn.Inputs, activation kernel.DType, w Widths) *Outputs {
 	first := a.Mark()
 	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab), Rows: in.Array(plan.RecordRows)}
@@ -58,8 +58,8 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 	return r
 }
 
-// Head multiplies the wanted rows of a pass by the matrix of the vocabulary: of several ranks each by its tokens, whose
-// logits all of them gather.
+// Head multiplies the output rows of a pass by the vocabulary matrix. With several ranks, each multiplies by its own
+// tokens, and all ranks gather the logits.
 type Head struct {
 	rows   kernel.Tensor // i32 [L, 1]
 	whole  kernel.Tensor // i32 [w, 1]: rows that return whole, where not all do
@@ -77,7 +77,7 @@ type HeadShape struct {
 	Ranks      int
 }
 
-// TakeHead takes the memory of the wanted rows and of their logits.
+// TakeHead allocates the memory of the output rows and of their logits.
 func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s HeadShape) Head {
 	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows), draws: in.Array(plan.Draws),
 		picked: a.Take(s.Activation, p.Logits, s.Width), logits: out.Logits, out: out}
@@ -90,7 +90,7 @@ func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s Hea
 	return h
 }
 
-// Pick copies the wanted rows of h.
+// Pick copies the output rows of h.
 func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 	list.Add(kernel.TakeArgs{Out: h.picked, X: x, Rows: h.rows})
 	return h.picked
@@ -119,13 +119,13 @@ func (h *Head) Multiply(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) 
 	}
 }
 
-// Rows are the wanted rows of the pass, i32 [L, 1].
+// Rows returns the output rows of the pass, i32 [L, 1].
 func (h *Head) Rows() kernel.Tensor { return h.rows }
 
-// Of returns the logits of wanted rows from to end, f32 [n, vocabulary].
+// Of returns the logits of output rows from to end, f32 [n, vocabulary].
 func (h *Head) Of(from, end int) kernel.Tensor { return h.logits.Slice(from, end) }
 
-// Choose finds the best token of wanted rows from to end, or samples one, and returns them, i32 [n, 1].
+// Choose finds the best token of output rows from to end, or samples one, and returns them, i32 [n, 1].
 func (h *Head) Choose(list *kernel.Builder, from, end int) kernel.Tensor {
 	best, logits := h.out.Best, h.Of(from, end)
 	ids := best.IDs.Slice(from, end)

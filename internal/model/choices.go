@@ -23,7 +23,7 @@ type Choices struct {
 	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
 }
 
-// NewChoices finds the tensors of records in the outputs of a pass, and those of replays in its inputs.
+// NewChoices finds the tensors of recorded choices in the outputs of a pass, and of replayed choices in its inputs.
 func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choices {
 	if p.Replayed == 0 {
 		return Choices{out: out}
@@ -35,8 +35,8 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 	return g
 }
 
-// Count lets the pass count choices of experts; seen is how many tokens each row sees, 0 of rows that are padding. A
-// nil tally counts nothing.
+// Count makes the pass count choices of experts; seen is the number of visible tokens of each row, 0 for padding
+// rows. A nil tally counts nothing.
 func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
 
 // part returns the columns of layer i, where it is among the layers that count, each of which has n columns.
@@ -53,7 +53,7 @@ func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.
 	return t.Columns(at, at+n)
 }
 
-// Tap returns where layer i's selection goes.
+// Tap returns the tap of layer i's selection.
 func (g *Choices) Tap(i int) attn.Tap {
 	t := attn.Tap{Rows: g.out.Rows, Places: g.rows}
 	if r := g.out.Recorded; i < len(r) {
@@ -134,14 +134,14 @@ func (in *Input) FillChoices(block attn.Block) error {
 	return nil
 }
 
-// replayedRow is one replayed row: its place among them, its row of the pass and its position in the sequence.
+// replayedRow is one replayed row: its index among them, its row of the pass and its position in the sequence.
 type replayedRow struct {
 	at       int
 	row      int32
 	position int
 }
 
-// fillGiven writes what one row is given.
+// fillGiven writes the replayed choices of one row.
 func (in *Input) fillGiven(block attn.Block, from *record.Replay, g replayedRow) error {
 	part := func(name plan.ArrayName) []int32 {
 		n := in.Plan.Input(name).Cols

@@ -5,7 +5,7 @@ import (
 	"sparrow/plan"
 )
 
-// Divide is the model as one of several ranks sees it.
+// Divide returns the properties of the model on one of several ranks.
 func Divide(facts plan.Model, of kernel.Member) (plan.Model, error) {
 	how := plan.ByHeads
 	if of.Requests {
@@ -14,8 +14,8 @@ func Divide(facts plan.Model, of kernel.Member) (plan.Model, error) {
 	return facts.Divide(of.Count(), how)
 }
 
-// Hardware is the hardware description that plans for a device are built from: the figures of its architecture,
-// replaced by those that the device reports.
+// Hardware returns the hardware description for the plans of a device: the figures of its architecture, replaced by
+// figures that the device reports.
 func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 	own := dev.Hardware()
 	h, err := plan.HardwareFor(own.Arch)

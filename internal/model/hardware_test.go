@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// other is a device that states what it is.
+// other is a device that reports the given properties.
 type other struct {
 	kernel.Device
 	hardware kernel.Hardware

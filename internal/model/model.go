@@ -22,18 +22,18 @@ type Model interface {
 	Device() kernel.Machine
 	// Allocate makes the cache: page pools in the resolved layouts, instead of existing ones. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
-	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
+	// PageBytes returns the cache memory of one page in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
-	// Bind takes from an arena the tensors that outlive a pass: hidden states that a drafting pass continues. Passes
-	// have at most the given number of rows.
+	// Bind allocates in an arena the tensors that outlive a pass: hidden states that a drafting pass continues.
+	// Passes have at most the given number of rows.
 	Bind(a *kernel.Arena, rows int) Workspace
 }
 
-// Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
-// between the operations of one, over pages and states that this one does not write.
+// Workspace is the memory in which passes of a model run. Passes of one workspace run one after the other; a pass of
+// another workspace may run between the operations of one, over pages and states that this one does not write.
 type Workspace interface {
-	// Arrange lays out the tensors of a plan's pass on the workspace's arena, after those of Bind. Their places depend
-	// only on the plan.
+	// Arrange lays out the tensors of a plan's pass on the workspace's arena, after those of Bind. Their addresses
+	// depend only on the plan.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
 }
 
@@ -46,8 +46,8 @@ type Pass interface {
 	Outputs() *Outputs
 	// Prepare checks a batch and fills the input block in host memory. It touches no device.
 	Prepare(in *Input, block []int32) error
-	// Program is the operations of the pass. It is made when it is first asked for, and again where memory that
-	// outlives passes, such as the cache, has moved since.
+	// Program returns the operations of the pass. It is built when it is first requested, and again if the address of
+	// memory that outlives passes, such as the cache, has changed since.
 	Program() (kernel.Program, error)
 	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read its results
 	// on the device. An error means that it was not enqueued, or only in part.
@@ -89,13 +89,13 @@ type Best struct{ Values, IDs, LogSum kernel.Tensor }
 type Input struct {
 	attn.Batch
 	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
-	// its rows: the row of position t is made of the target's hidden state at t and of token t+1.
+	// its rows: the row of position t is computed from the target's hidden state at t and token t+1.
 	Tokens [][]int32
 	// Hidden has, in a drafting pass, for each request the row of the hidden state of each of its rows: in the previous
 	// pass, of the target or, in a chain, of the drafting layer itself.
 	Hidden [][]int32
 	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
-	// its pages and negative where no row of the pass attends. A nil table means that they have the numbers of the
+	// its pages, negative if no row of the pass attends to it. A nil table means that they have the numbers of the
 	// pages. Models that are not Windowed ignore it.
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
@@ -114,30 +114,30 @@ type Input struct {
 // them when the configuration verifies more than one row per request. Plans of plan.PassDraft and plan.PassChain run
 // it; a plan without logits only stores rows and indexer keys.
 //
-// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. Every pass of the target stores
-// what they need of a token, a key for each stage, with its own window keys. Wanted rows of such a pass are in the
-// order of their place in the block: the first rows of all requests come first.
+// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. Every pass of the target
+// stores the data that they need for a token, a key for each stage, together with its window keys. Output rows of
+// such a pass are ordered by their index in the block: the first rows of all requests come first.
 type Drafter interface {
-	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
+	// DraftHead returns nil if the checkpoint has the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
 }
 
 // Remembering is a model whose rows depend directly on tokens before their own, not only through the cache, such as
 // rows of n-gram tables.
 type Remembering interface {
-	// Remembers returns how many tokens before its own a row depends on.
+	// Remembers returns the number of earlier tokens that a row depends on.
 	Remembers() int
 }
 
 // Tabled is a model with tables in host memory whose rows are looked up by token. Tables may be called at any time.
 type Tabled interface{ Tables() TableUse }
 
-// TableUse is the size of a model's tables and what was read of them so far.
+// TableUse is the size of a model's tables and the amount read from them so far.
 type TableUse struct{ Bytes, RowsRead, BytesRead int64 }
 
 // SelfTester is a model that can compare the forms of its attention on its own weights.
 type SelfTester interface {
-	// SelfTest returns an error that states what differs. It needs no cache and frees the memory that it takes.
+	// SelfTest returns an error that describes the difference. It needs no cache and frees its memory.
 	SelfTest(cfg *plan.Config) error
 }
 
@@ -150,10 +150,10 @@ type Placer interface {
 // Paged is a model whose pages can leave the cache and return. What is copied from every part of a page and later
 // to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
 type Paged interface {
-	// PageParts appends the tensors that hold a page: u8 [1, n] each, every layer's rows and indexer keys, those of the
-	// drafting layer included. Their number and sizes depend on the configuration alone.
+	// PageParts appends the tensors of a page: u8 [1, n] each, every layer's rows and indexer keys, including those
+	// of the drafting layer. Their number and sizes depend only on the configuration.
 	PageParts(parts []kernel.Tensor, page int) []kernel.Tensor
-	// WindowParts appends those of a window page, with the raw rows that it ends with. A model that is not Windowed
-	// appends none.
+	// WindowParts appends the tensors of a window page, including the raw rows at its end. A model that is not
+	// Windowed appends none.
 	WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor
 }

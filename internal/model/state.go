@@ -38,7 +38,7 @@ type State interface {
 // which a sequence releases as its window advances, while it keeps its other pages.
 type Windowed interface {
 	Stateful
-	// Window is the number of tokens that a row sees in window pages, its own included.
+	// Window returns the number of tokens that a row attends to in window pages, including its own.
 	Window() int
 	// WindowBytes is the part of PageBytes that belongs to a window page.
 	WindowBytes(cfg *plan.Config) int64
@@ -59,8 +59,8 @@ type Snapshotted interface {
 	SnapshotSpacing() int
 }
 
-// StatesOf appends the states of a batch's sequences to list. find returns that of a sequence, checked, and the zero
-// value for padding. Every sequence must have its own state.
+// StatesOf appends the states of a batch's sequences to list. find returns the checked state of a sequence, and the
+// zero value for padding. Every sequence must have its own state.
 func StatesOf[S comparable](list []S, in *Input, find func(given State, sequence int) (S, error)) ([]S, error) {
 	if len(in.States) != len(in.Tokens) {
 		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),

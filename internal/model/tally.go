@@ -18,8 +18,8 @@ type ExpertCounter interface {
 
 // ExpertMover is a model whose experts move between memories.
 type ExpertMover interface {
-	// SwapExperts makes an expert of host memory resident instead of another of its layer, which takes its methods. It
-	// waits for the device (kernel.ExpertSwapper).
+	// SwapExperts makes an expert in host memory resident instead of another expert of its layer, which gets its
+	// methods. It waits for the device (kernel.ExpertSwapper).
 	SwapExperts(layer, in, out int) error
 }
 
@@ -31,7 +31,7 @@ type Tally struct {
 	read   []byte
 }
 
-// NewTally takes the memory of the counters, those of drafting layers included.
+// NewTally allocates the memory of the counters, including those of drafting layers.
 func NewTally(dev kernel.Device, layers, experts int) (*Tally, error) {
 	if _, ok := dev.(kernel.Tallier); !ok {
 		return nil, fmt.Errorf("%w: %s cannot count the chosen experts; run on a CPU or a GPU, or without counting",

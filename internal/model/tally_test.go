@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Choices of rows that see a token are counted, those of padding are not; every reading adds the new counts, also when
-// a counter has wrapped around.
+// Choices of rows with a token are counted, choices of padding rows are not; every reading adds the new counts, also
+// when a counter has wrapped around.
 func TestTally(t *testing.T) {
 	dev := &ref.Device{}
 	tally, err := NewTally(dev, 3, 4)

@@ -26,7 +26,7 @@ const (
 	GLM5Next Family = "glm5_next"
 )
 
-// Families lists what this build can run.
+// Families lists the families that this build can run.
 func Families() []Family {
 	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV41, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite,
 		GLM5Next}
@@ -37,7 +37,7 @@ func (f Family) Dense() bool {
 	return f == DeepseekV3 || f == KimiK2 || f == KimiK25 || f == GLM4MoeLite
 }
 
-// Config holds the fields common to all families, which a scheduler, a sampler or a report needs.
+// Config has the fields common to all families, which a scheduler, a sampler or a report needs.
 type Config struct {
 	Family       Family
 	Vocab        int
@@ -100,7 +100,7 @@ type Indexer struct {
 	ShareDraft  bool   // later draft steps reuse the first step's selection
 }
 
-// Computes reports whether layer i runs its own indexer. Layers beyond the main ones do where any does.
+// Computes reports whether layer i runs its own indexer. Layers after the main layers do if any layer does.
 func (x Indexer) Computes(i int) bool { return x.TopK > 0 && (i >= len(x.Shared) || !x.Shared[i]) }
 
 // FFN describes the feed-forward blocks.

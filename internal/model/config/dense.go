@@ -1,8 +1,8 @@
 package config
 
 // Models with MLA and no indexer (dense-mla spec): DeepSeek-V3, R1 and V3.1, Moonlight, Kimi-K2 and its successors,
-// GLM-4.7-Flash. Their fields are those of DeepSeek-V3.2 without the indexer's; the rank of the query projection may be
-// absent.
+// GLM-4.7-Flash. They have the fields of DeepSeek-V3.2 except those of the indexer; the rank of the query projection
+// may be absent.
 
 // queryRank reads q_lora_rank, which only models with an indexer must have: its queries come from the same latents.
 func (b *builder) queryRank(f Family) int {

@@ -6,7 +6,7 @@ import (
 )
 
 // DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): stages after the layers, which
-// see hidden states of some layers and propose a block of tokens in one pass.
+// read hidden states of some layers and propose a block of tokens in one pass.
 type DSpark struct {
 	Block  int   // tokens of a block
 	Rank   int   // of the Markov head

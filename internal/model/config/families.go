@@ -27,7 +27,7 @@ var relatives = map[string]relative{
 	"minimax_m2":    {"MiniMax has grouped-query attention, without latents or an indexer", nearestV32},
 }
 
-// otherNames are further spellings of model_type: newer ones of transformers, and those of a text network alone.
+// otherNames are further spellings of model_type: newer names of transformers, and names of a text network alone.
 var otherNames = map[string]Family{"glm53_flash": GLM5Next, "glm53_flash_text": GLM5Next, "glm5_next_text": GLM5Next}
 
 // Names of checkpoints that run.
@@ -70,8 +70,8 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 	return "the nearest checkpoint that runs is " + name
 }
 
-// familyOf finds the family by model_type, or by that of text_config where that describes the text network and the name
-// of the whole is unknown. It refuses families that this build cannot run.
+// familyOf finds the family by model_type. If text_config describes the text network and the outer name is unknown,
+// it uses the model_type of text_config. It refuses families that this build cannot run.
 func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	kind, known := word(fields["model_type"])
 	if other, ok := otherNames[kind]; ok {

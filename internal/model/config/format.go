@@ -12,7 +12,7 @@ import (
 // Format is how a checkpoint stores its matrices, by its common name.
 type Format string
 
-// The formats that other packages ask for.
+// The formats that other packages use.
 const (
 	FormatBF16 Format = "BF16"
 	FormatFP8  Format = "FP8 in blocks of 128 x 128"
@@ -213,7 +213,7 @@ const (
 	fp8Slow  = "full speed on the CPU: FP8 with scales for parts of a row is about half as fast as blocks of 128 x 128"
 )
 
-// algorithms lists modelopt's formats, each once, sorted: those of all modules and those of single ones.
+// algorithms lists modelopt's formats, each once, sorted: the formats of all modules and of single ones.
 func (q rawQuantization) algorithms() []string {
 	var out []string
 	add := func(name string) {

@@ -16,7 +16,7 @@ var modeloptFormats = map[string]string{"NVFP4": "NVFP4", "W4A16_NVFP4": "NVFP4"
 	"FP8_PER_CHANNEL_PER_TOKEN": "FP8 with a scale for each row", "FP8_PB_WO": "FP8 in blocks of 128 x 128",
 	"MXFP8": "FP8 in groups of 32"}
 
-// modelopt has the formats of modelopt; excluded modules have that of the release.
+// modelopt returns the formats of modelopt; excluded modules have the format of the release.
 func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) {
 	algorithms := q.algorithms()
 	if len(algorithms) == 0 { // nothing is quantised
@@ -46,7 +46,7 @@ func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) 
 	return release, nil
 }
 
-// joinFormats names the format of some modules and that of the rest, if there is one.
+// joinFormats names the format of some modules and the format of the rest, if there is one.
 func joinFormats(of string, rest Format) Format {
 	if rest == "" {
 		return Format(of)

@@ -38,22 +38,23 @@ func (t ModuleType) String() string {
 // Modules describes the types of a release's matrices before its weights are downloaded.
 type Modules struct {
 	rules []moduleRule
-	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 and FormatFP4 where the release
-	// is that of the family with other types for some modules.
+	// Base is the type of the matrices that no rule names: FormatBF16, or FormatFP8 and FormatFP4 if the release is
+	// that of the family with other types for some modules.
 	Base Format
-	// Assumed states what was assumed because the config files do not state it; empty where they state everything.
+	// Assumed lists the assumptions about properties that the config files do not state; empty if they state
+	// everything.
 	Assumed string
 }
 
-// moduleRule gives the modules that in accepts a type; a nil kind is that of Base. A nil in accepts every linear
-// module.
+// moduleRule assigns a type to the modules that in accepts; a nil kind means the type of Base. A nil in accepts every
+// linear module.
 type moduleRule struct {
 	in   func(module string) bool
 	kind *ModuleType
 }
 
-// Of is the type of a matrix by the names that releases spell it with; ok is false for those of Base. linear reports
-// whether it is one of the "linear modules" that formats refer to: routers and vocabularies are not.
+// Of returns the type of a matrix by its names in releases; ok is false for a matrix of the type of Base. linear
+// reports whether it is one of the "linear modules" that formats refer to: routers and vocabularies are not.
 func (m *Modules) Of(linear bool, names ...string) (t ModuleType, ok bool) {
 	for _, r := range m.rules {
 		if r.in == nil && linear || r.in != nil && slices.ContainsFunc(names, r.in) {

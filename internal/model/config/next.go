@@ -121,7 +121,7 @@ func (b *builder) describeNext() *Next {
 	return c
 }
 
-// fixedNext checks what the code relies on.
+// fixedNext checks the values that the code relies on.
 func (b *builder) fixedNext(c *Next, r *rawNext) {
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -146,7 +146,7 @@ func (b *builder) fixedNext(c *Next, r *rawNext) {
 		"num_key_value_heads is %d, want num_attention_heads (%d)", or(r.KVHeads, 0), or(r.Heads, 0))
 	refuse(c.FFN.Shared < 1, "n_shared_experts is %d, want at least 1", c.FFN.Shared)
 	for i, kind := range r.IndexerTypes {
-		// A layer of linear attention is between any two that select, where no selection is handed on.
+		// A layer of linear attention is between any two layers that select, and it does not pass a selection on.
 		refuse(kind != "full", "indexer_types[%d] is %q, supported is \"full\"", i, kind)
 	}
 }

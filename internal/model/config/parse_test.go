@@ -72,7 +72,7 @@ func TestQuantization(t *testing.T) {
 	}
 }
 
-// Theta of a newer GLM lies only inside rope_parameters, and that one wins over a stale one outside.
+// Theta of a newer GLM is only inside rope_parameters, and that value overrides a stale value outside.
 func TestThetaInsideRopeParameters(t *testing.T) {
 	if got := parse(t,
 		glm(fields{"rope_parameters": fields{"rope_theta": 8e6, "rope_type": "default"}})).Rope; got.Theta != 8e6 ||

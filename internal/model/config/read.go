@@ -160,7 +160,7 @@ func (b *builder) mistype(field string, text json.RawMessage, want string) {
 	b.addProblem("%s is %s, want %s", field, clip(text), want)
 }
 
-// wanted describes the values a field takes.
+// wanted describes the allowed values of a field.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[idList]() {
 		return "a token id or a list of them"

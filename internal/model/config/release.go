@@ -62,8 +62,8 @@ func Describe(file string, data []byte) (Description, error) {
 	return Release{File: file, Config: data}.Describe()
 }
 
-// Describe is the one verdict on a checkpoint: its description with what is lost ([Config.Losses]), or an error that
-// states what was found, what is supported and what to do. Inspecting, downloading, explaining and serving all use it.
+// Describe returns the description of a checkpoint with its losses ([Config.Losses]), or an error with the found
+// value, the supported values and a suggestion. Inspecting, downloading, explaining and serving all use it.
 func (r Release) Describe() (Description, error) {
 	fields, family, err := r.open()
 	if err != nil {
@@ -97,7 +97,7 @@ func (r Release) Describe() (Description, error) {
 }
 
 // open splits config.json into fields and finds the family. Models with a vision tower have the fields of their text
-// network in text_config; fields of both places are joined, those of text_config first.
+// network in text_config; the fields of both objects are merged, and text_config has priority.
 func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(r.Config, &fields); err != nil {

@@ -49,7 +49,7 @@ func glm(changes ...fields) fields {
 	return change(f, changes)
 }
 
-// absent, as a changed value, takes a field away.
+// absent, as a changed value, removes a field.
 var absent = new(int)
 
 func change(f fields, changes []fields) fields {

@@ -40,7 +40,7 @@ func (y *Yarn) ramp(i, d int, theta float64) float64 {
 	low := max(math.Floor(corr(y.BetaFast)), 0)
 	high := min(math.Ceil(corr(y.BetaSlow)), float64(d-1))
 	if high == low {
-		// a step instead of a ramp; the public implementations avoid the division by zero in the same place
+		// A step instead of a ramp; the public implementations avoid the division by zero in the same way.
 		high += 0.001
 	}
 	return min(max((float64(i)-low)/(high-low), 0), 1)

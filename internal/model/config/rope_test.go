@@ -46,7 +46,7 @@ func TestYarnClampsTheLowEnd(t *testing.T) {
 }
 
 // The ramp of a vector of 8 is cut at d-1 = 7, not at d/2-1 = 3: corr(1e4) = 8 ln(4096²/2e4π)/(2 ln 10000) = 2.43, so
-// low is 2; corr(0.001) = 9.43, so high would be 10 and is 7. Pair 3 lies (3-2)/(7-2) = 0.2 of the way.
+// low is 2; corr(0.001) = 9.43, so high would be 10 and is 7. The ramp of pair 3 is (3-2)/(7-2) = 0.2.
 func TestYarnClampsTheHighEndAtTheVector(t *testing.T) {
 	r := Rope{Theta: 10000, Yarn: &Yarn{Factor: 40, Original: 4096 * 4096, BetaFast: 1e4, BetaSlow: 0.001}}
 	f := math.Pow(10000, -2*3.0/8)

@@ -31,8 +31,8 @@ var arithmetic = []string{"attn_", "attention_", "compress", "dspark_", "engram"
 	"kv_", "linear_", "mla_", "moe_", "n_", "ngram", "norm_", "num_", "o_", "oe_", "q_", "qk_", "rms_", "rope",
 	"router", "routed_", "scoring_", "sliding_", "swiglu", "topk_", "v_head", "zero_expert"}
 
-// unknownFields refuses unknown fields whose names begin like those of the network's arithmetic; other unknown fields
-// are reported as ignored.
+// unknownFields refuses unknown fields whose names have a prefix of fields that affect the network's arithmetic;
+// other unknown fields are reported as ignored.
 func (b *builder) unknownFields(d Description) {
 	var read []reflect.Type
 	switch d.(type) {

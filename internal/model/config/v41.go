@@ -81,7 +81,7 @@ var v41Aliases = map[string]string{
 	"route_scale": "routed_scaling_factor",
 }
 
-// renameV41 gives fields of config.json the names of the release.
+// renameV41 renames fields of config.json to the names of the release.
 func renameV41(fields map[string]json.RawMessage) {
 	for from, to := range v41Aliases {
 		if v, ok := fields[from]; ok && fields[to] == nil {

@@ -8,7 +8,8 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Shapes of n-gram tables, and lists of layers that share, are refused with the field and what is wanted.
+// Invalid shapes of n-gram tables, and invalid lists of layers that share, are refused with the field and the allowed
+// values.
 func TestV41FieldsAreChecked(t *testing.T) {
 	if _, err := config.Describe("config.json", []byte(testmodel.V41Config)); err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ type verdict struct {
 	AfterName *string `json:"after_name"`
 }
 
-// Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not
-// supported, with the nearest checkpoint that runs.
+// Every released checkpoint gets the expected verdict: it runs, or it is refused with the name of the unsupported
+// feature and the nearest checkpoint that runs.
 func TestVerdicts(t *testing.T) {
 	const dir = "testdata/released"
 	var verdicts map[string]verdict
@@ -160,7 +160,7 @@ func TestFormatOfGroups(t *testing.T) {
 	}
 }
 
-// Older releases by GPTQ name their format in its own file.
+// Older GPTQ releases state their format in a separate file.
 func TestOlderGPTQ(t *testing.T) {
 	r := Release{File: "config.json", Config: text(t, v32()), Older: []byte(`{"bits":4,"group_size":-1,"sym":true}`)}
 	d, err := r.Describe()

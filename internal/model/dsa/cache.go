@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Facts are the properties that the planner reads: those of one rank where there are several.
+// Facts returns the properties that the planner reads: the properties of one rank if there are several.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
@@ -45,7 +45,7 @@ var families = map[config.Family]plan.Family{
 	config.KimiK2: plan.KimiK2, config.KimiK25: plan.KimiK2, config.GLM4MoeLite: plan.GLM4MoeLite,
 }
 
-// layouts are the byte layouts of a resolved configuration; that of indexer keys is nil without an indexer.
+// layouts returns the byte layouts of a resolved configuration; the layout of indexer keys is nil without an indexer.
 func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
@@ -60,7 +60,7 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 }
 
 // Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a
-// selection. The drafting layer has its own where drafts are verified.
+// selection. The drafting layer has its own pools if drafts are verified.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -168,5 +168,5 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return parts
 }
 
-// WindowParts appends nothing: rows live as long as their page.
+// WindowParts appends nothing: rows are kept as long as their page.
 func (m *Model) WindowParts(parts []kernel.Tensor, _ int) []kernel.Tensor { return parts }

@@ -1,6 +1,6 @@
-// Package dsa runs the models with DeepSeek sparse attention, DeepSeek-V3.2 and GLM-5, and those that have the same
-// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. No layer of these computes a selection
-// (config.Indexer.Computes), so that they load no indexer and store no indexer keys.
+// Package dsa runs the models with DeepSeek sparse attention, DeepSeek-V3.2 and GLM-5, and models with the same
+// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. In the latter no layer computes a selection
+// (config.Indexer.Computes), so they load no indexer and store no indexer keys.
 //
 // Token ids, a plan and page tables flow in, logits of chosen rows flow out. The pass is written against the
 // operations of package kernel and the attention of package internal/attn/mla; it is independent of the device and
@@ -122,7 +122,7 @@ func (m *Model) CountExperts() (err error) {
 	return err
 }
 
-// ReadExperts adds what was counted since the previous call.
+// ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the current operation of the pass in progress.
@@ -131,7 +131,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind takes the rows that drafting passes continue.
+// Bind allocates the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
 	if m.next != nil {

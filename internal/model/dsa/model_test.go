@@ -88,8 +88,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A page takes the rows of every layer and the indexer keys of those that have an indexer; PageBytes is what is
-// allocated.
+// A page has the rows of every layer and the indexer keys of the layers with an indexer; PageBytes equals the
+// allocated bytes.
 func TestCacheSizes(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, kv string
@@ -371,7 +371,7 @@ func drafting(t *testing.T, dev kernel.Device) (*dsa.Model, plan.Config) {
 	return m, cfg
 }
 
-// Release frees every pool, those of the drafting layer among them, and only once.
+// Release frees every pool, including the pools of the drafting layer, and only once.
 func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 	dev := &counting{live: map[*byte]bool{}}
 	m, cfg := drafting(t, dev)

@@ -19,7 +19,7 @@ import (
 //	z_t = layer(u_t) at position t
 //	m_t = norm(z_t)
 //
-// and head · m_t are the logits of x_{t+2}. A chain continues with m_t in place of g_{t+1}.
+// and head · m_t are the logits of x_{t+2}. A chain continues with m_t instead of g_{t+1}.
 type nextN struct {
 	layer               layer
 	embed, head         kernel.Matrix // the checkpoint's own, or the target's
@@ -32,8 +32,8 @@ type nextN struct {
 func draftPrefix(c *config.DSA) string { return fmt.Sprintf("model.layers.%d.", c.Layers) }
 
 // loadNextN reads the drafting layer. A config may declare one although the checkpoint holds none of its tensors, as
-// in checkpoints that other tools saved again: then there is no drafting layer. If only some of its tensors are
-// there, Finish reports the missing ones.
+// in checkpoints that other tools saved again: then there is no drafting layer. If only some of its tensors exist,
+// Finish reports the missing ones.
 func (m *Model) loadNextN(l *nn.Loader) {
 	c, p := m.config, draftPrefix(m.config)
 	if c.NextN == 0 || !l.HasPrefix(p) {
@@ -57,7 +57,7 @@ func (m *Model) loadNextN(l *nn.Loader) {
 	m.next = n
 }
 
-// DraftHead is nil when the checkpoint holds a drafting layer.
+// DraftHead returns nil if the checkpoint has a drafting layer.
 func (m *Model) DraftHead() error {
 	if m.next != nil {
 		return nil

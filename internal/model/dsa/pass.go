@@ -114,7 +114,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	return block.FillLogits(&in.Batch)
 }
 
-// embed looks up the tokens of the pass. Of several ranks the one that has a token's row adds it to zeros.
+// embed looks up the tokens of the pass. With several ranks, the rank that has a token's row adds it to zeros.
 func (s *pass) embed(out kernel.Tensor, table kernel.Matrix) {
 	s.list.Add(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
 	s.list.Add(kernel.AllReduceArgs{X: out})

@@ -28,7 +28,7 @@ func (s *Shape) Columns() int { return (s.Orders - 1) * s.Heads }
 // Words returns how many row numbers a token has, of all tables.
 func (s *Shape) Words() int { return len(s.Layers) * s.Columns() }
 
-// Before returns how many tokens before its own a row depends on.
+// Before returns the number of earlier tokens that a row depends on.
 func (s *Shape) Before() int { return max(s.Orders-1, 0) }
 
 // Hash maps tokens to rows.
@@ -40,7 +40,7 @@ type Hash struct {
 	pad         int64
 }
 
-// Check reports what is wrong with a shape, nil where its primes add up to its rows.
+// Check returns an error that describes an invalid shape, or nil if its primes sum to its rows.
 func (s *Shape) Check() error {
 	if len(s.Layers) != len(s.Rows) {
 		return fmt.Errorf("config.json lists %d engram layers and %d table sizes, want one size for each layer",
@@ -110,11 +110,11 @@ func New(s Shape, tokens []int32) (*Hash, error) {
 	return h, nil
 }
 
-// Shape returns what the hash was made of.
+// Shape returns the shape from which the hash was made.
 func (h *Hash) Shape() *Shape { return &h.shape }
 
-// Rows writes the row numbers of one token: those of the first table, then of the next. before are the tokens before
-// it, the nearest last; positions before the sequence count as padding.
+// Rows writes the row numbers of one token: those of the first table, then of the next. before are the earlier
+// tokens, the nearest last; positions before the sequence count as padding.
 func (h *Hash) Rows(to []int32, before []int32, token int32) {
 	var gram [16]int64
 	gram[0] = int64(h.tokens[token])

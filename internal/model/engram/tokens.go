@@ -97,7 +97,7 @@ func normalise(text string) string {
 	return strings.TrimFunc(b.String(), unicode.IsSpace)
 }
 
-// lower writes a rune in lower case, by itself. One capital has two runes in lower case.
+// lower writes a rune in lower case, independently of its neighbours. One capital letter has two runes in lower case.
 func lower(b *strings.Builder, r rune) {
 	if r == 'İ' { // U+0130 is i with a dot above, which is dropped with the other marks before this
 		b.WriteString("i̇")

@@ -60,9 +60,8 @@ func (s *dsaStep) layer(l int) {
 	s.block(l, h)
 }
 
-// Attention of rows that see every key, on an H200 over 656-byte rows: operations a microsecond where there is work
-// for all multiprocessors, and microseconds of a launch with its combination and of a block of 64 keys where there is
-// less.
+// Attention over every key, on an H200 with 656-byte rows: operations per microsecond if all multiprocessors have
+// work, and otherwise the microseconds of a launch with its combination and of a block of 64 keys.
 const latentOps, latentLaunch, latentBlock = 440e6, 12.0, 1.5
 
 // whole adds attention of a model without an indexer.

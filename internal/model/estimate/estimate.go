@@ -26,7 +26,7 @@ type Stage struct {
 type Estimate struct {
 	GPUs int `json:"gpus"`
 	Rows int `json:"rows"`
-	// Attention is how GPUs divide attention where that is not by heads: stages are then those of the slowest.
+	// Attention is how GPUs divide attention if not by heads: the stages are then those of the slowest GPU.
 	Attention   plan.Division `json:"attention,omitempty"`
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
@@ -76,8 +76,8 @@ func enough(d config.Description, m plan.Model, room int64) string {
 	return ""
 }
 
-// estimate adds up the stages of a step: where ranks divide attention by requests those of the slowest, which the
-// others wait for in every layer.
+// estimate adds the stages of a step. If ranks divide attention by requests, it uses the stages of the slowest rank,
+// for which the others wait in every layer.
 func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *Estimate {
 	if !cfg.Model.ByRequests() {
 		return stages(d, newParts(d, cfg, b, m, s, 0), m)

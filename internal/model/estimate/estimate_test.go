@@ -109,8 +109,7 @@ func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
 	}
 }
 
-// Attention of decodes takes the time that was measured for the plan's split, and an interpolated one between measured
-// sizes.
+// The attention of decodes uses the time that was measured for the plan's split, interpolated between measured sizes.
 func TestDecodesFollowTheSplit(t *testing.T) {
 	list := []cost.Decode{{Rows: 2, Whole: 50, Keys512: 10}, {Rows: 4, Whole: 60, Keys512: 30}}
 	for _, c := range []struct {
@@ -124,7 +123,7 @@ func TestDecodesFollowTheSplit(t *testing.T) {
 	}
 }
 
-// Eight GPUs share what can be shared: weights fit, steps are shorter than those of one, and links are counted.
+// Eight GPUs share what can be divided: weights fit, steps are shorter than on one GPU, and links are counted.
 func TestEightGPUs(t *testing.T) {
 	one, eight := of(t, "deepseek-v3.2", decodes(64, 8192), 1), of(t, "deepseek-v3.2", decodes(64, 8192), 8)
 	if one.WeightBytes < 640e9 || one.WeightBytes > 740e9 || eight.WeightBytes > 120e9 || eight.WeightBytes < 80e9 {
@@ -147,8 +146,9 @@ func TestEightGPUs(t *testing.T) {
 	}
 }
 
-// By requests a GPU holds all weights of attention and attends for its own rows: with many sequences attention is
-// faster than by heads, with one sequence as fast as on one GPU, and links transfer three quarters of the bytes.
+// With a division by requests, a GPU has all weights of attention and attends for its own rows. With many sequences
+// attention is faster than with a division by heads, with one sequence as fast as on one GPU, and links transfer
+// three quarters of the bytes.
 func TestEightGPUsByRequests(t *testing.T) {
 	stage := func(e *Estimate, name string) float64 {
 		for _, s := range e.Stages {

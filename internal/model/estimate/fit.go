@@ -29,7 +29,7 @@ type Question struct {
 	Machine Machine
 	Asked   string       // the machine, as it was written
 	Usage   *usage.Table // nil: experts are chosen equally often
-	// DeviceBytes bounds the memory of each GPU; 0 takes all of it.
+	// DeviceBytes limits the memory of each GPU; 0 means all of it.
 	DeviceBytes int64
 }
 
@@ -74,12 +74,12 @@ type Fit struct {
 	Memory  [2]int64          `json:"memory"` // of each GPU, and of the host
 	Experts *placement.Choice `json:"experts"`
 	Speeds  []Speed           `json:"speeds"`
-	// Assumed states what was assumed about the sizes of weights that are not there; empty where they are known.
+	// Assumed lists the assumptions about the sizes of missing weights; empty if the sizes are known.
 	Assumed string `json:"assumed,omitempty"`
 	Stated  string `json:"stated,omitempty"` // that of the Machine
 }
 
-// Fit answers a question, or returns an error with what is missing.
+// Fit answers a question, or returns an error with the missing memory.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
 	if q.Usage != nil && m.GPUs > 1 {

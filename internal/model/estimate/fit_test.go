@@ -22,7 +22,7 @@ import (
 	"sparrow/plan"
 )
 
-// question asks for a released model.
+// question returns the question for a released model.
 func question(t *testing.T, preset, hw string) *Question {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
@@ -197,7 +197,7 @@ func TestLessIsSlower(t *testing.T) {
 		f := fit(t, "deepseek-v4-flash", hw)
 		slower := 0
 		for i, s := range f.Speeds {
-			// Few cores leave decodes to the bus, which takes as long to 0.5 %.
+			// With few cores, decodes use the bus, which takes the same time to within 0.5 %.
 			if s.Tokens > full.Speeds[i].Tokens*1.005 {
 				t.Errorf("%s: %s %.0f tokens/s, with more %.0f", hw, s.What, s.Tokens, full.Speeds[i].Tokens)
 			}
@@ -248,7 +248,7 @@ func TestUseHelps(t *testing.T) {
 	}
 }
 
-// Models larger than the machine are refused with what is missing; several cards hold them.
+// Models larger than the machine are refused with the missing memory; several cards can hold them.
 func TestWhatIsMissing(t *testing.T) {
 	for _, c := range []struct{ preset, hw, want string }{
 		{"deepseek-v3.2", "h200,128G", "are missing"},
@@ -322,8 +322,8 @@ func TestParseMachine(t *testing.T) {
 	}
 }
 
-// The estimated memory is what a GPU's operations allocate: weights other than experts and the largest step, measured
-// on a device that only counts.
+// The estimated memory equals what a GPU's operations allocate: weights other than experts and the largest step,
+// measured on a device that only counts.
 func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	for _, preset := range []string{"deepseek-v4-flash", "v32-slice", "glm-5"} {
 		text, err := synth.PresetConfig(preset)
@@ -384,8 +384,8 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 	}
 }
 
-// GPUs that plans know by name are answered by published figures and by their own kernels: what the portable kernels
-// lack is refused. Thor and GB10 share their memory with the host and are not estimated.
+// Estimates for GPUs that plans know by name use published figures and the kernels of those GPUs: formats that the
+// portable kernels lack are refused. Thor and GB10 share their memory with the host and are not estimated.
 func TestPublishedGPUs(t *testing.T) {
 	for arch := plan.SM80; arch <= plan.SM121; arch++ {
 		for _, name := range plan.DevicesOf(arch) {

@@ -18,8 +18,7 @@ type Machine struct {
 	GPUs int
 	cost.Machine
 	// Arch is the architecture of the GPUs. Portable reports that they are not Hopper, and Stated how their rates
-	// follow from
-	// published figures; empty for those of an H200, which were measured.
+	// follow from published figures; it is empty for an H200, whose rates were measured.
 	Arch     plan.Arch
 	Portable bool
 	Stated   string
@@ -48,8 +47,8 @@ var h200Card = card{4800, 989}
 // cardNames lists the names of GPUs.
 func cardNames() []string { return append(slices.Sorted(maps.Keys(cards)), "h200") }
 
-// stated returns GPUs whose rates are those of an H200 in proportion to published figures. Portable kernels widen FP8
-// to bf16 before they multiply.
+// stated returns GPUs whose rates are those of an H200 scaled by published figures. Portable kernels widen FP8 to
+// bf16 before they multiply.
 func stated(name string, c card, gpus int) (Machine, error) {
 	hw, err := plan.HardwareFor(name)
 	if err != nil {
@@ -95,7 +94,7 @@ func stated(name string, c card, gpus int) (Machine, error) {
 	return m, nil
 }
 
-// mostGPUs bounds what a machine may have.
+// mostGPUs is the maximum number of GPUs of a machine.
 const mostGPUs = 64
 
 // MachineForm states how machines are written.
@@ -169,7 +168,7 @@ func (m *Machine) set(key, value string) error {
 	return err
 }
 
-// figures are the settings that are amounts, and what they change.
+// figures are the numeric settings, and the fields that they set.
 var figures = map[string]func(m *Machine, n float64){
 	"host":   func(m *Machine, n float64) { m.CPU.MemoryBytes = int64(n * gib) },
 	"memory": func(m *Machine, n float64) { m.GPU.MemoryBytes = int64(n * gib) },

@@ -121,8 +121,8 @@ func nextCache(c *config.Next) int64 {
 	return Sequences * (s.Page*(Tokens/page+1) + int64(windows)*s.Window + s.State)
 }
 
-// nextRow is the memory of a step for each row of a prompt: residual streams, and the larger of what the two kinds of
-// attention work with.
+// nextRow returns the memory of a step for each row of a prompt: residual streams, and the larger working memory of
+// the two kinds of attention.
 func nextRow(c *config.Next) float64 {
 	a, w := c.Attention, float64(c.Linear.Width())
 	linear := 2*(3+3+1+1)*w + 4*w

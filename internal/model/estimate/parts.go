@@ -176,8 +176,8 @@ func (p *parts) exchange(bytes, times float64) {
 	}
 }
 
-// exchanges adds those of a layer: a sum of all rows after attention, or a gather where requests are divided, and a
-// sum after the feed-forward block.
+// exchanges adds the exchanges of a layer: a sum of all rows after attention, or a gather if requests are divided,
+// and a sum after the feed-forward block.
 func (p *parts) exchanges(hidden float64) {
 	behind := 2.0
 	if p.cfg.Model.ByRequests() {
@@ -187,7 +187,7 @@ func (p *parts) exchanges(hidden float64) {
 	p.exchange(p.rows*hidden*2, 2)
 }
 
-// rest adds the small operations of a layer, half of them those of attention.
+// rest adds the small operations of a layer, half of which belong to attention.
 func (p *parts) rest(what string) {
 	p.add("rest", p.x.Rest+(p.rows+p.own)/2*p.x.RestRow, fmt.Sprintf("%s: %.0f us + %.2f us a row, in each layer", what,
 		p.x.Rest, p.x.RestRow))
@@ -202,7 +202,7 @@ func (p *parts) layers(n int, layer func(l int)) {
 	}
 }
 
-// ends adds what is outside layers.
+// ends adds the operations outside layers.
 func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("head", p.product(p.logits, vocabulary/p.ranks, hidden, 2), p.productFormula())
 	p.exchange(p.rows*hidden*2, 2)
@@ -210,7 +210,7 @@ func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("step", p.x.Step, fmt.Sprintf("%.0f us a step", p.x.Step))
 }
 
-// mixture adds the experts of layer l with the shared ones: those that some row chooses are read.
+// mixture adds the experts of layer l, including the shared experts: the experts that some row chooses are read.
 func (p *parts) mixture(l int) {
 	e, x := &p.all, p.x
 	n := float64(e.layers[l])
@@ -229,7 +229,7 @@ func (p *parts) mixture(l int) {
 		rate = x.NarrowExpertOps
 	case cost.E4M3:
 	}
-	// Experts that the device reads, and of a row's choices those that it computes.
+	// The number of experts that the device reads, and the number of a row's choices that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
 	if p.split != nil {
 		_, read, used = p.over(l, placement.Resident, placement.Fetched)

@@ -84,9 +84,9 @@ func (p *parts) stream(l int, layer float64) {
 		"less the layer that computes meanwhile", s.ask.Bus.Rate/1e3))
 }
 
-// uses are the experts of a layer in host memory in a step: how many the CPU computes, the probability that one of them
-// is chosen, the time before it begins and that of each; the same for fetched ones; and the work of the device in the
-// meantime.
+// uses describes the experts of a layer in host memory in a step: how many the CPU computes, the probability that one
+// of them is chosen, the start-up time and the time per expert; the same for fetched experts; and the work of the
+// device in the meantime.
 type uses struct {
 	computed, chosen, start, each float64
 	fetched, wanted, copy         float64

@@ -7,7 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// v4Step is a step of DeepSeek-V4. Its kernels were measured one by one, and of DeepSeek-V4-Flash three whole steps.
+// v4Step is a step of DeepSeek-V4. Its kernels were measured one by one, and three whole steps of DeepSeek-V4-Flash
+// were measured.
 type v4Step struct {
 	*parts
 	c *config.V4

@@ -27,9 +27,10 @@ func release(t *testing.T, name string) config.Release {
 	return config.Release{File: name, Config: r.Config, ModelOpt: r.ModelOpt}
 }
 
-// Sizes of a release without files are those of its own types, for the CPU and for a GPU alike; what its config files
-// do not say is named. Sizes are in GiB, those of an expert in MiB: 3 x 2048 x 7168 values (V4: 4096) of 4 bits and 16
-// of scale for 32 values of Kimi, 8 for 16 of NVFP4; AWQ and int mixes leave some layers in bf16.
+// The sizes of a release without files follow from its types, for the CPU and for a GPU; properties that its config
+// files do not state are listed as assumptions. Sizes are in GiB, and in MiB for an expert: 3 x 2048 x 7168 values
+// (V4: 4096) of 4 bits and 16 of scale for 32 values of Kimi, 8 for 16 of NVFP4; AWQ and int mixes leave some layers
+// in bf16.
 func TestSizesOfReleases(t *testing.T) {
 	for name, want := range map[string]struct {
 		all, expert float64
@@ -61,7 +62,7 @@ func TestSizesOfReleases(t *testing.T) {
 			t.Errorf("%s: %.1f GiB, an expert %.2f MiB of %s, assumed %q; want %+v", name, all, expert, w.Type, assumed,
 				want)
 		}
-		// A GPU holds the same, some projections twice, and no copies of vocabularies.
+		// A GPU stores the same, some projections twice, and no copies of vocabularies.
 		e := expertsOf(src.Model)
 		gpu := float64(w.Rest+w.Expert*int64(e.count())) / (1 << 30)
 		if math.Abs(gpu/all-1) > 0.02 {

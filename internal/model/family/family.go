@@ -143,8 +143,8 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 	return 0, 0
 }
 
-// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without, and for those
-// that are left out.
+// LayerExperts returns the number of experts of each layer, including drafting layers; 0 for layers without experts,
+// and for omitted layers.
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
@@ -205,7 +205,7 @@ func (s *Source) ExpertFormat() cost.Format {
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
-// how is the way in which they share attention. onTensor is called once for each tensor.
+// how defines the division of attention. onTensor is called once for each tensor.
 func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
 	facts, err := Facts(s.Model)
 	if err == nil {
@@ -230,7 +230,7 @@ func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name
 	return shard.New(g, parts)
 }
 
-// LoadPart places the shards of one of several ranks on a device, with its experts at the places that p has.
+// LoadPart loads the shards of one of several ranks to a device, with its experts placed according to p.
 func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model,
 	error) {
 	if err := p.Placement.Check(s.ExpertLayers()); err != nil {

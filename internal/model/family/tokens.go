@@ -11,8 +11,8 @@ import (
 	"sparrow/weight"
 )
 
-// TokenMapTensor holds the map of tokens to keys of n-gram tables in checkpoints that have no tokenizer: in their
-// weights, or in the file of golden outputs.
+// TokenMapTensor is the name of the tensor with the map from tokens to keys of n-gram tables, in checkpoints that
+// have no tokenizer: in their weights, or in the file of golden outputs.
 const TokenMapTensor = "engram.token_map"
 
 // tokenMap is the map of tokens to keys of the n-gram tables: a tensor where there is one, or made of tokenizer.json.

@@ -39,8 +39,8 @@ var ErrNoRoom = errors.New("the model does not fit the memory")
 // hostBytes is the memory that is reserved for the system and the process.
 const hostBytes = 4 << 30
 
-// OnHost fits a model on a machine without a GPU, or fails with what is missing. asked is the machine as it was
-// written.
+// OnHost fits a model on a machine without a GPU, or returns an error with the missing memory. asked is the
+// description of the machine as it was given.
 func (s *Summary) OnHost(src *family.Source, m *estimate.Machine, asked string) (*Host, error) {
 	memory := m.CPU.MemoryBytes
 	if memory == 0 {

@@ -30,10 +30,10 @@ type Summary struct {
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
 	Format     string `json:"format"` // of the matrices, as the release names it
-	// NoWeights reports that there are no files: tensors and bytes are those that the release of the shape has.
+	// NoWeights reports that there are no files: tensors and bytes are those of the release.
 	NoWeights bool `json:"no_weights,omitempty"`
-	// Assumed states what the numbers of tensors and bytes assume because the config files do not state it and there
-	// are no weights.
+	// Assumed lists the assumptions behind the numbers of tensors and bytes, if the config files do not state them
+	// and there are no weights.
 	Assumed string `json:"assumed,omitempty"`
 
 	Layers       int `json:"layers"`
@@ -60,9 +60,9 @@ type Summary struct {
 	Drafts string `json:"drafts,omitempty"`
 	// Losses are the parts of the checkpoint that do not run or are ignored.
 	Losses []string `json:"losses,omitempty"`
-	// Slow holds the types whose products are slow on this machine's CPU, and why.
+	// Slow lists the types whose matrix products are slow on this machine's CPU, and why.
 	Slow []string `json:"slow,omitempty"`
-	// Problems are the tensors that loading refuses: missing ones, and those of another shape or type.
+	// Problems are the tensors that loading refuses: missing tensors, and tensors of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 
 	activeBytes int64 // of the tensors, or of the part of them, that one token reads
@@ -80,14 +80,14 @@ type Parameters struct {
 	Vision int64 `json:"vision,omitempty"` // a vision tower beside them, which is not read
 }
 
-// TypeBytes is how much of the checkpoint one element type takes.
+// TypeBytes is the size of all tensors of one element type.
 type TypeBytes struct {
 	Type    string `json:"type"`
 	Tensors int    `json:"tensors"`
 	Bytes   int64  `json:"bytes"`
 }
 
-// CacheSize is the cache one token takes in one layout of latent rows, over all layers.
+// CacheSize is the cache size of one token in one layout of latent rows, over all layers.
 type CacheSize struct {
 	Layout     string `json:"layout"`
 	RowBytes   int    `json:"row_bytes"`   // per token and layer
@@ -303,7 +303,7 @@ func (s *Summary) widened() string {
 		"in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
 }
 
-// sayAssumed writes what sizes assume, where they do.
+// sayAssumed writes the assumptions of sizes, if any.
 func sayAssumed(w io.Writer, assumed string) {
 	if assumed != "" {
 		fmt.Fprintf(w, "sizes are assumed: %s\n", assumed)

@@ -11,9 +11,9 @@ import (
 // nextPage is the number of tokens of a page: 64 pooled keys.
 const nextPage = 64 * hybrid.Pool
 
-// cacheNext sizes the caches of a model with linear attention: a token of context takes a row in every layer that
-// selects and a quarter of a pooled key; states are taken once for each running sequence, with the snapshots after the
-// pages that it needs to continue.
+// cacheNext sizes the caches of a model with linear attention: a token of context needs a row in every layer that
+// selects and a quarter of a pooled key; each running sequence needs one state, with the snapshots at the ends of the
+// pages from which it can continue.
 func (s *Summary) cacheNext(c *config.Next, memories []float64) {
 	s.IndexLayers = 0
 	for _, linear := range c.Linear.Layers {

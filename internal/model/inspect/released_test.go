@@ -66,7 +66,7 @@ func (m *released) tensor(name, dtype string, size int64, shape ...int) {
 	m.entries = append(m.entries, entry{name, dtype, shape, size})
 }
 
-// header places the tensors, vectors first: those are what loading reads, and together they touch few pages of the
+// header assigns offsets to the tensors, vectors first: loading reads those, and together they touch few pages of the
 // hole.
 func (m *released) header() (text []byte, dataBytes int64) {
 	slices.SortStableFunc(m.entries, func(a, b entry) int { return cmp.Compare(len(a.shape), len(b.shape)) })

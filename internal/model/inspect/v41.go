@@ -42,8 +42,8 @@ func (s *Summary) table(src *family.Source, t *weight.Tensor, values int64) {
 	s.Parameters.Active += columns * (values / rows)
 }
 
-// cacheV41 sizes the pools of a V4.1 model. A token of context takes entries and indexer keys, once for all layers that
-// share them; window entries and the state of an open pair are taken once for each running sequence.
+// cacheV41 sizes the pools of a V4.1 model. A token of context needs entries and indexer keys, once for all layers
+// that share them; each running sequence needs window entries and the state of an open pair.
 func (s *Summary) cacheV41(c *config.V41, memories []float64) {
 	const page = layout.V4PageSize
 	s.IndexLayers = len(c.IndexSources)

@@ -19,7 +19,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// ErrUnsupported is wrapped where a file holds a model that this program does not run.
+// ErrUnsupported is wrapped if a file contains a model that this program does not run.
 var ErrUnsupported = errors.New("unsupported GGUF model")
 
 // architectures are the model types of the architectures that llama.cpp's converter writes. All models with MLA and no
@@ -77,7 +77,7 @@ type shape struct {
 	heads, nope, v, latent int
 }
 
-// reader takes values of one architecture from the metadata and collects missing ones.
+// reader reads values of one architecture from the metadata and collects missing ones.
 type reader struct {
 	meta     gguf.Metadata
 	arch     string
@@ -267,8 +267,8 @@ func (r *reader) ropeScaling(c map[string]any) {
 	}
 }
 
-// sharedSelections writes which layers reuse a selection. The file has true for a layer with its own indexer, for
-// drafting layers too.
+// sharedSelections writes which layers reuse a selection. The file has true for a layer with its own indexer, also
+// for drafting layers.
 func (r *reader) sharedSelections(c map[string]any, layers int) {
 	key := r.arch + ".attention.indexer.types"
 	v, given := r.meta[key]

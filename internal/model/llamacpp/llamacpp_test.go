@@ -25,7 +25,7 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// models are the checkpoints that can be written: the one in the binary, and those of the oracle without a vocabulary.
+// models are the checkpoints that can be written: the built-in one, and those of the oracle without a vocabulary.
 func models(t *testing.T) map[string]*llamacpp.Model {
 	out := map[string]*llamacpp.Model{}
 	add := func(name string, s *family.Source, err error) *llamacpp.Model {
@@ -140,7 +140,7 @@ func values(t *testing.T, c *weight.Checkpoint, name string) []float32 {
 	return v
 }
 
-// The vocabulary and the chat template return: texts give the same tokens, which give the same texts.
+// The vocabulary and the chat template are restored: texts give the same tokens, which give the same texts.
 func TestVocabularyComesBack(t *testing.T) {
 	f, err := llamacpp.Open(write(t, models(t)["builtin"], llamacpp.MixQ4_0))
 	if err != nil {
@@ -298,7 +298,7 @@ func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 	return err
 }
 
-// An up-projection of latent rows whose shape is not that of the configuration is refused by name: cut into heads, it
+// An up-projection of latent rows whose shape differs from the configuration is refused by name: split into heads, it
 // would be written as other values.
 func TestAnUpProjectionOfAnotherShapeIsRefused(t *testing.T) {
 	s, err := family.Open("../../../testdata/oracle/deepseek_v32-1")

@@ -59,7 +59,7 @@ func classOf(name string) string {
 	return "embedding and head"
 }
 
-// add takes the bytes of a part and the values that they represent, nil where they are the same.
+// add adds the bytes of a part and the values that they represent; nil means that they are the same.
 func (l *losses) add(t *tensor, data []byte, values []float32) {
 	s := sums{bytes: int64(len(data))}
 	if f, ok := t.kind.Block(); ok && values != nil {

@@ -13,8 +13,8 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// nextNames are the tensors of GLM-5.3-Flash: those of GLM-5, residual streams and pooled index keys as in DeepSeek-V4,
-// and layers of linear attention. nextDecay is apart: the file has another number.
+// nextNames are the tensors of GLM-5.3-Flash: those of GLM-5, residual streams and pooled index keys as in
+// DeepSeek-V4, and layers of linear attention. nextDecay is separate, because the file stores another number.
 var nextNames = func() *names {
 	n := *dsaNames
 	n.inLayer = maps.Clone(n.inLayer)
@@ -42,7 +42,7 @@ var nextNames = func() *names {
 	return &n
 }()
 
-// nextDecay is -exp of what the checkpoint calls the second name.
+// nextDecay is the name in the file of -exp of the checkpoint's tensor nextALog.
 const nextDecay, nextALog = "ssm_a", "self_attn.A_log"
 
 // nextConfig adds the fields of config.json of GLM-5.3-Flash.
@@ -95,7 +95,7 @@ func decayOf(t *gguf.Tensor, name string) (weight.Tensor, error) {
 	return weight.Tensor{Name: name, DType: weight.F32, Shape: []int{len(v)}, Data: data}, nil
 }
 
-// channels gives the taps of a convolution the shape that the checkpoint has: [channels, 1, taps].
+// channels reshapes the taps of a convolution to the shape in the checkpoint: [channels, 1, taps].
 func channels(t *weight.Tensor) {
 	if n := len(t.Shape); n >= 2 {
 		all := 1

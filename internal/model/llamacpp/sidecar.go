@@ -13,9 +13,9 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// A DSpark draft head of DeepSeek-V4 comes in a GGUF file of its own, next to the model's (dspark spec, 10). Two
-// dialects are read: llama.cpp's (dflash) and that of ds4 (deepseek4-dspark). The metadata of a head describes itself
-// alone, so that its tensors follow the sizes of the model; other shapes are refused when the model is loaded.
+// A DSpark draft head of DeepSeek-V4 is a separate GGUF file next to the file of the model (dspark spec, 10). Two
+// dialects are supported: llama.cpp's (dflash) and ds4's (deepseek4-dspark). The metadata of a head describes only
+// the head, so its tensors must have the sizes of the model; other shapes are refused when the model is loaded.
 
 // sidecar is a draft head in a file next to a model.
 type sidecar struct {
@@ -59,7 +59,7 @@ var heads = map[string]*headNames{
 			"mtp.%d.confidence_head.proj")},
 }
 
-// isHead reports whether an architecture is that of a draft head in its own file.
+// isHead reports whether an architecture is a draft head in a separate file.
 func isHead(arch string) bool { return heads[arch] != nil }
 
 // besideModel finds the draft head in the folder of a model: the only GGUF file that has dspark or dflash in its name

@@ -106,7 +106,7 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 	return tokenizer, config, err
 }
 
-// tokenizerConfig names the tokens that begin and end a text, and holds the chat template.
+// tokenizerConfig has the names of the tokens that begin and end a text, and the chat template.
 func tokenizerConfig(meta gguf.Metadata, tokens []string) object {
 	c := object{}
 	for key, name := range map[string]string{"bos": "bos_token", "eos": "eos_token", "padding": "pad_token"} {

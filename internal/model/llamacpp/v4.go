@@ -7,8 +7,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// v4Names are the tensors of DeepSeek-V4 under their official names. The format cannot hold the drafting block together
-// with the model: llama.cpp's converter writes it as its own file.
+// v4Names are the tensors of DeepSeek-V4 under their official names. The format has no place for the drafting block
+// in the file of the model; llama.cpp's converter writes it to a separate file.
 var v4Names = &names{
 	prefix: "layers.%d.", experts: "ffn.experts.",
 	outside: map[string]string{

@@ -30,8 +30,8 @@ func v4Oracle(t *testing.T) *llamacpp.Model {
 	return &llamacpp.Model{Name: "v4", Config: s.Model, Weights: s.Weights}
 }
 
-// openV4 opens a written model and compares its config with the one it was written of. Without a vocabulary the file
-// names no tokens.
+// openV4 opens a written model and compares its config with the original. Without a vocabulary the file names no
+// tokens.
 func openV4(t *testing.T, m *llamacpp.Model, mix llamacpp.Mix) *family.Source {
 	t.Helper()
 	got, err := family.Open(write(t, m, mix))
@@ -49,7 +49,7 @@ func openV4(t *testing.T, m *llamacpp.Model, mix llamacpp.Mix) *family.Source {
 	return got
 }
 
-// wantV4Values compares every tensor of a file with that of the checkpoint. The file has the official names.
+// wantV4Values compares every tensor of a file with the tensor of the checkpoint. The file has the official names.
 func wantV4Values(t *testing.T, got, want *weight.Checkpoint) {
 	t.Helper()
 	n := spelling.Of(func(name string) bool {
@@ -202,7 +202,8 @@ func TestV4StackedExpertsAreWritten(t *testing.T) {
 	}
 }
 
-// A file with a drafting block, which llama.cpp's converter writes beside the model, is refused with what to do.
+// A file with a drafting block, which llama.cpp's converter writes separately from the model, is refused with a
+// suggestion.
 func TestV4DraftFilesAreRefused(t *testing.T) {
 	f, err := gguf.Open(write(t, v4Oracle(t), llamacpp.MixF32))
 	if err != nil {

@@ -126,7 +126,7 @@ type tensor struct {
 	part  func(i int) ([]byte, error)
 }
 
-// partValues is about how many values a part holds: a few milliseconds of the slowest format.
+// partValues is the approximate number of values of a part: a few milliseconds of the slowest format.
 const partValues = 1 << 16
 
 // writer collects the tensors of a file.
@@ -150,7 +150,7 @@ func (w *writer) has(name string) bool {
 	return ok
 }
 
-// leftOut reports whether a tensor has no place of its own: scales belong to a matrix, frequencies follow from the
+// leftOut reports whether a tensor is not written separately: scales belong to a matrix, frequencies follow from the
 // config, and vision towers and drafting blocks of DeepSeek-V4 are not written.
 func (w *writer) leftOut(name string) bool {
 	matrix, scale := strings.CutSuffix(name, ".scale")

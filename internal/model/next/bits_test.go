@@ -14,12 +14,12 @@ import (
 
 var _ model.Snapshotted = (*next.Model)(nil) // the interface that the engine uses
 
-// policies are the ways a cache can be kept and read.
+// policies are the layouts and forms of the cache.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true},
 	{KV: "fp8", Deterministic: true}}
 
-// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a pool, of 64
-// positions and of a page. The recurrent form has one arithmetic for prompts and decodes.
+// A prompt gives the same logits and the same cache bytes with any division into chunks: at every boundary of a pool,
+// of 64 positions and of a page. The recurrent form has the same arithmetic for prompts and decodes.
 func TestChunkedEqualsWhole(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	for i, p := range policies {
@@ -143,7 +143,7 @@ func TestStates(t *testing.T) {
 }
 
 // Rejected drafts: n tokens are verified and some of them kept; then the sequence continues with other tokens. State
-// and caches are those of a sequence that never drafted, also where the page ends among the drafts.
+// and caches equal those of a sequence that never drafted, also if the page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*next.Model](t, oracle(t), "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})

@@ -35,8 +35,8 @@ type Sizes struct {
 	State  int64 // the state of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens. Where several rows of
-// a request are verified, the drafting layer has rows and those that are verified are held back; else it is 1.
+// SizesOf computes the sizes for a config, loaded or not, in pages of the given number of tokens. If several rows of
+// a request are verified (verified > 1), the drafting layer has rows, and verified rows are held back.
 func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verified int) Sizes {
 	var s Sizes
 	add := func(linear bool) {
@@ -78,8 +78,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a separate number of window pages, each of which holds a
-// snapshot of the states after a page.
+// AllocateWindows makes the pools of every layer, with a separate number of window pages, each of which contains a
+// snapshot of the states at the end of a page.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -140,8 +140,8 @@ func pools(c hybrid.Cache) []kernel.Pool {
 	return []kernel.Pool{c.Main, c.Index}
 }
 
-// Pools are the pools of every layer, for callers that read or write their bytes: of latent rows, then of pooled keys;
-// none of linear layers.
+// Pools returns the pools of every layer, for callers that read or write their bytes: latent rows, then pooled keys;
+// none for linear layers.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for i := range m.layers {

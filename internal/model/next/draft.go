@@ -18,8 +18,8 @@ import (
 //	z_t = layer(u_t) at position t
 //	m_t = norm(z_t)
 //
-// and head · m_t are the logits of x_{t+2}. A chain continues with m_t in place of g_{t+1}. Embedding and head are the
-// target's.
+// and head · m_t are the logits of x_{t+2}. A chain continues with m_t instead of g_{t+1}. It uses the target's
+// embedding and head.
 type draftLayer struct {
 	layer               layer
 	enorm, hnorm, final kernel.Tensor
@@ -42,7 +42,7 @@ func (m *Model) loadDraft(l *nn.Loader, p, prefix string) {
 	}
 }
 
-// DraftHead is nil when the checkpoint holds a drafting layer.
+// DraftHead returns nil if the checkpoint has a drafting layer.
 func (m *Model) DraftHead() error {
 	if m.draft != nil {
 		return nil

@@ -49,7 +49,7 @@ func (m *Model) load(l *nn.Loader) {
 	m.loadDraft(l, fmt.Sprintf("%slayers.%d.", p, c.Layers), p)
 }
 
-// loadLayer reads layer i; the one after the main layers is the drafting layer.
+// loadLayer reads layer i; the layer after the main layers is the drafting layer.
 func loadLayer(c *config.Next, l *nn.Loader, prefix string, i int) layer {
 	p := fmt.Sprintf("%slayers.%d.", prefix, i)
 	out := layer{

@@ -117,7 +117,7 @@ func (m *Model) CountExperts() (err error) {
 	return err
 }
 
-// ReadExperts adds what was counted since the previous call.
+// ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the current operation of the pass in progress.
@@ -126,7 +126,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind takes the rows that drafting passes continue.
+// Bind allocates the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
 	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}

@@ -74,7 +74,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin takes the first part of the arena: inputs and outputs. width is that of a residual row.
+// begin allocates the first part of the arena: inputs and outputs. width is the width of a residual row.
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, width int) {
 	m := work.m
 	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}

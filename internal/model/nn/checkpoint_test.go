@@ -199,8 +199,8 @@ func TestTiedHeadLoads(t *testing.T) {
 	}
 }
 
-// draftLayer adds a drafting layer: the last layer's tensors again under the next number, and its own four (v32 spec,
-// 3.1).
+// draftLayer adds a drafting layer: copies of the last layer's tensors under the next number, and its four additional
+// tensors (v32 spec, 3.1).
 func draftLayer(m map[string]weight.Source, also ...weight.Source) {
 	for _, name := range slices.Collect(maps.Keys(m)) {
 		if rest, ok := strings.CutPrefix(name, "model.layers.2."); ok {

@@ -33,7 +33,7 @@ type MLPSpace struct {
 	gate, up kernel.Tensor
 }
 
-// Arrange takes the memory of a block for the given number of rows.
+// Arrange allocates the memory of a block for the given number of rows.
 func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpace {
 	if n := m.Gate.Out(); m.joins && n == m.Up.Out() {
 		both := a.Take(activation, rows, 2*n)
@@ -133,7 +133,7 @@ type MoESpace struct {
 	ids, weights kernel.Tensor // i32 and f32 [T, k]
 }
 
-// Arrange takes the memory of a mixture for the given number of rows.
+// Arrange allocates the memory of a mixture for the given number of rows.
 func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpace {
 	s := MoESpace{logits: a.Take(kernel.F32, rows, m.Router.Out()), ids: a.Take(kernel.I32, rows, m.Choice.TopK),
 		weights: a.Take(kernel.F32, rows, m.Choice.TopK)}
@@ -143,9 +143,9 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 	return s
 }
 
-// Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
-// Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
-// goes through tap. The first rows, as many as prompt says, belong to prompts.
+// Run adds the weighted experts and the shared experts to h. The shared experts come first, so the sum of a row has
+// one order. With several ranks, the first adds its part to h and the others overwrite h with theirs; the caller sums
+// them. The choice goes through tap. The first `prompt` rows belong to prompts.
 func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	m.run(list, s, h, x, prompt, tap, list.First())
 }

@@ -15,7 +15,7 @@ type Homes struct {
 // Homes returns the homes of all loaded layers, on the device that they were loaded for.
 func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
 
-// SwapExperts makes an expert of host memory resident instead of another of its layer, which takes its methods.
+// SwapExperts makes an expert in host memory resident instead of another expert of its layer, which gets its methods.
 func (h Homes) SwapExperts(layer, in, out int) error {
 	x, ok := h.layers[layer]
 	if !ok {

@@ -1,4 +1,4 @@
-// Package nn holds what every model family shares: loading of named weights, and the blocks made of them.
+// Package nn has the parts that all model families share: loading of named weights, and the blocks built from them.
 //
 // A checkpoint and a device flow in; out flow weights that the device has prepared, and blocks that call the operations
 // of package kernel.
@@ -46,14 +46,14 @@ func (e *TensorError) First(most int) string {
 
 func (e *TensorError) Unwrap() error { return ErrTensors }
 
-// Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
-// of them.
+// Loader reads tensors of a checkpoint by name and shape. It never stops at the first problem: Finish reports all of
+// them.
 type Loader struct {
 	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
 	Pow2Rows bool
 	// Ranks states which shards of weights are loaded where several ranks share a model.
 	Ranks kernel.Member
-	// Placement states where experts are, nil for all on the device; Host computes those that the CPU computes.
+	// Placement determines where experts are, nil for all on the device; Host computes the experts of the CPU.
 	Placement *placement.Placement
 	Host      ExpertHost
 	// Movable experts may change their homes while the model serves.
@@ -127,7 +127,7 @@ func (l *Loader) Has(name string) bool {
 	return ok
 }
 
-// HasPrefix reports whether the checkpoint holds a tensor whose name begins so.
+// HasPrefix reports whether the checkpoint has a tensor whose name begins with prefix.
 func (l *Loader) HasPrefix(prefix string) bool {
 	return slices.ContainsFunc(l.from.Names(), func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
@@ -147,7 +147,7 @@ func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Mat
 	return l.prepare(w, role)
 }
 
-// Bands loads a matrix [n*out, in] as n matrices [out, in] that multiply rows: those of a rank.
+// Bands loads a matrix [n*out, in] as n matrices [out, in] that multiply rows: the matrices of a rank.
 func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	w := l.rows(name, n*out, in)
 	if w.Scale.Given() && out%w.BlockRows != 0 {
@@ -164,8 +164,8 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	return list
 }
 
-// Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
-// one of them is missing there are none.
+// Experts prepares a rank's part of the matrices of a layer's experts, each in the memory of its placement. If one of
+// them is missing, it returns none.
 func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {
@@ -193,7 +193,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	return x
 }
 
-// place gives experts their methods, and to the host those that it computes.
+// place assigns methods to experts, and gives the host the experts that it computes.
 func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 	w.Methods = l.Placement.Layer(layer)
 	if !w.Split() {
@@ -297,7 +297,7 @@ func (l *Loader) draws() bool {
 	return ok
 }
 
-// drawn is a tensor's distribution.
+// drawn returns a tensor's distribution.
 func drawn(t *weight.Tensor) kernel.Drawn {
 	return kernel.Drawn{Seed: t.Drawn.Seed, Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
 }
@@ -334,8 +334,8 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	return m, true
 }
 
-// arrange prepares a matrix for reading. Where weights are only described, all that are stored in another order share
-// memory that holds none of them.
+// arrange prepares a matrix for reading. If weights are only described, all matrices that are stored in another order
+// share memory without contents.
 func (l *Loader) arrange(m *weight.Matrix) error {
 	switch {
 	case !l.Described:
@@ -401,7 +401,8 @@ func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	return got
 }
 
-// scales are block scales: those of groups of a row in the checkpoint's type, others, which are few, as float32.
+// scales returns block scales: scales of groups of a row in the checkpoint's type, other scales, which are few, as
+// float32.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	t := m.Scale
 	rows, cols := t.Shape[0], t.Shape[1]
@@ -468,8 +469,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Join reports whether the device multiplies by joined matrices, and if so calls tell, which declares the matrices that
-// belong together.
+// Join reports whether the device multiplies by joined matrices, and if so calls tell, which declares the matrices
+// that belong together.
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {

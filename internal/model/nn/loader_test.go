@@ -36,7 +36,7 @@ func tensor(name string, d weight.DType, data []byte, shape ...int) weight.Sourc
 
 func filled(n int, b byte) []byte { return slices.Repeat([]byte{b}, n) }
 
-// Scales are float32 on the device whatever the file holds; e8m0 byte b means 2^(b-127).
+// Scales are float32 on the device for any type in the file; e8m0 byte b means 2^(b-127).
 func TestScaleTypes(t *testing.T) {
 	const out, in = 130, 128 // two blocks of rows, the second of 2
 	data := filled(out*in, num.E4M3(1.5))

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// RootShape holds the sizes of a feed-forward block whose router takes the square root of softplus.
+// RootShape has the sizes of a feed-forward block whose router uses the square root of softplus.
 type RootShape struct {
 	Hidden, Inner, Experts, Shared, TopK int
 	Scale, Limit                         float32
@@ -22,7 +22,7 @@ type RootExperts struct {
 	shared MLP
 }
 
-// LoadRootExperts reads the block of a layer; at gives the full name of each of its tensors.
+// LoadRootExperts reads the block of a layer; at returns the full name of each of its tensors.
 func LoadRootExperts(l *Loader, layer int, at func(string) string, s RootShape) RootExperts {
 	e := RootExperts{shape: s,
 		router: l.Matrix(at("ffn.gate.weight"), s.Experts, s.Hidden),
@@ -49,7 +49,7 @@ type RootSpace struct {
 	ids, weights kernel.Tensor // i32 and f32 [T, k]
 }
 
-// Arrange takes the memory of a pass.
+// Arrange allocates the memory of a pass.
 func (e *RootExperts) Arrange(a *kernel.Arena, activation kernel.DType, rows int) RootSpace {
 	return RootSpace{shared: e.shared.Arrange(a, activation, rows), logits: a.Take(kernel.F32, rows, e.router.Out()),
 		ids: a.Take(kernel.I32, rows, e.shape.TopK), weights: a.Take(kernel.F32, rows, e.shape.TopK)}
@@ -60,8 +60,8 @@ type Tap interface {
 	Pass(list *kernel.Builder, experts, weights kernel.Tensor)
 }
 
-// Add adds the operations of the block, whose output for x goes to out: shared experts first, then the chosen ones, so
-// that a row's sum has one order. The first rows, as many as prompt says, belong to prompts. The choice goes through
+// Add adds the operations of the block, whose output for x goes to out: shared experts first, then the chosen
+// experts, so that the sum of a row has one order. The first `prompt` rows belong to prompts. The choice goes through
 // tap.
 func (e *RootExperts) Add(list *kernel.Builder, s *RootSpace, out, x kernel.Tensor, prompt int, tap Tap) {
 	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: e.shape.Limit,

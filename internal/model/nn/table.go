@@ -9,8 +9,8 @@ import (
 	"sparrow/weight"
 )
 
-// HostTable finds a table [rows, dim] whose rows are looked up by number and that stays where the checkpoint has it, in
-// mapped memory: plain floats, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name ends
+// HostTable returns a table [rows, dim] whose rows are looked up by number. It stays in the mapped memory of the
+// checkpoint: plain floats, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name ends
 // with scale instead of weight.
 func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
 	out := l.hostTable(name, rows, dim)

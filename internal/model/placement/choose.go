@@ -37,11 +37,11 @@ type Ask struct {
 	Chunk int          // rows of a prompt in one step
 	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
 	Usage *usage.Table // nil: every expert is chosen equally often
-	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
+	// OneMethod requires the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool
 }
 
-// Choice is a placement with what it follows from.
+// Choice is a placement with its inputs and results.
 type Choice struct {
 	Placement *Placement `json:"-"`
 	Experts   int        `json:"experts"`
@@ -57,8 +57,8 @@ type Choice struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Choose gives every expert a home and a method: those that are chosen most stay on the device, as many as fit, and the
-// others are in host memory. It depends only on its inputs: equal inputs give equal results.
+// Choose assigns a location and a method to every expert: the most frequently chosen experts stay on the device, as
+// many as fit, and the others are in host memory. It depends only on its inputs: equal inputs give equal results.
 func Choose(a Ask) (*Choice, error) {
 	all := a.order()
 	fit := int(min(max(a.Device, 0)/max(a.Bytes, 1), int64(len(all))))
@@ -121,8 +121,8 @@ type candidate struct {
 	share         float64 // of rows that choose it
 }
 
-// order lists all experts, those that the device should hold first. Experts that are chosen equally often take turns
-// over the layers: a layer is as slow as its part in host memory, so that equal parts are best.
+// order lists all experts, beginning with those that the device should have. Experts that are chosen equally often
+// alternate over the layers: a layer is as slow as its part in host memory, so equal parts are best.
 func (a *Ask) order() []candidate {
 	var all []candidate
 	for l, n := range a.Layers {
@@ -143,7 +143,7 @@ func (a *Ask) order() []candidate {
 	return all
 }
 
-// refuse states what is missing.
+// refuse returns an error with the missing memory.
 func (a *Ask) refuse(all, fit int, need int64) error {
 	if a.Device < 0 {
 		return fmt.Errorf("placement: %w: everything but experts needs %s more device memory than there "+
@@ -189,8 +189,8 @@ func (t Times) of(m Method) float64 {
 // nothing to divide.
 const fewRows = 4
 
-// beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that
-// both end together: the device has read its own experts before.
+// beside returns the share of experts in host memory that are fetched for decodes while the CPU computes the others,
+// so that both end together after the device has read its own experts.
 func (a *Ask) beside(c *Choice) float64 {
 	if a.Rows <= fewRows || c.Resident == c.Experts || c.Decode != Computed || c.Prefill != Fetched {
 		return 0
@@ -218,7 +218,7 @@ func (a *Ask) decodeRows() float64 {
 	return rows * share / (1 - math.Pow(1-min(share, 1), rows))
 }
 
-// oneMethod takes the method of one phase for the other, too: the one that makes it less slow.
+// oneMethod uses the method of one phase for both: the one with the smaller loss of speed.
 func (c *Choice) oneMethod(a *Ask) {
 	decode, prompt := a.TimesOf(1, false), a.TimesOf(a.promptRows(), true)
 	if decode.of(c.Prefill)/decode.of(c.Decode) < prompt.of(c.Decode)/prompt.of(c.Prefill) {

@@ -15,14 +15,15 @@ import (
 
 const gib = 1 << 30
 
-// onlyHost is a machine whose device reads its own experts in no time.
+// onlyHost is a machine whose device needs no time to read its own experts.
 func onlyHost() cost.Machine {
 	m := cost.H200()
 	m.GPU = cost.GPU{}
 	return m
 }
 
-// flash asks for the experts of DeepSeek-V4-Flash: 43 layers and a drafting one of 256, of which a row chooses 6.
+// flash returns the inputs for DeepSeek-V4-Flash: 43 layers and a drafting layer of 256 experts, of which a row
+// chooses 6.
 func flash(device, host int64) Ask {
 	layers := make([]int, 44)
 	for l := range layers {
@@ -171,7 +172,7 @@ func TestFewCoresFetch(t *testing.T) {
 	}
 }
 
-// Experts that are chosen most stay on the device, whatever layer they are in.
+// The most frequently chosen experts stay on the device, in whichever layer they are.
 func TestChooseByUse(t *testing.T) {
 	u := usage.New("x", 3, 4, 2)
 	u.Add(0, []uint64{1, 1, 50, 48})

@@ -1,9 +1,9 @@
-// Package placement states where the experts of a model are, and what computes them: a Placement has a method for every
-// expert of every layer.
+// Package placement determines where the experts of a model are stored and which device computes them: a Placement
+// has a method for every expert of every layer.
 //
-// Methods are chosen when a model is loaded; where experts may move, two of a layer exchange theirs later (Swaps). They
-// depend on the expert and on whether a row belongs to a prompt, never
-// on the number of rows in a step: a row's bits are the same in any batch.
+// Methods are chosen when a model is loaded; if experts may move, two experts of a layer exchange their methods later
+// (Swaps). They depend on the expert and on whether a row belongs to a prompt, never on the number of rows in a step:
+// the bits of a row are the same in any batch.
 package placement
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Method is where an expert's weights are, and what computes it.
+// Method determines where an expert's weights are stored and which device computes it.
 type Method = kernel.ExpertMethod
 
 // The methods.
@@ -30,8 +30,8 @@ type Placement struct {
 	Prefill [][]Method // of rows of prompts
 }
 
-// Uniform computes the given share of every layer's experts on the CPU, in both phases: those of the highest numbers.
-// A share of 0 keeps all experts on the device, a share of 1 none.
+// Uniform computes the given share of every layer's experts on the CPU, in both phases: the experts with the highest
+// numbers. A share of 0 keeps all experts on the device, a share of 1 none.
 func Uniform(layers, experts int, hostShare float64) *Placement {
 	return Split(layers, experts, hostShare, Computed, Computed)
 }
@@ -57,12 +57,13 @@ func (p *Placement) Layer(layer int) kernel.ExpertMethods {
 	return kernel.ExpertMethods{Decode: p.Decode[layer], Prefill: p.Prefill[layer]}
 }
 
-// Resident lists the experts of a layer that stay in device memory: those that are resident in a phase.
+// Resident lists the experts of a layer that stay in device memory: the experts that are resident in some phase.
 func (p *Placement) Resident(layer int) []int {
 	return p.list(layer, func(decode, prefill Method) bool { return decode == Resident || prefill == Resident })
 }
 
-// OnHost lists the experts of a layer that have a copy in host memory: those that are not resident in a phase.
+// OnHost lists the experts of a layer that have a copy in host memory: the experts that are not resident in some
+// phase.
 func (p *Placement) OnHost(layer int) []int {
 	return p.list(layer, func(decode, prefill Method) bool { return decode != Resident || prefill != Resident })
 }

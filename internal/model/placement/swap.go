@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/model/usage"
 )
 
-// Swap makes expert In of a layer, which is in host memory, resident in the place of expert Out.
+// Swap makes expert In of a layer, which is in host memory, resident instead of expert Out.
 type Swap struct {
 	Layer, In, Out int
 	Gain           uint64 // choices of In beyond those of Out
@@ -20,8 +20,8 @@ const (
 	swapMore  = 16
 )
 
-// Swaps are the exchanges that bring experts to the device that are chosen more often than some that are there, those
-// with the largest gain first. Experts that are resident in only one phase are not moved.
+// Swaps returns the exchanges that move experts to the device that are chosen more often than some resident expert,
+// those with the largest gain first. Experts that are resident in only one phase are not moved.
 func (p *Placement) Swaps(u *usage.Table) []Swap {
 	var out []Swap
 	for l, counts := range u.Counts {

@@ -1,7 +1,8 @@
 // Package shard makes one model of its parts on several ranks.
 //
-// Models of the same checkpoint flow in, each loaded with the shards of one rank; out flows a model.Model whose passes
-// run on all ranks at once. Its users see one model with one cache: all ranks hold the same pages, states and rows.
+// Models of the same checkpoint flow in, each loaded with the shards of one rank; out flows a model.Model whose
+// passes run on all ranks at once. It appears as one model with one cache: all ranks have the same pages, states and
+// rows.
 package shard
 
 import (
@@ -93,7 +94,7 @@ func (m *ranks) each(f func(part) error) error {
 // PageBytes is the cache memory of a page on each rank.
 func (m *ranks) PageBytes(cfg *plan.Config) int64 { return m.parts[0].PageBytes(cfg) }
 
-// Bind takes memory on every rank, at the same places.
+// Bind allocates memory on every rank, at the same offsets.
 func (m *ranks) Bind(a *kernel.Arena, rows int) model.Workspace {
 	w := &workspace{m: m}
 	begin := *a
@@ -111,13 +112,13 @@ type workspace struct {
 	parts []model.Workspace
 }
 
-// DraftHead is nil when the checkpoint holds a drafting layer.
+// DraftHead returns nil if the checkpoint has a drafting layer.
 func (m *ranks) DraftHead() error { return m.parts[0].DraftHead() }
 
 // CountExperts counts on the first rank: every rank chooses the same experts.
 func (m *ranks) CountExperts() error { return m.parts[0].CountExperts() }
 
-// ReadExperts adds what the first rank has counted since the previous call.
+// ReadExperts adds the counts of the first rank since the previous call.
 func (m *ranks) ReadExperts(to *usage.Table) error { return m.parts[0].ReadExperts(to) }
 
 // Place returns where the pass in progress is on every rank.
@@ -129,7 +130,7 @@ func (m *ranks) Place() string {
 	return strings.Join(list, "; ")
 }
 
-// PageParts appends what holds a page: on all ranks at once, or on the one that has it.
+// PageParts appends the tensors of a page: on all ranks at once, or on the rank that has it.
 func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	if m.byRequests() {
 		return m.alone(parts, page/m.pages, m.parts[page/m.pages].PageParts(nil, page%m.pages))
@@ -137,7 +138,7 @@ func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return m.joined(parts, func(p part) []kernel.Tensor { return p.PageParts(nil, page) })
 }
 
-// WindowParts appends what holds a window page: on all ranks at once, or on the one that has it.
+// WindowParts appends the tensors of a window page: on all ranks at once, or on the rank that has it.
 func (m *ranks) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	if m.byRequests() {
 		return m.alone(parts, window/m.windows, m.parts[window/m.windows].WindowParts(nil, window%m.windows))
@@ -154,7 +155,7 @@ func (m *ranks) alone(to []kernel.Tensor, rank int, list []kernel.Tensor) []kern
 	return to
 }
 
-// joined appends tensors that every rank has at the same places.
+// joined appends tensors that every rank has at the same offsets.
 func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kernel.Tensor {
 	lists := make([][]kernel.Tensor, len(m.parts))
 	for i, p := range m.parts {
@@ -237,7 +238,7 @@ func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 	return to
 }
 
-// Arrange lays out a pass on every rank, at the same places.
+// Arrange lays out a pass on every rank, at the same offsets.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	out := &pass{m: w.m, block: make([]int32, p.InputWords), programs: make([]kernel.Program, len(w.parts))}
 	out.execute = func(rank int) error {
@@ -350,8 +351,8 @@ func (p *pass) Run(from, to int) error {
 	return p.compare()
 }
 
-// compare refuses results that differ between ranks. Selections are not among them: those of rows in the dense form are
-// not defined.
+// compare refuses results that differ between ranks. Selections are not compared, because those of rows in the dense
+// form are not defined.
 func (p *pass) compare() error {
 	list := []kernel.Tensor{p.outputs.Logits, p.outputs.Best.Values, p.outputs.Best.IDs, p.outputs.Best.LogSum}
 	for _, r := range p.outputs.Recorded {

@@ -20,9 +20,9 @@ import (
 	"sparrow/plan"
 )
 
-// Invariants of this file: a model on 2 and 4 ranks has the logits of one device but for rounding, and chooses the same
-// keys and experts; all ranks hold the same bytes; a number of ranks that does not divide the model is refused with
-// those that do.
+// Invariants of this file: a model on 2 and 4 ranks has the logits of one device except for rounding, and chooses the
+// same keys and experts; all ranks have the same bytes; a number of ranks that does not divide the model is refused,
+// with the numbers that do.
 
 // dsa is DeepSeek-V3.2 or GLM-5 with four heads, dense and expert layers and a drafting layer.
 const dsa = `{
@@ -221,7 +221,7 @@ func compute(t *testing.T, m model.Model) *outcome {
 		return list
 	}
 	a, b := text(1, 90), text(2, 60)
-	// of adds what belongs to a sequence.
+	// of adds the data of a sequence.
 	of := func(i int, w step.Work) step.Work {
 		w.Rank, w.Pages, w.State = rank(i), table(i), states[i]
 		return w

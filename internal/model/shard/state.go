@@ -33,7 +33,7 @@ func (m *windowed) made(make func(rank int) (model.State, error)) (model.State, 
 	return s, nil
 }
 
-// Reserve takes the memory of states on every rank.
+// Reserve allocates the memory of states on every rank.
 func (m *windowed) Reserve(states int) error {
 	return m.each(func(p part) error { return p.(model.Stateful).Reserve(states) })
 }
@@ -70,7 +70,7 @@ func (m *windowed) Commit(in *model.Input) {
 	}
 }
 
-// Window is the number of tokens that a row sees in window pages.
+// Window returns the number of tokens that a row attends to in window pages.
 func (m *windowed) Window() int { return m.part(0).Window() }
 
 // WindowBytes is the memory of a window page on each rank.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every rank numbers its window pages from 0 on; pages that a sequence does not have stay what they are.
+// Every rank numbers its window pages from 0; pages that a sequence does not have are unchanged.
 func TestWindowPagesOfARank(t *testing.T) {
 	m := &windowed{ranks: ranks{windows: 4}}
 	given := []int32{-1, 0, 3, 4, 9, 15}

@@ -21,7 +21,7 @@ type Names struct {
 	kind kind
 }
 
-// Of detects the spelling of a checkpoint; has reports whether it holds a tensor.
+// Of detects the spelling of a checkpoint; has reports whether it has a tensor.
 func Of(has func(name string) bool) Names {
 	n := Names{has: has}
 	switch {

@@ -8,8 +8,8 @@ import (
 	"sparrow/weight"
 )
 
-// PackExperts gives routed experts the types that GGUF files have: gate and up one, down another. Only random weights
-// that are no files have them (Dummy).
+// PackExperts gives routed experts types of GGUF files: one for gate and up, another for down. Only random weights
+// without files support this (Dummy).
 func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 	found := false
 	for i := range c.tensors {

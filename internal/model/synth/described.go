@@ -10,9 +10,9 @@ import (
 	"sparrow/weight"
 )
 
-// Described is a model without weights: its tensors have the names, types and shapes that its release has, by its small
-// files. assumed states what was assumed because those do not state it; empty where they say all of it. name is the
-// model's.
+// Described returns a model without weights: its tensors have the names, types and shapes of its release, according
+// to its small files. assumed lists the assumptions about properties that those do not state; empty if they state
+// everything. name is the name of the model.
 func Described(name string, r config.Release) (src *family.Source, assumed string, err error) {
 	d, err := r.Describe()
 	if err != nil {
@@ -43,7 +43,7 @@ func Described(name string, r config.Release) (src *family.Source, assumed strin
 	return src, assumed, nil
 }
 
-// retype gives matrices the types of a release.
+// retype assigns the types of a release to matrices.
 func (c *Checkpoint) retype(m *config.Modules) {
 	type answer struct {
 		kind config.ModuleType
@@ -71,7 +71,7 @@ func (c *Checkpoint) retype(m *config.Modules) {
 	}
 }
 
-// official replaces parts of names of DeepSeek-V4's modules by those that transformers has.
+// official replaces parts of the names of DeepSeek-V4's modules by the names in transformers.
 var official = strings.NewReplacer(".ffn.", ".mlp.", ".w1", ".gate_proj", ".w2", ".down_proj", ".w3", ".up_proj")
 
 // spellings are the names that config files may have for a module.

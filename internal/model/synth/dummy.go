@@ -13,9 +13,9 @@ import (
 const bellPeak = 3.46
 
 // Dummy is the checkpoint without files: its tensors have shapes and distributions, and the values are generated when
-// they are loaded, by a device in its own memory. Values differ from those that Write writes and have the same
+// they are loaded, by a device in its own memory. The values differ from those of Write but have the same
 // distributions. Packed values of four bits, their scales and blocks repeat a pattern of 8 MiB, each tensor from
-// another offset: 147 GB of experts are made as fast as memory is copied.
+// another offset, so 147 GB of experts are generated as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 	list := make([]weight.Tensor, 0, 2*len(c.tensors)) // with their scales
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {

@@ -24,7 +24,7 @@ const (
 	int4Zero  = 8 // the code of 0
 )
 
-// AsReleased is the type in which a model is released, for its random weights: FP8 where the model has no other.
+// AsReleased returns the type in which a model is released, for its random weights: FP8 if the release has no other.
 func AsReleased(d config.Description) DType {
 	switch d.Common().Format {
 	case config.FormatBF16:
@@ -59,7 +59,7 @@ func int4Shape(t tensor) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(t.shape[1]))
 }
 
-// int4Sources lists what t becomes in the file.
+// int4Sources lists the tensors that t becomes in the file.
 func (f *filler) int4Sources(t tensor) []weight.Source {
 	codes, scales, shape := int4Names(t.name)
 	return []weight.Source{
@@ -72,8 +72,8 @@ func (f *filler) int4Sources(t tensor) []weight.Source {
 	}
 }
 
-// int4 draws the values of t row by row, finds the scale of each group and writes pairs of codes. Without w only the
-// scales are found.
+// int4 generates the random values of t row by row, finds the scale of each group and writes pairs of codes. Without
+// w only the scales are computed.
 func (f *filler) int4(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -103,8 +103,8 @@ func (f *filler) int4(w io.Writer, t tensor) error {
 	return nil
 }
 
-// quantiseInt4 packs a group and returns its scale, which a bf16 holds: the largest magnitude becomes 7. A group of
-// zeros has scale 1.
+// quantiseInt4 packs a group and returns its scale, which is exact in bf16: the largest magnitude becomes 7. A group
+// of zeros has scale 1.
 func quantiseInt4(dst []byte, v []float32) float32 {
 	peak := float32(0)
 	for _, x := range v {

@@ -9,7 +9,7 @@ import (
 	"sparrow/weight"
 )
 
-// Spreads of what only GLM-5.3-Flash has.
+// Standard deviations of tensors that only GLM-5.3-Flash has.
 const (
 	speedSpread = 0.5 // logarithms of the speed at which heads forget
 	decayBias   = 1.5
@@ -43,7 +43,7 @@ func listNext(c *config.Next, fp8 bool) []tensor {
 
 func (l *nextLister) residual() float64 { return 1 / math.Sqrt(2*float64(l.c.Layers)) }
 
-// floats is a tensor that stays float32.
+// floats adds a tensor that stays float32.
 func (l *nextLister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }

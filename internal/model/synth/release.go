@@ -38,7 +38,7 @@ var aliases = map[string]alias{
 	"kimi-k2-base": {preset: "kimi-k2"}, "kimi-k2-thinking": {"kimi-k2", int4Experts},
 }
 
-// IsRelease reports whether ReleaseConfig knows a name.
+// IsRelease reports whether ReleaseConfig has a name.
 func IsRelease(name string) bool {
 	_, ok := releaseOf(name)
 	return ok

@@ -17,7 +17,7 @@ import (
 )
 
 // Every preset that fits in memory loads through internal/model/family and gives logits that spread over a few units:
-// neither flat, nor so peaked that one token takes everything.
+// neither flat, nor with nearly all probability on one token.
 func TestWrittenCheckpointRuns(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny", "v3-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}, {Seed: 1, DType: Int4}} {

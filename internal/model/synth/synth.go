@@ -29,7 +29,7 @@ func (d DType) String() string {
 	return "bf16"
 }
 
-// DTypeNames lists what ParseDType reads.
+// DTypeNames lists the names that ParseDType accepts.
 func DTypeNames() []string { return []string{"bf16", "fp8", "int4"} }
 
 // ParseDType reads the name of a stored type.
@@ -51,8 +51,8 @@ type Options struct {
 	Seed  uint64
 	// ShardBytes bounds the tensor data of one file; 0 writes one file.
 	ShardBytes int64
-	// Repeat makes the first values of each tensor and repeats them: a large checkpoint is written as fast as the disk
-	// takes it.
+	// Repeat generates the first values of each tensor and repeats them, so a large checkpoint is written at the
+	// speed of the disk.
 	Repeat bool
 	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
 	NextN *int
@@ -111,8 +111,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	return out, nil
 }
 
-// rewrite changes a config.json to describe what will be written: drafting layer and quantisation. Everything else is
-// unchanged.
+// rewrite changes a config.json to describe the written checkpoint: drafting layer and quantisation. Everything else
+// is unchanged.
 func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -203,7 +203,7 @@ func (c *Checkpoint) Model() config.Description { return c.config }
 // ConfigJSON is the config.json that Write writes with the weights.
 func (c *Checkpoint) ConfigJSON() []byte { return c.text }
 
-// Size predicts what Write will write.
+// Size predicts the size of the checkpoint that Write writes.
 func (c *Checkpoint) Size() Size {
 	var s Size
 	for _, src := range c.sources(&filler{}) {

@@ -40,7 +40,7 @@ func written(t testing.TB, name string, o Options) string {
 
 func one(n int) *int { return &n }
 
-// The released checkpoints publish these counts; the tensor table of this package must come to the same.
+// The released checkpoints publish these counts; the tensor table of this package must give the same.
 func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 	for _, c := range []struct {
 		preset string

@@ -102,7 +102,7 @@ func (l *lister) norm(name string, n int) {
 	l.add(tensor{name: name, shape: []int{n}, dtype: weight.BF16, mean: 1, spread: normSpread})
 }
 
-// plain is a matrix [out, in] that stays BF16 in FP8 checkpoints.
+// plain adds a matrix [out, in] that stays BF16 in FP8 checkpoints.
 func (l *lister) plain(name string, out, in int) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: 1 / math.Sqrt(float64(in))})
 }

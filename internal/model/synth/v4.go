@@ -50,7 +50,7 @@ func (l *v4Lister) embedding(name string, spread float64) {
 	l.add(tensor{name: name, shape: []int{l.c.Vocab, l.c.Hidden}, dtype: weight.BF16, spread: spread})
 }
 
-// floats is a tensor that stays float32.
+// floats adds a tensor that stays float32.
 func (l *v4Lister) floats(name string, mean, spread float64, shape ...int) {
 	l.add(tensor{name: name, shape: shape, dtype: weight.F32, mean: mean, spread: spread})
 }

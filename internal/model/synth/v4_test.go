@@ -66,7 +66,7 @@ func TestExpertTablesNameDifferentExperts(t *testing.T) {
 	}
 }
 
-// Checkpoints whose config says fp8 experts get them.
+// Checkpoints whose config has fp8 experts get fp8 experts.
 func TestExpertsAreWhatTheConfigSays(t *testing.T) {
 	text, err := PresetConfig("v4-tiny")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestExpertsAreWhatTheConfigSays(t *testing.T) {
 	}
 }
 
-// The tensors and bytes of releases with a DSpark head are those that were published (dspark spec, 2).
+// The tensors and bytes of releases with a DSpark head equal the published numbers (dspark spec, 2).
 func TestDSparkSizes(t *testing.T) {
 	for _, c := range []struct {
 		preset         string

@@ -59,14 +59,14 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 			progress(done, total)
 		}
 	}
-	// transformers reads files only that state where they come from.
+	// transformers reads only files that state their origin.
 	about := map[string]string{"format": "pt", "made_by": "sparrow synth",
 		"seed": strconv.FormatUint(c.options.Seed, 10)}
 	return weight.CreateSharded(dir, c.sources(fill), about, c.options.ShardBytes)
 }
 
-// Vacant fails with weight.ErrExists when dir holds a file that Write would have to replace. It fails too when dir is
-// not a folder and cannot become one.
+// Vacant returns weight.ErrExists if dir contains a file that Write would have to replace. It also fails if dir is
+// not a folder and cannot be created.
 func Vacant(dir string, beside []File) error {
 	if _, err := absent(dir); err != nil {
 		return err

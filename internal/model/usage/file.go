@@ -55,7 +55,7 @@ func Load(path string) (*Table, error) {
 	return t, nil
 }
 
-// Read reads what Write wrote.
+// Read reads a file that Write wrote.
 func Read(r io.Reader) (*Table, error) {
 	data, err := io.ReadAll(io.LimitReader(r, mostBytes+1))
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *Table) Write(w io.Writer) error {
 	return json.NewEncoder(w).Encode(f)
 }
 
-// Save writes a file in place of the one that is there, whole or not at all.
+// Save replaces a file atomically.
 func (t *Table) Save(path string) error {
 	if err := textfile.Replace(path, t.Write); err != nil {
 		return fmt.Errorf("usage: %w", err)

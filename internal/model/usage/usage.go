@@ -15,8 +15,8 @@ import (
 	"sparrow/internal/model/config"
 )
 
-// Table is how often rows chose each expert. Layers are numbered as in the checkpoint: drafting layers come after the
-// model's own.
+// Table counts how often rows chose each expert. Layers are numbered as in the checkpoint: drafting layers come after
+// the model's layers.
 type Table struct {
 	Family  string
 	Experts int        // of a layer that has any

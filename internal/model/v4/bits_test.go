@@ -34,8 +34,8 @@ func chosen() []namedPolicy {
 	return []namedPolicy{policies[1], policies[4]}
 }
 
-// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
-// group of 128, of the window and of a page.
+// A prompt gives the same logits and the same cache bytes with any division into chunks: at every boundary of a group
+// of 4, of a group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
 	testChunkedEqualsWhole(t, steps.Open[*v4.Model](t, oracle, "cpu"), policies)
 }
@@ -68,8 +68,8 @@ func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	}
 }
 
-// A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
-// logits, whatever the prefix is modulo 4 and modulo 128.
+// A prefix computed as a prompt and the rest token by token gives the same caches and logits as a whole prompt, for
+// any prefix modulo 4 and modulo 128.
 func TestDecodeEqualsPrefill(t *testing.T) {
 	testDecodeEqualsPrefill(t, steps.Open[*v4.Model](t, oracle, "cpu"), chosen())
 }

@@ -116,8 +116,8 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window returns how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as
-// many before the token that they begin with.
+// Window returns the number of tokens that a row attends to in the window stream, including its own. Blocks of
+// drafting stages attend to the same number of tokens before their first token.
 func (m *Model) Window() int {
 	if m.spark != nil {
 		return m.config.Attention.Window + 1
@@ -140,8 +140,9 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return s
 }
 
-// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then the compressed
-// stream's and the indexer's where the layer has them. After them come those of drafting stages that are used.
+// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
+// the pools of the compressed stream and of the indexer if the layer has them. Last come the pools of drafting stages
+// that are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
@@ -168,8 +169,8 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	return parts
 }
 
-// WindowParts appends the window entries of a window page, layer by layer, each with the raw rows that the page ends
-// with where the layer keeps them, and those of drafting stages that are used.
+// WindowParts appends the window entries of a window page, layer by layer, each with the raw rows at the end of the
+// page if the layer stores them, and the entries of drafting stages that are used.
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		parts = append(parts, model.PagePart(c.Window, window))

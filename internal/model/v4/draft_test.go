@@ -66,8 +66,8 @@ func drafted(b *steps.Bench, s *steps.Sequence, n, chunk int) [][]float32 {
 	return out
 }
 
-// However a prompt was cut, the drafting block sees the same window after it; rows of a longer draft that were
-// rejected have no effect.
+// The drafting block attends to the same window after a prompt, whatever its chunks; rejected rows of a longer draft
+// have no effect.
 func TestDraftsDoNotDependOnChunks(t *testing.T) { testDraftsDoNotDependOnChunks(draftBench(t, "cpu")) }
 
 func testDraftsDoNotDependOnChunks(b *steps.Bench) {

@@ -63,7 +63,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 	}
 }
 
-// DraftHead is nil when the checkpoint holds a drafting block, or the stages of a DSpark head.
+// DraftHead returns nil if the checkpoint has a drafting block, or the stages of a DSpark head.
 func (m *Model) DraftHead() error {
 	if m.draft != nil || m.spark != nil {
 		return nil

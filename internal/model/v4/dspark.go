@@ -42,7 +42,7 @@ type sparkHead struct {
 }
 
 // meanSite gives all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 the values of a
-// row do not matter, and sigmoid(base) + eps is 1/streams.
+// row have no effect, and sigmoid(base) + eps is 1/streams.
 type meanSite struct{ base, scale kernel.Tensor }
 
 func newMeanSite(dev kernel.Device, streams int, eps float32) (m meanSite, err error) {
@@ -134,7 +134,7 @@ func (s *target) tap(i int) {
 	}
 }
 
-// context stores what the drafting stages need of the pass's rows.
+// context stores the data that the drafting stages need for the pass's rows.
 func (s *target) context() {
 	if !s.taps.f.Given() {
 		return
@@ -248,7 +248,7 @@ func (s *block) build() (kernel.Program, error) {
 	return s.list.Compile()
 }
 
-// chain drafts the tokens of all blocks, place after place: each depends on the one before it.
+// chain drafts the tokens of all blocks, position after position: each depends on the previous token.
 func (s *block) chain(h kernel.Tensor) {
 	c, head, n := s.m.config, s.m.spark, s.anchors.Rows
 	s.list.At("Markov head", -1)

@@ -18,7 +18,7 @@ import (
 )
 
 // sparkBench is a small model with a DSpark head, in the types of the releases, allocated for its drafts. Width and
-// rank are given: the Markov head's rows are not those of a tile.
+// rank are parameters, so that the rows of the Markov head need not fill a tile.
 func sparkBench(t *testing.T, dev kernel.Device, hidden, rank, vocab int) *steps.Bench {
 	t.Helper()
 	config := strings.NewReplacer(`"hidden_size": 64`, fmt.Sprintf(`"hidden_size": %d`, hidden),
@@ -53,9 +53,9 @@ func blocks(b *steps.Bench, works ...step.Draft) (out [][]float32) {
 	return out
 }
 
-// Every operation of a model with a DSpark head gives what the reference gives with equal inputs: taps, what the stages
-// store of prompts and verified rows, and blocks after few tokens, whole windows and several sequences at once, greedy
-// and sampled.
+// Every operation of a model with a DSpark head agrees with the reference for equal inputs: taps, the data that the
+// stages store for prompts and verified rows, and blocks after few tokens, whole windows and several sequences at
+// once, greedy and sampled.
 func TestGPUDSparkOperationsAgreeWithTheReference(t *testing.T) {
 	for _, c := range []struct{ hidden, rank, vocab int }{{64, 16, 640}, {192, 48, 1000}, {256, 256, 1297}} {
 		both, found := besideTheReference(onGPU(t))

@@ -70,9 +70,9 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 		ids: a.Take(kernel.I32, rows, topK), weights: a.Take(kernel.F32, rows, topK)}
 }
 
-// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum
-// has one order. tokens are the rows' own, i32 [T, 1]. The first rows, as many as prompt says, belong to prompts. The
-// choice goes through tap.
+// feedForward writes the block's output for x to out: shared experts first, then the chosen experts, so that the sum
+// of a row has one order. tokens are the tokens of the rows, i32 [T, 1]. The first `prompt` rows belong to prompts.
+// The choice goes through tap.
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
 	tap model.ExpertTap) {
 	f, list := m.config.FFN, m.list

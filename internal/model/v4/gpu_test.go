@@ -68,8 +68,8 @@ func releasedOf(t *testing.T, config string, o synth.Options) string {
 	return dir
 }
 
-// Every operation of a model with FP4 experts and a drafting block gives what the reference with the same rounding
-// gives, with equal inputs: prompts, decodes, verified rows, drafts and chains of them.
+// Every operation of a model with FP4 experts and a drafting block agrees with the reference with the same rounding,
+// for equal inputs: prompts, decodes, verified rows, drafts and chains of them.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	both, found := besideTheReference(onGPU(t))
 	p := plan.Policy{KV: "fp8"}
@@ -133,8 +133,8 @@ func TestGPUBatchedEqualsAlone(t *testing.T) {
 	testBatchedEqualsAlone(t, steps.OpenOn[*v4.Model](t, released(t), onGPU(t)), gpuPolicies())
 }
 
-// Decodes run from a graph that is captured once, whether they complete groups or not, and give the bits of plain
-// launches.
+// Decodes run from a graph that is captured once, whether they complete groups or not, and give the same bits as
+// plain launches.
 func TestGPUGraphsAcrossGroups(t *testing.T) {
 	m := steps.OpenOn[*v4.Model](t, released(t), onGPU(t))
 	const prompt, decodes = 100, 200

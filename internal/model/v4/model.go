@@ -55,7 +55,7 @@ type workspace struct {
 	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
 }
 
-// residual are the rows that a drafting pass continues: all streams of a row, side by side.
+// residual are the rows that a drafting pass continues: all streams of a row, in adjacent columns.
 type residual struct {
 	mem  kernel.Tensor // activation [most rows of a pass, streams*hidden]
 	rows int           // of the latest pass; 0 while they are not valid
@@ -104,7 +104,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts are the properties that the planner reads: those of one rank where there are several.
+// Facts returns the properties that the planner reads: the properties of one rank if there are several.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
@@ -120,7 +120,7 @@ func (m *Model) CountExperts() (err error) {
 	return err
 }
 
-// ReadExperts adds what was counted since the previous call.
+// ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the current operation of the pass in progress.
@@ -129,7 +129,7 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Bind takes the rows that drafting passes continue.
+// Bind allocates the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
 	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}

@@ -34,8 +34,8 @@ func TestOffloadedBits(t *testing.T) {
 	testBatchedEqualsAlone(t, m, fp8Pages)
 }
 
-// Wherever experts are, of those of the oracle's checkpoint and of released types, logits, drafts and caches have the
-// bits of one device.
+// With any placement of experts, for those of the oracle's checkpoint and of released types, logits, drafts and
+// caches have the bits of one device.
 func TestOffloadedEqualsOneDevice(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir  string
@@ -79,8 +79,8 @@ func TestGPUOffloadedBits(t *testing.T) {
 	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.Mixed), fp8Pages)
 }
 
-// Decodes with experts in two memories run from graphs and have the bits of plain launches; fetched experts have those
-// of resident ones.
+// Decodes with experts in two memories run from graphs and have the bits of plain launches; fetched experts have the
+// bits of resident ones.
 func TestGPUOffloadedGraphs(t *testing.T) {
 	dir := released(t)
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ type pass struct {
 	sub  sublayer
 	ffn  expertSpace
 	head model.Head
-	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// For the output rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
 }
 
@@ -80,7 +80,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// begin takes the first part of the arena: inputs and outputs.
+// begin allocates the first part of the arena: inputs and outputs.
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	m := work.m
 	c := m.config
@@ -94,7 +94,7 @@ func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.
 	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
 }
 
-// finish takes the memory of the head, which runs last.
+// finish allocates the memory of the head, which runs last.
 func (s *pass) finish(a *kernel.Arena) {
 	c, act := s.m.config, s.m.dev.Activation()
 	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
@@ -119,7 +119,7 @@ func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run 
 	list.Add(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
 }
 
-// logits collapses the streams of the wanted rows, normalises them and multiplies by the head.
+// logits collapses the streams of the output rows, normalises them and multiplies by the head.
 func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 	s.list.At("head", -1)
 	s.collapse(s.collapsed, streams, last)
@@ -127,7 +127,7 @@ func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 	s.head.Logits(s.list, s.collapsed, s.m.head)
 }
 
-// collapse writes the mixture of the streams of the wanted rows to out [L, hidden].
+// collapse writes the mixture of the streams of the output rows to out [L, hidden].
 func (s *pass) collapse(out, streams kernel.Tensor, last *site) {
 	c := s.m.config
 	picked := s.head.Pick(s.list, streams)

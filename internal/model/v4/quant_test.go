@@ -124,8 +124,8 @@ func float32Bytes(v []float32) []byte {
 	return out
 }
 
-// FP8 linears and packed FP4 experts compute what their values written out in float32 compute: to the bit in the
-// reference, within rounding on the fast path.
+// FP8 linears and packed FP4 experts give the same results as their values in float32: to the bit in the reference,
+// within rounding on the fast path.
 func TestQuantisedWeights(t *testing.T) {
 	packed, wide := readOracle(t), readOracle(t)
 	packed.quantise(false)
@@ -145,7 +145,7 @@ func TestQuantisedWeights(t *testing.T) {
 		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
 		"quant_algo": "MIXED_PRECISION"}})
 	(&steps.Bench{T: t}).SameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
-	// The oracle's own weights give other logits; otherwise nothing was quantised.
+	// The oracle's own weights give other logits; otherwise nothing would have been quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {
 		for i, v := range row {

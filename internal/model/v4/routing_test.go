@@ -102,7 +102,7 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 }
 
 // Tokens before the end of the first group have an empty compressed stream. In one launch with sequences that have
-// entries they read none of those.
+// entries they read none of them.
 func TestAnEmptyStreamBesideAFullOne(t *testing.T) {
 	m := steps.Open[*v4.Model](t, speck(t), "cpu")
 	for _, prefill := range []string{"v4-flat", "v4-paged"} {

@@ -48,7 +48,7 @@ func TestSizesOfTheReleasedModels(t *testing.T) {
 	}
 }
 
-// The computed sizes are those that a loaded model allocates.
+// The computed sizes equal the sizes that a loaded model allocates.
 func TestSizesAreWhatIsAllocated(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}, {KV: "f32"}} {
@@ -88,7 +88,7 @@ func (w *weighed) Free(b kernel.Buffer) {
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// A state takes the bytes that are computed for it, with the ring of the drafting block where that is used.
+// A state has the computed number of bytes, including the ring of the drafting block if that is used.
 func TestStatesAreAsLargeAsComputed(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
 		dev := &weighed{Device: steps.Device(t, "cpu")}

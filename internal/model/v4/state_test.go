@@ -15,7 +15,7 @@ import (
 )
 
 // Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence
-// continues with other tokens. State and caches are those of a sequence that never drafted.
+// continues with other tokens. State and caches equal those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
@@ -58,7 +58,7 @@ func TestCloneIsAFork(t *testing.T) {
 	want := b.Chunks(b.Sequence(7, total), 0)
 	b.Reset()
 	s, copied := b.Sequence(7, total), b.Sequence(7, total)
-	// The same prefix in separate pages takes the place of copies of the pages that are written to.
+	// The same prefix in separate pages is used instead of copies of the pages that are written to.
 	b.Step(s.Work(plan.ModeExtend, prefix), copied.Work(plan.ModeExtend, prefix))
 	var forks []model.State
 	for range 9 { // more than there were slots, so that the rings grow while a state is open
@@ -82,7 +82,7 @@ func TestCloneIsAFork(t *testing.T) {
 	}
 }
 
-// A slot that was used before contains nothing of the earlier sequence.
+// A reused slot contains no data of the earlier sequence.
 func TestReusedSlotIsClean(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "f32"})

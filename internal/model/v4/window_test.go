@@ -14,7 +14,7 @@ import (
 
 var _ model.Windowed = (*v4.Model)(nil) // the interface that the engine uses
 
-// Three window pages, used in turn, suffice for any length: logits are those of a sequence that keeps all pages.
+// Three window pages, used in turn, suffice for any length: logits equal those of a sequence that keeps all pages.
 func TestAFewWindowPagesAreEnough(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
@@ -36,7 +36,7 @@ func TestAFewWindowPagesAreEnough(t *testing.T) {
 	}
 }
 
-// turning gives pages from first on the window pages 0 to n-1 in turn, and the pages before none.
+// turning assigns window pages 0 to n-1 in turn to pages from first on, and none to the pages before.
 func turning(pages, first, n int) []int32 {
 	out := make([]int32, pages)
 	for i := range out {
@@ -47,8 +47,8 @@ func turning(pages, first, n int) []int32 {
 	return out
 }
 
-// A sequence that continues after pages of another one, from the raw rows at the end of its last window page, has the
-// bits of one that computed all rows, however the pages were written and whatever else was stored since.
+// A sequence that continues after the pages of another one, from the raw rows at the end of its last window page, has
+// the same bits as one that computed all rows, however the pages were written and whatever was stored since.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
 	m := steps.Open[*v4.Model](t, oracle, "cpu")
 	b := steps.New(t, m, plan.Policy{KV: "fp8"})
@@ -104,7 +104,7 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 			t.Errorf("window pages %v: got %v, want %q", c.windows, err, c.want)
 		}
 	}
-	// A restored state holds nothing before the page's last group.
+	// A restored state contains nothing before the page's last group.
 	st, err := m.Restore(256, s.Pages)
 	if err != nil {
 		t.Fatal(err)

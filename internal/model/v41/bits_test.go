@@ -37,8 +37,8 @@ func eachOf(t *testing.T, m *v41.Model, policies []plan.Policy, run func(t *test
 	}
 }
 
-// A prompt gives the same logits and the same cache bytes however it is cut: between the tokens of a pair, inside a
-// block of candidates, at the end of a window and of a page. Decodes continue with the same bits.
+// A prompt gives the same logits and the same cache bytes with any division into chunks: between the tokens of a
+// pair, inside a block of candidates, at the end of a window and of a page. Decodes continue with the same bits.
 func TestChunkedEqualsWhole(t *testing.T) { each(t, chunkedEqualsWhole) }
 
 func chunkedEqualsWhole(t *testing.T, b *steps.Bench) {
@@ -96,8 +96,8 @@ func restoredEqualsComputed(t *testing.T, b *steps.Bench) {
 	}
 }
 
-// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues. Logits and caches are
-// those of a sequence that never drafted, whether a pair was open or not, and where a page ends among the drafts.
+// Rejected drafts: n tokens are verified and some of them kept; then the sequence continues. Logits and caches equal
+// those of a sequence that never drafted, whether a pair was open or not, and if a page ends among the drafts.
 func TestRollbackEqualsNoDraft(t *testing.T) { rollbackEqualsNoDraft(t, open(t)) }
 
 func rollbackEqualsNoDraft(t *testing.T, m *v41.Model) {
@@ -151,7 +151,7 @@ func TestStatesAreChecked(t *testing.T) {
 	refused("tokens before", w)
 }
 
-// The CPU kernels give what the reference gives, within rounding.
+// The CPU kernels agree with the reference, within rounding.
 func TestAgreesWithTheReference(t *testing.T) {
 	p := plan.Policy{KV: "f32"}
 	fast := steps.New(t, open(t), p)

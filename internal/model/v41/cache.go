@@ -47,7 +47,8 @@ func (m *Model) entryLayout() layout.Kind {
 	return m.caches[0].window.Layout
 }
 
-// shared returns the caches that layer i reads: its own window, and the entries of the layer that it shares with.
+// shared returns the caches that layer i reads: its own window, and the entries of the layer with which it shares
+// them.
 func (m *Model) shared(i int) *dual.SharedLayer {
 	c := m.config
 	out := &dual.SharedLayer{Weights: m.layers[i].attn, Window: m.caches[i].window, Publish: i == c.Candidates.Source,
@@ -148,7 +149,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window returns how many tokens a row sees of the window stream.
+// Window returns the number of tokens that a row attends to in the window stream.
 func (m *Model) Window() int { return m.config.Attention.Window }
 
 // WindowBytes is the memory of one window page over all layers.
@@ -162,8 +163,8 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
-// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then those of entries
-// and indexer keys where the layer makes them.
+// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
+// the pools of entries and indexer keys if the layer makes them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {

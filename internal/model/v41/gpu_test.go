@@ -43,8 +43,8 @@ func released(t *testing.T) string {
 	return dir
 }
 
-// Every operation gives what the reference with the same rounding gives, with equal inputs: prompts whole and in
-// chunks, decodes and verified rows; with the types of the release, and with plain ones.
+// Every operation agrees with the reference with the same rounding, for equal inputs: prompts whole and in chunks,
+// decodes and verified rows; with the types of the release, and with plain ones.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 	for name, dir := range map[string]string{"released": released(t), "plain": testmodel.V41(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestGPURollbackEqualsNoDraft(t *testing.T) {
 	rollbackEqualsNoDraft(t, steps.OpenOn[*v41.Model](t, released(t), onGPU(t)))
 }
 
-// Decodes run from a graph that is captured once and give the bits of plain launches.
+// Decodes run from a graph that is captured once and give the same bits as plain launches.
 func TestGPUGraphs(t *testing.T) {
 	m := steps.OpenOn[*v41.Model](t, released(t), onGPU(t))
 	const prompt, decodes = 100, 100

@@ -74,7 +74,7 @@ func (m *Model) loadSite(l *nn.Loader, at func(string) string, prefix string) si
 		scale: l.Vector(at(prefix+"scale"), 3)}
 }
 
-// loadMemory reads table number j. The table itself stays where the checkpoint has it.
+// loadMemory reads table number j. The table itself stays in the mapped memory of the checkpoint.
 func (m *Model) loadMemory(l *nn.Loader, at func(string) string, j int) *memory {
 	s, n, h := &m.config.Engram, m.config.Hyper.Streams, m.config.Hidden
 	return &memory{first: j * s.Columns(), table: l.HostTable(at("engram.embed.weight"), s.Rows[j], s.Dim),

@@ -102,7 +102,7 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts are the properties that the planner reads: those of one rank where there are several.
+// Facts returns the properties that the planner reads: the properties of one rank if there are several.
 func (m *Model) Facts() plan.Model {
 	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
@@ -117,7 +117,7 @@ func (m *Model) CountExperts() (err error) {
 	return err
 }
 
-// ReadExperts adds what was counted since the previous call.
+// ReadExperts adds the counts since the previous call.
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the current operation of the pass in progress.
@@ -126,10 +126,10 @@ func (m *Model) Place() string { return m.list.Place() }
 // Device returns where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// Remembers returns how many tokens before its own a row of the n-gram tables depends on.
+// Remembers returns the number of earlier tokens that a row of the n-gram tables depends on.
 func (m *Model) Remembers() int { return m.config.Engram.Before() }
 
-// Tables returns the size of the n-gram tables and what was read of them.
+// Tables returns the size of the n-gram tables and the amount read from them.
 func (m *Model) Tables() model.TableUse {
 	var u model.TableUse
 	var rows, bytes int64 // of a token
@@ -150,7 +150,7 @@ func (m *Model) Tables() model.TableUse {
 	return u
 }
 
-// Bind takes the residual streams of a pass.
+// Bind allocates the residual streams of a pass.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }

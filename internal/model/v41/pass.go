@@ -35,7 +35,7 @@ type pass struct {
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
-	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	// For the output rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
@@ -47,7 +47,7 @@ type sublayer struct {
 	x, out          kernel.Tensor // [T, hidden]
 }
 
-// found holds the rows of a table for the rows of a pass.
+// found has the rows of a table for the rows of a pass.
 type found struct {
 	rows kernel.Tensor // [T, columns*dim]
 	kv   kernel.Tensor // [T, (streams+1)*hidden]
@@ -252,7 +252,7 @@ func (s *pass) sublayer(at *site, norm kernel.Tensor, first bool, run func(out, 
 	s.list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: c.Hyper.Streams})
 }
 
-// logits collapses the streams of the wanted rows with the coefficients of the last site, normalises them and
+// logits collapses the streams of the output rows with the coefficients of the last site, normalises them and
 // multiplies by the head.
 func (s *pass) logits() {
 	s.list.At("head", -1)

@@ -20,7 +20,7 @@ func (s *State) Clone() (model.State, error) {
 	return &State{c}, nil
 }
 
-// Reserve takes the memory of the given number of states.
+// Reserve allocates the memory of the given number of states.
 func (m *Model) Reserve(states int) error {
 	if err := m.attn.States.Reserve(states); err != nil {
 		return fmt.Errorf("v41: states of %d sequences: %w", states, err)
@@ -28,7 +28,7 @@ func (m *Model) Reserve(states int) error {
 	return nil
 }
 
-// moved counts how often the memory of the cache and of states has changed its place.
+// moved counts how often the addresses of the cache and of states have changed.
 func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
 
 // NewState makes the state of an empty sequence.
