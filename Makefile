@@ -69,8 +69,9 @@ long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./internal/model/v4 ./builtin -args -long' \
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./internal/step -args -long' \
 	  '$(TESTFLAGS) -count=1 -run TestAnswersIn|TestEveryCase ./internal/eval ./internal/bench/kernels -args -long' \
-	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' \
+	  '$(TESTFLAGS) -count=1 -run $(SERVED) ./cmd/sparrow -args -long -batch-lines 10000 -fire-answers 80' \
 	  '$(TESTFLAGS) -count=1 -tags openai ./server/clienttest' $(RANKED)
+SERVED = TestABatchSurvives|TestFloods|TestAnswersUnder
 ORACLE = TestExact|TestV41*Exact|TestV41*Packed|TestJudged|TestRounded|TestRanks$$|TestAChunkOf|TestGolden|$(MORE)
 MORE = TestNextExact|TestNextDraft|TestQuantised$$|$(BITS)
 BITS = TestDecodeEqualsPrefill|TestBatchedEqualsAlone|TestRollbackEquals

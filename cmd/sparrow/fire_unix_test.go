@@ -20,7 +20,7 @@ import (
 	"sparrow/internal/process"
 )
 
-var fireAnswers = flag.Int("fire-answers", 80, "answers that are compared under a mixed load")
+var fireAnswers = flag.Int("fire-answers", 40, "answers that are compared under a mixed load")
 
 // Invariant of this file: preemption, tiers, drafts, neighbours and clients that leave change no byte of an answer.
 

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,14 +59,17 @@ func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body stri
 	return statuses
 }
 
+// long enables tests that take half a minute; make long sets it.
+var long = flag.Bool("long", false, "tests that take half a minute (make long)")
+
 // mostIdle is the maximum memory of a server after a flood.
 const mostIdle = 150e6
 
 // A server runs two requests of the most choices, and queues 1,319 requests that come at once; the memory that they and
 // larger ones took is released to the system. The cache, which is not released, is small.
 func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
+	if !*long {
+		t.Skip("make long runs it: it waits half a minute for memory to be released")
 	}
 	s, err := thisProgram(t).Serve(t.Context(), "flooded", "--log-level", "error", "--cache-tokens",
 		"8192")
