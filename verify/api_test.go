@@ -22,8 +22,8 @@ import (
 )
 
 // Selections and experts that a server sends are those that verify compares with the independent implementation: all
-// rows of prompt and answer, all layers, of every family. TestExact and TestV4Exact demand that they are equal there;
-// here, where products may round to 17 bits, they are nearly so.
+// rows of prompt and answer, all layers, of every family. TestExact and TestV4Exact require them to be equal; here,
+// where products may round to 17 bits, they are nearly equal.
 func TestServedSelectionsAreVerified(t *testing.T) {
 	for _, name := range []string{"deepseek_v32-1", "glm_moe_dsa-1", "deepseek_v4-1"} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestServedSelectionsAreVerified(t *testing.T) {
 	}
 }
 
-// served asks a server for every row of a case.
+// served requests every row of a case from a server.
 func served(t *testing.T, c sparrow.Config, g *Golden) []record.Row {
 	t.Helper()
 	e, err := sparrow.Open(context.Background(), c)

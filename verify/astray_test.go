@@ -37,8 +37,9 @@ func TestExactRowsShowEveryFault(t *testing.T) {
 	}
 }
 
-// Rounded rows are judged by the reference, operation by operation: what rounding does to logits hides none of the
-// faults. A head scaled by 1.01 and a window one short leave them within the tolerances.
+// Rounded rows are judged by the reference, operation by operation, because the effect of rounding on logits hides
+// none of the faults there. A head scaled by 1.01 and a window that is one short leave the logits within the
+// tolerances.
 func TestRoundedRowsShowEveryFault(t *testing.T) {
 	for _, j := range []judgment{{"deepseek_v32-1", "fp8-656", "short", false}, {v4, "fp8", "at_topk", true}} {
 		golden := someCases(t, folder(j.name), []string{j.golden})

@@ -238,8 +238,8 @@ func (x *blockRun) block(length int, draft []int32, confidence []float32, base, 
 	return nil
 }
 
-// verify computes the token after a length and drafts after it, keeps as many of these as were accepted, and returns
-// the logits of all rows.
+// verify computes the token after a length and the drafts after it, keeps the accepted drafts, and returns the logits
+// of all rows.
 func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32, error) {
 	tokens := append([]int32{x.tokens[length]}, draft...)
 	res, err := x.r.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: tokens, Cached: length, Pages: x.table,

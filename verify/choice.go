@@ -11,8 +11,8 @@ import (
 )
 
 // choices are the discrete results of two runs of a model: which keys a row attends to, and which experts compute it.
-// Equal plans enqueue equal operations, so the n-th selection of one run is that of the same rows of the same layer in
-// another.
+// Equal plans enqueue equal operations, so the n-th selection of one run belongs to the same rows and layer as in
+// another run.
 type choices struct {
 	selections []choice // [rows, K] by scores [rows, keys]
 	experts    []choice // [rows, top] by logits [rows, experts]
@@ -60,8 +60,8 @@ func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
 	return kernel.ReadF32(d.Device, c.scores, scores)
 }
 
-// follower is the reference, in host memory. Where choices are given it follows them instead of its own, and compares
-// how far its own scores are from them with how far its scores are from those of the other run.
+// follower is the reference, in host memory. If choices are given, it uses them instead of its own. It compares the
+// margin of its own scores at these choices with the difference between its scores and those of the other run.
 type follower struct {
 	kernel.Device
 	given *choices // nil: its own choices
@@ -88,13 +88,13 @@ func (m *margins) add(distance, most, scale float64) {
 	}
 }
 
-// follow takes the choices of another run for the passes that come; nil for the reference's own.
+// follow uses the choices of another run for the next passes; nil means the reference's own choices.
 func (d *follower) follow(c *choices) {
 	d.given, d.keys, d.route = c, margins{}, margins{}
 	d.at.selections, d.at.experts = 0, 0
 }
 
-// next takes one recorded choice.
+// next returns the next recorded choice.
 func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
 	if *at >= len(list) || len(list[*at].ids) != t.Rows*t.Cols {
 		return choice{}, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no "+
@@ -104,7 +104,7 @@ func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
 	return list[*at-1], nil
 }
 
-// Do chooses by its own scores, then follows.
+// Do chooses by its own scores, then uses the given choices.
 func (d *follower) Do(op kernel.Op) error {
 	if err := d.Device.Do(op); err != nil || d.given == nil {
 		return err
@@ -146,8 +146,8 @@ func (d *follower) followKeys(a kernel.SelectArgs) error {
 	return nil
 }
 
-// apart is the largest difference of two rows of scores, and the largest of the scores. Blocks that are always kept
-// have infinite scores, which do not count.
+// apart returns the largest difference of two rows of scores, and the largest score. Blocks that are always kept have
+// infinite scores, which are not included.
 func apart(a, b []float32) (most, scale float64) {
 	for i := range a {
 		if math.IsInf(float64(a[i]), 1) && a[i] == b[i] {
@@ -275,7 +275,8 @@ func groupDistance(ranks []float64, kept uint64) float64 {
 	return max(best-worst, 0)
 }
 
-// expertDistance returns how far the worst of some experts is below the worst of as many best ones of the kept groups.
+// expertDistance returns how far the worst of the given experts is below the worst of the same number of best experts
+// of the kept groups.
 func expertDistance(biased []float64, size int, kept uint64, ids []int32) float64 {
 	var all []float64
 	for e, v := range biased {

@@ -29,7 +29,8 @@ func TestSelectionMargin(t *testing.T) {
 }
 
 func TestExpertMargin(t *testing.T) {
-	// Four groups of two, ranks 1.5, 1.25, 1 and 0.5: the first two are kept, and of them experts 0 and 2 chosen.
+	// Four groups of two with ranks 1.5, 1.25, 1 and 0.5: the first two are kept, and of them experts 0 and 2 are
+	// chosen.
 	biased := []float64{1, 0.5, 0.875, 0.375, 0.75, 0.25, 0.25, 0.25}
 	args := &kernel.RouteArgs{Groups: 4, KeepGroups: 2}
 	for _, c := range []struct {

@@ -53,8 +53,8 @@ const (
 // selective reports whether the prompt is longer than a selection, so that something is left out.
 func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
-// compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
-// every the given number of tokens, layer by layer that selects.
+// compare compares an outcome with the golden one. A selection has at most topK keys; in each selecting layer there
+// is one key for every ratios[layer] tokens.
 func compare(g *Golden, o *outcome, topK int, ratios []int) Case {
 	ratio := 1
 	if len(ratios) > 0 {
@@ -132,7 +132,7 @@ func everything(visible int32) []int32 {
 	return out
 }
 
-// overlap is the share of want that is in got; both ascending.
+// overlap returns the share of want that is in got; both are ascending.
 func overlap(got, want []int32) float64 {
 	if len(want) == 0 {
 		return 1

@@ -21,7 +21,7 @@ import (
 	"sparrow/weight"
 )
 
-// unpacked is the folder of an oracle that is kept as an archive.
+// unpacked returns the folder of an oracle that is stored as an archive.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(archive.Unpack(t, folder(name)+".tar.gz"), name)
@@ -34,13 +34,13 @@ var dense = []struct {
 }{{"deepseek_v3-1", 2e-3}, {"deepseek_v3-plain-1", 2e-3}, {"kimi_k25-1", 1e-3}, {"glm4_moe_lite-1", 2e-3},
 	{"kimi_k25-int4-1", 2e-3}}
 
-// Models without an indexer compute what the oracle computed, whole and in chunks, with prompts in expanded form and in
+// Models without an indexer give the oracle's results, whole and in chunks, with prompts in expanded form and in
 // latent space; decodes are in latent space at every length.
 func TestDenseModels(t *testing.T) {
 	for i, c := range dense {
 		t.Run(c.name, func(t *testing.T) {
 			dir := unpacked(t, c.name)
-			// Products of integers quantise rows to eight bits unless they are to be exact.
+			// Integer products quantise rows to eight bits, unless exact products are required.
 			m := openPath(t, dir, "cpu", kernel.Options{Precise: c.name == "kimi_k25-int4-1"})
 			for j, x := range []struct {
 				policy plan.Policy
@@ -99,8 +99,8 @@ func TestDenseDraftingLayer(t *testing.T) {
 	}
 }
 
-// The same on a GPU: rows are as near to the oracle's as those of the reference with the same rounding, within a factor
-// of two as verify demands. Rounding alone sends some rows of random weights to other experts.
+// The same on a GPU: the errors of rows against the oracle are at most twice those of the reference with the same
+// rounding, as verify requires. Rounding alone routes some rows of random weights to other experts.
 func TestGPUOracleDenseDraftingLayer(t *testing.T) {
 	gpu.Need(t)
 	dir := unpacked(t, "deepseek_v3-1")
@@ -141,7 +141,7 @@ func draftError(t *testing.T, dir string, dev kernel.Device, kv string) float64 
 	return errors[len(errors)/2]
 }
 
-// draftRow is logits of a drafting layer beside the oracle's.
+// draftRow has logits of a drafting layer and the oracle's logits.
 type draftRow struct {
 	name      string
 	got, want []float32

@@ -14,7 +14,7 @@ import (
 )
 
 // A checkpoint with a DSpark head gives the oracle's logits and greedy tokens, drafts, confidences and acceptance
-// lengths, whole and in chunks, and none of its tensors are left over.
+// lengths, whole and in chunks, and all of its tensors are used.
 func TestDSpark(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
 	src, err := family.Open(dir)

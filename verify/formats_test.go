@@ -23,7 +23,7 @@ import (
 	"sparrow/weight"
 )
 
-// A repacked checkpoint gives the answers of the same checkpoint with dequantised weights: logits within 1e-4 with
+// A repacked checkpoint gives the same answers as the checkpoint with dequantised weights: logits within 1e-4 with
 // exact products, and the same greedy tokens. The matrices of attention, of dense blocks and of experts are repacked.
 func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	const base = "../testdata/oracle/deepseek_v32-1"
@@ -65,7 +65,7 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	}
 }
 
-// On a GPU weights stay packed: they give the answers of the dequantised checkpoint there.
+// On a GPU weights stay packed; they give the same answers as the dequantised checkpoint on the GPU.
 func TestGPURepackedAnswerAsTheirTwins(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
@@ -135,7 +135,7 @@ func twinOf(t *testing.T, base, repacked string) string {
 }
 
 // byColumns writes the int4 experts of a checkpoint as AWQ or GPTQ, and the dequantised checkpoint; other weights are
-// those of the latter.
+// equal in both.
 func byColumns(t *testing.T, from, to, method string) {
 	t.Helper()
 	for _, name := range []string{"twin.config.json", "twin.index.json", "dequantised.safetensors"} {
@@ -238,7 +238,7 @@ func writeJSON(t *testing.T, file string, v any) {
 	}
 }
 
-// place copies a file, and makes its folder.
+// place copies a file and creates its folder.
 func place(t *testing.T, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)

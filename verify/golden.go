@@ -1,4 +1,4 @@
-// Package verify compares a model with what an independent implementation computed on the same checkpoint.
+// Package verify compares a model with the results of an independent implementation on the same checkpoint.
 //
 // A checkpoint folder with golden.json and golden.safetensors next to the weights flows in, together with the settings
 // to prove; a Report flows out: for each case the largest logit error, cosines of hidden states, selections, and greedy
@@ -22,8 +22,7 @@ import (
 var ErrNoGolden = errors.New("no golden outputs")
 
 // Golden holds the results that an independent implementation computed for one prompt. Checkpoints with a DSpark head
-// have logits of
-// the last position alone (C.logits_last), and neither Argmax, Hidden nor Selections.
+// have only the logits of the last position (C.logits_last), and no Argmax, Hidden or Selections.
 type Golden struct {
 	Name       string
 	Input      []int32

@@ -110,8 +110,9 @@ func TestGPUOracleDense(t *testing.T) {
 	}
 }
 
-// Ranks that are streams of one GPU. The checkpoints run one after the other: side by side in one process, ranks waited
-// until their time-out. By requests the longest prompt is left out, which takes the reference long.
+// Ranks that are streams of one GPU. The checkpoints run one after the other, because at the same time in one
+// process, ranks waited until their time-out. With a division by requests the longest prompt is omitted, because it
+// takes the reference a long time.
 func TestGPURanksOracle(t *testing.T) {
 	gpu.Need(t)
 	for _, c := range gpuRanks {

@@ -17,8 +17,8 @@ import (
 
 const glmNext = "glm5_next-1"
 
-// Linear attention with pooled selection computes what the oracle computed, whole and in chunks of every kind: at the
-// boundary of a pool, of the grid of 64 positions, and at none.
+// Linear attention with pooled selection gives the oracle's results, whole and in chunks of every kind: at the
+// boundary of a pool, of the grid of 64 positions, and elsewhere.
 func TestNextExact(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	for i, k := range kernels() {

@@ -97,8 +97,8 @@ func besideRanks(t *testing.T, name, golden, kv string, chunk, ranks int, how pl
 	}
 }
 
-// The rules of a GPU take every operation of the oracle checkpoints on ranks, and with activations of bf16 the
-// answers are those of the independent implementation as far as rounding allows.
+// The rules of a GPU accept every operation of the oracle checkpoints on ranks, and with bf16 activations the answers
+// equal those of the independent implementation as far as rounding allows.
 func TestRanksByADevicesRules(t *testing.T) {
 	for _, c := range gpuRanks {
 		t.Run(c.name+"/"+c.how.String(), func(t *testing.T) {
@@ -131,9 +131,10 @@ var gpuRanks = []struct {
 	{v4, "fp8", 129, 2, plan.ByRequests},
 }
 
-// Ranks that share a model agree with the independent implementation as one device does: heads or requests, experts and
-// vocabulary divided, FP8 weights cut between blocks and inside them, prompts whole and in chunks. The checkpoints have
-// two heads, DeepSeek-V4's two groups of two: on four ranks by heads those of two ranks are padding.
+// Ranks that share a model agree with the independent implementation as one device does: heads or requests, experts
+// and vocabulary divided, FP8 weights cut between blocks and inside them, prompts whole and in chunks. The
+// checkpoints have two heads (DeepSeek-V4's two groups of two), so on four ranks by heads the heads of two ranks are
+// padding.
 func TestRanks(t *testing.T) {
 	for _, c := range []struct {
 		name  string

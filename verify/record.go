@@ -23,7 +23,7 @@ func newRecorded(prompt, layers int) *recorded {
 	return &recorded{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
 }
 
-// keep takes the record of n tokens of the prompt from position first on. Rows of the dense form select nothing.
+// keep stores the record of n tokens of the prompt from position first on. Rows in the dense form have no selection.
 func (r *recorded) keep(res step.Result, first, n int) {
 	for i := range n {
 		back := r.prompt - first - i
@@ -49,8 +49,8 @@ func (r *recorded) keep(res step.Result, first, n int) {
 	}
 }
 
-// tokens are the tokens that the row of a position attends to: the selected ones, or where pools are selected those of
-// its pools, and those that no pool has yet.
+// tokens returns the tokens that the row of a position attends to: the selected tokens or, if pools are selected, the
+// tokens of its pools and those in no pool yet.
 func (r *recorded) tokens(picked []int32, position int) []int32 {
 	if r.pool == 0 {
 		return picked

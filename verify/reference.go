@@ -60,8 +60,8 @@ type compared struct {
 // numbers a second.
 const mostReferenceBytes = 1 << 30
 
-// NewReference loads a checkpoint on the reference, for a device that it was opened on. The device takes its weights
-// once more.
+// NewReference loads a checkpoint on the reference, for a device on which it was opened. The device loads its weights
+// a second time.
 func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
 	var r Reference
 	var err error
@@ -112,13 +112,13 @@ type Against struct {
 	Scale    float64 `json:"logit_scale"`    // largest logit of the reference
 	Distance float64 `json:"distance"`       // median over positions of the largest difference, as a share of it
 	Floor    float64 `json:"distance_moved"` // the same between the reference and itself with moved sums
-	// Error and Noise are the reference's own against the oracle: see Case.MedianError and Case.LogitNoise.
+	// Error and Noise are those of the reference against the oracle: see Case.MedianError and Case.LogitNoise.
 	Error float64 `json:"reference_error"`
 	Noise float64 `json:"reference_noise"`
 	// Keys and Experts are the choices of the device that the reference would not have made.
 	Keys    margins `json:"keys"`
 	Experts margins `json:"experts"`
-	// Operations are the differences operation by operation, those that are not zero.
+	// Operations has the differences operation by operation that are not zero.
 	Operations map[string]OperationDifference `json:"operations"`
 }
 
@@ -190,7 +190,7 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios
 	return nil
 }
 
-// beside runs a case with float32 activations operation by operation.
+// beside runs a case with float32 activations on both devices, operation by operation.
 func (r *Reference) beside(c *Case, g *Golden, out *outcome, o *Options) error {
 	judge(c, o.Config.Layout, o.Config.IndexLayout)
 	r.both.recorder.made, r.both.found = choices{}, pair.Differences{}
@@ -258,7 +258,7 @@ const (
 	ofHead = 0.008
 	// exactRow is the same of any row of activations of float32: the order of sums changes 2e-6.
 	exactRow = 1e-4
-	// twice bounds errors by those of the reference, plain or with perturbed sums.
+	// twice bounds errors relative to those of the reference, plain or with perturbed sums.
 	twice = 2.0
 )
 
@@ -283,7 +283,7 @@ func (c *Case) judgeByReference(alone *Case, found pair.Differences) {
 	c.judgeErrors(alone)
 }
 
-// judgeErrors bounds errors against the oracle by those of the reference.
+// judgeErrors bounds errors against the oracle relative to those of the reference.
 func (c *Case) judgeErrors(alone *Case) {
 	if !(c.MedianError <= twice*alone.MedianError) {
 		c.addProblem("median error %.3g against the oracle, want at most twice the reference's %.3g", c.MedianError,

@@ -14,8 +14,8 @@ import (
 	"sparrow/verify"
 )
 
-// runBeside verifies a checkpoint on a device with bf16 activations, compared with the reference. golden is where the
-// golden outputs are; nil takes those in the folder of the weights.
+// runBeside verifies a checkpoint on a device with bf16 activations, compared with the reference. golden is the
+// source of the golden outputs; nil means the folder of the weights.
 func runBeside(t *testing.T, dir string, dev kernel.Device, p plan.Policy, chunk int,
 	golden *string) *verify.Report {
 	t.Helper()
@@ -56,7 +56,7 @@ type faulty struct {
 	fault string
 }
 
-// Do runs an operation in its own way, or by the device.
+// Do runs an operation with a fault, or on the device.
 func (d *faulty) Do(op kernel.Op) error {
 	switch a := op.(type) {
 	case kernel.DenseArgs:
@@ -91,8 +91,8 @@ func (d *faulty) RouteRoot(a kernel.RootRouteArgs) error {
 	return d.Device.Do(a)
 }
 
-// A device that differs from the reference by the order of its sums passes, whatever the layout; one that computes an
-// operation wrongly does not, and the operation is named.
+// A device that differs from the reference only by the order of its sums passes, in every layout; a device that
+// computes an operation wrongly fails, and the operation is named.
 func TestJudgedByTheReference(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the reference computes on one core, in 15 minutes under the race detector")

@@ -7,8 +7,8 @@ import (
 	"sparrow/record"
 )
 
-// replay runs a case again with the choices that its first run recorded, whose bits it must give. So that this means
-// something, it also runs with other choices, which must give other bits.
+// replay runs a case again with the choices that its first run recorded, which must give the same bits. As a check of
+// the test, it also runs with other choices, which must give other bits.
 func replay(c *Case, m model.Model, o *Options, g *Golden, first *outcome) error {
 	by := options{chunk: o.Chunk, given: first.greedy, rows: true, replay: first.chosen}
 	again, err := run(m, o.Config, g, by)
@@ -30,8 +30,8 @@ func replay(c *Case, m model.Model, o *Options, g *Golden, first *outcome) error
 	return nil
 }
 
-// otherChoices are rows that select the first keys, as many as they did, and whose experts have their weights in the
-// opposite order.
+// otherChoices returns rows that select the same number of keys but the first ones, and whose experts have their
+// weights in the opposite order.
 func otherChoices(rows []record.Row) []record.Row {
 	out := slices.Clone(rows)
 	for i := range out {

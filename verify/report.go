@@ -12,7 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// Options select what is verified.
+// Options define what is verified.
 type Options struct {
 	Config plan.Config // resolved for the model
 	Chunk  int         // prompt tokens per step; 0: whole prompts

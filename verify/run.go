@@ -137,8 +137,8 @@ func copiesOf(cfg *plan.Config) copies {
 	return copies{{}, {rank: cfg.Model.Ranks - 1}}
 }
 
-// run runs a pass of all copies, whose rows of logits must have the same bits, and what is recorded too. The first rows
-// of the result are those of the first.
+// run runs a pass of all copies, whose logits and records must have the same bits. The first rows of the result are
+// those of the first copy.
 func (c copies) run(r *step.Runner, layers int, w step.Work) (step.Result, error) {
 	var works []step.Work
 	for i := range c {

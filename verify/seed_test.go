@@ -17,8 +17,8 @@ import (
 	"sparrow/plan"
 )
 
-// reseed writes a checkpoint of the same shapes and the same values as dir, but with the values of every tensor in
-// another order: another draw of the same random weights.
+// reseed writes a checkpoint with the same shapes and values as dir, but with the values of every tensor in another
+// order: another sample of the same random weights.
 func reseed(t *testing.T, dir string, seed uint64) string {
 	t.Helper()
 	out := t.TempDir()
@@ -114,7 +114,7 @@ func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	for _, layer := range slices.Sorted(maps.Keys(o.record.selections)) {
 		g.Selections = append(g.Selections, o.record.selections[layer])
 	}
-	// The margins of the greedy tokens are those of a prompt that holds them.
+	// The margins of the greedy tokens are those of a prompt that contains them.
 	o, _ = runCase(t, m, f32, &Golden{Name: g.Name, Input: slices.Concat(g.Input, g.Greedy)})
 	g.Margin = nil
 	for _, row := range o.logits[n-1 : n-1+len(g.Greedy)] {
@@ -124,8 +124,8 @@ func exactly(t *testing.T, m model.Model, g Golden) Golden {
 	return g
 }
 
-// The bounds of 584-byte entries hold on other random weights too. Of the seeds 1 to 39, which all keep them, these two
-// come nearest.
+// The bounds of 584-byte entries hold on other random weights too. All of the seeds 1 to 39 satisfy them; these two
+// come closest to the bounds.
 func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 	const dir = "../testdata/oracle/deepseek_v4-1"
 	cases, err := ReadGolden(dir)

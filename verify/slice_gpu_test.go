@@ -115,9 +115,9 @@ func runSlice(t *testing.T, m model.Model) sliced {
 	return out
 }
 
-// A slice of DeepSeek-V3.2 at its full width on two ranks of one GPU gives what it gives on the GPU alone: the keys
-// that the first layer selects are equal, whose inputs no sum over ranks has rounded, and logits agree as far as
-// rounding and the choices of experts that it flips allow.
+// A slice of DeepSeek-V3.2 at its full width on two ranks of one GPU agrees with the GPU alone: the keys that the
+// first layer selects are equal, because no sum over ranks has rounded its inputs, and logits agree as far as
+// rounding and the expert choices that it flips allow.
 func TestGPURanksOfASlice(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)

@@ -23,9 +23,9 @@ const (
 	// firstCosine bounds the state after the first layer, which no expert choice and no selection has touched yet.
 	firstCosine = 0.99
 
-	// Of DeepSeek-V4, 584-byte entries leave the layers before the first scored expert choice within 0.995. Over 40
-	// draws of the weights 0.9985 is the lowest median of logits in long cases, 0.9966 in short ones, and single
-	// positions fall to 0.5 (v4 spec, 8).
+	// For DeepSeek-V4, the layers before the first scored expert choice stay within 0.995 with 584-byte entries. Over
+	// 40 samples of the weights 0.9985 is the lowest median of logits in long cases, 0.9966 in short cases, and
+	// single positions fall to 0.5 (v4 spec, 8).
 	v4Cosine      = 0.99
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
@@ -88,7 +88,7 @@ func (c *Case) judgeExact() {
 	}
 }
 
-// judgeBlocks requires of drafts what is required of logits: in float32 everything equal except for rounding, else that
+// judgeBlocks requires the same of drafts as of logits: in float32 everything is equal except for rounding; otherwise
 // the typical row agrees.
 func (c *Case) judgeBlocks(main plan.Layout) {
 	b := c.Blocks
@@ -139,8 +139,7 @@ func (c *Case) judgeMedians(cosine float64) {
 
 // judgeGreedy compares greedy tokens of quantised rows.
 func (c *Case) judgeGreedy() {
-	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot
-	// flip.
+	// A single position may be off by as much as the worst one was; a choice with a larger margin cannot flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
 		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)

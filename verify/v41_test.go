@@ -14,8 +14,8 @@ import (
 	"sparrow/weight"
 )
 
-// DeepSeek-V4.1 computes what the oracle computed: entries and selections that layers share, selections at two levels
-// and n-gram tables, whole and in chunks that cut pairs, windows and pages; decodes continue from the cache.
+// DeepSeek-V4.1 gives the oracle's results: entries and selections that layers share, selections at two levels and
+// n-gram tables, whole and in chunks that cut pairs, windows and pages; decodes continue from the cache.
 func TestV41Exact(t *testing.T) {
 	dir := unpacked(t, "deepseek_v41-1")
 	for i, k := range kernels() {
@@ -47,8 +47,8 @@ func TestV41Exact(t *testing.T) {
 	}
 }
 
-// Entries in four bits with a window in eight stay close by the measures of tolerance.go, and chunks of any size store
-// the same bytes: all of them give the same numbers.
+// Entries in four bits with a window in eight bits stay within the tolerances of tolerance.go, and chunks of any size
+// store the same bytes and give the same numbers.
 func TestV41Packed(t *testing.T) {
 	dir := unpacked(t, "deepseek_v41-1")
 	m := openPath(t, dir, "cpu", kernel.Options{})

@@ -68,7 +68,7 @@ func TestV4FromGGUF(t *testing.T) {
 	}
 }
 
-// 584-byte pages stay close by the measures of tolerance.go, and every way of reading them gives the same numbers.
+// 584-byte pages stay within the tolerances of tolerance.go, and every way of reading them gives the same numbers.
 func TestV4Packed(t *testing.T) {
 	m := load(t, v4, "cpu")
 	var first *verify.Report

@@ -95,7 +95,7 @@ func kernels() []string {
 	return names
 }
 
-// plain reports whether the best tier is plain Go, which takes ten times as long: it repeats fewer chunk sizes.
+// plain reports whether the best tier is plain Go, which is ten times slower; fewer chunk sizes are then tested.
 func plain() bool { return kernels()[1] == "cpu-go" }
 
 // In float32 everything agrees with the independent implementation, whole and in chunks, by every implementation of
@@ -132,7 +132,7 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// The best kernels as they are, which may round what they multiply to 17 bits, differ from the independent
+// The best kernels without --precise, which may round their inputs to 17 bits, differ from the independent
 // implementation by less than exactness allows, except at one position in a hundred, where a choice between nearly
 // equal scores differs.
 func TestProductsOverFloat32Rows(t *testing.T) {

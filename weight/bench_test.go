@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// manyTensors describes as many tensors as DeepSeek-V3.2 has, with names as long as its own and one byte each.
+// manyTensors describes the same number of tensors as DeepSeek-V3.2 has, with names of similar length and one byte
+// each.
 func manyTensors() []Source {
 	var tensors []Source
 	one := func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }

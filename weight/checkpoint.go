@@ -24,7 +24,7 @@ const (
 )
 
 // Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the
-// last call: it takes the memory away under every Tensor.Data.
+// last call: it unmaps the memory of every Tensor.Data.
 type Checkpoint struct {
 	// Scheme is set once, before matrices are read.
 	Scheme Scheme
@@ -133,8 +133,8 @@ func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Che
 	return c, nil
 }
 
-// FromShapes makes a checkpoint of tensors that are drawn, not read. Those that describe others, such as shapes, may
-// have Data in place of Drawn.
+// FromShapes makes a checkpoint of tensors with random values instead of files. Tensors that describe others, such as
+// shapes, may have Data instead of Drawn.
 func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
 	for i := range sh.tensors {

@@ -84,7 +84,7 @@ type columnForm struct {
 	mapped           bool // the codes are pages of a file
 }
 
-// gptqBits finds the number of bits of codes: that of the configuration, or of the only one that fits the zero points.
+// gptqBits returns the number of bits of codes: from the configuration, or the only number that fits the zero points.
 func (f *columnForm) gptqBits(out *Matrix, words int) error {
 	groups := f.scheme.Groups
 	switch {
@@ -121,8 +121,8 @@ func (f *columnForm) checkZeros(out *Matrix) error {
 	return nil
 }
 
-// arrange brings codes, scales and zero points into the order of rows. The pages of the file that hold the codes are
-// dropped, so that memory holds one copy.
+// arrange reorders codes, scales and zero points into rows. The file pages with the codes are dropped, so that memory
+// has only one copy.
 func (f *columnForm) arrange(m *Matrix) error {
 	if err := finite(f.scales); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (f *columnForm) zeroPoints(rows, groups int) ([]byte, error) {
 	return zeros, nil
 }
 
-// awqNibble is the nibble of a word of AWQ that holds each of eight outputs.
+// awqNibble is the nibble of an AWQ word that contains each of eight outputs.
 var awqNibble = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
 // awqRows writes the rows of words first to end of AWQ, eight each, eight columns at a time.
@@ -204,8 +204,8 @@ func (f *columnForm) awqRows(to []byte, m *Matrix, first, end int) {
 	}
 }
 
-// transposeWords writes rows first to end of a matrix [rows, words] of four bytes that is stored as [words, rows]. A
-// line of the cache is read once for sixteen rows.
+// transposeWords writes rows first to end of a matrix [rows, words] of 4-byte words that is stored as [words, rows].
+// A cache line is read once for sixteen rows.
 func transposeWords(to, from []byte, words, rows, first, end int) {
 	const line = 16
 	for r := first; r < end; r += line {

@@ -96,8 +96,8 @@ func (c *Checkpoint) KnownDigest() (Digest, bool) {
 	return d, err == nil
 }
 
-// ReadDigest is the digest of all weights. It reads the files whose digests are not stored next to them, and stores
-// those; kept is an error where that was not possible, as in a read-only folder.
+// ReadDigest returns the digest of all weights. It reads the files whose digests are not stored next to them, and
+// stores these; kept is an error if that was not possible, as in a read-only folder.
 func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error) {
 	d, err = c.digest(func(path string, at stamp) (Digest, error) {
 		if sum, ok := keptDigest(path, at); ok {

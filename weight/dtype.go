@@ -44,13 +44,13 @@ const firstBlock = 128
 // Blocks is the type of values in a block format. Shapes count values; rows are whole blocks.
 func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
-// Block is the block format of a type, or false for types whose values stand alone.
+// Block returns the block format of a type, or false for types without blocks.
 func (d DType) Block() (block.Format, bool) {
 	f := block.Format(d - firstBlock)
 	return f, d > firstBlock && f.Valid()
 }
 
-// dtypes holds, per DType, the format's spelling and the bits of one element.
+// dtypes has, for each DType, its spelling in the format and the bits of one element.
 var dtypes = [...]struct {
 	name string
 	bits int
@@ -75,7 +75,7 @@ var dtypes = [...]struct {
 	F4E2M1x2: {"F4", 4},
 }
 
-// dtypeList spells out what is supported, for errors.
+// dtypeList lists the supported types, for errors.
 const dtypeList = "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4"
 
 // String is the spelling used in a safetensors header, or the name of a block format.

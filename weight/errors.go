@@ -20,7 +20,7 @@ var (
 	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than
 	// described.
 	ErrSource = errors.New("tensor cannot be written")
-	// ErrExists reports a target folder that already holds a checkpoint; writing there would mix the two.
+	// ErrExists reports a target folder that already contains a checkpoint; writing there would mix the two.
 	ErrExists = errors.New("the folder already holds a checkpoint")
 	// ErrClosed reports the use of a checkpoint after Close.
 	ErrClosed = errors.New("checkpoint is closed")

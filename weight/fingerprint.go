@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Of at most fingerprintTensors tensors, spread over all names, Fingerprint reads fingerprintBytes at three places.
+// Fingerprint reads fingerprintBytes at three offsets of at most fingerprintTensors tensors, spread over all names.
 const (
 	fingerprintTensors = 1 << 14
 	fingerprintBytes   = 1024

@@ -112,7 +112,7 @@ func (t *Tensor) firstNotFinite(data []byte) int {
 	}
 }
 
-// search is the first element of size bytes for which bad holds, or -1.
+// search returns the index of the first element of size bytes for which bad is true, or -1.
 func search(data []byte, size int, bad func([]byte) bool) int {
 	for i := 0; i+size <= len(data); i += size {
 		if bad(data[i : i+size]) {

@@ -46,8 +46,8 @@ func (c *formatCase) scheme() (s weight.Scheme) {
 	return s
 }
 
-// Every format is read to the values of its own package, to the bit; those of NVFP4, whose scales are rounded, within
-// 2^-22. Reordered columns are refused by name.
+// Every format is read to exactly the values of its own package; the values of NVFP4, whose scales are rounded,
+// within 2^-22. Reordered columns are refused with a message.
 func TestFormats(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/formats-1.tar.gz"), "formats-1")
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
@@ -154,8 +154,8 @@ func compare(t *testing.T, got, want []float32, rounded bool) {
 	}
 }
 
-// Reordered matrices take at most 5 % more memory than their tensors, and scales of powers of two, equal in pairs, make
-// NVFP4 what MXFP4 is, with the same values.
+// Reordered matrices need at most 5 % more memory than their tensors. NVFP4 with power-of-two scales, equal in pairs,
+// becomes MXFP4 with the same values.
 func TestArrangedMatrices(t *testing.T) {
 	described := func(name string, d weight.DType, shape []int, fill byte) weight.Source {
 		n := d.Size()

@@ -48,13 +48,13 @@ func (m *module) fp8(data, scale *Tensor) (Matrix, error) {
 	return out, nil
 }
 
-// blocksFit reports whether a scale has the shape that the configuration's blocks give.
+// blocksFit reports whether a scale has the shape for the configuration's blocks.
 func (m *module) blocksFit(out *Matrix, shape []int) bool {
 	b := m.c.Scheme.Block
 	return b[0] > 0 && b[1] > 0 && slices.Equal(shape, []int{blocks(out.Rows, b[0]), blocks(out.Cols, b[1])})
 }
 
-// fp8Blocks finds the size of blocks: that of the configuration, else the one of the usual sizes that gives the shape.
+// fp8Blocks finds the size of blocks: from the configuration, otherwise the usual size that gives the shape.
 func (m *module) fp8Blocks(out *Matrix, scale *Tensor, shape []int) error {
 	size := m.c.Scheme.Block
 	given := size[0] > 0 && size[1] > 0

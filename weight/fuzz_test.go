@@ -92,7 +92,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// An index that is accepted must say the same to the standard decoder and name only plain files.
+// An accepted index must have the same contents for the standard decoder and name only plain files.
 func FuzzIndex(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"total_size":1},"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}`,

@@ -37,7 +37,7 @@ func (s *isa) accumulate(p *product, w weights) {
 	}
 }
 
-// accCall is the number of rows of weights one call of a kernel takes without packing: a few microseconds.
+// accCall is the number of rows of weights that one call of a kernel processes without packing: a few microseconds.
 const accCall = 1024
 
 // accWide adds the product of one row with wideCols columns from j on.

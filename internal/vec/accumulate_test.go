@@ -19,7 +19,7 @@ type transposed struct {
 }
 
 func newTransposed(r *rand.Rand, m, d, c, pad, row0 int) *transposed {
-	// The weights and scales are those of a product with d rows of c.
+	// The weights and scales are those of a matrix product with d rows of c.
 	a := newMatrix(r, 1, d, c, pad, row0)
 	return &transposed{
 		m: m, d: d, c: c, ldx: d + pad, ldw: a.ldw, ldy: c + pad,

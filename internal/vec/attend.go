@@ -66,8 +66,8 @@ func (t *Tier) NewLatentAttend(width int) *LatentAttend {
 	return &LatentAttend{width: width, impl: t.ops.newLatentAttend(width)}
 }
 
-// Query makes [heads, width] query row i, counted from zero, for rows of a format; all that
-// are held have as many heads and the same scale.
+// Query sets query row i, counted from zero, to q [heads, width], for rows of a format. All query rows have the same
+// number of heads and the same scale.
 func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, format RowFormat) {
 	needMatrix("LatentAttend.Query", "q", len(q), heads, a.width, a.width)
 	if heads < 1 || i < 0 {
@@ -76,9 +76,10 @@ func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, forma
 	a.impl.query(i, q[:heads*a.width], heads, scale, format)
 }
 
-// Attend starts anew and attends with query row i, which was made for this format, over the rows at the given byte
-// offsets in memory, at least one, in this order. It reports false, and computes no result, for rows that bfloat16
-// cannot hold: those in RowBlock with a scale that is not a power of two between 2^-100 and 2^100, or with a NaN code.
+// Attend starts a new softmax and attends with query row i, which was set for this format, over the rows at the given
+// byte offsets in memory, at least one, in this order. It returns false, and computes no result, for rows that
+// bfloat16 cannot represent: rows in RowBlock with a scale that is not a power of two between 2^-100 and 2^100, or
+// with a NaN code.
 //
 // ahead lists the rows of the next call, of the same memory and format: some of the first are prefetched.
 func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {

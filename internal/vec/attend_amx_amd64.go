@@ -174,8 +174,8 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 // address returns where memory begins.
 func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
-// padded copies places into the memory of into and repeats the last one up to a whole block of at least n, plus the
-// rows that are prefetched beyond it.
+// padded copies places into the memory of into and repeats the last offset up to a whole block of at least n, plus
+// the rows that are prefetched beyond it.
 func padded(into, places []int, n int) []int {
 	into = append(into[:0], places...)
 	for len(into) < (n+attendRows-1)/attendRows*attendRows+fetchBeyond {
@@ -336,7 +336,7 @@ func (t *latentTiles) narrow(dst []byte, src []float32) bool {
 	return exact
 }
 
-// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: outside this range of scales the result might
+// entry adds exponents to those of e4m3, which range from 2^-9 to 2^8: outside this range of scales the result might
 // not be a normal number.
 func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	for _, e := range scales[:EntryScales] {

@@ -26,10 +26,9 @@ type attendQueryArgs struct {
 	by                float32 // factor of results
 }
 
-// attendScoreArgs: groups of 64 rows by 16 heads. Rows are contiguous, or at the
-// places. For coded rows exponents and marks are stored; the kernel advances their
-// addresses. The rows at the places in fetch are prefetched, unless fetch is nil; the
-// kernel advances it to the first row that was not fetched.
+// attendScoreArgs: groups of 64 rows by 16 heads. Rows are contiguous, or at the offsets in places. For coded rows
+// exponents and marks are stored; the kernel advances their addresses. The rows at the offsets in fetch are
+// prefetched, unless fetch is nil; the kernel advances it to the first row that was not prefetched.
 type attendScoreArgs struct {
 	rows, at, query, scores, shapes, tiles unsafe.Pointer
 	exponents, pairExponents, marks        unsafe.Pointer
@@ -49,8 +48,8 @@ type attendSoftmaxArgs struct {
 	keep                     [tileHeads]float32 // out: factor of the earlier sums
 }
 
-// attendValueArgs: weights by groups of 32 rows. Two rows of memory are prefetched for every
-// group and block of columns, unless fetch is nil. Exponents are those of pairs.
+// attendValueArgs: weights by groups of 32 rows. Two rows of memory are prefetched for every group and block of
+// columns, unless fetch is nil. Exponents are stored for pairs.
 type attendValueArgs struct {
 	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer
 	exponents, marks                            unsafe.Pointer

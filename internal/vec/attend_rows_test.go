@@ -93,8 +93,8 @@ func TestLatentEntry(t *testing.T) {
 	})
 }
 
-// Rows of 512 elements give the result of rows of 576 that end in zeros, with any distance between rows, and are read
-// only up to their last byte.
+// Rows of 512 elements give the same result as rows of 576 that end in zeros, with any distance between rows, and are
+// read only up to their last byte.
 func TestLatentAttendShortRows(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		long, short := tier.NewLatentAttend(LatentRow), tier.NewLatentAttend(LatentDim)

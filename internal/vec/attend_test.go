@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// latentRows draws n rows in a format: their bytes and their values. Zeros and subnormal codes, which are decoded
-// separately, are in some stretches of 64 and not in others.
+// latentRows generates n random rows in a format: their bytes and their values. Zeros and subnormal codes, which are
+// decoded separately, are in some ranges of 64 and not in others.
 func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
 	for range n {
 		row := make([]byte, rowBytes[format])
@@ -130,7 +130,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 	})
 }
 
-// A head has the same bits whatever the other heads are, and in a second run.
+// A head has the same bits for any other heads, and in a second run.
 func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(9)
@@ -161,7 +161,7 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	})
 }
 
-// Rows that follow each other in memory give the bits of the same rows at other places.
+// Consecutive rows in memory give the same bits as the same rows at other addresses.
 func TestLatentAttendWhereRowsLie(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(13)
@@ -256,7 +256,7 @@ func TestLatentAttendNaN(t *testing.T) {
 	})
 }
 
-// 16 heads over 2048 rows drawn from 8192, with few codes that are decoded separately: bytes are those of the rows.
+// 16 heads over 2048 random rows of 8192, with few codes that are decoded separately. Bytes counts the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
 		a := tier.NewLatentAttend(LatentRow)

@@ -61,7 +61,7 @@ func (a *matrix) into(t *Tier, format int, y []float32) {
 	}
 }
 
-// One row by weights that come from memory, as in decoding.
+// One row by weights from memory, as in decoding.
 func BenchmarkRowFromMemory(b *testing.B) {
 	const k = 4096
 	mem := make([]float32, memoryBytes/4)

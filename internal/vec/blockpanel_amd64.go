@@ -189,7 +189,7 @@ func (s *blockScratch) pairPanels(c *BlockCut, f block.Format, w []byte, ldw int
 	}
 }
 
-// fillRecords makes the records of the rows of x; those that do not exist are zeros.
+// fillRecords makes the records of the rows of x; missing rows are zeros.
 func (s *blockScratch) fillRecords(c *BlockCut, rows int, planes bool) {
 	blocks, scale := (c.X.k+255)/256, 4*256/c.X.group
 	if n := blocks * rows * recordBytes; len(s.records) < n {

@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/block"
 )
 
-// Groups of values of a row of x that share a scale in products with weights of block formats, besides 32 and 256
-// themselves: the same for weights whose products take rows of x one by one on every tier.
+// Groups of values of a row of x that share a scale, for weights of block formats whose products take rows of x one
+// at a time on every tier. Other formats have groups of 32 and 256.
 const (
 	QuantRows32  = 32 + 1
 	QuantRows256 = 256 + 1
@@ -29,7 +29,7 @@ func BlockGroup(f block.Format) int {
 	return QuantRows256
 }
 
-// unpacked reports whether products with a format unpack its blocks first, and take rows of x one by one.
+// unpacked reports whether products with a format unpack its blocks first, and take rows of x one at a time.
 func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 
 // BlockRows is a left factor x [m, k] quantised for products with block formats. The zero value is empty; its memory
@@ -60,7 +60,7 @@ const lineBytes = 64
 // blockRowsOnce is the maximum number of single rows that kernels take at once.
 const blockRowsOnce = 4
 
-// fewBlockRows is the maximum number of rows of x that are faster one by one than as a unit.
+// fewBlockRows is the maximum number of rows of x for which separate rows are faster than a unit.
 const fewBlockRows = 4
 
 // lines is n bytes rounded up to whole lines.
@@ -94,7 +94,7 @@ func (b *BlockRows) planesBytes() int {
 // sumsAt is where the sums of a row are.
 func (b *BlockRows) sumsAt() int { return b.codesBytes() + b.scalesBytes() + b.partsBytes() }
 
-// rowBytes is the size of a single row, unitBytes that of a unit.
+// rowBytes is the size of a single row, unitBytes the size of a unit.
 func (b *BlockRows) rowBytes() int { return b.sumsAt() + b.sumsBytes() + b.planesBytes() }
 
 func (b *BlockRows) unitBytes() int {
@@ -160,8 +160,8 @@ func (t *Tier) SlowBlocks(f block.Format) string {
 // unit.
 func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 
-// ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. Rows that
-// are alone are multiplied one by one.
+// ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. If
+// alone is set, rows are multiplied one at a time.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if group == QuantNibbles || group == QuantBytes {
 		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
@@ -256,7 +256,7 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	o.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
 }
 
-// quantScratches holds rows before they are interleaved.
+// quantScratches has the memory for rows before they are interleaved.
 var quantScratches recycler[[]byte]
 
 // sizedBytes returns n bytes, aligned to a line.

@@ -209,7 +209,7 @@ func (b *plainBlock) unpack(f block.Format, src []byte) {
 	}
 }
 
-// unpackNibbles: d, m in types with a minimum, fifth bits in those of five, then nibbles.
+// unpackNibbles reads d, m in types with a minimum, fifth bits in 5-bit types, then nibbles.
 func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
 	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
 	b.d, b.dmin = half(0), 0

@@ -103,7 +103,8 @@ func TestBlockRowsAreTheSameInAnyBatch(t *testing.T) {
 	})
 }
 
-// Products are near those of the decoded weights: eight bits of x are within 1/254 of the largest of a group.
+// Matrix products are close to those of the decoded weights: eight bits of x are within 1/254 of the largest value of
+// a group.
 func TestBlockProductsAreNearExactOnes(t *testing.T) {
 	const m, n, k = 18, 17, 512
 	r := newRand(33)

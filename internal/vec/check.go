@@ -23,7 +23,7 @@ func needMatrix(method, name string, length, rows, cols, ld int) {
 	}
 }
 
-// needLen panics unless a slice has the wanted length.
+// needLen panics unless a slice has the required length.
 func needLen(method, name string, length, want int) {
 	if length != want {
 		panic(fmt.Sprintf("vec: %s: %s has %d elements, want %d", method, name, length, want))

@@ -45,9 +45,8 @@ const (
 	Halves
 )
 
-// GroupRows is the number of rows of x that are packed together. A group of at most
-// halfRows or fewRows rows, or of one, takes less memory: a product whose weights come
-// from memory reads the group again for every few rows of weights.
+// GroupRows is the number of rows of x that are packed together. A group of at most halfRows or fewRows rows, or of
+// one row, needs less memory. This matters because a product reads the group again for every few rows of weights.
 const GroupRows = 16
 
 const (
@@ -58,7 +57,7 @@ const (
 // chunkSteps is the number of steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
-// GroupFor is the size of the smallest group that holds the given number of rows, or GroupRows.
+// GroupFor returns the size of the smallest group with space for the given number of rows, or GroupRows.
 func GroupFor(rows int) int {
 	for _, n := range [...]int{1, fewRows, halfRows} {
 		if rows <= n {
@@ -71,7 +70,7 @@ func GroupFor(rows int) int {
 // Reset allocates memory for m rows of k float32. Packed columns are lost.
 func (c *Columns) Reset(m, k int, o Order) { c.ResetGroups(m, k, o, GroupFor(m)) }
 
-// ResetGroups is Reset for rows in groups of a size that [GroupFor] gives.
+// ResetGroups is like Reset for rows in groups of a size that [GroupFor] returns.
 func (c *Columns) ResetGroups(m, k int, o Order, group int) {
 	if group != GroupFor(group) {
 		panic(fmt.Sprintf("vec: Columns: groups of %d rows", group))
@@ -136,7 +135,7 @@ func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 // lineBytes is the size of a line of a tile: two elements along k of every column, or four of a plane.
 func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
-// tileBytes is the size of a tile, stepBytes that of the tiles of a step, groupBytes that of all steps.
+// tileBytes is the size of a tile, stepBytes the size of the tiles of a step, groupBytes the size of all steps.
 func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
 func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }

@@ -21,8 +21,7 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 	c.run(a, c.kernel(), i)
 }
 
-// fillUp repeats the first row in place of a missing one, whose column is not
-// read.
+// fillUp repeats the first row instead of a missing one, whose column is not read.
 func (a *packArgs) fillUp(rows int) {
 	for r := a.count; r < rows; r++ {
 		a.rows[r] = a.rows[0]
@@ -64,8 +63,8 @@ func packColumnsBF16(c *Columns, i int, x []byte, ldx int) {
 	c.run(a, packKernels[c.order].plain, i)
 }
 
-// from is the first element along k of piece i, start the element that its kernel takes rows from: planes depend on
-// the whole of them.
+// from returns the first element along k of piece i; start returns the element from which its kernel reads rows,
+// because planes depend on whole rows.
 func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * c.order.depth() }
 func (c *Columns) start(i int) int {
 	if c.order == Nibbles {

@@ -96,7 +96,7 @@ func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []flo
 	}
 }
 
-// blockCall is the number of elements one call of a kernel with a scale per block takes: whole blocks, a few
+// blockCall is the number of elements that one call of a kernel with a scale per block processes: whole blocks, a few
 // microseconds.
 const blockCall = 64 * scaleBlock
 

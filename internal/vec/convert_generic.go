@@ -47,9 +47,8 @@ func narrowBF16Go(dst []byte, src []float32) {
 	}
 }
 
-// narrowOne rounds to bfloat16. Adding half a unit less one, plus the bit that
-// would be kept, carries exactly when nearest-even rounds up; NaN is handled
-// separately because the carry could turn it into an infinity or a number.
+// narrowOne rounds to bfloat16. Adding half a unit minus one, plus the lowest bit of the result, carries exactly when
+// nearest-even rounds up; NaN is handled separately because the carry could turn it into an infinity or a number.
 func narrowOne(v float32) uint16 {
 	b := math.Float32bits(v)
 	if v != v {

@@ -6,8 +6,8 @@ import "fmt"
 //
 //	p = exp(Scale*(q·key + q·rope) - the largest), over the keys that a row sees; out = Σ p*value / Σ p
 //
-// Q [rows, Nope+Rope], Keys [n, Nope], Ropes [n, Rope], Values [n, V], Out [rows, V]; Ld... is the distance of rows.
-// Row i sees the first Seen[i] keys; n is the most of these. A row that sees none is zero.
+// Q [rows, Nope+Rope], Keys [n, Nope], Ropes [n, Rope], Values [n, V], Out [rows, V]; Ld... is the distance between
+// rows. Row i attends to the first Seen[i] keys; n is the maximum of Seen. The output of a row without keys is zero.
 type DenseHead struct {
 	Q, Keys, Ropes, Values, Out           []float32
 	LdQ, LdKeys, LdRopes, LdValues, LdOut int
@@ -23,7 +23,7 @@ func (h *DenseHead) row(i int) DenseHead {
 	return one
 }
 
-// longest is the maximum number of keys that a row sees.
+// longest returns the maximum number of keys of a row.
 func (h *DenseHead) longest() int {
 	n := 0
 	for _, seen := range h.Seen {
@@ -40,9 +40,10 @@ func (t *Tier) AttendsDense(values int) bool {
 	return t.Tiled() && values%denseColumns == 0
 }
 
-// AttendDense attends with one head on tiles. Queries, keys, values and weights are sums of two bfloat16, within 2^-17
-// of the float32; products of two rounding errors are left out. Keys are taken in blocks of 256 that begin at the first
-// one, so that a row has the same bits alone and among others. Keys and values of 2^127 and more may give NaN.
+// AttendDense attends with one head on tiles. Queries, keys, values and weights are sums of two bfloat16, within
+// 2^-17 of the float32; products of two rounding errors are omitted. Keys are processed in blocks of 256, counted
+// from the first key, so that a row has the same bits alone and among others. Keys and values of 2^127 and more may
+// give NaN.
 func (t *Tier) AttendDense(h DenseHead) {
 	const method = "AttendDense"
 	if !t.AttendsDense(h.V) {

@@ -97,7 +97,8 @@ func attendDense(h *DenseHead) {
 	if s.attend(h) {
 		return
 	}
-	// A weight of zero times a value that is not finite is NaN, not zero: every row takes only the values it sees.
+	// A weight of zero times a value that is not finite is NaN, not zero, so every row uses only the values of its
+	// own keys.
 	for i := range h.Seen {
 		one := h.row(i)
 		s.attend(&one)
@@ -143,8 +144,8 @@ func (h *DenseHead) stepTiles() int { return 2 * (stepsOf(h.Nope) + stepsOf(h.Ro
 
 func stepsOf(n int) int { return (n + stepDepth - 1) / stepDepth }
 
-// attend attends with all rows. It reports false, and has no result, where several rows might see different values that
-// are not finite.
+// attend attends with all rows. It returns false, and has no result, if several rows might attend to different values
+// that are not finite.
 func (s *denseScratch) attend(h *DenseHead) bool {
 	s.ready(h)
 	rows, n := len(h.Seen), h.longest()

@@ -102,7 +102,7 @@ func ascendingFrom(first, n int) []int {
 	return out
 }
 
-// Values that are not finite, and keys that are not, change only the rows that see them.
+// Values and keys that are not finite change only the rows that attend to them.
 func TestAttendDenseNotFinite(t *testing.T) {
 	tier := tiledTier(t)
 	for _, bad := range []float32{float32(math.Inf(1)), float32(math.NaN()), math.MaxFloat32} {

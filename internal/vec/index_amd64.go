@@ -5,7 +5,7 @@ package vec
 // indexBlock is the number of keys scored together: their products with every head stay in the L2 cache.
 const indexBlock = 64
 
-// indexScratch is the memory of one query. It grows to the most heads seen.
+// indexScratch is the memory of one query. It grows to the largest number of heads so far.
 type indexScratch struct {
 	q        []float32 // [heads, IndexDim] widened
 	products []float32 // [heads, indexBlock]
@@ -47,9 +47,9 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 // unitScale is the scale of keys, whose own scale is applied to their score.
 var unitScale = [1]float32{1}
 
-// indexColumns holds keys. A block of them is widened and transposed when a query first needs it, and kept for the
-// queries that follow: the conversion costs more than the products of a query with few heads. Lanes run along the keys,
-// and a product is one running sum.
+// indexColumns holds keys. A block of keys is widened and transposed when a query first needs it, and kept for later
+// queries: the conversion costs more than the dot products of a query with few heads. Each lane has one key, and a
+// dot product is one running sum.
 type indexColumns struct {
 	isa   *isa
 	keys  [IndexBlockKeys * IndexDim]byte

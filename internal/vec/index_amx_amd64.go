@@ -4,9 +4,8 @@ package vec
 
 import "unsafe"
 
-// indexTiles is a block of keys, and the query that is being scored. The first query
-// widens keys while it scores them and does not keep them; for a second query the whole
-// block is widened and kept.
+// indexTiles is a block of keys, and the query that is being scored. The first query widens keys while it scores them
+// and does not keep them; for a second query the whole block is widened and kept.
 type indexTiles struct {
 	n      int                                                  // keys of the block
 	scored bool                                                 // by a query

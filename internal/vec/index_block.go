@@ -3,12 +3,11 @@ package vec
 // IndexDim is the length of the indexer's vectors.
 const IndexDim = 128
 
-// IndexBlockKeys is how many keys an IndexBlock holds.
+// IndexBlockKeys is the number of keys of an IndexBlock.
 const IndexBlockKeys = 512
 
-// IndexBlock holds cached keys of the indexer in the form a tier scores them in,
-// so that the queries of several rows share the cost of converting them. One
-// goroutine uses it at a time; a block is reused after Reset.
+// IndexBlock has cached keys of the indexer in the format in which a tier scores them, so that the queries of several
+// rows share the cost of converting them. One goroutine uses it at a time; a block is reused after Reset.
 type IndexBlock struct {
 	n      int
 	scales [4 * IndexBlockKeys]byte
@@ -33,8 +32,9 @@ func (b *IndexBlock) Reset() { b.n = 0 }
 // Len is the number of keys in the block.
 func (b *IndexBlock) Len() int { return b.n }
 
-// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they are in a cache page. A block takes
-// IndexBlockKeys in all. Keys may be read only when they are scored: the caller must not change them until then.
+// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they are in a cache page. A block has space
+// for IndexBlockKeys. Keys may be read as late as when they are scored, so the caller must not change them until
+// then.
 func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	const method = "IndexBlock.Append"
 	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)
@@ -54,9 +54,8 @@ func (b *IndexBlock) Append(keys, scales []byte, n int) {
 //
 //	scores [n], q [heads, 128] e4m3, w [heads]
 //
-// The dot products and the sum over heads are float32, in ascending order of
-// h. The query's scales are the caller's to fold into w. A NaN anywhere in a
-// key, a scale or the query gives a NaN score.
+// The dot products and the sum over heads are float32, in ascending order of h. The caller must fold the query's
+// scales into w. A NaN anywhere in a key, a scale or the query gives a NaN score.
 func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) {
 	const method = "IndexBlock.Scores"
 	needMatrix(method, "keys", b.n, 1, len(scores), len(scores))

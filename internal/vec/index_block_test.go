@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A block filled in any pieces gives every query the bits it has alone.
+// A block that is filled in any pieces gives every query the same bits as alone.
 func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		b := tier.NewIndexBlock()
@@ -42,7 +42,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 	})
 }
 
-// 64 heads over 32768 keys, one query: bytes are those of keys and scales.
+// 64 heads over 32768 keys, one query. Bytes counts keys and scales.
 func BenchmarkIndexBlocks(b *testing.B) {
 	const heads, n = 64, 32768
 	q, w, keys, scales := queryAndKeys(1, heads, n)

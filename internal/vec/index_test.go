@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// queryAndKeys draws a query of the given heads and n keys with scales. Every other 16 keys have no subnormal code:
-// such codes are widened separately.
+// queryAndKeys generates a random query of the given heads and n keys with scales. Every other 16 keys have no
+// subnormal code, because such codes are widened separately.
 func queryAndKeys(seed uint64, heads, n int) (q []byte, w []float32, keys, scales []byte) {
 	r := newRand(seed)
 	q, w = numbersE4M3(r, heads*IndexDim), normals(r, heads)
@@ -98,7 +98,7 @@ func TestIndexScoresNaN(t *testing.T) {
 	})
 }
 
-// IndexScoresFP8 scores n keys in blocks of their own.
+// IndexScoresFP8 scores n keys in separate blocks.
 func (t *Tier) IndexScoresFP8(scores []float32, q []byte, w []float32, keys, scales []byte, heads, n int) {
 	b := t.NewIndexBlock()
 	for at := 0; at < n; at += IndexBlockKeys {

@@ -12,8 +12,8 @@ type isa struct {
 	name string
 	vec  vectors
 
-	// Fused row kernels, indexed by format, number of rows of x minus one, and width: [0] takes groups of four rows of
-	// weights, [1] single ones.
+	// Fused row kernels, indexed by format, number of rows of x minus one, and width: [0] processes groups of four
+	// rows of weights, [1] single rows.
 	rowsMR int
 	rows   [formats][4][2]func(*rowsArgs)
 	// rowsCode is for e4m3 weights whose scales are in x.
@@ -48,7 +48,7 @@ type panelKernel struct {
 	run  func(*panelArgs)
 }
 
-// vectors holds the operations over vectors of an instruction set.
+// vectors has the operations over vectors of an instruction set.
 type vectors struct {
 	lanes   int // float32 per register
 	kernels vecKernels
@@ -156,7 +156,7 @@ type scratch struct {
 	// Zero-padded ends of rows.
 	xTail, wTail [4 * 16]float32
 	pad          [3][16]float32
-	// x times the scales of a band of weights; grows to the largest seen.
+	// x times the scales of a band of weights; grows to the largest size so far.
 	xScaled []float32
 	// Memory for a single scale, a single result and the scales of a row.
 	scale, one [1]float32

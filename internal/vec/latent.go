@@ -2,7 +2,7 @@ package vec
 
 import "fmt"
 
-// The numbers of rows of weights that [Tier.TiledLatent] takes: multiples of LatentDepth up to LatentRows.
+// The numbers of rows of weights that [Tier.TiledLatent] supports: multiples of LatentDepth up to LatentRows.
 const (
 	LatentDepth = 32
 	LatentRows  = 512
@@ -12,8 +12,8 @@ const (
 //
 //	y [m, LatentDim] rows ldy apart, x [m, d] rows ldx apart, bfloat16 w [d, LatentDim] rows ldw apart
 //
-// Every sum takes d in steps of 32, first the rounded numbers of x and then the rounding errors, whatever m is. The d
-// rows of weights that begin ahead rows after w, where that is not zero, are prefetched meanwhile; they need not exist.
+// Every sum adds d in steps of 32, first the rounded numbers of x and then the rounding errors, for any m. If ahead
+// is not zero, the d rows of weights that begin ahead rows after w are prefetched meanwhile; they need not exist.
 func (t *Tier) TiledLatent(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, ahead int) {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: TiledLatent: tier %s has no tiles", t.Name))

@@ -6,8 +6,8 @@ import "fmt"
 //
 //	y [m, n] rows ldy apart, x [m, k] rows ldx apart, w [n, k] rows ldw apart
 //
-// Each element is one vector of partial sums over ascending k, folded by one
-// fixed tree, whatever m and n are. Sums of no elements are 0.
+// Each element is one vector of partial sums over ascending k, reduced by one fixed tree, for any m and n. Sums of no
+// elements are 0.
 func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulF32", len(w), n, k) {

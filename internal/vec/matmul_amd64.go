@@ -43,9 +43,8 @@ func (s *isa) dot(a, b []float32) float32 {
 	return sc.one[0]
 }
 
-// matMul multiplies few rows by weights as they are and many rows by packed
-// ones. Both keep one register of sums per element and take k in ascending
-// registers, so both give the same bits.
+// matMul multiplies few rows by weights in place and many rows by packed weights. Both keep one register of sums per
+// element and process k in ascending registers, so both give the same bits.
 func (s *isa) matMul(p *product, w weights) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
@@ -84,10 +83,9 @@ type factor struct {
 	kernels *[4][2]func(*rowsArgs)
 }
 
-// factor chooses how e4m3 weights get their scales. Where the band's scales are
-// powers of two, as those of most checkpoints are, scaling x instead is exact
-// and saves two of ten instructions per 32 weights; the products, and so the
-// sums, are the same numbers. Whether it is exact is checked for every x.
+// factor chooses how e4m3 weights get their scales. If the band's scales are powers of two, as in most checkpoints,
+// scaling x instead is exact and saves two of ten instructions per 32 weights; the products and the sums are the same
+// numbers. Whether it is exact is checked for every x.
 func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	plain := factor{x: p.x, ldx: p.ldx, kernels: &s.rows[w.format]}
 	whole := p.k / s.vec.lanes * s.vec.lanes

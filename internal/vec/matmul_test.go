@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// matrix is one product in all three formats: the narrow weights and what they
-// widen to.
+// matrix is one product in all three formats: the narrow weights and their widened values.
 type matrix struct {
 	m, n, k       int
 	ldx, ldw, ldy int
@@ -28,8 +27,8 @@ const (
 
 var formatNames = [formatsTested]string{"f32", "bf16", "fp8"}
 
-// newMatrix draws a product whose rows are followed by pad elements of NaN, and whose
-// scales are not powers of two.
+// newMatrix generates a random product whose rows are followed by pad elements of NaN, and whose scales are not
+// powers of two.
 func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
 	a := &matrix{m: m, n: n, k: k, ldx: k + pad, ldw: k + pad + 1, ldy: n + pad, row0: row0}
 	a.x = normals(r, m*a.ldx)
@@ -98,9 +97,8 @@ func (a *matrix) run(t *Tier, format, i, m, j, n int) []float32 {
 	return y
 }
 
-// check compares y = [m, n] with float64 sums. The bound is that of a sum of
-// k/8 rounded terms at most, relative to the sum of magnitudes; where tiles take
-// narrow weights, x is rounded as well.
+// check compares y = [m, n] with float64 sums. The bound is that of a sum of at most k/8 rounded terms, relative to
+// the sum of magnitudes. If tiles multiply narrow weights, x is rounded as well.
 func (a *matrix) check(t *testing.T, tier *Tier, format int, y []float32) {
 	t.Helper()
 	rounding := float64(a.k/4+8) * 0x1p-24
@@ -146,8 +144,8 @@ func TestMatMulMatchesFloat64Sums(t *testing.T) {
 	})
 }
 
-// Products with float16 weights have the bits of those with the widened weights, whatever the weights are: subnormal
-// numbers, infinities and NaN come up among random codes.
+// Matrix products with float16 weights have the same bits as with the widened weights, for all weights: random codes
+// include subnormal numbers, infinities and NaN.
 func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(6)
@@ -202,8 +200,7 @@ func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
 	})
 }
 
-// Every number of rows meets every number of columns, so that each kernel and
-// each ragged end is used.
+// Every number of rows is combined with every number of columns, so that each kernel and each partial end is used.
 func TestMatMulTilesAgree(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols = 14, 15
@@ -229,7 +226,7 @@ func TestMatMulTilesAgree(t *testing.T) {
 	})
 }
 
-// More rows than one block of x, whose ends fall in different places.
+// More rows than one block of x, whose ends are at different positions.
 func TestMatMulBlocksAgree(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const rows, cols, k = 515, 9, 70

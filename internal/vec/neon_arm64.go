@@ -27,7 +27,7 @@ type neonSumArgs struct {
 const (
 	neonStep    = 8  // values that the kernels take at once
 	neonColumns = 16 // columns of neonSumArgs
-	// Rows of weights that one call of an accumulating kernel takes: a few microseconds.
+	// Rows of weights that one call of an accumulating kernel processes: a few microseconds.
 	neonDepth = 2048
 )
 
@@ -115,7 +115,7 @@ func neonMatMulF16(p product, w []byte) {
 // neonBand is how many rows of weights without a kernel are widened at a time.
 const neonBand = 32
 
-// neonMatMulFP8 widens bands of the weights: their values are those of plain Go.
+// neonMatMulFP8 widens bands of the weights, with the same values as plain Go.
 func neonMatMulFP8(p product, w []byte, scale blockScale) {
 	s := neonScratches.get()
 	defer releaseNEON(s)
@@ -236,7 +236,7 @@ func neonAccumulateFP8(p product, w []byte, scale blockScale) {
 	}
 }
 
-// accumulate adds sixteen columns at a time; the last few are added one by one, rounded as the kernel does.
+// accumulate adds sixteen columns at a time; the last few are added one at a time, rounded as in the kernel.
 func (s *neonScratch) accumulate(p *product, kernel func(*neonSumArgs), size int, at func(d, c int) unsafe.Pointer,
 	value func(d, c int) float32) {
 	whole := p.n / neonColumns * neonColumns

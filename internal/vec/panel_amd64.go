@@ -4,11 +4,10 @@ package vec
 
 import "unsafe"
 
-// matMulPanels takes a few rows of weights at a time, widened into a panel or in
-// place, which stay in the L1 cache, and multiplies blockRows rows of x by them. A k
-// longer than a panel is processed in blocks, and the sums are kept in memory between
-// them. Each block of x is multiplied by groupPanels panels in turn while it is in the
-// L2 cache. There are at least panelMR rows.
+// matMulPanels processes a few rows of weights at a time, widened into a panel or in place, which stay in the L1
+// cache, and multiplies blockRows rows of x by them. A k longer than a panel is processed in blocks, and the sums are
+// kept in memory between them. Each block of x is multiplied by groupPanels panels in turn while it is in the L2
+// cache. There are at least panelMR rows.
 func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
 	group := groupPanels * s.panels[0].cols
 	for i := 0; i < p.m; i += blockRows {
@@ -51,8 +50,7 @@ func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k
 	}
 }
 
-// panelFor returns the narrowest panel that holds the columns left, or the
-// widest there is.
+// panelFor returns the narrowest panel with space for the remaining columns, or the widest panel.
 func (s *isa) panelFor(cols int) panelKernel {
 	best := s.panels[0]
 	for _, k := range s.panels[1:] {

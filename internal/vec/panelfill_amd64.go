@@ -77,12 +77,11 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 	a.w = nil
 }
 
-// maxPower bounds the powers of two that a panel takes; see notPowerOfTwo.
+// maxPower bounds the powers of two that a panel supports; see notPowerOfTwo.
 const maxPower = 100
 
-// tablesFP8 holds the low bytes and the high bytes of every e4m3 code without
-// its sign, as bfloat16 times each power of two. Every entry is exact and no
-// number among them is subnormal, which tiles would take for zero.
+// tablesFP8 holds the low bytes and the high bytes of every e4m3 code without its sign, as bfloat16 times each power
+// of two. Every entry is exact, and none is subnormal, because tiles treat subnormal numbers as zero.
 var tablesFP8 = sync.OnceValue(func() *[2*maxPower + 1][2][128]byte {
 	tables := new([2*maxPower + 1][2][128]byte)
 	for i := range tables {

@@ -2,9 +2,8 @@ package vec
 
 import "sparrow/internal/num"
 
-// RotateQuant prepares n indexer vectors v [n, 128]: each is Hadamard rotated in
-// place and quantised to codes [n, 128] e4m3 with its own scale, scales [n], to
-// the bit as [num.Hadamard128] and [num.QuantE4M3] do it.
+// RotateQuant prepares n indexer vectors v [n, 128]: each is Hadamard rotated in place and quantised to codes [n,
+// 128] e4m3 with its own scale, scales [n], with exactly the results of [num.Hadamard128] and [num.QuantE4M3].
 func (t *Tier) RotateQuant(codes []byte, scales, v []float32, n int, mode num.ScaleMode) {
 	const method = "RotateQuant"
 	needMatrix(method, "codes", len(codes), n, IndexDim, IndexDim)

@@ -15,7 +15,7 @@ type quantArgs struct {
 	pow2             int // scales are powers of two
 }
 
-// quantCall is the number of vectors one call takes: some ten microseconds.
+// quantCall is the number of vectors that one call processes: about ten microseconds.
 const quantCall = 128
 
 var quantisations recycler[quantArgs]

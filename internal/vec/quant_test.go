@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/num"
 )
 
-// Every tier gives the bytes, scales and rotated values of package num.
+// Every tier gives the same bytes, scales and rotated values as package num.
 func TestRotateQuantIsThatOfNum(t *testing.T) {
 	inf := float32(math.Inf(1))
 	eachTier(t, func(t *testing.T, tier *Tier) {

@@ -11,9 +11,8 @@ func (t *Tier) CountAbove(x []float32, floor float32) int {
 	return t.ops.countAbove(x, floor)
 }
 
-// Collect keeps the elements of x that are at least floor, in their order, and
-// their places: base+i for x[i] or, where places are given, places[i]. It returns
-// how many there are. NaN is not kept. at and kept have len(x)+CollectSlack elements
+// Collect keeps the elements of x that are at least floor, in order, and their positions: base+i for x[i] or, if
+// places is given, places[i]. It returns their number. NaN is not kept. at and kept have len(x)+CollectSlack elements
 // and may be overwritten to the end; they may be places and x themselves.
 func (t *Tier) Collect(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
 	const method = "Collect"

@@ -13,7 +13,7 @@ type selectArgs struct {
 	floor               float32
 }
 
-// selectCall is the number of registers one call takes: a few ten microseconds from memory.
+// selectCall is the number of registers that one call processes: a few tens of microseconds from memory.
 const selectCall = 4096
 
 var selections recycler[selectArgs]

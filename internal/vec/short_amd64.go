@@ -11,8 +11,8 @@ package vec
 //
 // and every run is read from its first byte to its last.
 
-// shortBlocks is the number of blocks of one call, as many sums of a row of weights as are written to y together, and
-// shortBytes bounds their weights: 50 microseconds.
+// shortBlocks is the number of blocks of one call, which is the number of sums of a row of weights that are written
+// to y together, and shortBytes bounds their weights: 50 microseconds.
 const (
 	shortBlocks = tileSide
 	shortBytes  = 1 << 20

@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192
-// columns, a quarter of a megabyte. A call takes units of streamBlocks blocks together,
-// which is less than a tenth of a millisecond.
+// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192 columns, a quarter of a
+// megabyte. A call processes units of streamBlocks blocks in all, which takes less than a tenth of a millisecond.
 const (
 	unitBlocks   = 64
 	streamBlocks = 256
@@ -49,16 +48,16 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	}
 }
 
-// streamUnits are rows of weights for streaming kernels, in units of each rows: as many
-// of their columns as are whole blocks.
+// streamUnits are rows of weights for streaming kernels, in units of `each` rows, with the columns that are whole
+// blocks.
 type streamUnits struct {
 	row, rows, each, depth int
 	folded                 bool
 }
 
-// units finds as many rows from row j on as a kernel takes at once, which may be
-// none: the scales of a unit are in one line, and either all scales are folded into
-// the weights or none. Units whose columns are not whole blocks are taken one by one.
+// units returns the rows from row j on that a kernel processes at once; there may be none. The scales of a unit are
+// in one line, and either all scales are folded into the weights or none. Units whose columns are not whole blocks
+// are processed one at a time.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	u := streamUnits{row: j, each: blockW, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
 	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
@@ -75,7 +74,7 @@ func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	return u
 }
 
-// newScales reports whether a row is the first of those that share its scales.
+// newScales reports whether a row is the first of the rows that share its scales.
 func (w *panelWeights) newScales(row int) bool { return (w.scale.row0+row)%scaleBlock == 0 }
 
 // streams reports whether the rows from row on are enough for a unit of n and share
@@ -97,16 +96,16 @@ func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	}
 }
 
-// aheadRows are the bytes [from, from+size) that a kernel takes of the rows of units, of all bytes of a row.
+// aheadRows are the bytes [from, from+size) of the rows of units that a kernel processes.
 type aheadRows struct {
 	first           uintptr // of the first row
 	ld              int
 	from, size, all int
 }
 
-// aheadOf makes the kernel prefetch with each unit the same bytes of the next one, and with the last unit what is taken
-// afterwards: the bytes after these, or the first ones of the rows below or, after the last rows of c, of what comes
-// next. If nothing does, the current bytes are fetched again.
+// aheadOf makes the kernel prefetch, with each unit, the same bytes of the next unit, and with the last unit the
+// bytes that are processed afterwards: the following bytes, or the first bytes of the next rows or, after the last
+// rows of c, of the next product. If there is none, the current bytes are prefetched again.
 func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
 	current := r.first + uintptr(r.from)
 	last := current + uintptr((u.rows-u.each)*r.ld)

@@ -7,7 +7,7 @@ import (
 )
 
 // Weights that a streaming kernel reads in units have the same bits as in panels: units of one block and of several,
-// more than one call takes, some with scales that are powers of two, and other rows before and after.
+// more than one call processes, some with scales that are powers of two, and other rows before and after.
 func TestTiledUnits(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33
@@ -45,8 +45,8 @@ func TestTiledUnits(t *testing.T) {
 	}
 }
 
-// Rare codes (zeros, subnormal numbers and NaN) keep their values however many there are and wherever: streaming
-// kernels give the bits of the panels, which widen every code by tables, and those are the sums of the reference.
+// Rare codes (zeros, subnormal numbers and NaN) keep their values in any number and at any position: streaming
+// kernels give the same bits as panels, which widen every code by tables, and these equal the sums of the reference.
 func TestTiledRareCodes(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 40, 128, 2048 + 128
@@ -102,9 +102,9 @@ func TestTiledRareCodes(t *testing.T) {
 	}
 }
 
-// e2m1 weights have the same bits however many rows of x there are: units of one block and of several,
-// more than a call takes, ends of rows that are not whole block, rows before and after, and scales in one
-// window, in several, and at the ends of their range.
+// e2m1 weights give the same bits for any number of rows of x: units of one block and of several, more than a call
+// processes, ends of rows that are not whole blocks, rows before and after, and scales in one window, in several, and
+// at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33

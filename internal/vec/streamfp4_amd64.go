@@ -22,11 +22,12 @@ const (
 	blockFP4    = 128 // e2m1 weights of a row that are decoded together
 	windowFP4   = 4   // powers of two in a window
 	mostRowsFP4 = 512 // of weights in a call
-	// exponentFP4 is the exponent of a row less its largest scale: that of scales, of halves, and of the window.
+	// exponentFP4 is the exponent of a row minus its largest scale: the sum of the exponents of scales, of halves,
+	// and of the window.
 	exponentFP4 = -(127 + 1 + windowFP4 - 1)
 )
 
-// exponentsFP4 holds the exponents of rows by their largest scale.
+// exponentsFP4 has the exponents of rows by their largest scale.
 var exponentsFP4 = func() (t [256]float32) {
 	for scale := range t {
 		t[scale] = float32(scale + exponentFP4)
@@ -88,8 +89,8 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	}
 }
 
-// unitsFP4 multiplies units whose rows are whole blocks in place, and copies of rows with scales below their window
-// again.
+// unitsFP4 multiplies units whose rows are whole blocks in place, and then copies of rows with scales below their
+// window.
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.reserve(u.rows, w)
@@ -234,8 +235,8 @@ func (n *nibbleTiles) pickMarked() bool {
 	}
 }
 
-// pickBelow picks a row, whose window is window i, for the next window if it has scales for that. NaN stays what it
-// is.
+// pickBelow picks a row, whose window is window i, for the next window if it has scales in that window. NaN is
+// unchanged.
 func (n *nibbleTiles) pickBelow(i, row int) {
 	if e := n.exponents[i]; n.below[i] != 0 && e == e {
 		n.picked = append(n.picked, pickedRow{row, int(e) - exponentFP4 - windowFP4, true})
@@ -271,8 +272,7 @@ func (ts *tileScratch) timesFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 }
 
 // The kernel for one row of x reads weights at eight cursors, each of which has a run of adjacent rows and prefetches
-// what it comes to sixteen lines later. Longer runs, a multiple of 128 KiB apart, would have the same place in the L2
-// cache.
+// sixteen lines ahead. Longer runs, a multiple of 128 KiB apart, would map to the same set of the L2 cache.
 const (
 	cursorsFP4 = 8
 	runFP4     = 32 << 10

@@ -91,8 +91,8 @@ var portable = &Tier{Name: "go", ops: ops{
 	blocks:         portableBlocks,
 }}
 
-// ops holds the functions that a tier implements. Arguments were checked by the exported
-// method, and no dimension is zero.
+// ops are the functions that a tier implements. Arguments were checked by the exported method, and no dimension is
+// zero.
 type ops struct {
 	matMulF32  func(p product, w []float32)
 	matMulBF16 func(p product, w []byte)

@@ -30,8 +30,7 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 		}
 		tiers = append(tiers, t)
 	}
-	// Half-precision conversion has no flag of its own in x/sys/cpu; every
-	// processor with AVX2, FMA and BMI2 has it.
+	// Half-precision conversion has no separate flag in x/sys/cpu; every processor with AVX2, FMA and BMI2 has it.
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 {
 		t := avx2.tier()
 		t.ops.blocks = avx2Blocks

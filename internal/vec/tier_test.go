@@ -27,8 +27,8 @@ func TestTiersEndInPlainGo(t *testing.T) {
 	}
 }
 
-// Tiers agree within rounding: no element of a product is further from that of
-// plain Go than the error bounds of the sums.
+// Tiers agree within rounding: no element of a product differs from that of plain Go by more than the error bounds of
+// the sums.
 func TestTiersAgree(t *testing.T) {
 	a := newMatrix(newRand(12), 13, 40, 300, 1, 64)
 	eachFormat(func(format int) {
@@ -44,7 +44,7 @@ func TestTiersAgree(t *testing.T) {
 	})
 }
 
-// A tier is shared by all workers; calls must not see each other's scratch.
+// A tier is shared by all workers; calls must not share scratch memory.
 func TestTiersAreSafeForConcurrentUse(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		a := newMatrix(newRand(13), 20, 30, 333, 0, 7)

@@ -16,9 +16,8 @@ type Cut struct {
 	Next []byte
 }
 
-// TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw
-// apart. Every sum takes k in steps of 32, in ascending order, whatever M0, M1
-// and N are.
+// TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw apart. Every sum adds k in steps of 32, in
+// ascending order, for any M0, M1 and N.
 func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 	if t.readyCut("TiledBF16", &c, InOrder, len(w)/2, c.X.k, ldw) {
 		t.ops.tiled.bf16(c, w, ldw)
@@ -38,14 +37,13 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 // GroupFP4 is the number of e2m1 weights of a row that share a scale.
 const GroupFP4 = 32
 
-// MostFP4 is the maximum number of e2m1 weights of a row that [Tier.TiledFP4] takes: their sums have 31 bits and a
+// MostFP4 is the maximum number of e2m1 weights of a row that [Tier.TiledFP4] supports: their sums have 31 bits and a
 // sign.
 const MostFP4 = 1 << 17
 
-// TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the
-// first in its lower half, ldw bytes between rows, with an e8m0 scale for each
-// 32, ldScale bytes between the rows of scales. A row takes more time where its
-// largest scale is more than eight times the least.
+// TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the first in its lower half, ldw bytes
+// between rows, with an e8m0 scale for each 32, ldScale bytes between the rows of scales. A row takes more time if
+// its largest scale is more than eight times its smallest.
 func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 || c.X.k > MostFP4 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row, want an even number of at most %d", c.X.k, MostFP4))

@@ -72,9 +72,8 @@ func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
 	tiled(&c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
 }
 
-// tiled computes a part of a product. In all cases a sum is taken in steps of 32
-// along k, each times the parts of x, by one tile, and is kept in memory unchanged
-// between calls.
+// tiled computes a part of a product. In all cases a sum is computed in steps of 32 along k, each times the parts of
+// x, by one tile, and is stored in memory unchanged between calls.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
@@ -178,7 +177,7 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	}
 	scales := w.scale.row(b.row)
 	a.fresh = 1
-	// Whole blocks of scales, then what is left of one.
+	// Whole blocks of scales, then the rest.
 	whole := b.depth / scaleBlock
 	for _, part := range [2]struct {
 		from, blocks, depth int
@@ -194,8 +193,8 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a.scales = nil
 }
 
-// groups runs the block's columns from depth k on, in pairs of tiles, those of a
-// group or of two, and, where their number is odd, a last one.
+// groups processes the block's columns from depth k on, in pairs of tiles of one or two groups, and a last tile if
+// their number is odd.
 func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	a, x := &ts.tiles, c.X
 	tilesX, tilesW := b.tilesX(x), b.tilesW()

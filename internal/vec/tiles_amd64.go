@@ -47,8 +47,8 @@ type fillArgs struct {
 	ahead    int            // distance from a weight to the one to prefetch
 }
 
-// streamArgs: one group of columns by units of 32 rows of e4m3 or e2m1 codes. Sums of e4m3
-// are added to those in memory, those of e2m1 are written, lines of a tile without gaps.
+// streamArgs: one group of columns by units of 32 rows of e4m3 or e2m1 codes. Sums of e4m3 are added to memory, sums
+// of e2m1 are written, with the lines of a tile contiguous.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer

@@ -29,7 +29,7 @@ type fourBit struct {
 	wide          []float32 // [n, k]
 }
 
-// newFourBit draws weights whose scales are the given number of adjacent powers of two.
+// newFourBit generates random weights whose scales are the given number of adjacent powers of two.
 func newFourBit(r *rand.Rand, n, k, powers int) *fourBit {
 	groups := (k + GroupFP4 - 1) / GroupFP4
 	f := &fourBit{codes: make([]byte, n*k/2), scales: make([]byte, n*groups), wide: make([]float32, n*k)}
@@ -189,8 +189,8 @@ func TestTiledPrecision(t *testing.T) {
 	}
 }
 
-// A row has the same bits alone, among a few rows that read weights in place, in larger blocks that read panels, and in
-// any part of these, also where all rows of a block are exact in bfloat16.
+// A row has the same bits alone, among a few rows that read weights in place, in larger blocks that read panels, and
+// in any part of these, also if all rows of a block are exact in bfloat16.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090
@@ -238,8 +238,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 	}
 }
 
-// Sums longer than a call of the streaming kernel continue where it stopped, for
-// every number of rows it takes.
+// Sums longer than a call of the streaming kernel continue correctly, for every number of rows that it supports.
 func TestTiledLongSums(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 18, 32 + 128 + 65, 8192 + 300
@@ -338,8 +337,8 @@ func TestTiledExtremes(t *testing.T) {
 	}
 }
 
-// Rows for e2m1 weights are integers times a power of two: rounded by 2^-15 of the largest at most, and integers of 14
-// bits are exact, whatever their power. Sums below 2^24 are exact.
+// Rows for e2m1 weights are integers times a power of two: they are rounded by at most 2^-15 of the largest value,
+// and integers of 14 bits are exact for any power. Sums below 2^24 are exact.
 func TestTiledFP4Precision(t *testing.T) {
 	tier := tiledTier(t)
 	r := newRand(41)

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/block"
 )
 
-// plainProduct is the product of a format without its own kernels: unpack makes plain blocks of a few blocks of some
-// rows, and dot multiplies these by one row of x, dot4 by up to four; see _asm/blockplain.go.
+// plainProduct is the product of a format without its own kernels: unpack converts a few blocks of some rows to plain
+// blocks, and dot multiplies these by one row of x, dot4 by up to four; see _asm/blockplain.go.
 type plainProduct struct {
 	unpack, dot, dot4 func(*blockArgs)
 	rows              int // of weights at a time
@@ -23,7 +23,7 @@ const (
 	plainBytes32 = 36
 )
 
-// mulUnpacked multiplies rows of x one by one, or up to four, by weights that are unpacked for all of them.
+// mulUnpacked multiplies rows of x, one or up to four at a time, by weights that are unpacked once for all of them.
 func mulUnpacked(c BlockCut, f block.Format, w []byte, ldw int, p plainProduct) {
 	s := blockScratches.get()
 	defer releaseBlocks(s)
@@ -64,7 +64,7 @@ func mulUnpacked(c BlockCut, f block.Format, w []byte, ldw int, p plainProduct) 
 	}
 }
 
-// readyPlain sets what the products of a call have in common. Plain blocks of a row are pitch bytes.
+// readyPlain sets the fields that the products of a call share. Plain blocks of a row are pitch bytes.
 func (s *blockScratch) readyPlain(c *BlockCut, p *plainProduct, pitch int) {
 	a := &s.plain
 	for r := range p.rows {
@@ -118,8 +118,8 @@ func gridOf(f block.Format) unsafe.Pointer {
 	return nil
 }
 
-// The kernels of formats: what unpacks them with AVX-512 and with AVX2, and the plain blocks that result. Blocks of 32
-// are multiplied as they are with AVX-512.
+// The kernels of formats: the functions that unpack them with AVX-512 and with AVX2, and the resulting plain blocks.
+// With AVX-512, blocks of 32 are multiplied without unpacking.
 var unpackers = map[block.Format]struct {
 	wide, narrow func(*blockArgs)
 	kind         *plainKind

@@ -63,8 +63,7 @@ func wantSame(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// ulps is the distance between got and the exact value in units of the last
-// place of a float32 near it.
+// ulps returns the distance between got and the exact value in units of the last place of a float32 near it.
 func ulps(got float32, exact float64) float64 {
 	if math.IsInf(exact, 0) || math.Abs(exact) > math.MaxFloat32 {
 		if math.IsInf(float64(got), int(math.Copysign(1, exact))) {

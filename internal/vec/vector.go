@@ -51,7 +51,7 @@ func (t *Tier) ExpSum(dst, x []float32, max float32) float32 {
 	return t.ops.expSum(dst, x, max)
 }
 
-// SoftmaxLanes divides the length of what Softmax takes.
+// SoftmaxLanes must divide the length of the argument of Softmax.
 const SoftmaxLanes = 16
 
 // Softmax multiplies p by scale and replaces every element by exp(p[i]-newTop), where newTop is the largest of top and

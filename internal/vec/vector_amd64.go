@@ -4,12 +4,12 @@ package vec
 
 import "math"
 
-// vecCall is the number of registers one call of an element-wise kernel takes: some ten microseconds of the slowest.
+// vecCall is the number of registers that one call of an element-wise kernel processes: about ten microseconds of the
+// slowest kernel.
 const vecCall = 1024
 
-// elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil.
-// The elements past the last whole register go through padded copies; fill is
-// what pads a.
+// elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil. The elements after the last whole
+// register are processed in padded copies; fill is the padding of a.
 func (s *vectors) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float32, fill float32) {
 	v := &sc.vec
 	whole := len(a) / s.lanes

@@ -112,8 +112,7 @@ func TestExpSumMasksAndPropagates(t *testing.T) {
 	})
 }
 
-// The sum depends on the values alone: not on where the slice starts, nor on
-// whether it is computed in place.
+// The sum depends only on the values: not on the alignment of the slice, nor on whether it is computed in place.
 func TestExpSumIgnoresAlignment(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		const n = 1003

@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// File is an open model: one file, or all splits of one. Close takes the memory away under every Tensor.Data.
+// File is an open model: one file, or all splits of one. Close unmaps the memory of every Tensor.Data.
 type File struct {
 	Version  uint32
 	Metadata Metadata
@@ -63,7 +63,7 @@ func Open(path string) (_ *File, err error) {
 	return out, out.openSplits(path, first, int(count))
 }
 
-// openSplits reads the other splits of a model and joins them in order. The metadata is that of the first split.
+// openSplits reads the other splits of a model and joins them in order. The metadata comes from the first split.
 func (f *File) openSplits(path string, named *File, count int) error {
 	const most = 99999 // five digits in the names
 	if count > most {
@@ -126,7 +126,7 @@ func Stem(name string) string {
 	return name
 }
 
-// Begins reports whether a regular file begins as GGUF files do, whatever its name is.
+// Begins reports whether a regular file begins like a GGUF file, whatever its name.
 func Begins(path string) bool {
 	f, err := textfile.Open(path)
 	if err != nil {
@@ -163,7 +163,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// insteadOf returns what else a download may have left under the name of a model.
+// insteadOf returns a description of what a failed download may have left under the name of a model.
 func insteadOf(data []byte) string {
 	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
 	switch {
@@ -234,7 +234,7 @@ func Parse(path string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// tensor reads the description of a tensor. Offset is relative to the data, until place corrects it.
+// tensor reads the description of a tensor. Offset is relative to the data until place corrects it.
 func (s *scanner) tensor() Tensor {
 	t := Tensor{Name: s.text("a tensor's name", maxKey), File: s.path}
 	dims := s.u32("the number of dimensions")
@@ -286,7 +286,7 @@ func (t *Tensor) bytes() (int64, error) {
 	return int64(n), nil
 }
 
-// place makes the tensors views of the data that begins at the next multiple of pad.
+// place sets the tensors to views of the data, which begins at the next multiple of pad.
 func (s *scanner) place(list []Tensor, pad int64) error {
 	start := (int64(s.at) + pad - 1) / pad * pad
 	for i := range list {

@@ -30,7 +30,7 @@ var blockTypes = map[Type]block.Format{2: block.Q4_0, 3: block.Q4_1, 6: block.Q5
 // otherTypes are types that files may hold and this package does not read, for errors.
 var otherTypes = map[Type]string{9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64"}
 
-// firstForeign is the first of the numbers that only ik_llama.cpp gives to types; those of llama.cpp stay far below.
+// firstForeign is the first type number that only ik_llama.cpp uses; the numbers of llama.cpp are far below.
 const firstForeign = 97
 
 func (t Type) String() string {

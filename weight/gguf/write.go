@@ -199,7 +199,7 @@ func scalarKind(v any) (uint32, error) {
 	return 0, fmt.Errorf("a value of type %T cannot be written", v)
 }
 
-// counter counts what is written, for padding.
+// counter counts the written bytes, for padding.
 type counter struct {
 	w io.Writer
 	n int64
