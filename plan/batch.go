@@ -6,15 +6,15 @@ type Batch struct {
 	Requests []Request `json:"requests"`
 	// Pass states which layers run: the model's own, or its drafting layer.
 	Pass Pass `json:"pass,omitempty"`
-	// Record selects what is recorded in every layer in addition to the logits, for the rows that requests record.
+	// Record defines what is recorded in every layer in addition to the logits, for the rows that requests record.
 	Record Record `json:"record,omitzero"`
 	// Replay selects the choices that replayed rows take as given instead of computing them.
 	Replay Replay `json:"replay,omitzero"`
 	// Draws reports that the device samples tokens of rows that are not returned whole, with the parameters in the
 	// input block.
 	Draws bool `json:"draws,omitempty"`
-	// PaddedRows is the row count kernels see when the batch is padded; 0
-	// means no padding. Decode-like batches pad whole requests.
+	// PaddedRows is the number of rows that kernels process if the batch is padded; 0 means no padding. Decode-like
+	// batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
 	Graph      GraphMode `json:"graph"`
 	// NeedSeed requests indices even where the dense form needs none.
@@ -42,11 +42,10 @@ type Request struct {
 	Logits int `json:"logits,omitempty"`
 	// Best reports that only the best token of these rows is needed: whole rows stay on the device.
 	Best bool `json:"best,omitempty"`
-	// Padding reports that the decode-like request only fills the batch up: Seq is
-	// 0, its rows store nothing and see no key.
+	// Padding means that the decode-like request only pads the batch: Seq is 0, and its rows store nothing and attend
+	// to no key.
 	Padding bool `json:"padding,omitempty"`
-	// Rank is the rank that holds the sequence's pages, where ranks share
-	// attention by requests.
+	// Rank is the rank that has the sequence's pages, if ranks divide attention by requests.
 	Rank int `json:"rank,omitempty"`
 	// Records is how many of the new tokens are recorded, from new token RecordFrom on. A plan depends only on their
 	// number.
@@ -57,7 +56,7 @@ type Request struct {
 	ReplayFrom int `json:"replay_from,omitempty"`
 }
 
-// Record selects what a pass records of every layer: it is returned with the logits.
+// Record defines what a pass records of every layer; it is returned with the logits.
 type Record struct {
 	Hidden     bool `json:"hidden,omitempty"`     // residual rows after the layer
 	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
@@ -65,7 +64,7 @@ type Record struct {
 	Experts    bool `json:"experts,omitempty"`    // experts and their weights
 }
 
-// With returns what one of the two names.
+// With returns the union of two records.
 func (r Record) With(o Record) Record {
 	return Record{r.Hidden || o.Hidden, r.Selections || o.Selections, r.Scores || o.Scores, r.Experts || o.Experts}
 }
@@ -80,8 +79,8 @@ type Replay struct {
 type Pass uint8
 
 // PassTarget runs the model. The others run its drafting layer: PassDraft continues hidden states of the target,
-// PassChain those of the drafting layer's own last pass. PassPick continues with rows that a PassDraft without logits
-// has stored, from the layer's inputs on. PassBlock drafts a block of tokens of every request at once (Model.Block);
+// PassChain those of the previous pass of the drafting layer. PassPick continues from the layer inputs of rows that a
+// PassDraft without logits has stored. PassBlock drafts a block of tokens for every request at once (Model.Block);
 // its rows are not part of the sequence.
 const (
 	PassTarget Pass = iota
@@ -114,7 +113,7 @@ func DraftRequest(n, seq int) Request { return Request{Kind: ModeDraft, Seq: seq
 // NewBatch puts requests into one batch of the given mode.
 func NewBatch(mode Mode, requests ...Request) Batch { return Batch{Mode: mode, Requests: requests} }
 
-// Add appends a request with its kind. The batch takes the mode of its requests, or is mixed where they differ.
+// Add appends a request with its kind. The batch gets the mode of its requests, or is mixed if they differ.
 func (b *Batch) Add(r Request) {
 	if len(b.Requests) == 0 {
 		b.Mode = r.Kind

@@ -21,13 +21,13 @@ type Most struct {
 	Joint bool
 }
 
-// Bound is a plan whose every count is at least that of any pass within m: laid out, it takes at least their memory.
-// It plans no batch: there is a segment of every kind that rows can be of, with all rows in one launch, so that its
-// segments overlap.
+// Bound returns a plan whose counts are all at least those of any pass within m, so that its layout needs at least
+// their memory. It is not the plan of a batch: it has a segment for every kind of rows, with all rows in one launch,
+// so its segments overlap.
 //
-// Each count grows with rows and keys, and the memory of a launch grows with its counts, except for one pair: more keys
-// mean fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so a segment at
-// either end bounds all between them.
+// Each count grows with rows and keys, and the memory of a launch grows with its counts, except for one pair: more
+// keys mean fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so
+// segments at the two ends bound all cases between them.
 func Bound(cfg Config, m Most) *Plan {
 	p := &Plan{Runnable: cfg.Runnable, Collectives: cfg.joins(ModeExtend), Pass: m.Pass, Rows: m.Rows,
 		Requests: m.Requests,
@@ -92,7 +92,7 @@ func (w *bounder) segments() {
 	}
 }
 
-// add adds a segment of a kind whose requests see at most the given number of keys.
+// add adds a segment of a kind whose requests have at most the given number of keys.
 func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	s := Segment{Row: row, NextN: nextN, Rank: w.rank, Rows: rows, KernelRows: rows, Requests: w.m.Requests,
 		Layout: w.cfg.Layout, Spans: []Span{{To: max(nextN, 1)}}}
@@ -121,7 +121,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.Kind != IndexerRagged { // scores of pages in place are as wide as the table
 		keys = w.plan.TablePages * w.cfg.Page
 	}
-	// The most scores at a time: those of small batches, of the budget, or of one row.
+	// The largest number of scores at a time: those of small batches, of the budget, or of one row.
 	width := w.scoreWidth(keys)
 	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = width, clamp(scores/width, 1, most)
@@ -129,7 +129,7 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 	if s.Indexer.RowsPerChunk == most {
 		return
 	}
-	// All rows at a time, and as many keys as that leaves.
+	// All rows at a time, with the number of keys that this leaves.
 	fewer := roundUp(scores/most+1, 4)
 	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = fewer, most
 	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
@@ -155,9 +155,9 @@ func (w *bounder) tokensOf(indexKeys int) int {
 	return indexKeys
 }
 
-// list counts the entries that the launches of a segment list, each with at most the given number of rows, whose
-// requests see at most the given number of keys. A launch lists all keys of the requests that it has rows of; where a
-// launch ends inside the rows of a request, the next one lists its keys again.
+// list counts the entries that the launches of a segment list. Each launch has at most the given number of rows,
+// whose requests have at most the given number of keys. A launch lists all keys of its requests; if a launch ends
+// inside the rows of a request, the next launch lists its keys again.
 func (w *bounder) list(s *Segment, rows, keys int) {
 	cfg, m, n := w.cfg, &w.cfg.Model, &w.sum
 	if s.NextN > 0 {
@@ -195,8 +195,8 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 // prompts returns how many requests have rows of prompts.
 func (w *bounder) prompts() int { return min(w.m.Prompts, w.m.Requests) }
 
-// launch adds a segment with one launch of the given number of rows. Its requests see at most the given number of keys,
-// and of them score at most index.
+// launch adds a segment with one launch of the given number of rows. Its requests have at most the given number of
+// keys, of which they score at most index.
 func (w *bounder) launch(s Segment, rows, keys, index int) {
 	cfg, m := w.cfg, &w.cfg.Model
 	l := Launch{Rows: rows, Spans: len(s.Spans)}
@@ -209,7 +209,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 			l.Heavy.Count = all * (keys / ratio128)
 		}
 		if flat || s.Indexer.Kind == IndexerRagged {
-			// Groups that are listed are those that are scored.
+			// Groups in the list are exactly the groups that are scored.
 			l.Groups.Count = all * (index / ratio4)
 			l.Index = l.Groups
 		}

@@ -2,8 +2,8 @@ package plan
 
 import "slices"
 
-// Build plans one batch. It is pure: equal arguments give equal plans whatever
-// was planned before, and neither argument is written to.
+// Build plans one batch. It is pure: equal arguments give equal plans, independently of earlier calls, and neither
+// argument is modified.
 //
 // The order of decisions is mode, kernel of the phase, form, automatic kernel,
 // conversion, transform, indexer, slicing, key.
@@ -88,7 +88,7 @@ func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
 // engines' plans do not state how many ranks there are.
 func (c *Config) joins(m Mode) bool { return !c.Runnable || m == ModeIdle || c.Model.Ranks > 1 }
 
-// Finish gives the plan its segments.
+// Finish sets the segments of the plan.
 func (w *Builder) Finish(segments ...Segment) *Plan {
 	w.plan.Segments = segments
 	w.total()
@@ -134,7 +134,8 @@ func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
 	setHeads(w.cfg, s, w.cat.Entry(k))
 }
 
-// Pad sets the number of rows that kernels see for a segment: decode-like batches pad whole requests, prompts pad rows.
+// Pad sets the number of rows that kernels process for a segment: decode-like batches pad whole requests, prompts pad
+// rows.
 func (w *Builder) Pad(s *Segment) error {
 	s.Requests = len(s.Spans)
 	s.KernelRows = max(s.Rows, w.b.PaddedRows)
@@ -148,8 +149,7 @@ func (w *Builder) Pad(s *Segment) error {
 	return nil
 }
 
-// Size takes a padded segment whose form, kernel and indexer path are set and
-// works out scores, launches and bytes.
+// Size computes scores, launches and bytes of a padded segment whose form, kernel and indexer path are set.
 func (w *Builder) Size(s *Segment) error {
 	s.Layout = w.cfg.Layout
 	w.sizeScores(s)
@@ -160,7 +160,7 @@ func (w *Builder) Size(s *Segment) error {
 	return nil
 }
 
-// spanKeys is the number of keys the last row of a span sees.
+// spanKeys returns the number of keys of the last row of a span.
 func (w *Builder) spanKeys(sp *Span) int { return spanKeys(w.cfg, w.b, sp) }
 
 func spanKeys(cfg *Config, b *Batch, sp *Span) int {

@@ -20,7 +20,7 @@ func SetOf[T ~uint8](list ...T) Set[T] {
 	return s
 }
 
-// Has reports whether the set holds a value.
+// Has reports whether the set contains a value.
 func (s Set[T]) Has(v T) bool { return s&(1<<v) != 0 }
 
 // archNames lists the architectures of a set.
@@ -34,7 +34,7 @@ func archNames(s Set[Arch]) string {
 	return strings.Join(names, ", ")
 }
 
-// firstLayout is the layout of the set that holds the given element type.
+// firstLayout returns the layout of the set with the given element type.
 func firstLayout(s Set[Layout], kv DType) Layout {
 	for _, l := range mainLayouts {
 		if s.Has(l) && kvOf(l) == kv {
@@ -76,10 +76,9 @@ type Entry struct {
 	// OnRequest reports that the kernel is taken where it is named and nowhere else.
 	OnRequest bool
 
-	// Reads: read in place. Gathers: rows are gathered for the batch first,
-	// by the named conversion. Rewrites: pages are rewritten as 656-byte
-	// pages first. The last two are for prompt rows only: a conversion per
-	// decode step is never planned.
+	// Reads are layouts that are read in place. Gathers are layouts whose rows are first gathered for the batch, by
+	// the given conversion. Rewrites are layouts whose pages are first rewritten as 656-byte pages. The last two are
+	// only for prompt rows: a conversion per decode step is never planned.
 	Reads    Set[Layout]
 	Gathers  Set[Layout]
 	GatherBy Convert
@@ -87,10 +86,10 @@ type Entry struct {
 
 	// Heads returns the padded head count and how often a head is repeated.
 	Heads func(hw *Hardware, heads int) (padded, repeat int, err string)
-	// TopK names what is wrong with an index_topk.
+	// TopK returns a description of what is wrong with an index_topk.
 	TopK func(hw *Hardware, k int) string
-	// Rows gives the most rows of one launch of a kernel that sees that many
-	// heads, 0 for no limit, and its cause.
+	// Rows returns the maximum number of rows of one launch of a kernel with the given number of heads, 0 for no
+	// limit, and its cause.
 	Rows func(hw *Hardware, heads int) (int, string)
 	// SplitKV reports that the key range is cut by a schedule and partial sums of
 	// every row are merged (dispatch 17).
@@ -118,7 +117,7 @@ type Objection struct {
 	Text string
 }
 
-// readable are the layouts the kernel can serve in a phase, in place or not.
+// readable returns the layouts that the kernel can process in a phase, in place or not.
 func (e *Entry) readable(p Phase) Set[Layout] {
 	if p == PhaseDecode {
 		return e.Reads
@@ -194,7 +193,7 @@ func joinObjections(list []Objection) string {
 	return strings.Join(texts, "; ")
 }
 
-// Catalogue is a set of kernels and the spellings users may give.
+// Catalogue is a set of kernels and their accepted spellings.
 type Catalogue struct {
 	Name    Catalog
 	Entries []Entry

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// sparrowCatalogue lists the kernels of this project. Prompt rows that see at
-// most T keys go to dense-ragged whatever the pair; the pair serves the rest.
+// sparrowCatalogue lists the kernels of this project. Prompt rows with at most T keys use dense-ragged with any pair;
+// the pair is used for the other rows.
 var sparrowCatalogue = Catalogue{
 	Name: CatalogSparrow,
 	Aliases: map[string]Kernel{
@@ -84,7 +84,7 @@ var sparrowCatalogue = Catalogue{
 }
 
 var (
-	// sm90 has its own kernels, the other GPUs the portable ones
+	// sm90 has its own kernels; the other GPUs use the portable kernels
 	ours        = SetOf(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121)
 	dsaLayouts  = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
 	v4Layouts   = SetOf(V4Row584, V4F32Row2048)

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Chooser settles the kernels of both phases and the layout of the cache
-// (dispatch 9 and 16): explicit choices are kept, open sides take the first
-// candidate that makes a legal pair, and the pair as a whole is checked.
+// Chooser settles the kernels of both phases and the layout of the cache (dispatch 9 and 16): explicit choices are
+// kept, an open side gets the first candidate that makes a legal pair, and the pair as a whole is checked.
 type Chooser struct {
 	*Catalogue
 	*Notes
@@ -27,7 +26,8 @@ type Chooser struct {
 	Pairs func(settled Pair) []Pair
 	// Against adds objections that follow from the user's other wishes.
 	Against func(k Kernel, p Phase) []Objection
-	// Faster is why the first pair of two that fit comes first; empty where the order of the catalogue decides.
+	// Faster is the reason why the first of two suitable pairs comes first; empty if the order of the catalogue
+	// decides.
 	Faster string
 
 	settled Pair
@@ -92,7 +92,7 @@ func (c *Chooser) against(k Kernel, p Phase) []Objection {
 	return list
 }
 
-// fill takes candidates for the open sides.
+// fill chooses candidates for the open sides.
 func (c *Chooser) fill() (Choice, error) {
 	if c.settled.Prefill != KernelNone && c.settled.Decode != KernelNone {
 		layout, err := c.pairLayout(c.settled)
@@ -130,7 +130,7 @@ func (p Pair) or(q Pair) Pair {
 	return q
 }
 
-// whyTaken gives the reasons for kernels that the user did not name.
+// whyTaken returns the reasons for kernels that the user did not choose.
 func (c *Chooser) whyTaken(p Pair) {
 	first := fmt.Sprintf("first candidate that fits %s and %s", c.Hardware.Arch, c.KV)
 	switch {
@@ -163,7 +163,7 @@ func (c *Chooser) pairLayout(p Pair) (Layout, error) {
 	return LayoutNone, c.layoutClash(p)
 }
 
-// settle returns what the pair does with the layout, and the rejected candidates.
+// settle returns the conversion of the layout for the pair, and the rejected candidates.
 func (c *Chooser) settle(p Pair, l Layout) Choice {
 	c.Because("dispatch 9", "layout %s: decode %s reads it in place", l, p.Decode)
 	switch e := c.Entry(p.Prefill); {

@@ -18,9 +18,8 @@ func (c *Catalog) UnmarshalText(t []byte) error { return catalogs.unmarshal(c, t
 // SparsePrefill states which V4 prompts go through a gathered workspace.
 type SparsePrefill uint8
 
-// SparsePrefillAuto leaves prompts that one paged launch holds to the paged
-// kernel in the public catalogue; in ours, measured times choose the kernel, as
-// they do without a wish.
+// SparsePrefillAuto means, in the public catalogue, that prompts that fit one paged launch use the paged kernel; in
+// ours, measured times choose the kernel, as without a setting.
 const (
 	SparsePrefillUnset SparsePrefill = iota
 	SparsePrefillOn
@@ -37,8 +36,8 @@ func (s *SparsePrefill) UnmarshalText(t []byte) error { return sparsePrefills.un
 // Schedule is the kernel that plans paged index scores in the public catalogue.
 type Schedule uint8
 
-// ScheduleLibrary is the score library's, which holds a bounded number of
-// lengths; ScheduleOwn is the engine's, which holds any.
+// ScheduleLibrary is the schedule of the score library, which supports a limited number of lengths; ScheduleOwn is
+// the schedule of the engine, which supports any number.
 const (
 	ScheduleUnset Schedule = iota
 	ScheduleOwn
@@ -123,8 +122,7 @@ type Config struct {
 
 	Reasons  []Reason    `json:"reasons"`
 	Rejected []Rejection `json:"rejected,omitempty"`
-	// DenseAgainst lists why the dense form is off for every batch; it is empty
-	// where DenseOK holds.
+	// DenseAgainst lists the reasons why the dense form is off for every batch; it is empty if DenseOK is set.
 	DenseAgainst []string `json:"dense_against,omitempty"`
 	// Fingerprint hashes every field that Resolve decided or was given.
 	Fingerprint Key `json:"fingerprint"`

@@ -18,7 +18,7 @@ func contests(v ...float64) (out []cost.Contest) {
 	return out
 }
 
-// Choices of plans follow from measured times, whatever these are.
+// Choices of plans follow from measured times, for any values of these.
 func TestChoicesFollowFromTimes(t *testing.T) {
 	for _, c := range []struct {
 		name    string

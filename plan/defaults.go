@@ -6,10 +6,9 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Defaults is a policy with the defaults of hardware, and those defaults as
-// flags: on a GPU the cache is FP8 and prompts read gathered rows of it, where
-// nothing else was asked for. The cache's layout by its name gives the plan that
-// it gives as the default. V4 has one type of cache, and pools have one kernel.
+// Defaults returns a policy with the defaults of hardware, and those defaults as flags: on a GPU the cache is FP8 and
+// prompts read gathered rows, unless other settings are given. A layout that is set explicitly gives the same plan as
+// when it is the default. V4 has one type of cache, and pools have one kernel.
 func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 	if on == CPU || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil
@@ -34,8 +33,7 @@ func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 	return p, chosen
 }
 
-// gatheredReason quotes rows of a prompt that are gathered against rows that are
-// read in place, as decodes of many read them.
+// gatheredReason quotes the times of a prompt with gathered rows and with rows that are read in place.
 func gatheredReason() string {
 	m := cost.H200()
 	inPlace := m.Decodes[len(m.Decodes)-1]

@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// A dense model has MLA without an indexer: every row attends to every key. Rows of prompts that see at most T keys
+// A dense model has MLA without an indexer: every row attends to every key. Rows of prompts with at most T keys
 // expand them (dense-ragged); all other rows attend in latent space over whole pages (dense-latent), decodes at every
 // length. The form of a row depends only on its position.
 
@@ -31,12 +31,12 @@ func (r *resolver) withoutIndexer() error {
 	return nil
 }
 
-// expandedKeys is the largest number of keys that rows of a prompt expand, unless the user sets another. Expanded keys
-// cost a row 2 * (qk + v) operations for each head, latent ones 2 * (576 + 512), which is more than three times as
-// much. But every pass of a prompt expands all keys before it anew, at 2 * 512 * (nope + v) operations for each key and
-// head: a pass of fewer than about 170 rows is faster in latent space. The bound keeps the cost of a short prompt after
-// a long cached prefix, and the memory of the expanded keys, small. A GPU, whose passes have more rows, expands more:
-// 16384 keys of 128 heads take 1 GiB and 0.9 ms a layer.
+// expandedKeys is the largest number of keys that rows of a prompt expand, unless the user sets another. Expanded
+// keys cost a row 2 * (qk + v) operations for each head, latent ones 2 * (576 + 512), which is more than three times
+// as much. But every pass of a prompt expands all earlier keys again, at 2 * 512 * (nope + v) operations for each key
+// and head: a pass of fewer than about 170 rows is faster in latent space. The bound keeps the cost of a short prompt
+// after a long cached prefix, and the memory of the expanded keys, small. A GPU, whose passes have more rows, expands
+// more: 16384 keys of 128 heads take 1 GiB and 0.9 ms per layer.
 const expandedKeys, expandedOnGPU = 4096, 16384
 
 // expandedForm settles T of a dense model.

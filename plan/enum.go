@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// enum gives a closed set of small numbers its text: words[i] is the text of
-// value i. The zero value of most sets means "unset" and has the empty text.
+// enum maps a closed set of small numbers to texts: words[i] is the text of value i. The zero value of most sets
+// means "unset" and has the empty text.
 type enum[T ~uint8] struct {
 	noun  string
 	words []string

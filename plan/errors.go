@@ -75,7 +75,7 @@ func (c Code) Title() string { return codeTitles[c] }
 
 func (c Code) Error() string { return string(c) + " " + c.Title() }
 
-// Error is a refusal: what was asked, what is supported, what to do.
+// Error is a refusal: the requested value, the supported values, and a suggestion.
 type Error struct {
 	Code      Code   `json:"code"`
 	Asked     string `json:"asked"`

@@ -13,7 +13,7 @@ func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 		Try:       "a checkpoint with the draft layer, or no drafting (--draft off)"}
 }
 
-// ErrCarryMissing reports a shared layer that was handed no indices.
+// ErrCarryMissing reports a shared layer that received no indices.
 func ErrCarryMissing(layer, source int) *Error {
 	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices",
 		layer, source),
@@ -26,7 +26,7 @@ func ErrLength(name string, got, want int) *Error {
 		Supported: fmt.Sprintf("%d elements", want)}
 }
 
-// ErrTableRange reports a page table that leaves the cache.
+// ErrTableRange reports a page table with a page outside the cache.
 func ErrTableRange(request int, page int32, pages int) *Error {
 	return &Error{Code: E22, Asked: fmt.Sprintf("request %d with page %d in a cache of %d pages", request, page, pages),
 		Supported: fmt.Sprintf("pages 0 to %d", pages-1)}

@@ -45,8 +45,8 @@ func setHeads(cfg *Config, s *Segment, e *Entry) {
 	}
 }
 
-// autoTarget is the kernel that serves prompt rows: the configured one, or for
-// auto the one that reads the layout in place.
+// autoTarget returns the kernel for prompt rows: the configured kernel or, for auto, the kernel that reads the layout
+// in place.
 func autoTarget(cfg *Config) Kernel {
 	switch {
 	case cfg.Prefill != Auto:

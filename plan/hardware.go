@@ -78,7 +78,7 @@ func (a Arch) Major() int {
 }
 
 // Hardware has the facts of a device that plans depend on. Drivers fill it from the device they opened; HardwareFor
-// gives typical values for explaining.
+// returns typical values for explaining.
 type Hardware struct {
 	Arch Arch `json:"arch"`
 	// SmemOptin is the opt-in limit of shared memory per block, in bytes: it
@@ -96,12 +96,11 @@ type Hardware struct {
 	Preshuffle bool `json:"preshuffle,omitempty"`
 	// NoTiles reports that a CPU's attention does not run on a matrix unit.
 	NoTiles bool `json:"no_tiles,omitempty"`
-	// Portable reports that a GPU's kernels are those for any, not its own.
+	// Portable means that a GPU uses the portable kernels and not kernels for its architecture.
 	Portable bool `json:"portable,omitempty"`
-	// NativeNextN lists the numbers of rows above 1 of a request that the
-	// paged-score kernels of the sparrow catalogue take at once; other numbers
-	// are cut into equal groups of these, or split (costs.verify). The CPU
-	// kernel takes any number, the GPU kernels are built for up to 4.
+	// NativeNextN lists the numbers of rows above 1 of a request that the paged-score kernels of the sparrow
+	// catalogue process at once; other numbers are cut into equal groups of these, or split (costs.verify). The CPU
+	// kernel supports any number, the GPU kernels up to 4.
 	NativeNextN []int `json:"native_next_n,omitempty"`
 	// Missing lists kernels whose library or build is absent.
 	Missing []Kernel `json:"missing,omitempty"`
@@ -127,8 +126,7 @@ var presets = []Hardware{
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
-// device is a device of an architecture, with its own figures where those are
-// not the preset's.
+// device is a device of an architecture, with its own figures if they differ from the preset.
 type device struct {
 	arch        Arch
 	sms         int
@@ -149,7 +147,7 @@ var devices = map[string]device{
 	"mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
 }
 
-// DevicesOf lists the devices of an architecture that HardwareFor knows by name, in order.
+// DevicesOf lists the devices of an architecture that HardwareFor supports by name, in order.
 func DevicesOf(a Arch) []string {
 	var names []string
 	for name, d := range devices {
@@ -206,8 +204,8 @@ func (h Hardware) Clone() Hardware {
 	return h
 }
 
-// SplitParts is the number of parts a kernel with the given number of heads cuts the key range into: SM90 gives each
-// block 64 heads, SM100 all of them.
+// SplitParts returns the number of parts into which a kernel with the given number of heads cuts the key range: on
+// SM90 a block has 64 heads, on SM100 all of them.
 func (h *Hardware) SplitParts(heads int) int {
 	if h.Arch == SM90 && heads > 64 {
 		return h.SMs / (heads / 64)
@@ -215,7 +213,7 @@ func (h *Hardware) SplitParts(heads int) int {
 	return h.SMs
 }
 
-// portable reports that the kernels are those for any GPU: asked for, or the only ones.
+// portable reports whether the portable kernels are used: by request, or because there are no others.
 func (h *Hardware) portable() bool { return h.Portable || h.Arch.CUDA() && h.Arch != SM90 }
 
 func (h *Hardware) missing(k Kernel) bool {

@@ -62,9 +62,8 @@ func (w *Builder) rowIndexer(s *Segment) {
 	s.Because(why)
 }
 
-// together returns how many of n verified rows of a request are scored at a time, 1
-// where each is scored on its own. One arithmetic for every row means one path
-// for every row: deterministic verifies score like decodes.
+// together returns how many of n verified rows of a request are scored at a time, 1 if each is scored separately. The
+// same arithmetic for every row requires the same path for every row, so deterministic verifies score like decodes.
 func together(h *Hardware, m *Model, deterministic bool, n int) int {
 	if deterministic || m.V41() {
 		return 1
@@ -88,8 +87,8 @@ func (w *Builder) verifyTogether(s *Segment, together int) Reason {
 	return why
 }
 
-// kernelN returns how many rows of a request the kernel that scores n of them at
-// once takes: those for Hopper are built for 1, 2 and 4, all others take n.
+// kernelN returns the number of rows of the kernel that scores n rows of a request at once: kernels for Hopper are
+// built for 1, 2 and 4, all others support n.
 func kernelN(arch Arch, n int) int {
 	if arch == SM90 && n == 3 {
 		return 4
@@ -113,10 +112,9 @@ func (k IndexerKind) Scores() bool {
 	return false
 }
 
-// sizeScores sets the width of the score matrix and cuts it into chunks of
-// rows (dispatch 6). Our kernels write a row's scores from column 0, so the
-// widest request sets the width; kernels that plan a whole batch lay all its
-// gathered keys side by side. Paged scores are as wide as the table.
+// sizeScores sets the width of the score matrix and cuts it into chunks of rows (dispatch 6). Our kernels write a
+// row's scores from column 0, so the widest request sets the width; kernels that plan a whole batch concatenate all
+// its gathered keys. Paged scores are as wide as the table.
 func (w *Builder) sizeScores(s *Segment) {
 	cfg := w.cfg
 	total, longest := 0, 0
@@ -159,9 +157,10 @@ func (w *Builder) sizeScores(s *Segment) {
 }
 
 const (
-	// smallScores is the matrix below which memory is not asked about.
+	// smallScores is the size of a score matrix below which memory is not checked.
 	smallScores = 8_000_000
-	// scoreFraction of memory may be used for scores: of the free memory, and of what weights and pools leave.
+	// scoreFraction is the share of memory that may be used for scores: of the free memory, and of the memory that
+	// weights and pools leave.
 	scoreFraction = 0.2
 	staticPart    = 0.9
 )
@@ -198,9 +197,8 @@ func (w *Builder) scoreBudget() int64 {
 	return max(1, budget)
 }
 
-// IndexerAt is the indexer path of one layer: shared layers run none and take
-// carried indices, V4 layers without a ratio-4 stream have none, all others
-// follow the segment. carried reports whether indices were handed on.
+// IndexerAt returns the indexer path of one layer: shared layers run none and use carried indices, V4 layers without
+// a ratio-4 stream have none, and all others follow the segment. carried reports whether indices are passed on.
 func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d does not exist: layers count from 0", layer)

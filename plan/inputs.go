@@ -114,8 +114,8 @@ func (p *Plan) Input(name ArrayName) Array {
 	return Array{Name: name}
 }
 
-// PromptRows returns how many rows belong to prompts: the first ones, since segments
-// of prompts come before all others.
+// PromptRows returns the number of rows that belong to prompts: the first rows, because segments of prompts come
+// before all others.
 func (p *Plan) PromptRows() int {
 	n := 0
 	for i := range p.Segments {
@@ -277,8 +277,8 @@ func (w *Builder) latentArrays(n *gathered) {
 	p.array(ConvertTables, n.tables, p.TablePages)
 }
 
-// windowInputs are the arrays of V4's drafting block. For a prompt, only the rows that later rows see are computed: the
-// last window.
+// windowInputs are the arrays of V4's drafting block. For a prompt, only the rows that later rows attend to are
+// computed: the last window.
 func (w *Builder) windowInputs() {
 	rows := 0
 	for i := range w.b.Requests {
@@ -294,8 +294,8 @@ func (w *Builder) windowArrays(rows int) {
 	w.plan.array(WindowIndices, rows, w.cfg.Model.windowWidth())
 }
 
-// blockArrays are the arrays of V4's drafting stages: every row of a block sees the window before the block, which
-// passes of the target have stored, and all rows of the block.
+// blockArrays are the arrays of V4's drafting stages: every row of a block attends to the window before the block,
+// which passes of the target have stored, and to all rows of the block.
 func (w *Builder) blockArrays(rows int) {
 	for _, name := range []ArrayName{TokenIDs, Positions, Slots, WindowLengths, BlockLengths, DraftRows} {
 		w.plan.array(name, rows, 1)
@@ -354,7 +354,7 @@ func (w *Builder) dualArrays(n *gathered) {
 	}
 }
 
-// next gives a launch its part of a list.
+// next returns a launch's part of a list.
 func next(used *int, n int) Run {
 	r := Run{First: *used, Count: n}
 	*used += n
@@ -372,8 +372,8 @@ func (w *Builder) closing(ratio int) int {
 	return n
 }
 
-// Closing returns how many entries of a ratio request i has in a pass: the groups it completes, or as many as its rows
-// can complete where the plan does not know its length.
+// Closing returns the number of entries of a ratio that request i has in a pass: the groups it completes, or as many
+// as its rows can complete if the plan does not depend on its length.
 func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	rows := b.Rows(cfg, i)
 	if b.KindOf(i).DecodeLike() {
@@ -383,11 +383,12 @@ func (b *Batch) Closing(cfg *Config, i, ratio int) int {
 	return (first+rows)/ratio - first/ratio
 }
 
-// launchReach is the range that the rows of a launch see, over its requests: keys, the pages they are in, V4's window
+// launchReach is the range that the rows of a launch attend to, over its requests: keys, their pages, V4's window
 // entries and groups.
 type launchReach struct{ keys, pages, window, groups, heavy int }
 
-// eachLaunch visits the launches of prompt segments with their reach; those of decode-like segments gather nothing.
+// eachLaunch visits the launches of prompt segments with their reach; launches of decode-like segments gather
+// nothing.
 func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 	for i := range w.plan.Segments {
 		s := &w.plan.Segments[i]

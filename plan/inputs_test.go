@@ -24,8 +24,8 @@ func shapes(t *testing.T, p *Plan) string {
 	return strings.Join(out, ", ")
 }
 
-// Every pass has the arrays that its operations read, each of its shape: rows of a pass, of logits, of what is recorded
-// or replayed, and entries that launches gather.
+// Every pass has the arrays that its operations read, each with its shape: rows of a pass, of logits, of records and
+// replays, and entries that launches gather.
 func TestArraysOfAPass(t *testing.T) {
 	v32, v4, v41 := newSetup(t, "cpu"), newSetup(t, "cpu", family(t, "deepseek_v4")),
 		newSetup(t, "cpu", family(t, "deepseek_v41"))

@@ -3,7 +3,7 @@ package plan
 // Kernel names an implementation of attention in one of the two catalogues.
 type Kernel uint8
 
-// The kernels of the sparrow catalogue, then those of the public one.
+// The kernels of the sparrow catalogue, then the kernels of the public catalogue.
 const (
 	KernelNone Kernel = iota
 

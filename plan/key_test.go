@@ -107,7 +107,7 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 	}
 }
 
-// Padding requests have no shapes of their own: a padded batch has the shape of a full batch of that size.
+// Padding requests do not create new shapes: a padded batch has the shape of a full batch of that size.
 func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
 	cfg := newSetup(t, "sm90", drafts(2)).resolve(t)
 	for name, pair := range map[string][2]Batch{

@@ -3,8 +3,7 @@ package plan
 // Mode is the work of one scheduled batch, or of one request of a mixed batch.
 type Mode uint8
 
-// The modes of dispatch section 2. Request.Seq means something else in each:
-// see Request.
+// The modes of dispatch section 2. Request.Seq has a different meaning in each: see Request.
 const (
 	ModeUnset        Mode = iota
 	ModeExtend            // new prompt tokens, with or without a cached prefix

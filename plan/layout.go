@@ -1,6 +1,6 @@
 package plan
 
-// DType is the element type the cache or an array holds.
+// DType is the element type of the cache or of an array.
 type DType uint8
 
 // The element types in plans.

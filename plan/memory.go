@@ -59,11 +59,10 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
 
-// Sparse attention of the sm90 kernels cuts the keys of a row into segments, at
-// places that depend on the widest list there can be and on Config.SplitKeys
-// alone, and keeps a part for each until they are combined. Launches are cut so
-// that at most partWaves units for each multiprocessor have parts at a time.
-// Package internal/cuda/op compares these figures with what it takes.
+// Sparse attention of the sm90 kernels cuts the keys of a row into segments, at positions that depend only on the
+// widest possible list and on Config.SplitKeys, and keeps a partial result for each until they are combined. Launches
+// are cut so that at most partWaves units per multiprocessor have partial results at a time. Package internal/cuda/op
+// compares these figures with its own memory.
 const (
 	partBlock      = 64  // keys of a block
 	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows
@@ -109,8 +108,8 @@ func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 // Dense attention of the sm90 kernels plans its tiles in scratch memory; there can be as many tiles as rows.
 const denseTileBytes = 16
 
-// attendScratch is sparseScratch of the widest lists that a row of the segment attends to. V4 rows see the window and,
-// except for drafts, also a compressed stream: the selection, or in layers of ratio 128 every entry of the table.
+// attendScratch returns sparseScratch for the widest lists of a row of the segment. V4 rows attend to the window and,
+// except for drafts, also to a compressed stream: the selection, or in layers of ratio 128 every entry of the table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
 	if m.Dense() {

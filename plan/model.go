@@ -12,8 +12,8 @@ import (
 // Family is the architecture of a checkpoint.
 type Family uint8
 
-// V3.2 and GLM share one attention ("DSA": MLA plus indexer); V4 has its own.
-// Three have MLA without an indexer (Dense), one selects pools of tokens (Pooled).
+// V3.2 and GLM share one attention ("DSA": MLA plus indexer); V4 has its own. Three families have MLA without an
+// indexer (Dense), one selects pools of tokens (Pooled).
 const (
 	FamilyUnset Family = iota
 	DeepSeekV32
@@ -69,8 +69,7 @@ type Model struct {
 	Ranks int `json:"ranks,omitempty"`
 	// Division states how they share attention; unset where there is one.
 	Division Division `json:"division,omitempty"`
-	// GroupHeads is the number of heads that stay together on a rank: those of
-	// an output group of V4. 0 is 1.
+	// GroupHeads is the number of heads that stay together on a rank: the heads of an output group of V4. 0 means 1.
 	GroupHeads int `json:"group_heads,omitempty"`
 	// PaddedHeads is how many of the heads of all ranks are padding: zeros that
 	// add nothing, where the model's heads do not divide.
@@ -151,8 +150,8 @@ func (s LayerShare) Shared(l int) bool {
 	return false
 }
 
-// ratio4 is the compression of the stream V4's indexer selects from, ratio128
-// that of the stream every query reads whole.
+// ratio4 is the compression ratio of the stream from which V4's indexer selects, ratio128 that of the stream that
+// every query reads completely.
 const (
 	ratio4   = 4
 	ratio128 = 128
@@ -184,9 +183,8 @@ func (m *Model) layouts() Set[Layout] {
 	return dsaLayouts
 }
 
-// ShortKeys is the largest number of visible tokens for which every key is
-// selected whatever its score: K tokens, or for V4 as many tokens as fill K
-// entries of the ratio-4 stream.
+// ShortKeys is the largest number of visible tokens for which every key is selected regardless of its score: K
+// tokens, or for V4 as many tokens as fill K entries of the ratio-4 stream.
 func (m *Model) ShortKeys() int {
 	switch {
 	case m.V4():
@@ -317,7 +315,7 @@ type released struct {
 	model Model
 }
 
-// releasedModels is made anew for each caller: a Model holds a slice.
+// releasedModels returns new values for each caller, because a Model contains a slice.
 func releasedModels() []released {
 	usual := ExpertFacts{Count: 256, Chosen: 8, Dense: []bool{true, true, true}} // DeepSeek-V3.2 and GLM-5
 	return []released{
@@ -370,8 +368,7 @@ func releasedModels() []released {
 	}
 }
 
-// ModelFor gives the released figures of a model by name, heads not divided
-// among ranks.
+// ModelFor returns the released figures of a model by name, with heads not divided among ranks.
 func ModelFor(name string) (Model, error) {
 	for _, r := range releasedModels() {
 		if slices.ContainsFunc(r.names, func(n string) bool { return fold(n) == fold(name) }) {
@@ -381,7 +378,7 @@ func ModelFor(name string) (Model, error) {
 	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
 }
 
-// UsualModelNames lists one name for each model that ModelFor knows.
+// UsualModelNames lists one name for each model that ModelFor supports.
 func UsualModelNames() []string {
 	var names []string
 	for _, r := range releasedModels() {
@@ -390,7 +387,7 @@ func UsualModelNames() []string {
 	return names
 }
 
-// ModelNames lists every name that ModelFor knows, those of one model together.
+// ModelNames lists every name that ModelFor supports, grouped by model.
 func ModelNames() []string {
 	var names []string
 	for _, r := range releasedModels() {

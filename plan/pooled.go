@@ -26,11 +26,11 @@ func (m *Model) PoolTokens() int {
 // LinearAt reports whether layer l has linear attention. Drafting layers have none.
 func (m *Model) LinearAt(l int) bool { return l < len(m.Linear) && m.Linear[l] }
 
-// PoolWidth is the number of tokens that a row of a pooled model attends to at most: those of K pools and of the open
-// one.
+// PoolWidth returns the maximum number of tokens that a row of a pooled model attends to: the tokens of K pools and
+// of the incomplete pool.
 func (m *Model) PoolWidth() int { return poolTokens*m.K + poolTokens - 1 }
 
-// everyFourth marks the linear layers of the released pattern: all but every fourth.
+// everyFourth marks the linear layers of the released pattern: all except every fourth.
 func everyFourth(layers int) []bool {
 	linear := make([]bool, layers)
 	for i := range linear {
@@ -39,7 +39,7 @@ func everyFourth(layers int) []bool {
 	return linear
 }
 
-// pooled returns which layers are linear, and which select what.
+// pooled determines which layers are linear, and which layers select.
 func (r *resolver) pooled() {
 	linear := 0
 	for l := range r.model.Layers {
@@ -92,8 +92,8 @@ func (w *Builder) pooledArrays(n *gathered) {
 // it, and whether these rows are held back.
 const StateSpanWords = 6
 
-// mostVerified is how many rows of a request a model with states verifies at most: rings of raw rows have room for that
-// many in addition to those of an open pool.
+// mostVerified is the maximum number of rows of a request that a model with states verifies: rings of raw rows have
+// space for these in addition to the rows of an incomplete pool.
 const mostVerified = 12
 
 // heldBack checks the verified rows of a model with a state per sequence, which cannot be rolled back: they are held

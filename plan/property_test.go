@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawConfig draws a legal configuration. index_topk is
-// small, so that short batches reach every path.
+// drawConfig generates a random legal configuration. index_topk is small, so that short batches reach every path.
 func drawConfig(rt *rapid.T) Config {
 	hws, kvs := []string{"cpu", "sm90"}, []string{"", "bf16", "fp8", "fp8-576"}
 	names := []string{"deepseek_v32", "glm-5", "glm-5.2", "deepseek_v4"}

@@ -9,9 +9,8 @@ import (
 // in both.
 type Division uint8
 
-// ByHeads gives every rank some heads of all sequences: each holds the whole
-// cache. ByRequests gives every rank all heads of some sequences: each holds
-// the cache of its own. Unset, heads are divided where that needs no padding.
+// ByHeads gives every rank some heads of all sequences: each has the whole cache. ByRequests gives every rank all
+// heads of some sequences: each has the cache of its sequences. If unset, heads are divided if that needs no padding.
 const (
 	DivisionUnset Division = iota
 	ByHeads
@@ -62,8 +61,7 @@ func (m Model) Divide(ranks int, how Division) (Model, error) {
 	return m, nil
 }
 
-// notDivided states which numbers of ranks divide the experts, which the one
-// asked for does not.
+// notDivided returns an error for a number of ranks that does not divide the experts, with the numbers that do.
 func (m *Model) notDivided(ranks int) error {
 	if m.Experts.Count == 0 {
 		return &Error{Code: E08, Asked: fmt.Sprintf("%d ranks", ranks), Supported: "at least 1", Try: "1 rank"}

@@ -32,8 +32,8 @@ var (
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 )
 
-// ReasonDense reports whether the dense form computes what the sparse one would, where rows see up to the given number
-// of keys.
+// ReasonDense states that the dense form computes the same result as the sparse form, for rows with up to the given
+// number of keys.
 func ReasonDense(keys, topk int) Reason {
 	if keys > topk {
 		return reasonDenseAboveK

@@ -36,11 +36,11 @@ func (c *Chooser) layoutClash(p Pair) error {
 	return e
 }
 
-// LegalPairs lists every pair that works here, those that convert nothing first.
+// LegalPairs lists every pair that works here, pairs without a conversion first.
 func (c *Chooser) LegalPairs() []Pair { return c.legalPairs(len(c.Entries)*len(c.Entries), Pair{}) }
 
-// legalPairs lists up to n pairs that work here: the pair itself first, then
-// those that share a side with it, and of equals those that convert nothing.
+// legalPairs lists up to n pairs that work here: the pair itself first, then pairs that share a side with it, and
+// among equals pairs without a conversion.
 func (c *Chooser) legalPairs(n int, near Pair) []Pair {
 	var all []Pair
 	for i := range c.Entries {
@@ -68,8 +68,8 @@ func (c *Chooser) legalPairs(n int, near Pair) []Pair {
 	return all[:min(n, len(all))]
 }
 
-// usable is the layout both kernels of a pair can serve: read in place by the
-// decode kernel, and by the prefill kernel in place if possible.
+// usable returns a layout that both kernels of a pair support: read in place by the decode kernel, and by the prefill
+// kernel in place if possible.
 func (c *Chooser) usable(p Pair) Layout {
 	pe, de := c.Entry(p.Prefill), c.Entry(p.Decode)
 	both := c.Model.layouts() & de.Reads & pe.readable(PhasePrefill)
@@ -112,9 +112,8 @@ func (c *Chooser) fitting(p Phase) []string {
 	return names
 }
 
-// nearest is a complete set of flags that works. A KV type the user named is
-// kept and the kernel exchanged; otherwise the kernel is kept, with the KV type
-// it reads.
+// nearest returns a complete set of flags that works. A KV type that the user chose is kept and the kernel is
+// replaced; otherwise the kernel is kept, with a KV type that it reads.
 func (c *Chooser) nearest(k Kernel, p Phase) string {
 	keepKV := func() string {
 		other := c.settled
@@ -189,7 +188,7 @@ func (c *Chooser) flags(p Pair) string {
 	return fmt.Sprintf("--kv %s --prefill %s --decode %s", name, p.Prefill, p.Decode)
 }
 
-// NothingFits lists every kernel with its reason. Its text names only those of the family, where there are any.
+// NothingFits lists every kernel with its reason. Its text names only the kernels of the family, if there are any.
 func (c *Chooser) NothingFits() error {
 	e := &Error{Code: E01, Asked: fmt.Sprintf("%s on %s with kv %s", c.Model.Family, c.Hardware.Arch, c.kvName())}
 	ofFamily := func(k Entry) bool { return k.family(c.Model) }
@@ -224,8 +223,8 @@ func (c *Chooser) NothingFits() error {
 	return e
 }
 
-// elsewhere lists flags for the architectures, other than the one asked for, on which kernels of the catalogue serve
-// both phases of the model.
+// elsewhere lists flags for the other architectures on which kernels of the catalogue support both phases of the
+// model.
 func (c *Chooser) elsewhere() (flags []string) {
 	for _, hw := range presets {
 		if c.Name == CatalogSparrow && hw.Arch != CPU && hw.Arch != SM90 {

@@ -268,7 +268,7 @@ func (r *resolver) checkReserve() error {
 	return r.cfg.CheckReserve(&sparrowCatalogue, autoTarget(&r.cfg))
 }
 
-// finish hashes the configuration and writes the one summary line.
+// finish hashes the configuration and writes the summary line.
 func (r *resolver) finish() error {
 	c := &r.cfg
 	c.Reasons, c.Rejected = slices.Clip(r.Reasons), slices.Clip(c.Rejected)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Bounds of memory, where nothing else is asked for.
+// Limits of memory, unless other values are set.
 const (
 	DefaultChunkCapacity = 131072    // keys of one dense call
 	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
@@ -64,7 +64,7 @@ func (r *resolver) denseNeed() int64 {
 	return need
 }
 
-// Threshold warns of a threshold that was asked for and is above index_topk.
+// Threshold warns if the given threshold is above index_topk.
 func (n *Notes) Threshold(asked, topk int) {
 	if asked > topk {
 		n.Notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
@@ -89,8 +89,7 @@ func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
 	return list
 }
 
-// Dense reports whether nothing is against the dense form, and gives the
-// reasons; why follows the number of keys.
+// Dense reports whether nothing prevents the dense form, and adds the reasons; why is appended to the number of keys.
 func (n *Notes) Dense(c *Config, wish Switch, why string) bool {
 	if len(c.DenseAgainst) == 0 {
 		n.Because("dispatch 5", "dense form for prompts of at most %d keys%s", c.T, why)

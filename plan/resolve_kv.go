@@ -21,7 +21,7 @@ func ParseKV(word string) (kv DType, rows Layout, ok bool) {
 	return kvOf(rows), rows, true
 }
 
-// DefaultKV gives the reason of a type that the user did not name.
+// DefaultKV adds the reason for a type that the user did not choose.
 func (n *Notes) DefaultKV(kv DType, hw *Hardware, m *Model) {
 	why := "is the default of " + hw.Arch.String()
 	if m.V4() {

@@ -99,7 +99,7 @@ func (w *Builder) groups() []Segment {
 	return list
 }
 
-// cuts returns the first new token that is no longer dense and the first that needs scores: token i sees prefix+i+1
+// cuts returns the first new token that is no longer dense and the first that needs scores: token i has prefix+i+1
 // keys.
 func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 	if w.cfg.DenseOK {
@@ -115,7 +115,7 @@ func (w *Builder) shapeRow(s *Segment) {
 	cfg := w.cfg
 	switch s.Row {
 	case RowDensePrefill:
-		// Every key, cached or new, is read through the cache, so that a prompt in chunks gives the results of the
+		// Every key, cached or new, is read from the cache, so that a prompt in chunks gives the same results as the
 		// whole prompt.
 		w.Dense(s, DenseRagged, ConvertGatherRows)
 		s.NeedIndices = w.b.NeedSeed && !cfg.Model.Dense()

@@ -59,7 +59,7 @@ func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
 	return s.shape(cfg, b)
 }
 
-// keep is the string of what buf holds.
+// keep returns the contents of buf as a string.
 func (s *Shaper) keep() string {
 	if text, ok := s.kept[string(s.buf)]; ok {
 		return text

@@ -7,7 +7,7 @@ import (
 	"sparrow/internal/testkit/heap"
 )
 
-// Shapes of batches of many prompts, each with lengths of its own, take no more than their bound.
+// Shapes of batches of many prompts, each with different lengths, use no more memory than their bound.
 func TestKeptShapesAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{8, 1000, 30_000} {
 		grown := heap.Kept(func() any {

@@ -68,7 +68,7 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
-// says returns a text about which layers make entries, select and share.
+// says returns a text that lists the layers that make entries, select and share.
 func (s *Sharing) says(m *Model) string {
 	var within []int
 	for _, l := range s.Index {
@@ -82,7 +82,7 @@ func (s *Sharing) says(m *Model) string {
 		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
 }
 
-// LayerSays describes what layer l reads of others; empty for other models.
+// LayerSays describes which other layers' data layer l reads; empty for other models.
 func (m *Model) LayerSays(l int) string {
 	e, x := m.EntrySource(l), m.IndexSource(l)
 	switch {
@@ -104,8 +104,8 @@ func (m *Model) LayerSays(l int) string {
 // BlocksOf returns how many blocks n entries have.
 func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
 
-// KeptOf returns how many of n entries are in the blocks that are kept: all, or those of the kept blocks; the newest
-// block may not be full.
+// KeptOf returns how many of n entries are in the selected blocks: all, or the entries of those blocks; the newest
+// block may be incomplete.
 func (s *Sharing) KeptOf(n int) int {
 	if s.BlocksOf(n) <= s.Blocks {
 		return n
@@ -134,8 +134,7 @@ func (m *Model) checkSharing() error {
 	return nil
 }
 
-// sharedInputs are the arrays of V4.1. Every row reads pages in place, so that no
-// launch gathers anything.
+// sharedInputs are the arrays of V4.1. Every row reads pages in place, so no launch gathers anything.
 func (w *Builder) sharedInputs() { w.sharedArrays(w.closing(w.cfg.Model.lightRatio())) }
 
 func (w *Builder) sharedArrays(pairs int) {

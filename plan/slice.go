@@ -68,8 +68,8 @@ func (w *Builder) slice(s *Segment) error {
 	return nil
 }
 
-// run offers every span, then the padding, to the slicer. A rank of context
-// parallelism holds rows of every request, so all spans count as one.
+// run passes every span, then the padding, to the slicer. A rank of context parallelism has rows of every request, so
+// all spans count as one.
 func (sl *slicer) run() error {
 	s := sl.s
 	s.Launches = make([]Launch, 0, 1+s.KernelRows/sl.limit)
@@ -103,7 +103,7 @@ func (sl *slicer) run() error {
 	return nil
 }
 
-// take adds rows of spans first..first+count, which together see keys.
+// take adds rows of spans first..first+count, which together have the given number of keys.
 func (sl *slicer) take(first, count, rows, keys int) error {
 	for done := 0; done < rows; {
 		fit := sl.fit(rows-done, rows, keys)
@@ -120,8 +120,8 @@ func (sl *slicer) take(first, count, rows, keys int) error {
 	return nil
 }
 
-// with is the load of the open launch after n more rows of a span with rows
-// rows and keys keys, all of whose keys must be at hand.
+// with returns the load of the open launch after n more rows of a span with rows rows and keys keys, all of whose
+// keys must be available.
 func (sl *slicer) with(n, rows, keys int) load {
 	l := sl.open.load
 	cfg := sl.w.cfg
@@ -135,8 +135,8 @@ func (sl *slicer) with(n, rows, keys int) load {
 	return l
 }
 
-// floor is the chunk of scores to leave room for: fewer rows at a time where
-// scores are wide, so that they do not shrink the launch.
+// floor returns the size of the score chunk to reserve: fewer rows at a time if scores are wide, so that they do not
+// shrink the launch.
 func (sl *slicer) floor(l load) int64 {
 	if sl.held.scoreRow == 0 {
 		return scoreFloor
@@ -145,7 +145,7 @@ func (sl *slicer) floor(l load) int64 {
 	return min(scoreFloor, max(int64(sl.grain), half))
 }
 
-// fit is the largest number of rows, up to want, the open launch can take.
+// fit returns the largest number of rows, up to want, that the open launch can include.
 func (sl *slicer) fit(want, rows, keys int) int {
 	room := min(want, sl.limit-sl.open.launch.Rows)
 	if sl.open.launch.Keys+keys > sl.keyCap && sl.open.launch.Rows > 0 {
@@ -195,8 +195,8 @@ func (sl *slicer) close() {
 	*o = launchLoad{launch: Launch{FirstRow: next}}
 }
 
-// chunked gives the launch as many rows of scores at a time as the budget and
-// the reserve allow, and lowers the segment's chunk to it.
+// chunked sets the number of score rows at a time to the maximum that the budget and the reserve allow, and lowers
+// the segment's chunk to it.
 func (sl *slicer) chunked(l load) load {
 	l.chunk = min(l.rows, sl.chunk)
 	if sl.chunk == 0 || sl.held.bytes(l) <= sl.reserve {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// line writes what a segment decided as one line of a table.
+// line formats the decisions of a segment as one line of a table.
 func line(s *Segment) string {
 	indexer := s.Indexer.Kind.String()
 	if s.Indexer.Kind == IndexerPagedNative {
@@ -35,7 +35,7 @@ func TestRowsOfTheIndexerKernel(t *testing.T) {
 	}
 }
 
-// TestSparrowPlans: what each batch gets from our own catalogue.
+// TestSparrowPlans checks the plans of batches with our own catalogue.
 func TestSparrowPlans(t *testing.T) {
 	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }

@@ -11,8 +11,7 @@ import (
 // batches of a process have the same cut.
 type KeySplit uint8
 
-// SplitWhole gives all keys of a row to one multiprocessor, the others cut after
-// every 256 to 2048 keys.
+// SplitWhole gives all keys of a row to one multiprocessor; the others cut after every 256 to 2048 keys.
 const (
 	SplitUnset KeySplit = iota
 	SplitWhole
@@ -73,8 +72,8 @@ func (k KeySplit) Says() string {
 	return "whole"
 }
 
-// split settles where rows are cut: as asked, or where the number of rows that
-// the server is set up for was measured fastest (dispatch 16).
+// split decides where rows are cut: as requested, or at the cut that was measured fastest for the number of rows that
+// the server is configured for (dispatch 16).
 func (r *resolver) split() error {
 	c, p := &r.cfg, r.policy
 	if e := sparrowCatalogue.Entry(c.Decode); !e.Segments || r.model.V4() || r.hw.Arch == CPU {
@@ -117,8 +116,8 @@ func (r *resolver) split() error {
 	return nil
 }
 
-// splitPortable decides for the portable kernels, of which a multiprocessor has 32 heads of a part. Those who run them
-// have few sequences at once: unless more are asked for, a lone one shall be fast.
+// splitPortable decides for the portable kernels, of which a multiprocessor has 32 heads of a part. Such machines
+// usually run few sequences at once: unless more are requested, the cut is chosen for a single sequence.
 func (r *resolver) splitPortable() {
 	c := &r.cfg
 	c.SplitKeys = Split256
@@ -137,8 +136,8 @@ func (r *resolver) splitPortable() {
 // portableHeads is from how many heads of all rows on parts of 512 keys occupy a GPU, too.
 const portableHeads = 8 * 128
 
-// splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row, so
-// that the parts may be longer than those of selected keys: fewer of them wait to be added.
+// splitEvery decides where rows that attend to every key are cut. The number of parts grows with the keys of a row,
+// so the parts may be longer than those of selected keys, and fewer parts have to be combined.
 func (r *resolver) splitEvery() error {
 	c, p := &r.cfg, r.policy
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {

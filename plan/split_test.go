@@ -9,7 +9,8 @@ import (
 	"sparrow/internal/cost"
 )
 
-// Rows are cut according to the measured times, for the number of rows that a server is set up for, or as asked.
+// Rows are cut according to the measured times, for the number of rows that a server is configured for, or as
+// requested.
 func TestSplitFollowsTheLoad(t *testing.T) {
 	for _, c := range []struct {
 		name string

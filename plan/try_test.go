@@ -28,8 +28,8 @@ func apply(p *Policy, try string) bool {
 	return true
 }
 
-// TestEverySuggestionWorks walks every kernel pair, KV type and architecture:
-// what is refused names flags that are accepted.
+// TestEverySuggestionWorks tries every kernel pair, KV type and architecture: every refusal names flags that are
+// accepted.
 func TestEverySuggestionWorks(t *testing.T) {
 	tried, accepted := 0, 0
 	names, hws := []string{""}, []string{"cpu", "sm90"}
@@ -51,8 +51,8 @@ func TestEverySuggestionWorks(t *testing.T) {
 						if !errors.As(err, &e) {
 							t.Fatalf("%v is no refusal", err)
 						}
-						// A single flag corrects one mistake of possibly
-						// several; a full pair must work as it stands.
+						// A single flag corrects one of possibly several mistakes; a full pair must work without
+						// further changes.
 						if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
 							!apply(&s.policy, e.Try) {
 							continue
@@ -72,8 +72,7 @@ func TestEverySuggestionWorks(t *testing.T) {
 	}
 }
 
-// Every released model runs on a CPU; where a GPU refuses one, the refusal names hardware that accepts the model and is
-// not the one that was asked for.
+// Every released model runs on a CPU; if a GPU refuses one, the refusal names other hardware that accepts the model.
 func TestSuggestedHardwareWorks(t *testing.T) {
 	for _, name := range UsualModelNames() {
 		for _, arch := range []string{"cpu", "sm90", "gfx95"} {

@@ -32,7 +32,7 @@ type Plan struct {
 	WholeLogits int `json:"whole_logits"`
 	// Draws reports that the tokens of those others are sampled, with the parameters in the input block.
 	Draws bool `json:"draws,omitempty"`
-	// Record selects what is recorded in every layer, for Recorded rows.
+	// Record defines what is recorded in every layer, for Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
 	// Replay selects the choices that are replayed instead of computed, for Replayed rows.
@@ -73,25 +73,24 @@ type Segment struct {
 	// FirstRow is the row of the step at which the segment starts.
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
-	// KernelRows is the number of rows that kernels see: Rows plus padding, on one rank.
+	// KernelRows is the number of rows that kernels process: Rows plus padding, on one rank.
 	KernelRows int `json:"kernel_rows"`
 	// Requests is len(Spans) plus padded requests: the B of array shapes.
 	Requests int `json:"requests"`
 	// NextN is the number of rows each request has in a decode-like segment,
 	// and 0 in a prefill segment.
 	NextN int `json:"next_n,omitempty"`
-	// Keys is the sum over spans of the keys their last row sees; 0 in
-	// decode-like segments, whose plans do not depend on lengths.
+	// Keys is the sum over spans of the keys of their last row; 0 in decode-like segments, whose plans do not depend
+	// on lengths.
 	Keys  int    `json:"keys,omitempty"`
 	Spans []Span `json:"spans"`
 
 	Form        Form   `json:"form"`
 	Kernel      Kernel `json:"kernel"`
 	KernelHeads int    `json:"kernel_heads"`
-	// HeadRepeat is how often each head is repeated instead of zero-padded, 1
-	// for every kernel that pads; only in the public catalogue, as FusedTopK and
-	// RopeInKernel are: our kernels pad, select in an operation of its own, and
-	// read rotated rows.
+	// HeadRepeat is how often each head is repeated instead of zero-padded, 1 for every kernel that pads; only in the
+	// public catalogue, like FusedTopK and RopeInKernel: our kernels pad, select in a separate operation, and read
+	// rotated rows.
 	HeadRepeat  int       `json:"head_repeat,omitempty"`
 	Layout      Layout    `json:"layout"`
 	Convert     Convert   `json:"convert"`
@@ -99,16 +98,16 @@ type Segment struct {
 	FusedTopK   bool      `json:"fused_topk,omitempty"`
 	Indexer     Indexer   `json:"indexer"`
 	NeedIndices bool      `json:"need_indices"`
-	// RopeInKernel means the caller hands over un-rotated Q and K.
+	// RopeInKernel means that the caller passes un-rotated Q and K.
 	RopeInKernel bool `json:"rope_in_kernel,omitempty"`
-	// SplitsFixed means the key range is cut the same way whatever the batch.
+	// SplitsFixed means that the key range is cut in the same way for any batch.
 	SplitsFixed bool `json:"splits_fixed"`
 	// SplitKeys is after how many keys the kernel cuts a row; unset for kernels that do not.
 	SplitKeys KeySplit `json:"split_keys,omitempty"`
 	Variant   Variant  `json:"variant"`
 
-	// RowsPerLaunch is the limit each launch keeps; Limit states where it comes
-	// from. Launches cover rows 0..KernelRows exactly once, in order.
+	// RowsPerLaunch is the row limit of each launch; Limit is its cause. Launches cover rows 0..KernelRows exactly
+	// once, in order.
 	RowsPerLaunch int      `json:"rows_per_launch"`
 	Limit         string   `json:"limit"`
 	Launches      []Launch `json:"launches"`
@@ -126,16 +125,15 @@ type Span struct {
 	Request int `json:"request"` // index into Batch.Requests
 	From    int `json:"from"`
 	To      int `json:"to"`
-	// FirstRow is the segment row that holds token From.
+	// FirstRow is the segment row of token From.
 	FirstRow int `json:"first_row"`
 }
 
 // Rows is the number of rows of the span.
 func (s Span) Rows() int { return s.To - s.From }
 
-// Launch is one slice of a segment, rows FirstRow to FirstRow+Rows: their
-// scores, their selection and their attention are finished before the next
-// slice starts, and TransientBytes counts what the largest slice holds.
+// Launch is one slice of a segment, rows FirstRow to FirstRow+Rows: their scores, their selection and their attention
+// are finished before the next slice starts, and TransientBytes counts the memory of the largest slice.
 type Launch struct {
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`
@@ -145,9 +143,9 @@ type Launch struct {
 	Spans     int `json:"spans"`
 	// Keys is the sum of keys of those spans; 0 in decode-like segments.
 	Keys int `json:"keys,omitempty"`
-	// What the launch gathers and converts, as parts of the arrays of the same names. Gather is the cached rows that
-	// its rows see, V4: window entries; Groups and Heavy are V4's entries of ratio 4 and 128; Index is indexer keys,
-	// V4: of the groups.
+	// The entries that the launch gathers and converts, as parts of the arrays of the same names. Gather has the
+	// cached rows that its rows attend to (V4: window entries); Groups and Heavy are V4's entries of ratio 4 and 128;
+	// Index has indexer keys (V4: of the groups).
 	Gather Run `json:"gather,omitzero"`
 	Groups Run `json:"groups,omitzero"`
 	Heavy  Run `json:"heavy,omitzero"`
@@ -172,8 +170,8 @@ type Indexer struct {
 	// NextN is how many rows of a request the native paged path scores at once,
 	// all of them or an equal group; 1 for the split path.
 	NextN int `json:"next_n,omitempty"`
-	// KernelN is the number of rows of a request that the native kernel takes, NextN or more: rows beyond NextN are
-	// masked. Only in the sparrow catalogue.
+	// KernelN is the number of rows of a request that the native kernel processes, NextN or more: rows beyond NextN
+	// are masked. Only in the sparrow catalogue.
 	KernelN int `json:"kernel_n,omitempty"`
 	// Schedule is the kernel that plans V4's paged scores in the public
 	// catalogue.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Float32 entries of V4 are for proofs: on cpu, in the sparrow catalogue, read in place by both phases.
+// Float32 entries of V4 are for exact tests: on cpu, in the sparrow catalogue, read in place by both phases.
 func TestV4ExactEntries(t *testing.T) {
 	hw, err := HardwareFor("cpu")
 	if err != nil {

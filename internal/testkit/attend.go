@@ -58,7 +58,7 @@ func (p *pair) sparseOf(kinds []layout.Kind) {
 	}
 }
 
-// testWhole attends over every key of three sequences, of which rows are mixed in one call: lengths around the places
+// testWhole attends over every key of three sequences, whose rows are mixed in one call: lengths around the positions
 // where devices cut keys, one row without keys, pages in random order, NaN in every unused page.
 func testWhole(p *pair) {
 	const tokens, width = 64, 66
@@ -119,7 +119,7 @@ func testDense(p *pair) {
 		}
 		p.must(kernel.Do(p.ref, args(out.ref, q.ref, kv.ref, rope.ref, start.ref, ln.ref)))
 		p.must(kernel.Do(p.dev, args(out.dev, q.dev, kv.dev, rope.dev, start.dev, ln.dev)))
-		// The reference divides zero by zero where a row sees no key; the contract leaves such rows out of prefill.
+		// The reference divides zero by zero if a row has no keys; the contract excludes such rows from prefill.
 		p.near(fmt.Sprintf("%+v", d), out.slice(0, 9), 2e-5)
 		p.near(fmt.Sprintf("%+v", d), out.slice(10, rows), 2e-5)
 		p.rowwise(fmt.Sprintf("%+v", d), out.dev, func(r int) kernel.Tensor {

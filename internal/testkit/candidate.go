@@ -147,7 +147,7 @@ func testCopy(p *pair) {
 }
 
 // testSample samples from rows of odd sizes with every filter, in a call with rows that take their best token. Logits
-// are a view with a stride; rows are sampled one by one as well.
+// are a view with a stride; rows are also sampled one at a time.
 func testSample(p *pair) {
 	for _, vocabulary := range []int{1, 7, 640, 5000} {
 		const rows = 8

@@ -60,8 +60,8 @@ func testCompress(p *pair) {
 	}
 }
 
-// movedToState proves that rows give the same bits from the step and from the state they were put into: chunked
-// equals whole.
+// movedToState checks that rows give the same bits from the step and from the state in which they were stored:
+// chunked equals whole.
 func (p *pair) movedToState(what string, dim int, values, gates both,
 	run func(s side, out, state, sources kernel.Tensor) error, slots int) {
 	p.Helper()

@@ -189,8 +189,8 @@ func testSink(p *pair) {
 	}
 }
 
-// testCombine has every corner by hand: negatives stay negative whatever the base, empty streams, lengths beyond the
-// row, width to 128.
+// testCombine has hand-computed corner cases: negative entries stay negative for any base, empty streams, lengths
+// beyond the row, width up to 128.
 func testCombine(p *pair) {
 	window := p.ints(4, 3, []int32{5, -1, 7, 1, 2, 3, 9, 9, 9, 0, 1, 2})
 	extra := p.ints(4, 2, []int32{-1, 4, 8, 9, 1, -7, 3, 3})

@@ -53,8 +53,8 @@ func testIndexQuery(p *pair) {
 	}
 }
 
-// testPaddedIndexQuery pads heads: real heads have the bits that they have without padding, padded ones are zero
-// whatever the memory contained, and scores over all of them have the bits of scores over the real ones.
+// testPaddedIndexQuery pads heads: real heads have the same bits as without padding, padded heads are zero whatever
+// the memory contained, and scores over all heads have the same bits as scores over the real ones.
 func testPaddedIndexQuery(p *pair) {
 	const heads, padded, rows, tokens = 32, 64, 3, 8 // heads that every device scores
 	a := p.angles(rows)
@@ -227,7 +227,7 @@ func testSelect(p *pair) {
 	p.same("short rows without scores", out)
 }
 
-// values checks the scores of what is chosen.
+// values checks the scores of the selected positions.
 func (p *pair) values(out, scores, lens both) {
 	p.Helper()
 	rows, k := out.ref.Rows, out.ref.Cols

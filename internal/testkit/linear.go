@@ -87,7 +87,7 @@ func testGatedNorm(p *pair) {
 	p.near("layer norm", out, 1e-5)
 }
 
-// testSpread: tokens of selected pools in ascending order, then those that no pool has yet.
+// testSpread checks the tokens of selected pools in ascending order, then the tokens that are in no pool yet.
 func testSpread(p *pair) {
 	pools := p.ints(4, 2, []int32{0, 2, 1, -1, -1, -1, 0, 1})
 	seen, table := p.ints(4, 1, []int32{14, 8, 3, 0}), p.ints(2, 2, []int32{3, 1, 0, 2})

@@ -6,10 +6,10 @@ import (
 )
 
 // Near compares the rows of two results, each of the given number of values: a value may differ by the share tol of
-// itself or of the root mean square of its row, whichever is larger, and all values of a row together by less than half
-// of that, in the root mean square. Nothing is compared with 1: rows of attention over a thousand keys are some
-// hundredths large. Infinities are equal to themselves. It returns the largest differences as shares of what is
-// allowed.
+// itself or of the root mean square of its row, whichever is larger; the root mean square of the differences of a row
+// must be less than half of that. There is no absolute tolerance, because values of attention over a thousand keys
+// are a few hundredths. Infinities are equal to themselves. It returns the largest differences as shares of the
+// tolerance.
 func Near(got, want []float64, row int, tol float64) (value, noise float64, err error) {
 	if len(got) != len(want) || row < 1 || len(want)%row != 0 {
 		return 0, 0, fmt.Errorf("there are %d values, want %d, in rows of %d", len(got), len(want), row)
@@ -48,5 +48,5 @@ func Near(got, want []float64, row int, tol float64) (value, noise float64, err 
 	return value, noise, err
 }
 
-// nearNoise is the allowed difference of all values of a row together, as a share of that of one value.
+// nearNoise is the allowed root mean square difference of a row, as a share of the allowed difference of one value.
 const nearNoise = 0.4

@@ -71,7 +71,7 @@ func (a *attention) pool(kind layout.Kind, tokens, width, bytes int) kernel.Pool
 
 const judgedHeads, judgedKeys = 4, 1024
 
-// run gives the output of every head of every row. Rows see up to a thousand keys.
+// run returns the output of every head of every row. Rows have up to a thousand keys.
 func (a *attention) run(dual bool) []float64 {
 	lens := []int32{1, 64, 128, 1000}
 	if dual {

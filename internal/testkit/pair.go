@@ -43,7 +43,7 @@ func (p *pair) must(err error) {
 	}
 }
 
-// normal draws n values around zero.
+// normal generates n random values around zero.
 func (p *pair) normal(n int, scale float64) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -52,7 +52,7 @@ func (p *pair) normal(n int, scale float64) []float32 {
 	return v
 }
 
-// on places values on a device in the wanted element type, rounding them.
+// on copies values to a device in the given element type, rounding them.
 func (p *pair) on(d kernel.Device, t kernel.DType, rows, cols int, v []float32) kernel.Tensor {
 	p.Helper()
 	out, err := kernel.New(d, t, rows, cols)
@@ -80,7 +80,7 @@ func encode(t kernel.DType, v []float32) []byte {
 	return b
 }
 
-// activations places the same values on both sides: in the device's activation type, rounded to it first for the
+// activations copies the same values to both sides: in the device's activation type, and rounded to it first for the
 // reference's float32.
 func (p *pair) activations(rows, cols int, v []float32) both {
 	p.Helper()
@@ -309,7 +309,7 @@ func (p *pair) same(what string, b both) {
 }
 
 // rowwise checks that rows are independent: alone runs the operation on the device for one row and returns that row;
-// its bits must equal those of the whole.
+// its bits must equal those of the row in the whole.
 func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
 	p.Helper()
 	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {

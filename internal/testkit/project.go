@@ -6,8 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// testProject compares products of the same rows with the reference, and the bits of every row with those of its own
-// product.
+// testProject compares matrix products of the same rows with the reference, and the bits of every row with those of a
+// separate product.
 func testProject(p *pair) {
 	kinds := [][]kernel.DType{
 		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16},

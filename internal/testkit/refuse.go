@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// testEntryRefusals calls the operations on entries and streams with places that do not exist: an error that names
-// them, never a read out of bounds.
+// testEntryRefusals calls the operations on entries and streams with positions out of range, which must give an error
+// that names them, never a read out of bounds.
 func testEntryRefusals(p *pair) {
 	d := p.dev
 	pool := p.entryPool(layout.V4Row584, 2, 3, nil).dev

@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each on its own: the two must
-// agree to the bit, and with the reference. Groups that are cut are refused.
+// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each separately: the two must
+// agree to the bit, and with the reference. Incomplete groups are refused.
 func testVerifyScores(p *pair) {
 	const pageTokens, pages, heads, width = 64, 4, 32, 128
 	table := p.ints(2, 2, []int32{3, 1, 0, 2})

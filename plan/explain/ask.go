@@ -7,7 +7,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// Ask is everything a decision depends on. Batch is nil when only the configuration is asked for.
+// Ask has all inputs of a decision. Batch is nil if only the configuration is requested.
 type Ask struct {
 	Model    plan.Model
 	Hardware plan.Hardware

@@ -15,7 +15,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// Answer is one explained decision. Plan is nil when only the configuration was asked for.
+// Answer is one explained decision. Plan is nil if only the configuration was requested.
 type Answer struct {
 	// Config is the resolved configuration; for this project's planner, only the fields that both planners have.
 	Config  public.Config `json:"config"`
@@ -25,9 +25,9 @@ type Answer struct {
 	// Arrays lists the inputs of other engines' kernels, one list for each segment; only for plans of the public
 	// catalogue.
 	Arrays [][]public.Array `json:"arrays,omitempty"`
-	// Lengths holds the per-row lengths of each segment that is small enough to print.
+	// Lengths has the per-row lengths of each segment that is small enough to print.
 	Lengths []Lengths `json:"lengths,omitempty"`
-	// Layer is the indexer path of one layer in each segment, when a layer was asked for.
+	// Layer is the indexer path of one layer in each segment, if a layer was requested.
 	Layer *LayerAnswer `json:"layer,omitempty"`
 }
 

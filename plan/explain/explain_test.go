@@ -201,7 +201,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A decode that selects every key has no scores, and the printed plan says so.
+// A decode that selects every key has no scores, and the printed plan states that.
 func TestShortVariantIsPrinted(t *testing.T) {
 	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{KV: "fp8"})
 	for batch, want := range map[string]string{
@@ -220,9 +220,9 @@ func TestShortVariantIsPrinted(t *testing.T) {
 	}
 }
 
-// The arrays that are printed are those of the plan's input block, all of them and no others, in order and with their
-// sizes. Prepare fills exactly these: package step's tests compare what it writes with the same list. Lengths of rows
-// go by the names of such arrays too.
+// The printed arrays are exactly those of the plan's input block, in order and with their sizes. Prepare fills
+// exactly these: package step's tests compare its output with the same list. Lengths of rows have the names of such
+// arrays too.
 func TestInputsArePrinted(t *testing.T) {
 	for _, c := range []struct {
 		family, batch string

@@ -5,8 +5,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// Lengths has the numbers of keys that each row of one segment sees: the first three arrays for a plan that runs here,
-// the others, by their names in other engines, for a plan of the public catalogue.
+// Lengths has the numbers of keys of each row of one segment: the first three arrays for a plan that runs here, the
+// others, by their names in other engines, for a plan of the public catalogue.
 type Lengths struct {
 	Segment int `json:"segment"`
 
@@ -43,8 +43,8 @@ func (a *Answer) fillLengths() error {
 	return nil
 }
 
-// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may be before
-// position 0.
+// rows fills the arrays that every row of this engine has, as far as the plan has them. A padded request may be
+// before position 0.
 func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Segment) {
 	lengths := p.Input(plan.Lengths).Rows > 0
 	for _, sp := range s.Spans {

@@ -37,8 +37,8 @@ func (l *arrayList) lengths() {
 	l.add(SeqlensExpanded, l.rows)
 }
 
-// tables: verify and draft repeat a request's table for each of its rows where
-// rows are entries of their own.
+// tables adds page tables: verify and draft repeat a request's table for each of its rows if rows are separate
+// entries.
 func (l *arrayList) tables() {
 	s, cfg := l.s, l.cfg
 	entries := l.requests

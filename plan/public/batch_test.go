@@ -9,8 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// facts are the columns most cases of dispatch section 20 expect; a zero
-// launches or heads is not looked at.
+// facts are the columns that most cases of dispatch section 20 expect; launches or heads of zero are not checked.
 type facts struct {
 	form      plan.Form
 	kernel    plan.Kernel
@@ -36,8 +35,8 @@ func (f facts) check(t *testing.T, s *plan.Segment) {
 	}
 }
 
-// TestPublicBatches holds the cases 20 to 54 of dispatch section 20 whose
-// expectation is a row of the table; the others follow below.
+// TestPublicBatches has the cases 20 to 54 of dispatch section 20 whose expectation is a row of the table; the others
+// follow below.
 func TestPublicBatches(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	one := public("sm90")

@@ -34,7 +34,7 @@ type builder struct {
 	b   *plan.Batch
 }
 
-// segment holds every row of the batch.
+// segment makes a segment with every row of the batch.
 func (w *builder) segment() (*plan.Segment, error) {
 	facts, err := w.facts()
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *builder) dealt(s *plan.Segment) bool {
 		cp.Kind == CPZigzag && len(s.Spans) == 1 && s.Rows >= 2*cp.Size
 }
 
-// batchFacts are the lengths the uniform rules look at.
+// batchFacts are the lengths that the uniform rules use.
 type batchFacts struct {
 	nextN   int // rows per request of a decode-like batch, 0 for prompts
 	rows    int
@@ -209,8 +209,7 @@ func (w *builder) prefill(s *plan.Segment, f batchFacts) plan.Kernel {
 	return kernel
 }
 
-// bySize leaves V4 prompts that one paged launch holds to the paged kernel
-// (dispatch 13).
+// bySize uses the paged kernel for V4 prompts that fit one paged launch (dispatch 13).
 func (w *builder) bySize(s *plan.Segment, f batchFacts) plan.Kernel {
 	kernel, most := w.cfg.Decode, w.cfg.Hardware.PagedRowLimit()
 	why := fmt.Sprintf("%d rows fit a paged launch, which holds %d", f.rows, most)

@@ -118,8 +118,8 @@ func gridRows(axis string) func(*plan.Hardware, int) (int, string) {
 	return func(*plan.Hardware, int) (int, string) { return 65535, why }
 }
 
-// flashSparseHeads: the kernel takes exactly 64 or 128 heads; SM100 builds have
-// the 64-head variant only where the hardware description says so.
+// flashSparseHeads: the kernel supports exactly 64 or 128 heads; SM100 builds have the 64-head variant only if the
+// hardware description says so.
 func flashSparseHeads(hw *plan.Hardware, heads int) (int, int, string) {
 	if heads <= 128 && hw.Arch.SM100Family() && !hw.Heads64 {
 		return 128, 1, ""
@@ -167,7 +167,7 @@ func objection(code plan.Code, text string) []plan.Objection {
 // loadSplits are kernels that always cut the key range by load.
 var loadSplits = plan.SetOf(plan.TRTLLM)
 
-// objections to a kernel that other wishes give.
+// objections returns the objections to a kernel that follow from other settings.
 func (r *resolver) objections(k plan.Kernel, p plan.Phase) []plan.Objection {
 	gathers := k == plan.FlashMLASparse || k == plan.FlashMLASparseQ8
 	if gathers && p == plan.PhasePrefill && r.model.V4() && r.policy.V4SparsePrefill == plan.SparsePrefillOff {

@@ -7,21 +7,20 @@ import (
 	"sparrow/plan"
 )
 
-// Filler writes the contents of per-batch arrays that are functions of lengths
-// alone. It allocates nothing, clamps every length at 0, and returns ErrLength
-// when dst has another size than the plan's shape. Page tables come from the
+// Filler writes the contents of per-batch arrays that depend only on lengths. It allocates nothing, clamps every
+// length at 0, and returns ErrLength when dst has another size than the plan's shape. Page tables come from the
 // cache, not from here.
 //
-// Rows are segment rows. Padded requests have 1 key and their rows see none,
-// so that no schedule is empty and no padding row selects anything.
+// Rows are segment rows. Padded requests have 1 key and their rows attend to none, so that no schedule is empty and
+// no padding row selects anything.
 type Filler struct {
 	cfg *Config
 	b   *plan.Batch
 	s   *plan.Segment
 }
 
-// NewFiller binds a segment to the batch it was planned for, or to a batch of
-// equal Shape. It keeps the pointers and writes through none of them.
+// NewFiller binds a segment to the batch for which it was planned, or to a batch of equal Shape. It keeps the
+// pointers but does not write through them.
 func NewFiller(cfg *Config, b *plan.Batch, s *plan.Segment) Filler { return Filler{cfg, b, s} }
 
 func (f Filler) sized(name ArrayName, dst []int32, want int) error {
@@ -51,14 +50,13 @@ func (f Filler) keys(i int) int {
 	return max(0, f.b.FirstPosition(&f.cfg.Config, sp.Request)+sp.To)
 }
 
-// firstKeys is the number of keys the first row of span i sees, unclamped.
+// firstKeys returns the number of keys of the first row of span i, unclamped.
 func (f Filler) firstKeys(i int) int {
 	sp := &f.s.Spans[i]
 	return f.b.FirstPosition(&f.cfg.Config, sp.Request) + sp.From + 1
 }
 
-// eachRow calls put for every kernel row with its span (-1 for padding) and
-// the keys it sees.
+// eachRow calls put for every kernel row with its span (-1 for padding) and its number of keys.
 func (f Filler) eachRow(put func(row, span, visible int)) {
 	for i := range f.s.Spans {
 		sp := &f.s.Spans[i]
@@ -110,8 +108,8 @@ func (f Filler) CacheSeqlens(dst []int32) error {
 // CuSeqlensK: [B+1] prefix sums of CacheSeqlens.
 func (f Filler) CuSeqlensK(dst []int32) error { return f.sums(CuSeqlensK, dst, f.s.Requests, f.keys) }
 
-// CuSeqlensQ: [B+1] query offsets of a prompt segment, [R+1] counting up in a
-// decode-like one, where every row is an entry of its own.
+// CuSeqlensQ writes [B+1] query offsets of a prompt segment, or [R+1] counting up in a decode-like one, where every
+// row is a separate entry.
 func (f Filler) CuSeqlensQ(dst []int32) error {
 	if f.s.NextN > 0 {
 		return f.sums(CuSeqlensQ, dst, f.s.KernelRows, one)
@@ -152,8 +150,8 @@ func (f Filler) DSACuK(dst []int32) error {
 // DSACuQ: [R+1] counting up.
 func (f Filler) DSACuQ(dst []int32) error { return f.sums(DSACuQ, dst, f.s.KernelRows, one) }
 
-// starts fills an array from the sum of index keys of earlier spans and the
-// index keys each row sees: tokens, or compressed entries for V4.
+// starts fills an array from the sum of index keys of earlier spans and the index keys of each row: tokens, or
+// compressed entries for V4.
 func (f Filler) starts(name ArrayName, dst []int32, value func(start, visible int) int) error {
 	start, last := 0, 0
 	m := &f.cfg.Model
@@ -171,14 +169,13 @@ func (f Filler) KStart(dst []int32) error {
 	return f.starts(KStart, dst, func(start, _ int) int { return start })
 }
 
-// KEnd: [R] KStart plus the index keys the row sees.
+// KEnd writes [R] KStart plus the index keys of the row.
 func (f Filler) KEnd(dst []int32) error {
 	return f.starts(KEnd, dst, func(start, visible int) int { return start + visible })
 }
 
-// TopKOffset: [R] first gathered KV row of each row's request (V4: of its
-// compressed part), counted over the segment; a launch that gathers only its
-// own spans subtracts the offset of its first row.
+// TopKOffset writes [R] the first gathered KV row of each row's request (V4: of its compressed part), counted over
+// the segment; a launch that gathers only its own spans subtracts the offset of its first row.
 func (f Filler) TopKOffset(dst []int32) error {
 	return f.starts(TopKOffset, dst, func(start, _ int) int { return start })
 }
@@ -194,8 +191,8 @@ func (f Filler) TokenToRequest(dst []int32) error {
 	})
 }
 
-// CtxLens2D: native [B, n], every column the index keys after the step; split
-// [R, 1], the index keys each row sees. Padding has 1.
+// CtxLens2D writes native [B, n], with the index keys after the step in every column, or split [R, 1], with the index
+// keys of each row. Padding has 1.
 func (f Filler) CtxLens2D(dst []int32) error {
 	if f.s.Indexer.Kind == plan.IndexerPagedNative {
 		n := f.s.Indexer.NextN
@@ -215,8 +212,8 @@ func (f Filler) CtxLens2D(dst []int32) error {
 	})
 }
 
-// scheduleSplit is the run of keys the paged-score kernel hands to one block,
-// whatever the page of the cache.
+// scheduleSplit is the number of keys that one block of the paged-score kernel processes, for any page size of the
+// cache.
 const scheduleSplit = 256
 
 // PagedSchedule: [SMs+1, 2]. Entry i is the (row of CtxLens2D, split of that

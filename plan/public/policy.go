@@ -32,7 +32,7 @@ const (
 // Scores is the kernel of the paged indexer scores.
 type Scores string
 
-// ScoreNative serves hardware that has none of the others.
+// ScoreNative is for hardware that has none of the others.
 const (
 	ScoreUnset    Scores = ""
 	ScoreNative   Scores = "native"
@@ -44,8 +44,7 @@ const (
 // CPKind is the way context parallelism deals tokens to ranks.
 type CPKind string
 
-// CPInterleave deals round robin; CPZigzag gives rank r the blocks r and
-// 2*size-1-r of one sequence.
+// CPInterleave distributes round robin; CPZigzag gives rank r the blocks r and 2*size-1-r of one sequence.
 const (
 	CPNone       CPKind = ""
 	CPInterleave CPKind = "interleave"
@@ -68,7 +67,7 @@ const (
 	RoleDecode  Role = "decode"
 )
 
-// Policy holds the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
+// Policy has the settings of a user of another engine. The zero value of every field means "unset": Resolve decides.
 type Policy struct {
 	KV string `json:"kv,omitempty"` // auto, bf16, fp8 or a layout
 	// Prefill and Decode are kernel names or aliases of them.
@@ -105,8 +104,8 @@ type Policy struct {
 	RadixCache  bool             `json:"radix_cache,omitempty"`
 	Speculation plan.Speculation `json:"speculation,omitzero"`
 	TBO         bool             `json:"tbo,omitempty"` // two-batch overlap
-	// CarryIndices reports that each sub-batch and each pipeline stage hands
-	// selected indices on to the layers that share them.
+	// CarryIndices reports that each sub-batch and each pipeline stage passes selected indices on to the layers that
+	// share them.
 	CarryIndices bool `json:"carry_indices,omitempty"`
 	// PipelineCuts lists the first layer of every stage but the first.
 	PipelineCuts []int `json:"pipeline_cuts,omitempty"`
@@ -121,8 +120,8 @@ type Policy struct {
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
 
-// Config is the resolved, immutable configuration: the fields that every planner sets, and those of these engines. The
-// user's settings are kept for explain to show; no decision after Resolve reads them.
+// Config is the resolved, immutable configuration: the fields that every planner sets, and the fields of these
+// engines. The user's settings are kept for explain; no decision after Resolve reads them.
 type Config struct {
 	plan.Config
 	Wishes Policy `json:"wishes,omitzero"`

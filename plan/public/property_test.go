@@ -12,8 +12,7 @@ import (
 	"sparrow/plan"
 )
 
-// drawConfig draws a legal configuration. index_topk is
-// small, so that short batches reach every path.
+// drawConfig generates a random legal configuration. index_topk is small, so that short batches reach every path.
 func drawConfig(rt *rapid.T) Config {
 	hws, kvs := []string{"sm90", "sm100", "gfx95", "sm120"}, []string{"", "bf16", "fp8"}
 	names := []string{"deepseek_v32", "glm-5", "glm-5.2", "deepseek_v4"}

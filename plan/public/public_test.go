@@ -9,7 +9,7 @@ import (
 	"sparrow/plan/public"
 )
 
-// wish changes what a configuration is resolved from.
+// wish changes an input of the resolution of a configuration.
 type wish func(*plan.Model, *public.Policy)
 
 func kv(name string) wish { return func(_ *plan.Model, p *public.Policy) { p.KV = name } }
@@ -41,8 +41,7 @@ func model(t testing.TB, name string) plan.Model {
 	return m
 }
 
-// resolve gives a configuration of the public catalogue, for deepseek_v32
-// unless a wish names another family.
+// resolve returns a configuration of the public catalogue, for deepseek_v32 unless a wish names another family.
 func resolve(t testing.TB, hw string, wishes ...wish) public.Config {
 	t.Helper()
 	h, err := plan.HardwareFor(hw)

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// TestPublicResolution holds cases 1 to 19 of dispatch section 20.
+// TestPublicResolution has cases 1 to 19 of dispatch section 20.
 func TestPublicResolution(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 	})
 }
 
-// A kernel that was turned off is not offered, and the reason says that it was turned off.
+// A kernel that was turned off is not offered, and the reason states that it was turned off.
 func TestSparsePrefillOff(t *testing.T) {
 	off := wish(func(p *Policy) { p.V4SparsePrefill = plan.SparsePrefillOff })
 	for _, k := range []string{"flashmla_sparse", "flashmla_sparse_q8"} {

@@ -30,8 +30,8 @@ func apply(p *Policy, try string) bool {
 	return true
 }
 
-// TestEverySuggestionWorks walks every kernel pair, KV type and architecture:
-// what is refused names flags that are accepted.
+// TestEverySuggestionWorks tries every kernel pair, KV type and architecture: every refusal names flags that are
+// accepted.
 func TestEverySuggestionWorks(t *testing.T) {
 	tried, accepted := 0, 0
 	names, hws := []string{""}, []string{"sm80", "sm90", "sm100", "sm120", "gfx95"}
@@ -53,8 +53,8 @@ func TestEverySuggestionWorks(t *testing.T) {
 						if !errors.As(err, &e) {
 							t.Fatalf("%v is no refusal", err)
 						}
-						// A single flag corrects one mistake of possibly
-						// several; a full pair must work as it stands.
+						// A single flag corrects one of possibly several mistakes; a full pair must work without
+						// further changes.
 						if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
 							!apply(&s.policy, e.Try) {
 							continue

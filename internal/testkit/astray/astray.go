@@ -156,7 +156,7 @@ func (d *Device) with(op kernel.Op, t kernel.Tensor, change func([]int32) bool) 
 	return kernel.WriteI32(d.Device, t, was)
 }
 
-// without gives the last chosen expert of every row no weight.
+// without sets the weight of the last chosen expert of every row to zero.
 func (d *Device) without(a kernel.ExpertArgs) error {
 	v := make([]float32, a.Weights.Rows*a.Weights.Cols)
 	if err := kernel.ReadF32(d.Device, v, a.Weights); err != nil {

@@ -1,5 +1,5 @@
-// Package await waits for events in tests. Its bound is for hangs alone: no machine that works, however busy, comes
-// near it, so no test fails for being slow.
+// Package await waits for events in tests. Its time limit is only for hangs: no working machine, however busy, comes
+// near it, so no test fails because it is slow.
 package await
 
 import (
@@ -45,8 +45,8 @@ func Goroutines(t testing.TB, before int) {
 	}
 }
 
-// Untimed is a test that does not know the time limit of its package: rapid then runs all its examples, where it would
-// otherwise stop early on a busy machine.
+// Untimed is a test without the time limit of its package: rapid then runs all its examples, where it would otherwise
+// stop early on a busy machine.
 func Untimed(t testing.TB) testing.TB { return untimed{t} }
 
 type untimed struct{ testing.TB }

@@ -1,4 +1,4 @@
-// Package kept gives tests a machine whose figures are kept already.
+// Package kept provides tests with a machine whose measured figures are already stored.
 package kept
 
 import (

@@ -1,6 +1,6 @@
-// Package memnet is a network in memory, for tests of servers and clients under testing/synctest: goroutines that
-// wait for such a connection count as waiting, which those that wait for a socket do not, so that the clock of the
-// test moves.
+// Package memnet is a network in memory, for tests of servers and clients under testing/synctest. Goroutines that
+// wait for such a connection count as blocked, so that the clock of the test advances; goroutines that wait for a
+// socket do not.
 package memnet
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Listener accepts what Dial connects.
+// Listener accepts the connections of Dial.
 type Listener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -22,7 +22,7 @@ func Listen() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial connects to the listener, whatever the address. It has the signature of http.Transport.DialContext.
+// Dial connects to the listener, for any address. It has the signature of http.Transport.DialContext.
 func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {

@@ -1,8 +1,8 @@
 // Package pair is a device that passes everything to two devices: memory and weights are on both, and a function of the
 // caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
 //
-// Where both compute, as on a GPU and by the reference, Settle gives the second what the first wrote: the next
-// operation has equal inputs on both sides, and differences do not add up.
+// If both compute, as a GPU and the reference, Settle copies the results of the first to the second, so that the next
+// operation has equal inputs on both sides and differences do not accumulate.
 package pair
 
 import (

@@ -27,14 +27,15 @@ type Difference struct {
 	Elements int     // compared
 	Unequal  int     // of them
 	Worst    float64 // the largest difference of a call, as a share of the largest value of that call
-	// Row is the largest root mean square of the differences of a row, of attention of one head of a row, as a share of
-	// that of its values: a small wrong part is not averaged out by the rest of the call.
+	// Row is the largest root mean square of the differences of a row (for attention, of one head of a row), as a
+	// share of the root mean square of its values, so that a small wrong part is not averaged out by the rest of the
+	// call.
 	Row  float64
 	diff float64 // sum of the squares of all differences
 	size float64 // sum of the squares of all values
 }
 
-// Noise is the root mean square of the differences, as a share of that of the values.
+// Noise returns the root mean square of the differences, as a share of that of the values.
 func (d *Difference) Noise() float64 {
 	if d.diff == 0 {
 		return 0
@@ -54,8 +55,8 @@ func (s Differences) Print(w io.Writer) {
 	out.Flush()
 }
 
-// Settle compares an operation's tensors on both devices, after both have run it, and gives the second those of the
-// first.
+// Settle compares an operation's tensors on both devices, after both have run it, and copies those of the first to
+// the second.
 func (d *Device) Settle(c Call, to Differences) error {
 	var err error
 	tensors(reflect.ValueOf(c.Op), c.Operation(), func(field string, t kernel.Tensor) {
@@ -76,7 +77,7 @@ func (d *Device) Settle(c Call, to Differences) error {
 	return err
 }
 
-// headsOf is the number of heads whose outputs are adjacent in a row; 1 for all but attention.
+// headsOf returns the number of heads whose outputs are adjacent in a row; 1 except for attention.
 func headsOf(op any, field string) int {
 	if !strings.HasSuffix(field, ".Out") {
 		return 1
@@ -103,8 +104,8 @@ type written struct {
 	elements int             // in all
 }
 
-// written is all of a tensor, except for scores, which end at the keys that a row sees, and for pools, whose other rows
-// do not change.
+// written returns all of a tensor, except for scores, which end at the last key of a row, and for pools, whose other
+// rows do not change.
 func (d *Device) written(args any, field string, t kernel.Tensor) written {
 	n := written{headsOf(args, field), func(int) int { return t.Cols }, t.Rows * t.Cols}
 	rows := func(slots kernel.Tensor, p kernel.Pool) {

@@ -22,7 +22,7 @@ func (d wider) Do(op kernel.Op) error {
 	return d.Device.Do(op)
 }
 
-// Both devices compute, their results are compared, and the second continues with those of the first.
+// Both devices compute, their results are compared, and the second continues with the results of the first.
 func TestSettle(t *testing.T) {
 	sm90 := kernel.Hardware{Arch: "sm90"}
 	found := pair.Differences{}

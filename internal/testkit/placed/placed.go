@@ -1,5 +1,5 @@
-// Package placed loads models for tests with experts in two memories, which may move: those of the device under test,
-// and those of a CPU device with one worker that computes the rest.
+// Package placed loads models for tests with experts in two memories, which may move: on the device under test, and
+// on a CPU device with one worker that computes the rest.
 package placed
 
 import (
@@ -28,7 +28,7 @@ func HalfFetched(layers, experts int) *placement.Placement {
 	return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
 }
 
-// Mixed gives experts all pairs of methods one after the other, with another expert first in each layer.
+// Mixed assigns all pairs of methods in turn to experts, starting with another expert in each layer.
 func Mixed(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	for l := range layers {
@@ -39,8 +39,8 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
-// Alike gives experts all pairs of methods, one after the other, that have the same bits on a GPU: a token that is
-// computed again as part of a prompt has the same bits.
+// Alike assigns in turn all pairs of methods that have the same bits on a GPU, so that a token that is computed again
+// as part of a prompt has the same bits.
 func Alike(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},

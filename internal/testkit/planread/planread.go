@@ -26,16 +26,15 @@ import (
 
 const module, planned = "sparrow/", "sparrow/plan"
 
-// runs are the packages in which passes run: those that read a plan to act on it. Code that prints plans is not among
-// them.
+// runs are the packages in which passes run: they read a plan to act on it. Code that prints plans is not included.
 var runs = []string{"internal/step", "internal/attn/...", "internal/model/...", "engine"}
 
-// made are the functions that make or compare plans: a field that only they read has no effect on what runs.
+// made are the functions that make or compare plans: a field that only they read has no effect on a pass.
 var made = []string{planned + ".Build", planned + ".Resolve", planned + ".ShapeOf", "(*" + planned + ".Shaper).Of",
 	"(*" + planned + ".Plan).Bytes"}
 
-// told are fields that no code acts on: explain prints them, and the named test compares them with what
-// runs.
+// told are fields that no code acts on: explain prints them, and the named test compares them with the actual
+// behaviour.
 var told = map[string]string{
 	"Plan.Graph":             "step TestPlansSayHowTheyWereEnqueued",
 	"Plan.Collectives":       "plan TestCollectives",
@@ -57,8 +56,8 @@ var told = map[string]string{
 	"Launch.Keys":            "plan TestLaunchesCoverRowsOnceWithinEveryLimit",
 }
 
-// unread are the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares the
-// list with what the sources read, which takes seconds.
+// unread are the other fields that no code acts on: they belong to plans of other engines' kernels. A test compares
+// the list with the fields that the sources read, which takes seconds.
 var unread = []string{"Indexer.Schedule", "Segment.FusedTopK", "Segment.HeadRepeat", "Segment.RopeInKernel"}
 
 // Check reports every field of the plans that is set and that no running code reads.
@@ -134,7 +133,7 @@ func set(v reflect.Value, into map[string]bool) {
 	}
 }
 
-// reading holds the fields that running code reads, itself or by functions of plan.
+// reading has the fields that running code reads, directly or through functions of plan.
 var reading = sync.OnceValues(func() (map[string]bool, error) {
 	r := reader{files: token.NewFileSet(), reads: map[string]map[string]bool{}, calls: map[string]map[string]bool{}}
 	if err := r.load(); err != nil {
@@ -158,8 +157,8 @@ var reading = sync.OnceValues(func() (map[string]bool, error) {
 	return fields, nil
 })
 
-// reader knows which fields of plan are read, and which functions of plan called, by each function of plan; "" is all
-// running code.
+// reader records which fields of plan are read, and which functions of plan are called, by each function of plan; ""
+// is all running code.
 type reader struct {
 	files        *token.FileSet
 	imports      types.Importer
@@ -214,7 +213,7 @@ func (r *reader) load() error {
 	return nil
 }
 
-// check records what the functions of a package read and call.
+// check records the fields and functions that the functions of a package use.
 func (r *reader) check(s *source) error {
 	files := make([]*ast.File, len(s.GoFiles))
 	for i, name := range s.GoFiles {
@@ -241,7 +240,7 @@ func (r *reader) check(s *source) error {
 	return nil
 }
 
-// walk records what a declaration reads and calls. A field on the left of = is written, not read.
+// walk records the fields and functions that a declaration uses. A field on the left of = is written, not read.
 func (r *reader) walk(info *types.Info, d ast.Decl, function string) {
 	if r.reads[function] == nil {
 		r.reads[function], r.calls[function] = map[string]bool{}, map[string]bool{}
@@ -266,7 +265,7 @@ func (r *reader) walk(info *types.Info, d ast.Decl, function string) {
 	})
 }
 
-// field notes a field and those that it is embedded in.
+// field records a field and the fields in which it is embedded.
 func (r *reader) field(s *types.Selection, function string) {
 	at := s.Recv()
 	for _, i := range s.Index() {

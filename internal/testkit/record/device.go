@@ -1,5 +1,5 @@
-// Package record is a device, and a model on it, that record what passes enqueue: for every operation its name, and of
-// its arguments the shapes, strides, types and places of tensors and the values of everything else. Actions that a pass
+// Package record is a device, and a model on it, that record the operations of passes: for every operation its name,
+// the shapes, strides, types and addresses of its tensors, and the values of its other arguments. Actions that a pass
 // must not take between its first and its last operation are faults: allocate, free, write, read, wait, prepare
 // weights.
 package record
@@ -25,7 +25,7 @@ type Device struct {
 	running bool           // between the first and the last operation of a pass
 }
 
-// New records what is done on a device.
+// New records the operations on a device.
 func New(dev kernel.Device) *Device { return &Device{dev: dev} }
 
 func (d *Device) begin() { d.calls, d.ops, d.places, d.running = nil, nil, map[string]int{}, true }
@@ -88,8 +88,8 @@ func (d *Device) text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in
-// the same order.
+// place returns the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use
+// them in the same order.
 func (d *Device) place(x any) int {
 	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
 	n, ok := d.places[p]

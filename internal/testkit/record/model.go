@@ -77,7 +77,7 @@ var (
 	_ model.Drafter  = (*Model)(nil)
 )
 
-// Reserve takes the memory of states.
+// Reserve allocates the memory of states.
 func (m *Model) Reserve(states int) error {
 	if s, ok := m.Model.(model.Stateful); ok {
 		return s.Reserve(states)
@@ -134,14 +134,14 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// outside looks at words between arrays.
+// outside checks the words between arrays.
 func (p *pass) outside(words []int32, unset int32) {
 	if slices.ContainsFunc(words, func(w int32) bool { return w != unset }) {
 		p.m.dev.fault("%v: something was filled outside the plan's arrays", p.plan.Mode)
 	}
 }
 
-// Program records what is enqueued.
+// Program records the operations that are enqueued.
 func (p *pass) Program() (kernel.Program, error) {
 	program, err := p.Pass.Program()
 	return recorded{program, p}, err
@@ -153,7 +153,7 @@ type recorded struct {
 	p *pass
 }
 
-// Run records what is enqueued.
+// Run records the operations that are enqueued.
 func (r recorded) Run(from, to int) error {
 	p := r.p
 	for i := range p.block { // with other numbers for every pass, so that a branch on them shows

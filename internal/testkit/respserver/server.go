@@ -32,7 +32,7 @@ const (
 	Another   Mode = "another"   // answers are those of another command
 )
 
-// Modes are all modes in which a store fails, and the one in which it works.
+// Modes are all modes in which a store fails, and the mode in which it works.
 var Modes = []Mode{Works, Down, Hangs, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense,
 	Another}
 
@@ -209,7 +209,7 @@ func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
 	return []byte("-ERR unknown command\r\n"), false
 }
 
-// lie is a value as the failure mode returns it. The caller holds mu.
+// lie returns a value as altered by the failure mode. The caller holds mu.
 func (s *Server) lie(mode Mode, key string, v []byte) []byte {
 	v = bytes.Clone(v)
 	switch mode {

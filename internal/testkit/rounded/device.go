@@ -23,7 +23,7 @@ func (d *Device) Name() string { return d.Device.Name() + "-rounded" }
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
-// Hardware returns what plans are made for.
+// Hardware returns the hardware for which plans are made.
 func (d *Device) Hardware() kernel.Hardware { return d.hardware }
 
 // SwapExperts exchanges the homes of experts on the device that computes.

@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Results are the reference's, rounded to bfloat16, also in place and in views with a stride.
+// Results equal those of the reference, rounded to bfloat16, also in place and in views with a stride.
 func TestRounds(t *testing.T) {
 	d := rounded.On(&ref.Device{}, kernel.Hardware{Arch: "sm90"})
 	defer d.Close()
@@ -24,7 +24,7 @@ func TestRounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 3, 4 | 7, 7 and 0, 2 | 7, 7: the first two columns are normalised in place, the others stay.
+	// 3, 4 | 7, 7 and 0, 2 | 7, 7: the first two columns are normalised in place, the others are unchanged.
 	err = errors.Join(d.Write(x,
 		[]byte{0x40, 0x40, 0x80, 0x40, 0xe0, 0x40, 0xe0, 0x40, 0, 0, 0, 0x40, 0xe0, 0x40, 0xe0, 0x40}),
 		kernel.WriteF32(d, w, []float32{1, 2}))

@@ -73,7 +73,7 @@ func OpenOn[M Model](t *testing.T, dir string, dev kernel.Device) M {
 	return m.(M)
 }
 
-// New is a bench of what a policy resolves to.
+// New returns a bench for the configuration that a policy resolves to.
 func New(t *testing.T, m Model, p plan.Policy) *Bench {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())
@@ -188,7 +188,7 @@ func (b *Bench) Chunks(s *Sequence, size int) [][]float32 {
 	return out
 }
 
-// Decode runs the next n tokens of a sequence one by one.
+// Decode runs the next n tokens of a sequence one at a time.
 func (b *Bench) Decode(s *Sequence, n int) [][]float32 {
 	b.Helper()
 	var out [][]float32
@@ -264,7 +264,7 @@ func (b *Bench) SameBits(what string, got, want [][]float32) {
 	}
 }
 
-// SameBytes compares what Bytes has read.
+// SameBytes compares results of Bytes.
 func (b *Bench) SameBytes(what string, got, want []byte) {
 	b.Helper()
 	if len(got) != len(want) {

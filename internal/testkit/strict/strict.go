@@ -1,4 +1,5 @@
-// Package strict is a device for tests: it refuses what the CUDA operations refuse and computes on the host.
+// Package strict is a device for tests: it refuses the same arguments as the CUDA operations and computes on the
+// host.
 //
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
@@ -41,7 +42,7 @@ func Open(host kernel.Device) (*Device, error) {
 	return d, nil
 }
 
-// Name states which rules are kept.
+// Name returns the name of the device whose rules it applies.
 func (d *Device) Name() string { return "strict-" + op.Name }
 
 // Checked returns how many calls of each operation the CUDA rules have accepted, by the type of their arguments.

@@ -32,8 +32,8 @@ import (
 // them, and then their lines are removed. A refusal that is not listed fails the tests, and so does an unused line.
 var narrow = map[string]string{}
 
-// ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which is what CUDA
-// products take: the operation that multiplies must pad them when it prepares them, or take them as they are.
+// ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which CUDA products
+// require: the operation must pad them when it prepares them, or support them without padding.
 var ragged = map[[2]int]string{
 	{4, 128}:  "head weights of 4 index heads, oracle checkpoints",
 	{4, 256}:  "head weights of 4 index heads, built-in model",
@@ -43,7 +43,7 @@ var ragged = map[[2]int]string{
 	{4, 512}:  "V4: the last mix of 4 residual streams",
 }
 
-// refusals collects what a device refuses, and the matrices that it prepares.
+// refusals collects the refusals of a device, and the matrices that it prepares.
 type refusals struct {
 	seen     map[string]bool
 	matrices map[[2]int]bool
@@ -135,9 +135,9 @@ func TestOurModels(t *testing.T) {
 	}
 }
 
-// Every operation of every oracle checkpoint, by every layout that has CUDA kernels, has shapes that a GPU takes, whole
-// and in chunks, and with activations of bfloat16 the answers are those of the independent implementation as far as
-// rounding allows.
+// Every operation of every oracle checkpoint, in every layout that has CUDA kernels, has shapes that a GPU supports,
+// whole and in chunks, and with bfloat16 activations the answers equal those of the independent implementation as far
+// as rounding allows.
 func testOracle(t *testing.T, r *refusals) {
 	for name, layouts := range map[string][]string{
 		"deepseek_v32-1": {"bf16", "fp8", "fp8-576"}, "deepseek_v32-fp8-1": {"bf16", "fp8", "fp8-576"},
@@ -167,8 +167,9 @@ func testOracle(t *testing.T, r *refusals) {
 						if kv == "fp8-576" && c.Name == "long" {
 							continue
 						}
-						// Every layer of DeepSeek-V4.1 has a learned router: of the few states that are compared after
-						// the first layers one goes to another expert. Logits and selections are judged.
+						// Every layer of DeepSeek-V4.1 has a learned router, so one of the few states that are
+						// compared after the first layers is routed to another expert. Logits and selections are
+						// still judged.
 						if name == "deepseek_v41-1" {
 							c.Problems = slices.DeleteFunc(c.Problems, func(p string) bool {
 								return strings.Contains(p, "hidden states after layer 1 ")
@@ -195,7 +196,8 @@ func testOracle(t *testing.T, r *refusals) {
 	}
 }
 
-// atWork checks that the CUDA operations saw the model: all operations that have a kernel and a place in its family.
+// atWork checks that the CUDA operations were called for the model: all operations that have a kernel and occur in
+// its family.
 func atWork(t *testing.T, dev *strict.Device) {
 	t.Helper()
 	checkedAll(t, dev, "NormArgs", "IndexQueryArgs", "ScoreArgs", "SelectArgs", "EmbedArgs", "MultiplyArgs",
@@ -250,8 +252,8 @@ func testBuiltin(t *testing.T, r *refusals) {
 	atWork(t, dev)
 }
 
-// A checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU takes, and
-// so does its drafting block.
+// A checkpoint with the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU
+// supports, and so does its drafting block.
 func TestReleasedTypes(t *testing.T) {
 	one := 1
 	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,

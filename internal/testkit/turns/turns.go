@@ -150,7 +150,7 @@ func (t Bench) Time(forms ...Form) []time.Duration {
 	return out
 }
 
-// Once is the time of a form. On a device with graphs it is that of a recorded pass, as steps run there.
+// Once returns the time of a form. On a device with graphs it is the time of a captured pass, as in real steps.
 func (t Bench) Once(f Form) time.Duration {
 	t.Helper()
 	run, each := f.Run, 1
