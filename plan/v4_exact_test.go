@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -79,6 +80,26 @@ func TestFP4Index(t *testing.T) {
 		c.p.FP4Index = true
 		if _, _, err := Resolve(c.hw, c.m, c.p); !errors.Is(err, E05) {
 			t.Errorf("%v of %v on %v: got %v, want E05", c.p, c.m.Family, c.hw.Arch, err)
+		}
+	}
+}
+
+// A type that the user did not name is the default of the hardware, or the only one of DeepSeek-V4.
+func TestTheReasonOfADefaultType(t *testing.T) {
+	for family, want := range map[Family]string{DeepSeekV32: "kv type bf16 is the default of sm90",
+		DeepSeekV4: "kv type bf16 is the type of " + DeepSeekV4.String()} {
+		var n Notes
+		if n.DefaultKV(BF16, &Hardware{Arch: SM90}, &Model{Family: family}); n.Reasons[0].Text != want {
+			t.Errorf("%v: %q, want %q", family, n.Reasons[0].Text, want)
+		}
+	}
+}
+
+// The ranks that would hold all heads are rounded up.
+func TestTooManyHeadsNameASize(t *testing.T) {
+	for heads, want := range map[int]string{129: "size 2 times", 256: "size 2 times", 257: "size 3 times"} {
+		if got := TooManyHeads(heads, 128); !strings.Contains(got, want) {
+			t.Errorf("%d heads: %q, want %q", heads, got, want)
 		}
 	}
 }

@@ -235,6 +235,25 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 			t.Errorf("context %d%s: %d messages, want %d", c.context, c.fields, len(got), 2*c.kept)
 		}
 	}
+	// A conversation that fills the context to the last token, with its answer, is kept.
+	e := newFake(saying("x"))
+	_, hs := start(t, e, Options{})
+	body := `{"model":"sparrow-test","truncation":"auto","max_output_tokens":100,"input":[` +
+		strings.Join(items, ",") + `]}`
+	respond(t, hs.URL, body)
+	ids, err := e.EncodeChat(e.last(t).Chat, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for less, kept := range []int{10, 9} {
+		e := newFake(saying("x"))
+		e.info.ContextTokens = len(ids) + 100 - less
+		_, hs := start(t, e, Options{})
+		respond(t, hs.URL, body)
+		if got := len(e.last(t).Chat.Messages); got != 2*kept-1 {
+			t.Errorf("%d tokens less than needed: %d messages, want %d", less, got, 2*kept-1)
+		}
+	}
 }
 
 func TestNothingIsStoredWithoutMemory(t *testing.T) {

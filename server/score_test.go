@@ -1,10 +1,12 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"sparrow"
+	"sparrow/api/openai"
 	"sparrow/sample"
 )
 
@@ -91,6 +93,26 @@ func TestLogprobsOfPrompts(t *testing.T) {
 	} {
 		if got := post(t, hs.URL+c.path, c.body); !strings.Contains(got.body, c.want) {
 			t.Errorf("%s: no %s in\n%d %s", c.name, c.want, got.status, got.body)
+		}
+	}
+}
+
+// The texts of a continuation begin after the prompt and after the tokens in which prompt and continuation meet.
+func TestOffsetsOfContinuations(t *testing.T) {
+	var tokens []sparrow.Token
+	for _, text := range []string{"d", "é", "f", "g"} {
+		tokens = append(tokens, sparrow.Token{Text: text, Rank: 1, Top: make([]sample.TokenLogprob, 1)})
+	}
+	a := &scoreAnswer{columns: columns{spelling: newSpelling(newFake(scoring), false), characters: 3},
+		given:  &sparrow.Continuations{Skip: []int{2, 0}, Rest: make([][]int32, 2)},
+		scored: [][]sparrow.Token{tokens, tokens[2:]}}
+	out, err := a.response(&result{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]int{{5, 6}, {3, 4}} {
+		if got := out.(*openai.ScoreResponse).Data[i].Logprobs.TextOffset; !slices.Equal(got, want) {
+			t.Errorf("continuation %d: offsets %v, want %v", i, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sparrow/api/openai"
+	"sparrow/internal/wire"
 )
 
 // Every field of a request is set in the chat.
@@ -46,5 +47,30 @@ func TestTypesOfErrors(t *testing.T) {
 		if got := errorType(status); got != want {
 			t.Errorf("%d is %s, want %s", status, got, want)
 		}
+	}
+}
+
+// The last events of a message have its stop reason, the sequence that stopped it, and its usage.
+func TestTheLastEvents(t *testing.T) {
+	reason, sequence, details := "stop_sequence", "END", "why"
+	r := &Response{StopReason: &reason, StopSequence: &sequence, StopDetails: &details, Usage: Usage{OutputTokens: 7}}
+	out, err := AppendStop([]byte("before "), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := wire.Marshal(r.Usage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `before event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"stop_sequence","stop_sequence":"END","stop_details":"why"},` +
+		`"usage":` + string(usage) + `}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`
+	if string(out) != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
 }

@@ -119,3 +119,19 @@ func TestTheLatestKeptPagesGoFirst(t *testing.T) {
 		t.Error("a sequence gives its pages up for itself")
 	}
 }
+
+// The part of a span that is in a chunk of a prompt is relative to the chunk.
+func TestTheSpanOfAChunk(t *testing.T) {
+	s := Span{From: 5, To: 12}
+	for _, c := range []struct {
+		at, n int
+		want  Span
+	}{
+		{0, 5, Span{}}, {0, 6, Span{5, 6}}, {0, 20, Span{5, 12}}, {5, 3, Span{0, 3}}, {8, 3, Span{0, 3}},
+		{8, 4, Span{0, 4}}, {8, 9, Span{0, 4}}, {11, 5, Span{0, 1}}, {12, 5, Span{}}, {20, 5, Span{}},
+	} {
+		if got := s.in(c.at, c.n); got != c.want {
+			t.Errorf("%d positions from %d on: %v, want %v", c.n, c.at, got, c.want)
+		}
+	}
+}

@@ -53,6 +53,7 @@ type disk struct {
 
 	patience time.Duration                  // diskWait
 	load     func(*Page, prefix.Hash) error // read
+	save     func(*Page) error              // file
 	unlink   func(prefix.Hash) error        // removes a page's file
 	reading  chan struct{}                  // one for each read that has not returned
 	late     atomic.Int32                   // of these, the ones that have not in time
@@ -84,7 +85,7 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
 		count: Count{Tier: "disk"}, patience: diskWait, doom: make(chan struct{}, 1),
 		reading: make(chan struct{}, mostReads)}
-	d.load = d.read
+	d.load, d.save = d.read, d.file
 	d.unlink = func(k prefix.Hash) error { return os.Remove(d.path(k)) }
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.scan(); err != nil {
@@ -297,7 +298,7 @@ func (d *disk) keep(p *Page) {
 	if !wanted {
 		return
 	}
-	err := d.file(p)
+	err := d.save(p)
 	d.calls.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,8 +3,13 @@
 package tier
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -179,18 +184,57 @@ func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
 	}
 }
 
-// Close waits for reads whose results are no longer wanted, and releases their pages.
+// Close waits for reads whose results are no longer wanted. If they do not return, the log says so; their pages are
+// released when they do.
 func TestCloseWaitsForReads(t *testing.T) {
 	d, s, keys := diskOf(t, 1)
+	answers := make(chan struct{})
 	d.load = func(*Page, prefix.Hash) error {
-		<-d.stopped
-		time.Sleep(20 * time.Millisecond) // a Close that does not wait for this read returns before
+		<-answers
 		return os.ErrNotExist
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
-		t.Fatalf("%d pages came, then %q", n, why)
+	for len(d.reading) == 0 { // a request that has ended begins a read or not
+		if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
+			t.Fatalf("%d pages came, then %q", n, why)
+		}
 	}
-	closeStack(t, s)
+	var log bytes.Buffer
+	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "does not respond") {
+		t.Errorf("Close did not wait for the read; the log is %q", log.String())
+	}
+	close(answers)
+	await.True(t, "the read ends", func() bool { return len(d.reading) == 0 })
+	d.lock, _ = lockFolder(d.dir) // the stack closes it again
+}
+
+// A page whose file is written while the tier is cleared is not in the tier, and its file is removed.
+func TestAFileThatIsWrittenWhileTheTierIsCleared(t *testing.T) {
+	d, s, _ := diskOf(t, 1)
+	asked, answers := make(chan struct{}), make(chan struct{})
+	save := d.save
+	d.save = func(p *Page) error {
+		asked <- struct{}{}
+		<-answers
+		return save(p)
+	}
+	p := chain(s, 2, 1)[0]
+	stored := d.Count().Stored
+	s.Keep(p, Stored)
+	await.Value(t, "the file is written", asked)
+	s.Clear()
+	close(answers)
+	await.True(t, "the page is released", func() bool { return p.refs.Load() == 0 })
+	if c := d.Count(); d.Has(p.Hash) || c.Pages != 0 || c.Stored != stored || c.Failed != 0 {
+		t.Errorf("the tier has the page: %v, %+v", d.Has(p.Hash), c)
+	}
+	await.True(t, "the file is removed", func() bool {
+		_, err := os.Stat(d.path(p.Hash))
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }

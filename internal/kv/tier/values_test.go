@@ -2,6 +2,7 @@ package tier
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -154,5 +155,20 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	pages[1].Drop()
 	if err := m.close(); err != nil || m.made != 0 {
 		t.Errorf("%v, %d pages are left", err, m.made)
+	}
+}
+
+// At most maxPeers other engines are remembered: one more makes room by forgetting all others.
+func TestPeersAreForgottenWhereThereAreTooMany(t *testing.T) {
+	s := openStack(t, Options{Pull: true}, spec)
+	for i := range maxPeers {
+		s.peer(fmt.Sprintf("10.0.0.1:%d", i))
+	}
+	first := s.peer("10.0.0.1:0")
+	if len(s.peers) != maxPeers || s.peer("10.0.0.1:0") != first {
+		t.Errorf("%d engines are remembered, want %d", len(s.peers), maxPeers)
+	}
+	if s.peer("10.0.0.2:0"); len(s.peers) != 1 {
+		t.Errorf("%d engines are remembered after one more, want that one", len(s.peers))
 	}
 }
