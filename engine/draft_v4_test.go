@@ -28,7 +28,8 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 		kind, dir string
 		n         int
 	}{{"NextN", testmodel.V4Draft(t), 1}, {"NextN", testmodel.V4Draft(t), 3}, {"NextN", testmodel.V4Draft(t), 7},
-		{"DSpark", testmodel.V4Spark(t), 5}, {"DSpark", testmodel.V4Spark(t), 2}} {
+		{"DSpark", testmodel.V4Spark(t), 5}, {"DSpark", testmodel.V4Spark(t), 2},
+		{"DSpark of V4.1 ", testmodel.V41Spark(t), 5}} {
 		n := c.n
 		t.Run(fmt.Sprint(c.kind, n), func(t *testing.T) {
 			if n != 3 && n != 5 {

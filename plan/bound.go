@@ -239,12 +239,12 @@ func (w *bounder) boundInputs() {
 	case m.Pooled():
 		w.sum.light = closes(poolTokens)
 		w.pooledArrays(&w.sum)
-	case m.V41():
-		w.sharedArrays(closes(m.lightRatio()))
 	case !m.V4():
 		w.latentArrays(&w.sum)
 	case p.Pass == PassBlock:
 		w.blockArrays(p.Rows)
+	case m.V41():
+		w.sharedArrays(closes(m.lightRatio()))
 	case p.Pass != PassTarget:
 		w.windowArrays(min(p.Rows, p.Requests*m.Window))
 	default:

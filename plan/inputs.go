@@ -183,12 +183,12 @@ func (w *Builder) inputs() {
 	switch {
 	case w.cfg.Model.Pooled():
 		w.pooledInputs()
-	case w.cfg.Model.V41():
-		w.sharedInputs()
 	case !w.cfg.Model.V4():
 		w.latentInputs()
 	case p.Pass == PassBlock:
 		w.blockArrays(p.Rows)
+	case w.cfg.Model.V41():
+		w.sharedInputs()
 	case p.Pass != PassTarget:
 		w.windowInputs()
 	default:

@@ -101,6 +101,12 @@ const V41Config = `{
 	"vision_config": {}
 }`
 
+// V41SparkConfig is the same with a DSpark head of two stages, which have fewer experts.
+var V41SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 2, 2, 1, 1, 1]`,
+	`"compress_ratios": [0, 2, 2, 1, 1, 1, 0, 0]`, `"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 2,
+	"dspark_block_size": 5, "dspark_markov_rank": 16, "dspark_noise_token_id": 7, "dspark_target_layer_ids": [3, 4, 5],
+	"dspark_n_routed_experts": 3, "dspark_num_experts_per_tok": 1`).Replace(V41Config)
+
 // root holds the checkpoints of the running tests; Run makes and removes it.
 var root string
 
@@ -124,6 +130,7 @@ var (
 	draftNext = once("next-draft", next, withDrafting())
 	draftV32  = once("v32-draft", v32, withDrafting())
 	draftV4   = once("v4-draft", V4Config, withDrafting())
+	sparkV41  = once("v41-dspark", V41SparkConfig, synth.Options{Seed: 5})
 	sparkV4   = once("v4-dspark", V4SparkConfig, synth.Options{Seed: 5})
 	sparkV8   = once("v4-dspark-eight", strings.Replace(V4SparkConfig, `"vocab_size": 640`, `"vocab_size": 8`, 1),
 		synth.Options{Seed: 5})
@@ -201,6 +208,9 @@ func V4Draft(t testing.TB) string { return must(t, draftV4) }
 
 // V4Spark is V4's shape with a DSpark head.
 func V4Spark(t testing.TB) string { return must(t, sparkV4) }
+
+// V41Spark is V41's shape with a DSpark head.
+func V41Spark(t testing.TB) string { return must(t, sparkV41) }
 
 // V4SparkEight is V4Spark with a vocabulary of eight.
 func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }

@@ -50,6 +50,7 @@ var order = []string{
 	"internal/model/family",
 	"internal/model/dsa internal/model/v4 internal/model/v41 " +
 		"internal/model/next internal/model/llamacpp internal/model/shard",
+	"internal/model/spark",
 	"internal/model/nn internal/model/spelling",
 	"internal/model internal/model/placement",
 	"internal/model/usage",

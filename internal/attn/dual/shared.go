@@ -148,8 +148,18 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
-// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before
-// any row attends, so that a query that completes a pair attends to its entry.
+// Context stores what a drafting stage needs of the pass's tokens, as [Pass.Context] does.
+func (s *SharedPass) Context(w *Weights, window kernel.Pool, u kernel.Tensor) {
+	if s.own.Rows == 0 {
+		return
+	}
+	s.list.Add(kernel.MultiplyArgs{Out: s.projected.kv, X: s.rows(u), W: w.KV})
+	s.list.Add(kernel.EntryStoreArgs{Rows: s.projected.kv, Norm: w.KVNorm, Eps: s.params.Eps, Angles: s.main,
+		Slots: s.slots, Pool: window})
+}
+
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
+// row attends: a query that completes a pair sees its entry.
 func (s *SharedPass) attendOwn(layer int, w *SharedLayer, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.far
 	if w.Ratio == 0 {

@@ -13,6 +13,9 @@ type DSpark struct {
 	Noise  int   // the token that represents tokens not drafted yet
 	Taps   []int // layers whose outputs the stages read
 	Stages int
+	// Experts and Chosen are the stages' routed experts and how many of them a row has, where they are not those of
+	// the layers (DeepSeek-V4.1); 0 where they are.
+	Experts, Chosen int
 }
 
 // rawDSpark holds the fields of a DSpark head. A release has all of the first four or none. The others state what all

@@ -97,12 +97,10 @@ func (b *builder) describeV41() *V41 {
 	v, more := v4Builder{builder: b}, rawV41{}
 	b.read("", b.fields, reflect.ValueOf(&v.in).Elem())
 	b.read("", b.fields, reflect.ValueOf(&more).Elem())
-	if drafts := or(v.in.NextN, 0); drafts > 0 {
-		b.losses = append(b.losses, "drafts: the DSpark draft head of DeepSeek-V4.1 is not run, so tokens are "+
-			"decoded one at a time; answers are the same")
-	}
+	stages := or(v.in.NextN, 0)
 	v.in.NextN, v.in.HashLayers = nil, new(int)
 	c := &V41{V4: *v.build()}
+	v.stages(c, stages, &more)
 	c.Family, c.Image = DeepseekV41, more.Image
 	for i, m := range v.in.Ratios[min(c.Layers, len(v.in.Ratios)):] {
 		if m != 0 {
@@ -112,6 +110,33 @@ func (b *builder) describeV41() *V41 {
 	v.sharing(c, &more)
 	v.engram(c, &more)
 	return c
+}
+
+// stages reads the DSpark head, whose stages num_nextn_predict_layers counts. compress_ratios has a zero for each of
+// them, or none.
+func (b *v4Builder) stages(c *V41, n int, r *rawV41) {
+	if n == 0 {
+		return
+	}
+	if ratios := b.in.Ratios; len(ratios) == c.Layers {
+		b.in.Ratios = append(slices.Clone(ratios), make([]int, max(n, 0))...)
+		defer func() { b.in.Ratios = ratios }()
+	}
+	if c.DSpark = b.dspark(&c.V4); c.DSpark == nil {
+		b.addProblem("num_nextn_predict_layers is %d, and there are no dspark_ fields; supported are DSpark heads", n)
+		return
+	}
+	d := c.DSpark
+	if d.Stages != n {
+		b.addProblem("num_nextn_predict_layers is %d, and compress_ratios has %d entries after the %d layers", n,
+			d.Stages, c.Layers)
+	}
+	d.Experts = b.count("dspark_n_routed_experts", r.DraftExperts, c.FFN.Experts)
+	d.Chosen = b.count("dspark_num_experts_per_tok", r.DraftChosen, c.FFN.TopK)
+	if len(d.Taps) > 0 && d.Taps[0] == 0 {
+		b.addProblem("dspark_target_layer_ids is %v, supported are layers from 1 on: the stages read their inputs",
+			d.Taps)
+	}
 }
 
 // sharing reads which layers others share with.

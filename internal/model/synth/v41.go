@@ -20,16 +20,13 @@ func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 	l.embedding("embed.weight", 1)
 	l.embedding("head.weight", headGain/math.Sqrt(float64(c.Hidden)))
 	l.norm("norm.weight", c.Hidden)
-	n := c.Hyper.Streams
 	for i := range c.Layers {
 		p := fmt.Sprintf("layers.%d.", i)
-		l.site(p+"hc_attn_", n*(2+n), 3)
-		l.site(p+"hc_ffn_", n*(2+n), 3)
-		l.norm(p+"attn_norm.weight", c.Hidden)
-		l.norm(p+"ffn_norm.weight", c.Hidden)
-		l.attention(p+"attn.", 0)
+		l.common(p)
 		l.shared(c, p+"attn.", i)
-		l.moe(p+"ffn.", false)
+	}
+	if c.DSpark != nil {
+		l.stagesV41(c)
 	}
 	for j, i := range c.Engram.Layers {
 		l.table(c, fmt.Sprintf("layers.%d.engram.", i), j)
@@ -39,6 +36,36 @@ func listV41(c *config.V41, fp8, fp4 bool) []tensor {
 			limit: c.Engram.Compressed})
 	}
 	return l.list
+}
+
+// common has what a layer and a stage of a draft head have.
+func (l *v4Lister) common(p string) {
+	n := l.c.Hyper.Streams
+	l.site(p+"hc_attn_", n*(2+n), 3)
+	l.site(p+"hc_ffn_", n*(2+n), 3)
+	l.norm(p+"attn_norm.weight", l.c.Hidden)
+	l.norm(p+"ffn_norm.weight", l.c.Hidden)
+	l.attention(p+"attn.", 0)
+	l.moe(p+"ffn.", false)
+}
+
+// stagesV41 are the stages of a DSpark head, with experts of their own (v41 spec, 8).
+func (l *v4Lister) stagesV41(c *config.V41) {
+	d, layers := c.DSpark, l.c
+	stage := c.V4
+	stage.FFN.Experts, stage.FFN.TopK = d.Experts, d.Chosen
+	l.c = &stage
+	for k := range d.Stages {
+		l.common(fmt.Sprintf("mtp.%d.", k))
+	}
+	l.c = layers
+	last := fmt.Sprintf("mtp.%d.", d.Stages-1)
+	l.matrix("mtp.0.main_proj.weight", c.Hidden, len(d.Taps)*c.Hidden, 1)
+	l.norm("mtp.0.main_norm.weight", c.Hidden)
+	l.norm(last+"norm.weight", c.Hidden)
+	l.plain(last+"markov_head.embed.weight", c.Vocab, d.Rank)
+	l.plain(last+"markov_head.head.weight", c.Vocab, d.Rank)
+	l.plain(last+"confidence_head.proj.weight", 1, c.Hidden+d.Rank)
 }
 
 // shared has the weights of a layer that makes entries and selects.

@@ -51,7 +51,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		}
 	}
 	if m.spark != nil && cfg.N > 1 {
-		if err := m.spark.use(m.dev, entry, cfg.Page, windows); err != nil {
+		if err := m.spark.Use(m.dev, entry, cfg.Page, windows); err != nil {
 			m.Free()
 			return fmt.Errorf("v4: allocate: %d window pages of the drafting stages: %w", windows, err)
 		}
@@ -106,7 +106,7 @@ func (m *Model) Free() {
 	}
 	m.caches = nil
 	if m.spark != nil {
-		m.spark.free(m.dev)
+		m.spark.Free(m.dev)
 	}
 }
 
@@ -149,7 +149,7 @@ func (m *Model) Pools() [][]kernel.Pool {
 		out = append(out, pools(c))
 	}
 	if m.spark != nil {
-		for _, p := range m.spark.windows {
+		for _, p := range m.spark.Windows {
 			out = append(out, []kernel.Pool{p})
 		}
 	}
@@ -177,7 +177,7 @@ func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 		c.Tails.Each(func(t kernel.Tensor) { parts = append(parts, model.Part(t, window, dual.TailRows)) })
 	}
 	if m.spark != nil {
-		for _, p := range m.spark.windows {
+		for _, p := range m.spark.Windows {
 			parts = append(parts, model.PagePart(p, window))
 		}
 	}

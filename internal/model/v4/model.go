@@ -91,7 +91,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		return nil, fmt.Errorf("v4: %w", err)
 	}
 	if m.spark != nil {
-		if m.spark.mean, err = newMeanSite(dev, c.Hyper.Streams, c.Hyper.Eps); err != nil {
+		if err = m.spark.Ready(dev); err != nil {
 			return nil, fmt.Errorf("v4: %w", err)
 		}
 	}

@@ -64,7 +64,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a)
-	s.sub, s.taps = m.takeSublayer(a, p.Rows), m.takeTaps(a, cfg, p.Rows)
+	s.sub, s.tapped = m.takeSublayer(a, p.Rows), m.takeTaps(a, cfg, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ type target struct {
 	layout  layout.Kind // of the entries in the cache
 	attn    *dual.Pass
 	streams kernel.Tensor // [T, streams*hidden]
-	taps    taps
+	tapped  kernel.Tensor // [T, taps*hidden]: hidden states that the drafting stages read
 	batch   dual.Batch
 }
 

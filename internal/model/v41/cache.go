@@ -75,6 +75,12 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	m.allocated++
 	m.pageTokens, m.pages = cfg.Page, pages
 	window := windowOf(entry)
+	if m.spark != nil && cfg.N > 1 {
+		if err := m.spark.Use(m.dev, window, cfg.Page, windows); err != nil {
+			m.Free()
+			return fmt.Errorf("v41: allocate: %d window pages of the drafting stages: %w", windows, err)
+		}
+	}
 	for i := range m.layers {
 		var c cache
 		c.window, err = model.NewPool(m.dev, window.Kind(), window.PageBytes(cfg.Page), windows, cfg.Page)
@@ -121,6 +127,9 @@ func (m *Model) Free() {
 		}
 	}
 	m.caches = nil
+	if m.spark != nil {
+		m.spark.Free(m.dev)
+	}
 }
 
 // Sizes is the memory of sequences over all layers, in bytes.
@@ -149,8 +158,14 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window returns the number of tokens that a row attends to in the window stream.
-func (m *Model) Window() int { return m.config.Attention.Window }
+// Window returns how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as
+// many before the token that they begin with.
+func (m *Model) Window() int {
+	if m.spark != nil {
+		return m.config.Attention.Window + 1
+	}
+	return m.config.Attention.Window
+}
 
 // WindowBytes is the memory of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
@@ -160,15 +175,24 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	if err != nil {
 		return Sizes{}
 	}
-	return SizesOf(m.config, entry, index, cfg.Page)
+	s := SizesOf(m.config, entry, index, cfg.Page)
+	if m.spark != nil && cfg.N > 1 {
+		s.Window += int64(m.config.DSpark.Stages * windowOf(entry).PageBytes(cfg.Page))
+	}
+	return s
 }
 
-// Pools returns the pools of every layer, for callers that read or write their bytes: the pool of the window, then
-// the pools of entries and indexer keys if the layer makes them.
+// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then those of entries
+// and indexer keys where the layer makes them. After them come those of drafting stages that are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
 		out = append(out, c.pools())
+	}
+	if m.spark != nil {
+		for _, p := range m.spark.Windows {
+			out = append(out, []kernel.Pool{p})
+		}
 	}
 	return out
 }
@@ -189,6 +213,11 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		parts = append(parts, model.PagePart(c.window, window))
+	}
+	if m.spark != nil {
+		for _, p := range m.spark.Windows {
+			parts = append(parts, model.PagePart(p, window))
+		}
 	}
 	return parts
 }

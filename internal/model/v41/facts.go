@@ -15,6 +15,8 @@ func Facts(c *config.V41) plan.Model {
 		QKDim:      c.Attention.Dim,
 		VDim:       c.Attention.Dim,
 		Layers:     c.Layers,
+		NextN:      c.NextN,
+		Block:      c.DraftBlock(),
 		Context:    c.MaxPositions,
 		Window:     c.Attention.Window,
 		Ratios:     c.Attention.Ratios,

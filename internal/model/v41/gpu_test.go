@@ -29,10 +29,11 @@ func onGPU(t *testing.T) *op.Device {
 	return dev
 }
 
-// released is a checkpoint of the types of the release: FP8 in blocks of 32 x 32, FP4 experts, tables of FP8.
+// released is a checkpoint of the types of the release: FP8 in blocks of 32 x 32, FP4 experts, tables of FP8, and a
+// draft head.
 func released(t *testing.T) string {
 	t.Helper()
-	c, err := synth.New("released", []byte(testmodel.V41Config), synth.Options{Seed: 2, DType: synth.FP8})
+	c, err := synth.New("released", []byte(testmodel.V41SparkConfig), synth.Options{Seed: 2, DType: synth.FP8})
 	dir := filepath.Join(t.TempDir(), "released")
 	if err == nil {
 		err = c.Write(t.Context(), dir, nil, nil)
@@ -43,10 +44,24 @@ func released(t *testing.T) string {
 	return dir
 }
 
-// Every operation agrees with the reference with the same rounding, for equal inputs: prompts whole and in chunks,
-// decodes and verified rows; with the types of the release, and with plain ones.
+// A block has the same bits alone and in a batch, from plain launches and from a graph.
+func TestGPUBlocksAreTheSameInCompany(t *testing.T) {
+	b := steps.New(t, steps.OpenOn[*v41.Model](t, released(t), onGPU(t)), drafting)
+	works := drafted(b)
+	var alone [][]float32
+	for _, w := range works {
+		alone = append(alone, blocks(b, w)...)
+	}
+	for range 4 { // captured, and then from the graph
+		b.SameBits("alone, again", blocks(b, works[0]), alone[:b.Config.Model.Block])
+		b.SameBits("beside others", blocks(b, works...), alone)
+	}
+}
+
+// Every operation gives what the reference with the same rounding gives, with equal inputs: prompts whole and in
+// chunks, decodes and verified rows; with the types of the release, and with plain ones.
 func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
-	for name, dir := range map[string]string{"released": released(t), "plain": testmodel.V41(t)} {
+	for name, dir := range map[string]string{"released": released(t), "plain": testmodel.V41Spark(t)} {
 		t.Run(name, func(t *testing.T) {
 			dev := onGPU(t)
 			found := pair.Differences{}
@@ -57,12 +72,13 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 				}
 				return both.Settle(c, found)
 			})
-			b := steps.New(t, steps.OpenOn[*v41.Model](t, dir, both), plan.Policy{KV: "fp8"})
+			b := steps.New(t, steps.OpenOn[*v41.Model](t, dir, both), drafting)
 			b.Chunks(b.Sequence(1, 300), 0)
 			s := b.Sequence(2, 200)
 			b.Chunks(&steps.Sequence{Tokens: s.Tokens[:150], Pages: s.Pages, State: s.State}, 61)
 			b.Decode(s, 9)
 			b.Step(s.Work(plan.ModeVerify, 4))
+			drafted(b)
 			agree(t, found)
 		})
 	}

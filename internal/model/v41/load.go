@@ -5,6 +5,7 @@ import (
 
 	"sparrow/internal/attn/dual"
 	"sparrow/internal/model/nn"
+	"sparrow/internal/model/spark"
 	"sparrow/kernel"
 	"sparrow/layout"
 )
@@ -39,23 +40,32 @@ func (m *Model) load(l *nn.Loader) {
 	m.head = l.MatrixRows("head.weight", c.Vocab, c.Hidden)
 	m.norm = l.Vector("norm.weight", c.Hidden)
 	for i := range c.Layers {
-		m.layers = append(m.layers, m.loadLayer(l, i))
+		at := func(name string) string { return fmt.Sprintf("layers.%d.%s", i, name) }
+		m.layers = append(m.layers, m.loadLayer(l, at, i, c.FFN.Experts, c.FFN.TopK))
 	}
-	l.Skip("drafts: the DSpark draft head of DeepSeek-V4.1 is not run", nn.Prefixes("mtp."))
+	if d := c.DSpark; d != nil && l.HasPrefix(spark.Prefix) {
+		m.spark = &sparkHead{}
+		for k := range d.Stages {
+			at := func(name string) string { return fmt.Sprintf("mtp.%d.%s", k, name) }
+			m.spark.stages = append(m.spark.stages, m.loadLayer(l, at, c.Layers+k, d.Experts, d.Chosen))
+		}
+		m.spark.Head = spark.Load(l, &c.V4, "markov_head.embed.weight", "markov_head.head.weight")
+	}
+	l.Skip("tensors of a draft head that config.json does not describe", nn.Prefixes("mtp."))
 	l.Skip("routing of image positions; images are not read", nn.Suffixes(".gate.bias_vl"))
 	l.Skip("map of tokens to keys of the n-gram tables", nn.Prefixes("engram.token_map"))
 }
 
-func (m *Model) loadLayer(l *nn.Loader, i int) layer {
+// loadLayer reads layer i, or a stage of the draft head, which follow the layers.
+func (m *Model) loadLayer(l *nn.Loader, at func(string) string, i, experts, chosen int) layer {
 	c := m.config
-	at := func(name string) string { return fmt.Sprintf("layers.%d.%s", i, name) }
 	out := layer{
 		attnSite: m.loadSite(l, at, "hc_attn_"),
 		ffnSite:  m.loadSite(l, at, "hc_ffn_"),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
-		ffn: nn.LoadRootExperts(l, i, at, nn.RootShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: c.FFN.Experts,
-			Shared: c.FFN.Shared, TopK: c.FFN.TopK, Scale: c.FFN.Scale, Limit: c.FFN.Limit}),
+		ffn: nn.LoadRootExperts(l, i, at, nn.RootShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: experts,
+			Shared: c.FFN.Shared, TopK: chosen, Scale: c.FFN.Scale, Limit: c.FFN.Limit}),
 	}
 	for j, with := range c.Engram.Layers {
 		if with == i {
@@ -85,7 +95,6 @@ func (m *Model) loadMemory(l *nn.Loader, at func(string) string, j int) *memory 
 func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual.Weights {
 	c, a := m.config, m.config.Attention
 	out := &dual.Weights{
-		Ratio:  a.Ratios[i],
 		QA:     l.Matrix(at("attn.wq_a.weight"), a.QLora, c.Hidden),
 		QNorm:  l.Vector(at("attn.q_norm.weight"), a.QLora),
 		QB:     l.MatrixRows(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
@@ -95,6 +104,10 @@ func (m *Model) loadAttention(l *nn.Loader, at func(string) string, i int) *dual
 		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
 	}
+	if i >= c.Layers { // a stage reads windows alone
+		return out
+	}
+	out.Ratio = a.Ratios[i]
 	if c.IndexSource(i) == i {
 		out.Index = &dual.Index{
 			Q:       l.Matrix(at("attn.indexer.wq_b.weight"), c.Indexer.Heads*c.Indexer.Dim, a.QLora),

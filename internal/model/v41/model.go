@@ -42,6 +42,7 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	tally  *model.Tally
+	spark  *sparkHead // nil without a draft head
 	nn.Homes
 
 	caches     []cache
@@ -93,6 +94,9 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			PlainHeads: true, BlockKeys: c.Candidates.Size, Blocks: c.Candidates.Blocks,
 			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+	if err == nil && m.spark != nil {
+		err = m.spark.Ready(dev)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("v41: %w", err)
 	}
@@ -113,7 +117,7 @@ func (m *Model) Facts() plan.Model {
 
 // CountExperts lets passes that are arranged from then on count which experts rows choose.
 func (m *Model) CountExperts() (err error) {
-	m.tally, err = model.NewTally(m.dev, m.config.Layers, m.config.FFN.Experts)
+	m.tally, err = model.NewTally(m.dev, m.config.Layers+m.config.NextN, m.config.FFN.Experts)
 	return err
 }
 
@@ -155,7 +159,11 @@ func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
 
-// DraftHead reports that there is none to draft with: the head that releases have is not run.
+// DraftHead reports whether there is a head to draft with.
 func (m *Model) DraftHead() error {
-	return fmt.Errorf("v41: the DSpark draft head of %s is not supported; decode without drafts", m.config.Family)
+	if m.spark == nil {
+		return fmt.Errorf("v41: the checkpoint has no DSpark draft head, whose tensors begin with mtp.; decode " +
+			"without drafts")
+	}
+	return nil
 }

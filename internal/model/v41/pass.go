@@ -35,7 +35,8 @@ type pass struct {
 	found   found
 	ffn     nn.RootSpace
 	head    model.Head
-	// For the output rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	tapped  kernel.Tensor // [T, taps*hidden]: hidden states that drafting stages read; not given without drafts
+	// For the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
 	mix, collapsed kernel.Tensor
 
 	batch dual.Batch
@@ -56,11 +57,8 @@ type found struct {
 // Arrange lays out a pass of the model.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.Rows {
+	if p.Rows > w.streams.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
 		return nil, fmt.Errorf("v41: workspace holds %d rows, pass has %d", w.streams.Rows, p.Rows)
-	}
-	if p.Pass != plan.PassTarget {
-		return nil, fmt.Errorf("v41: the draft head is not supported; plan without drafts")
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
 	if err := m.Reserve(1); err != nil {
@@ -70,21 +68,20 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	if err != nil {
 		return nil, err
 	}
+	if p.Pass == plan.PassBlock {
+		return m.arrangeBlock(p, cfg, a, windowOf(entry))
+	}
+	if p.Pass != plan.PassTarget {
+		return nil, fmt.Errorf("v41: the draft head drafts blocks; a pass of kind %v was planned", p.Pass)
+	}
+	s := &pass{layout: entry.Kind()}
+	s.begin(m, p, cfg, a)
+	s.streams, s.rows = w.streams.Slice(0, p.Rows), s.in.Array(plan.TableRows)
+	if m.spark != nil && cfg.N > 1 {
+		s.tapped = m.spark.TakeTaps(a, m.dev.Activation(), p.Rows)
+	}
 	c, act := m.config, m.dev.Activation()
 	n, h := c.Hyper.Streams, c.Hidden
-	s := &pass{m: m, list: m.list, plan: p, in: attn.TakeInputs(p, a), streams: w.streams.Slice(0, p.Rows),
-		layout: entry.Kind()}
-	width := model.Widths{Vocab: c.Vocab, Hidden: n * h}
-	if p.Recorded > 0 || p.Replayed > 0 {
-		width.Choices = cfg.Model.Choices()
-	}
-	s.out = model.TakeOutputs(p, a, s.in, act, width)
-	s.ids, s.rows = s.in.Array(plan.TokenIDs), s.in.Array(plan.TableRows)
-	s.choices = model.NewChoices(p, s.in, s.out, width.Choices)
-	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
-	s.carried = a.Take(kernel.F32, p.Rows, n)
-	s.sub = sublayer{mix: a.Take(kernel.F32, p.Rows, n*(2+n)), post: a.Take(kernel.F32, p.Rows, n),
-		comb: a.Take(kernel.F32, p.Rows, n*n), x: a.Take(act, p.Rows, h), out: a.Take(act, p.Rows, h)}
 	if s.attn, err = m.attn.ArrangeShared(p, s.in, a, dual.Layouts{Entry: entry.Kind(),
 		Index: index.Kind()}); err != nil {
 		return nil, err
@@ -96,9 +93,34 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	a.Reset(s.attn.Kept)
 	s.ffn = m.layers[0].ffn.Arrange(a, act, p.Rows)
 	a.Reset(s.attn.Kept)
-	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: act, Width: n * h, Ranks: m.ranks.Count()})
-	s.mix, s.collapsed = a.Take(kernel.F32, p.Logits, n), a.Take(act, p.Logits, h)
+	s.finish(a)
 	return s, nil
+}
+
+// begin takes the first part of the arena: inputs, outputs and what is between the streams and sublayers.
+func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
+	c, act := m.config, m.dev.Activation()
+	n, h := c.Hyper.Streams, c.Hidden
+	s.m, s.list, s.plan, s.in = m, m.list, p, attn.TakeInputs(p, a)
+	width := model.Widths{Vocab: c.Vocab, Hidden: n * h}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		width.Choices = cfg.Model.Choices()
+	}
+	s.out = model.TakeOutputs(p, a, s.in, act, width)
+	s.ids = s.in.Array(plan.TokenIDs)
+	s.choices = model.NewChoices(p, s.in, s.out, width.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
+	s.carried = a.Take(kernel.F32, p.Rows, n)
+	s.sub = sublayer{mix: a.Take(kernel.F32, p.Rows, n*(2+n)), post: a.Take(kernel.F32, p.Rows, n),
+		comb: a.Take(kernel.F32, p.Rows, n*n), x: a.Take(act, p.Rows, h), out: a.Take(act, p.Rows, h)}
+}
+
+// finish takes the memory of the head, which runs last.
+func (s *pass) finish(a *kernel.Arena) {
+	c, act := s.m.config, s.m.dev.Activation()
+	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
+		Ranks: s.m.ranks.Count()})
+	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
 // Inputs returns where the input block belongs.
@@ -195,7 +217,8 @@ func (s *pass) fillRows(in *model.Input, to []int32) error {
 // Program is embedding, every layer and the head.
 func (s *pass) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
-func (s *pass) build() (kernel.Program, error) {
+// embed starts the streams with the rows' tokens.
+func (s *pass) embed() {
 	m, h := s.m, s.m.config.Hidden
 	s.list.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
@@ -203,12 +226,20 @@ func (s *pass) build() (kernel.Program, error) {
 			Part: m.ranks.Part(m.config.Vocab)})
 	}
 	s.list.Add(kernel.AllReduceArgs{X: s.streams})
+}
+
+func (s *pass) build() (kernel.Program, error) {
+	m := s.m
+	s.embed()
 	s.attn.Begin()
 	for i := range m.layers {
 		l := &m.layers[i]
 		if l.engram != nil {
 			s.list.At("n-gram table", i)
 			s.remember(l.engram)
+		}
+		if s.tapped.Given() {
+			m.spark.Tap(s.list, i, s.tapped, s.streams, s.sub.mix.Columns(0, m.config.Hyper.Streams))
 		}
 		s.list.At("attention", i)
 		s.sublayer(&l.attnSite, l.attnNorm, i == 0, func(out, x kernel.Tensor) {
@@ -221,8 +252,17 @@ func (s *pass) build() (kernel.Program, error) {
 		})
 		s.choices.KeepHidden(s.list, i, s.streams)
 	}
+	if s.tapped.Given() {
+		m.spark.Context(s.list, s.sub.x, s.tapped)
+		for k := range m.spark.stages {
+			s.attn.Context(m.spark.stages[k].attn, m.spark.Windows[k], s.sub.x)
+		}
+	}
 	if s.plan.Logits > 0 {
-		s.logits()
+		s.list.At("head", -1)
+		s.collapse(s.collapsed)
+		s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: m.norm, Eps: m.config.RMSEps})
+		s.head.Logits(s.list, s.collapsed, m.head)
 	}
 	return s.list.Compile()
 }
@@ -252,13 +292,10 @@ func (s *pass) sublayer(at *site, norm kernel.Tensor, first bool, run func(out, 
 	s.list.Add(kernel.HyperPostArgs{X: s.streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: c.Hyper.Streams})
 }
 
-// logits collapses the streams of the output rows with the coefficients of the last site, normalises them and
-// multiplies by the head.
-func (s *pass) logits() {
-	s.list.At("head", -1)
+// collapse writes the mixture of the streams of the wanted rows, with the coefficients of the last site, to out [L,
+// hidden].
+func (s *pass) collapse(out kernel.Tensor) {
 	picked := s.head.Pick(s.list, s.streams)
 	s.list.Add(kernel.TakeArgs{Out: s.mix, X: s.carried, Rows: s.in.Array(plan.LogitRows)})
-	s.list.Add(kernel.HyperSumArgs{Out: s.collapsed, X: picked, Weights: s.mix})
-	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: s.m.norm, Eps: s.m.config.RMSEps})
-	s.head.Logits(s.list, s.collapsed, s.m.head)
+	s.list.Add(kernel.HyperSumArgs{Out: out, X: picked, Weights: s.mix})
 }
