@@ -90,6 +90,12 @@ func schemaCases() []schemaCase {
 			[]string{`"é"`, `"êë"`, `"日本"`, `"😀"`}, []string{`"e"`, `"è"`, `"語"`, `"😁"`, `""`, "\"\xe0\x80\x80\""},
 		},
 		{
+			"pattern with characters of every length", `{"type":"string","pattern":"^.$"}`,
+			[]string{"\"\u0080\"", "\"\u07ff\"", "\"\u0800\"", "\"\uffff\"", "\"\U00010000\"", "\"\U000fffff\"",
+				"\"\U00100000\"", "\"\U0010ffff\""},
+			[]string{"\"\xc1\xbf\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xf5\x80\x80\x80\""},
+		},
+		{
 			"pattern with lengths", `{"type":"string","pattern":"^(ab)*$","minLength":3,"maxLength":7}`,
 			[]string{`"abab"`, `"ababab"`}, []string{`""`, `"ab"`, `"aba"`, `"abababab"`},
 		},

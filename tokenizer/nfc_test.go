@@ -91,3 +91,13 @@ func TestNFCOfLongRunsAgreesWithShortOnes(t *testing.T) {
 		}
 	}
 }
+
+// A mark is blocked by one of its own class that did not join the character before, in runs of any length.
+func TestNFCBlocksMarksOfOneClass(t *testing.T) {
+	for _, marks := range []int{1, 40} {
+		s := "a\u033d" + strings.Repeat("\u0301", marks)
+		if got := nfc(s); got != s {
+			t.Errorf("nfc(%+q) = %+q, want it unchanged", s, got)
+		}
+	}
+}
