@@ -25,7 +25,7 @@ func (FP8Block) RowBytes() int { return BlockRowBytes }
 // PageBytes is 656 per token.
 func (FP8Block) PageBytes(tokens int) int { return tokens * BlockRowBytes }
 
-// Encode implements Main. A NaN stays a NaN at its own place and does not touch the scale of its tile.
+// Encode implements Main. A NaN stays a NaN at its position and does not affect the scale of its tile.
 func (FP8Block) Encode(page []byte, slot int, v []float32) {
 	v = values(FP8Row656, v, RowDim)
 	b := row(FP8Row656, page, slot, BlockRowBytes)

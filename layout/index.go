@@ -74,8 +74,7 @@ func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }
 
-// CopyTokens moves the keys and scales of n adjacent tokens between pages, whatever the two pages' sizes; the bytes are
-// kept.
+// CopyTokens copies the keys and scales of n adjacent tokens between pages of any sizes; the bytes are kept.
 func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage132, s.Page, s.Tokens, s.Slot, IndexTokenBytes)
@@ -91,7 +90,7 @@ func indexScaleAt(tokens, slot int) int {
 	return tokens*IndexDim + slot*IndexScaleBytes
 }
 
-// checkIndex panics unless page holds the given number of tokens and slot is one of them.
+// checkIndex panics unless page has the given number of tokens and slot is one of them.
 func checkIndex(k Kind, page []byte, tokens, slot, tokenBytes int) {
 	if tokens < 0 || len(page)/tokenBytes < tokens {
 		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes,

@@ -52,8 +52,7 @@ func (IndexFP4) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
 }
 
-// CopyTokens moves the values and exponents of n adjacent tokens between pages, whatever the two pages' sizes; bytes
-// are kept.
+// CopyTokens copies the values and exponents of n adjacent tokens between pages of any sizes; bytes are kept.
 func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
 	for _, s := range [...]IndexSlot{dst, src} {
 		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot, IndexFP4Bytes)

@@ -84,7 +84,7 @@ func TestIndexFP4RoundTrip(t *testing.T) {
 				peak = max(peak, math.Abs(float64(v)))
 			}
 			for i, v := range key[g*IndexFP4Group:][:IndexFP4Group] {
-				// Steps are at most a third of the largest value kept, which lies above 3 of 6.
+				// Steps are at most a third of the largest value of a group, which is above 3 of 6.
 				if d := math.Abs(float64(got[g*IndexFP4Group+i] - v)); d > peak/3 ||
 					d > math.Abs(float64(v))/3 && d > peak/12 {
 					t.Fatalf("value %v of a group up to %v became %v", v, peak, got[g*IndexFP4Group+i])

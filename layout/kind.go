@@ -29,7 +29,7 @@ const (
 	kindCount
 )
 
-// kindNames holds the name of each kind and the alias other engines' documents use, where there is one.
+// kindNames has the name of each kind and its alias in documents of other engines, if there is one.
 var kindNames = [kindCount]struct{ name, alias string }{
 	None:           {"none", ""},
 	BF16Row1152:    {"bf16-1152", "BF16_576"},

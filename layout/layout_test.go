@@ -31,7 +31,7 @@ func randomRow(r *rand.Rand) []float32 {
 	return v
 }
 
-// sameValues reports the first place where a and b differ; NaN equals NaN, and zeros of either sign are equal.
+// sameValues returns the first index where a and b differ; NaN equals NaN, and zeros of either sign are equal.
 func sameValues(a, b []float32) (int, bool) {
 	for i := range a {
 		if a[i] != b[i] && (a[i] == a[i] || b[i] == b[i]) {

@@ -53,7 +53,7 @@ func TestRawToBlockRequantisesForOtherScales(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds any bytes to every layout: no panic, and what can be checked of the values holds.
+// FuzzDecode passes any bytes to every layout: there is no panic, and the values satisfy all checks.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{}, float32(1))
 	f.Add(bytes.Repeat([]byte{0xFF}, 2*F32RowBytes), float32(0.3))

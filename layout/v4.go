@@ -27,7 +27,7 @@ type V4 interface {
 	Decode(v []float32, page []byte, entries, slot int)
 }
 
-// V4Of returns the layout of a kind that holds V4 entries.
+// V4Of returns the layout of a kind with V4 entries.
 func V4Of(k Kind) (V4, error) {
 	switch k {
 	case V4Row584:

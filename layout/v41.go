@@ -110,7 +110,7 @@ func (V41Entry) Row(page []byte, slot int) (data, scales []byte) {
 	return row[:v41Packed], row[v41Packed:]
 }
 
-// roundGroup rounds the first values of v to bf16, as many as to holds, and returns the largest magnitude.
+// roundGroup rounds the first len(to) values of v to bf16 and returns the largest magnitude.
 func roundGroup(to, v []float32) float32 {
 	top := float32(0)
 	for i := range to {
@@ -122,8 +122,8 @@ func roundGroup(to, v []float32) float32 {
 	return top
 }
 
-// IndexV41 is the layout V41Index68: pages of [IndexFP4] whose exponents have no floor but that of float32, of keys
-// that are not Hadamard-rotated.
+// IndexV41 is the layout V41Index68: pages of [IndexFP4] whose exponents have only the lower limit of float32, for
+// keys that are not Hadamard-rotated.
 type IndexV41 struct{ IndexFP4 }
 
 // Kind is V41Index68.
@@ -144,8 +144,8 @@ func (l IndexV41) Encode(page []byte, tokens, slot int, key []float32) {
 	}
 }
 
-// RoundV41 rounds a group of values whose largest magnitude is top to those that an indexer key or query can represent,
-// and returns the exponent of their scale.
+// RoundV41 rounds a group of values whose largest magnitude is top to values that an indexer key or query can
+// represent, and returns the exponent of their scale.
 func RoundV41(group []float32, top float32) byte {
 	const inverse = float32(1) / num.MaxE2M1
 	e := num.E8M0(num.CeilPow2(max(top, 6*0x1p-126) * inverse))

@@ -28,7 +28,7 @@ func (V4Packed) PageBytes(entries int) int {
 	return (entries*V4EntryBytes + V4DataBytes - 1) / V4DataBytes * V4DataBytes
 }
 
-// Encode implements V4. A NaN stays a NaN at its own place and does not touch the scale of its group.
+// Encode implements V4. A NaN stays a NaN at its position and does not affect the scale of its group.
 func (l V4Packed) Encode(page []byte, entries, slot int, v []float32) {
 	checkIndex(V4Row584, page, entries, slot, V4EntryBytes)
 	v = values(V4Row584, v, V4Dim)

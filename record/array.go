@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ExpertArray returns the experts of the first rows of a sequence as an array [rows, layers, chosen], as trainers read
-// them: every layer of the model has a place, which is 0 where the layer has no experts.
+// ExpertArray returns the experts of the first rows of a sequence as an array [rows, layers, chosen], as trainers
+// read them: every layer of the model has an entry, which is 0 if the layer has no experts.
 func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 	if err := r.whole(rows); err != nil {
 		return nil, err
@@ -29,8 +29,9 @@ func (r *Rows) ExpertArray(s *Shape, rows int) ([]int32, error) {
 }
 
 // SelectionArray returns the selections of the first rows of a sequence as an array [rows, layers, width] of keys,
-// ascending, -1 after the last: of every layer that has a selection, its own or that of another. A key is a token, or a
-// group of tokens in layers with compressed keys. The width is Shape.TopK, or more where a row attends to more keys.
+// ascending, -1 after the last: for every layer that has a selection, its own or that of another layer. A key is a
+// token, or a group of tokens in layers with compressed keys. The width is Shape.TopK, or more if a row attends to
+// more keys.
 func (r *Rows) SelectionArray(s *Shape, rows int) (out []int32, layers, width int, err error) {
 	if err := r.whole(rows); err != nil {
 		return nil, 0, 0, err

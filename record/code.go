@@ -25,7 +25,7 @@ func AppendPositions(to []byte, numbers []int32, group int) []byte {
 	return to
 }
 
-// CountPositions returns how many numbers a list holds.
+// CountPositions returns the number of positions in a list.
 func CountPositions(list []byte) int {
 	n := 0
 	for _, b := range list {
@@ -36,8 +36,9 @@ func CountPositions(list []byte) int {
 	return n
 }
 
-// Positions reads what AppendPositions wrote into to, and the words after with -1. It refuses an invalid list: one that
-// is cut off or too long, or whose positions are not ascending, not multiples of group, or not below end.
+// Positions decodes a list that AppendPositions wrote into to, and fills the rest with -1. It refuses an invalid
+// list: one that is truncated or too long, or whose positions are not ascending, not multiples of group, or not below
+// end.
 func Positions(to []int32, list []byte, group, end int) error {
 	at, n := 0, 0
 	for len(list) > 0 {

@@ -9,7 +9,7 @@ import "slices"
 // Rows are recorded rows of one sequence, in ascending order.
 type Rows struct {
 	Rows []Row `json:"rows"`
-	// NotComputed are the wanted rows that were found in the cache, so that nothing was chosen.
+	// NotComputed are the requested rows that were found in the cache, so that nothing was chosen.
 	NotComputed []Range `json:"not_computed,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type Row struct {
 	Experts  []Experts `json:"experts,omitempty"`
 }
 
-// Layer is the selection of one layer: Selected, or All, or that of layer As.
+// Layer is the selection of one layer: Selected, or All, or the selection of layer As.
 type Layer struct {
 	Layer  int  `json:"layer"`
 	Keys   int  `json:"keys"`             // tokens that the row could see
@@ -104,7 +104,7 @@ func (s *Shape) Mixing() int {
 	return n
 }
 
-// Visible returns how many keys of layer i a row that sees the given number of tokens chooses from.
+// Visible returns the number of keys of layer i from which a row with the given number of tokens chooses.
 func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
 
 // Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPositions draws ascending numbers.
+// drawPositions generates random ascending numbers.
 func drawPositions(t *rapid.T, most int) []int32 {
 	set := rapid.SliceOfNDistinct(rapid.Int32Range(0, 1<<20), 1, most, rapid.ID[int32]).Draw(t, "positions")
 	slices.Sort(set)
@@ -107,7 +107,7 @@ func drawRows(t *rapid.T) *Rows {
 	return r
 }
 
-// seen notes the fields of structures inside a value, and which of them have one.
+// seen records the fields of structures inside a value, and which of them are not empty.
 func seen(drawn map[string]bool, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -123,7 +123,7 @@ func seen(drawn map[string]bool, v reflect.Value) {
 	}
 }
 
-// What AppendJSON writes is what encoding/json writes of the same fields, and reads; no field is always empty.
+// AppendJSON writes the same as encoding/json for the same fields, which can be read back; no field is always empty.
 func TestJSON(t *testing.T) {
 	drawn := map[string]bool{}
 	for _, kind := range []any{Rows{}, Row{}, Layer{}, Experts{}} {
@@ -170,7 +170,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// The decoders of docs/format/selections.md read what is written here.
+// The decoders of docs/format/selections.md read the written format.
 func TestDecodersInTheDocument(t *testing.T) {
 	doc, err := os.ReadFile("../docs/format/selections.md")
 	if err != nil {
@@ -217,7 +217,7 @@ func TestDecodersInTheDocument(t *testing.T) {
 	}
 }
 
-// Weights that no router gives are refused: they would make sums infinite.
+// Weights that no router can produce are refused: they would make sums infinite.
 func TestReplayedWeightsAreChecked(t *testing.T) {
 	s := Shape{TopK: 4, Experts: 8, Chosen: 2, Layers: []LayerShape{{As: -1, Experts: true}}}
 	for weight, ok := range map[float32]bool{0: true, 0.5: true, 2.5: true, maxWeight: true,

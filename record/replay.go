@@ -168,8 +168,8 @@ func (s *Shape) checkExperts(x *Experts) error {
 	return nil
 }
 
-// FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 after the
-// last. A row that attended to every key of a layer must see no more than TopK of them, unless dense reports that it
+// FillSelections writes the selections of the row at a position: [selecting layers, TopK] numbers of keys, -1 after
+// the last. A row that attended to every key of a layer must have at most TopK of them, unless dense reports that it
 // attends to every key in any case; a dense row cannot attend to fewer.
 func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 	j, k := 0, r.shape.TopK

@@ -2,8 +2,8 @@ package sample
 
 import "math"
 
-// Draw has the inputs of steps 5 to 8 and of the sampling itself other than the logits, for devices that sample: their
-// choice from a row is that of [Scratch.Choose], to the bit.
+// Draw has the inputs of steps 5 to 8 and of the sampling itself other than the logits, for devices that sample:
+// their choice from a row equals that of [Scratch.Choose], to the bit.
 type Draw struct {
 	Inverse float64 // of the temperature; 0 takes the best token
 	TopP    float64 // 1 is off
@@ -15,8 +15,8 @@ type Draw struct {
 // DrawWords is how many words of 32 bits [Draw.Put] writes.
 const DrawWords = 10
 
-// Draw returns the parameters with which the sampler samples the token that comes when ahead more tokens are part of
-// the output. They are the whole state of a sampler that Draws.
+// Draw returns the parameters for sampling the token after ahead more tokens of output. They are the whole state of a
+// sampler for which Draws is true.
 func (s *Sampler) Draw(ahead int) Draw {
 	if s.params.greedy() {
 		return Draw{}
@@ -36,7 +36,7 @@ func (d *Draw) Put(words []int32) {
 	}
 }
 
-// Drawn is the draw that Put wrote.
+// Drawn returns the draw that Put wrote.
 func Drawn(words []int32) Draw {
 	number := func(i int) uint64 { return uint64(uint32(words[2*i])) | uint64(uint32(words[2*i+1]))<<32 }
 	return Draw{math.Float64frombits(number(0)), math.Float64frombits(number(1)), number(2), number(3),

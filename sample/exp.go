@@ -13,8 +13,8 @@ var expTable = func() (t [1 << expBits]float64) {
 	return t
 }()
 
-// expNeg is exp(-d) for 0 <= d < 512, with a relative error below 5e-10, a hundredth of a float32's own. It takes
-// half the time of math.Exp.
+// expNeg is exp(-d) for 0 <= d < 512, with a relative error below 5e-10, a hundredth of the rounding error of
+// float32. It takes half the time of math.Exp.
 //
 // exp(-d) = 2^k * 2^(i/256) * exp(r), where k*256+i is -d in units of ln2/256, rounded, and |r| <= ln2/512 is the
 // rest; r^3/6 is left out.

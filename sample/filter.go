@@ -6,10 +6,10 @@ import (
 )
 
 // Filtering never sorts the vocabulary. Tokens are put into narrow buckets by their distance from the maximum; each
-// bucket has a count and a mass. Only the bucket in which top_k or top_p ends is looked at token by token: it holds the
-// last token that is kept.
+// bucket has a count and a mass. Only the bucket in which top_k or top_p ends is processed token by token: it
+// contains the last token that is kept.
 
-// edge is the last token kept in the order of preference: larger logit first, then lower id.
+// edge is the last kept token in the order of preference: larger logit first, then lower id.
 type edge struct {
 	x  float32
 	id int32
@@ -88,7 +88,7 @@ func (w *Scratch) collect(last edge, least uint64) {
 	w.kept, w.total = kept[:n], total
 }
 
-// draw is the token at a place of the distribution, the upper half of random times total, in the order of kept.
+// draw returns the token at a point of the distribution, the upper half of random times total, in the order of kept.
 func (w *Scratch) draw(random uint64) int32 {
 	goal, _ := bits.Mul64(random, w.total)
 	sum := uint64(0)
@@ -106,7 +106,7 @@ type filter struct {
 	top, inverse float64
 }
 
-// fill weighs the tokens within reach and computes count and mass of every bucket. It returns those of all.
+// fill computes the weights of the tokens within reach and the count and mass of every bucket. It returns the totals.
 func (f *filter) fill() (tokens int, total uint64) {
 	w := f.w
 	clear(w.mass)
@@ -152,8 +152,8 @@ func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 	panic("sample: a filter keeps more than there is")
 }
 
-// gather puts the tokens of bucket b into w.ids. Tokens far enough from its middle are outside whatever rounding does;
-// only the others are looked at closely.
+// gather puts the tokens of bucket b into w.ids. Tokens far enough from its middle are outside for any rounding; only
+// the others are checked exactly.
 func (f *filter) gather(b int) {
 	w := f.w
 	w.ids = w.ids[:0]

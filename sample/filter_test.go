@@ -59,8 +59,8 @@ func plain(p *Params, x []float32) map[int32]float64 {
 	return out
 }
 
-// TestDistributionEqualsTheDefinition draws logits on a coarse grid, so that ties are everywhere, and compares with
-// sorting. A token may differ only where top_p or min_p cuts within rounding, which shows as a difference in
+// TestDistributionEqualsTheDefinition generates logits on a coarse grid, so that there are many ties, and compares
+// with sorting. A token may differ only where top_p or min_p cuts within rounding, which shows as a difference in
 // probability, not in membership.
 func TestDistributionEqualsTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -128,8 +128,8 @@ func TestLargeBucketsAreCutExactly(t *testing.T) {
 	}
 }
 
-// TestTopPOfLargeVocabularies checks what defines the set: it holds the best tokens, reaches p, and would not without
-// its worst.
+// TestTopPOfLargeVocabularies checks the definition of the set: it contains the best tokens, reaches p, and would not
+// without its worst.
 func TestTopPOfLargeVocabularies(t *testing.T) {
 	const n = 20000
 	for name, x := range map[string][]float32{

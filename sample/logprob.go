@@ -10,8 +10,8 @@ type Scored struct {
 	Top []TokenLogprob
 }
 
-// Score gives the log probability of a token under logits [vocabulary], its rank, and the n likeliest tokens: the
-// numbers that Sample reports of a token that it chooses.
+// Score returns the log probability of a token under logits [vocabulary], its rank, and the n most likely tokens: the
+// numbers that Sample reports for a chosen token.
 func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
 	if err := checkToken(token, w.Vocabulary()); err != nil {
 		return Scored{}, err

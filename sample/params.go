@@ -39,7 +39,7 @@ type Params struct {
 
 	LogitBias map[int32]float64
 
-	// Seed fixes the randomness. A request without one gets a seed drawn by the caller, who can then report it.
+	// Seed fixes the randomness. A request without one gets a random seed from the caller, who can then report it.
 	Seed int64
 	// N is the number of choices; the sampler of choice i is made with New(p, i, ...).
 	N int

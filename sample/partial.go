@@ -41,8 +41,8 @@ func (w *Scratch) best(need uint64, measure []uint64) int {
 	panic("sample: the tokens of a bucket are less than their sum")
 }
 
-// partition puts what is preferred to ids[pivot] before it. It returns the pivot's new place and the measure of what
-// precedes it.
+// partition moves ids that are preferred to ids[pivot] before it. It returns the pivot's new index and the measure of
+// the ids before it.
 func (w *Scratch) partition(ids []int32, pivot int, measure []uint64) (place int, before uint64) {
 	end := len(ids) - 1
 	ids[pivot], ids[end] = ids[end], ids[pivot]

@@ -47,7 +47,7 @@ func (c *penalties) addOutput(t int32) {
 	c.output[t]++
 }
 
-// apply changes x [vocabulary] at the tokens seen so far. -Inf stays -Inf.
+// apply changes x [vocabulary] at the tokens of the sequence so far. -Inf stays -Inf.
 func (c *penalties) apply(x []float32) {
 	for _, t := range c.distinct {
 		v := x[t]
@@ -95,7 +95,7 @@ func checkToken(t int32, vocabulary int) error {
 	return nil
 }
 
-// reserve makes room for more distinct tokens, so that later steps do not allocate.
+// reserve allocates space for more distinct tokens, so that later steps do not allocate.
 func (c *penalties) reserve(tokens int) {
 	tokens = min(tokens, len(c.output)-len(c.distinct))
 	if tokens > 0 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A drafter with the target's own logits proposes the very tokens that Sample will choose, any number of tokens
-// ahead, whatever filters and biases there are; and proposing changes nothing.
+// A drafter with the target's own logits proposes exactly the tokens that Sample will choose, any number of tokens
+// ahead, with any filters and biases; and proposing changes nothing.
 func TestProposeIsWhatSampleWillChoose(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 9))
 	const vocabulary = 200

@@ -10,7 +10,7 @@ import (
 // any other Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
 type Mask []uint64
 
-// AllBut allows every one of the vocabulary's tokens but those of the lists.
+// AllBut allows every token of the vocabulary except those in the lists.
 func AllBut(vocabulary int, lists ...[]int32) Mask {
 	m := make(Mask, (vocabulary+63)/64)
 	for i := range m {
@@ -95,7 +95,7 @@ func (s *Sampler) Prompt(tokens []int32) error {
 	return nil
 }
 
-// Reserve makes room for the given number of output tokens: Accept then does not allocate.
+// Reserve allocates space for the given number of output tokens: Accept then does not allocate.
 func (s *Sampler) Reserve(tokens int) {
 	if s.penalties != nil {
 		s.penalties.reserve(tokens)
@@ -117,7 +117,7 @@ func (s *Sampler) Accept(token int32) error {
 	return nil
 }
 
-// Uniform is a random number in [0, 1) for the next output token: see [Uniform].
+// Uniform returns a random number in [0, 1) for the next output token: see [Uniform].
 func (s *Sampler) Uniform(stream Stream) float64 {
 	return Uniform(s.params.Seed, s.choice, s.step, stream)
 }
@@ -149,9 +149,9 @@ type Candidate struct {
 	Logit, LogSum float32
 }
 
-// NeedsLogits reports whether the sampler reads whole rows of logits on devices that find the best token of a row and,
-// where drawn is set, also sample one. Without biases, penalties and log probabilities it uses their token, unless a
-// mask forbids it.
+// NeedsLogits reports whether the sampler reads whole rows of logits on devices that find the best token of a row
+// and, if drawn is set, also sample one. Without biases, penalties and log probabilities it uses their token, unless
+// a mask forbids it.
 func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && !s.params.greedy() }
 
 // Take is Sample, and Propose, of a sampler that does not need logits, without a mask.
@@ -166,8 +166,8 @@ func (s *Sampler) Take(c Candidate) (int32, error) {
 }
 
 // Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by
-// the same steps and with the very random number Sample will use there, so that a drafter whose distribution is the
-// target's proposes the target's token. Penalties know the output so far only.
+// the same steps and with the same random number that Sample will use there, so that a drafter with the target's
+// distribution proposes the target's token. Penalties use only the output so far.
 func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error) {
 	w := s.scratch
 	best, err := s.adjust(logits, mask)
@@ -179,10 +179,10 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 	return w.draw(d.Random), nil
 }
 
-// Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and
-// summing to one. With greedy parameters it is one at the token Sample would take. It is the target distribution of
-// rejection sampling: accept a drafted token t with probability min(1, dst[t]/q[t]), otherwise draw from the positive
-// part of dst - q.
+// Probabilities fills dst [vocabulary] with the distribution from which Sample samples: after all eight steps and
+// summing to one. With greedy parameters it is one at the token that Sample would choose. It is the target
+// distribution of rejection sampling: accept a drafted token t with probability min(1, dst[t]/q[t]), otherwise draw
+// from the positive part of dst - q.
 func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
 	w := s.scratch
 	if len(dst) != w.Vocabulary() {

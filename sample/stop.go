@@ -39,8 +39,8 @@ func NewStopMatcher(p *Params) (*StopMatcher, error) {
 // Token reports whether a token id ends the sequence. The token's text is not part of the output.
 func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
 
-// Push takes the next piece of text. It returns the text that may be shown now, and whether a stop string was found;
-// nothing follows then. Pieces that end between characters are released between characters.
+// Push adds the next piece of text. It returns the text that may be shown now, and whether a stop string was found;
+// no more text follows then. Pieces that end between characters are released between characters.
 func (m *StopMatcher) Push(text string) (release string, stopped bool) {
 	if m.matched >= 0 {
 		return "", true

@@ -125,8 +125,8 @@ func part(stops []string) *rapid.Generator[string] {
 	})
 }
 
-// TestChunksDoNotMatter: any cut of any text gives the text up to the first stop, never takes a byte back and never
-// splits a character.
+// TestChunksDoNotMatter: any division of any text gives the text up to the first stop, never retracts a byte and
+// never splits a character.
 func TestChunksDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := []rune("abé\n")

@@ -2,8 +2,8 @@ package sample
 
 import "math"
 
-// Weights are whole numbers, so that sums of them do not depend on the order of their terms: a GPU that adds them in
-// parallel draws the token that this package draws, to the bit (kernel/cuda/src/smxx/sample).
+// Weights are integers, so their sums do not depend on the order of their terms: a GPU that adds them in parallel
+// samples exactly the same token as this package (kernel/cuda/src/smxx/sample).
 const (
 	// weightBits is the weight of the likeliest token as a power of two. MaxVocabulary of them fit 63 bits.
 	weightBits    = 44
@@ -44,9 +44,10 @@ var middles = func() (t [buckets]float64) {
 	return t
 }()
 
-// Weigh is the bucket of a token at distance d below the maximum, 0 <= d < Reach, and its weight: exp(-d), the
-// likeliest token's being 1 << weightBits. In a bucket |b/grain - d| <= 1/128, and three terms of the series leave out
-// 8e-8, about as much as a logit's own rounding. Conversions name the roundings: no product is fused with a sum.
+// Weigh returns the bucket of a token at distance d below the maximum, 0 <= d < Reach, and its weight: exp(-d), where
+// the most likely token has 1 << weightBits. In a bucket |b/grain - d| <= 1/128, and the error of three terms of the
+// series is 8e-8, about the rounding error of a logit. Conversions make the roundings explicit: no multiplication is
+// fused with an addition.
 func Weigh(d float64) (b uint, weight uint64) {
 	b = bucketOf(d)
 	r := middles[b] - d

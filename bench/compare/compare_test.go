@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Where a program or module is missing, a script prints one line that says what to install, not a traceback.
+// If a program or module is missing, a script prints one line with what to install, not a traceback.
 func TestScriptsSayWhatIsMissing(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

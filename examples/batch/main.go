@@ -22,7 +22,7 @@ import (
 const schema = `{"type": "object", "additionalProperties": false, "required": ["name", "age", "city"],
 	"properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city": {"type": "string"}}}`
 
-// atOnce is how many lines are asked about at a time; the engine computes them in the same batches.
+// atOnce is the number of lines that are processed at a time; the engine computes them in the same batches.
 const atOnce = 8
 
 func main() {
@@ -64,7 +64,7 @@ func run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	return nil
 }
 
-// extract asks for the fields of one line.
+// extract requests the fields of one line.
 func extract(ctx context.Context, engine *sparrow.Engine, line string) (string, error) {
 	sampling := sample.Default()
 	sampling.Temperature = 0 // the likeliest token each time: the same answer in every run

@@ -1,12 +1,11 @@
-// Package background runs work of a request that may take long, such as compiling a schema, on a thread that does not
-// slow down those that serve other requests. A function flows in, and runs on its own thread that the system schedules
-// after the others.
+// Package background runs long work of a request, such as compiling a schema, on a thread that does not slow down
+// other requests. A function flows in and runs on its own thread with a lower priority.
 package background
 
 import "runtime"
 
-// Run runs f on its own thread with a low priority, where the system has such, and waits for it. A panic of f is one of
-// the caller.
+// Run runs f on its own thread with a low priority, if the system has priorities, and waits for it. A panic of f
+// becomes a panic of the caller.
 func Run(f func()) {
 	var failed any
 	done := make(chan struct{})

@@ -45,7 +45,7 @@ const (
 	NVFP4
 )
 
-// formats holds, per Format, its name, the values and bytes of a block, and how one block is decoded.
+// formats has, for each Format, its name, the values and bytes of a block, and its decoder.
 var formats = [...]struct {
 	name   string
 	values int
@@ -103,7 +103,8 @@ func (f Format) Values() int { return formats[f].values }
 // Bytes is the size of a block.
 func (f Format) Bytes() int { return formats[f].bytes }
 
-// Decode writes the values of whole blocks: len(dst) is a multiple of Values, and src holds as many blocks.
+// Decode writes the values of whole blocks: len(dst) is a multiple of Values, and src contains the same number of
+// blocks.
 func (f Format) Decode(dst []float32, src []byte) {
 	d := &formats[f]
 	for len(dst) >= d.values {

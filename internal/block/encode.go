@@ -18,7 +18,7 @@ var encoders = map[Format]func(dst []byte, src []float32){
 func (f Format) CanEncode() bool { return encoders[f] != nil }
 
 // Encode writes values as whole blocks: len(src) is a multiple of Values, and dst has space for as many blocks. Q4_0,
-// Q5_0 and Q8_0 give the bytes of ggml's encoders; K formats search for scales in a way of their own.
+// Q5_0 and Q8_0 give the bytes of ggml's encoders; K formats use another search for scales.
 func (f Format) Encode(dst []byte, src []float32) {
 	encode := encoders[f]
 	for n, size := f.Values(), f.Bytes(); len(src) >= n; dst, src = dst[size:], src[n:] {
@@ -137,7 +137,8 @@ func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	}
 }
 
-// encodeQ2K: scales and minimums of 4 bits belong to 16 values. The search takes 32, so each value is given twice.
+// encodeQ2K: scales and minimums of 4 bits belong to 16 values. The search processes 32 values, so each value is
+// given twice.
 func encodeQ2K(dst []byte, src []float32) {
 	var search lanes
 	var scales, leasts [16]float32

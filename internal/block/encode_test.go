@@ -114,7 +114,7 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 				t.Fatalf("%v is rounded to %d, want %d", v*100, got, want)
 			}
 		}
-		// The assembly does what plain Go does.
+		// The assembly gives the same result as plain Go.
 		other := search
 		for _, f := range [][2]func(*lanes){{affineSums, affineSumsGo}, {affineErrors, affineErrorsGo},
 			{symmetricSums, symmetricSumsGo}} {
@@ -150,9 +150,9 @@ func plainNearest(v float32, low, high int) float32 {
 	return float32(int(min(max(math.RoundToEven(float64(v)), float64(low)), float64(high))))
 }
 
-// plainAffine finds scale and minimum so that scale*q - least comes near x, for q in 0..top and least >= 0. Each trial
-// rounds with a first scale and then fits scale and minimum to the codes by least squares. Large values count more:
-// they move products more.
+// plainAffine finds scale and minimum so that scale*q - least approximates x, for q in 0..top and least >= 0. Each
+// trial rounds with an initial scale and then fits scale and minimum to the codes by least squares. Large values have
+// more weight, because they affect products more.
 func plainAffine(x []float32, top int) (scale, least float32) {
 	low, high := min(slices.Min(x), 0), slices.Max(x)
 	if high == low {
@@ -196,7 +196,7 @@ func plainError(x []float32, first, low, s, m, mean float32, top int) (e float32
 	return e
 }
 
-// plainSymmetric finds a scale so that scale*q comes near x for q in -32..31.
+// plainSymmetric finds a scale so that scale*q approximates x for q in -32..31.
 func plainSymmetric(x []float32) (scale float32) {
 	most := furthest(x)
 	if most == 0 {

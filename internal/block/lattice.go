@@ -26,7 +26,8 @@ var (
 	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
 )
 
-// Octets is the grid of a format whose indices represent eight values, nil for others; Quads is that of four values.
+// Octets returns the grid of a format whose indices represent eight values, nil for others; Quads returns the grid of
+// four values.
 func (f Format) Octets() []uint64 {
 	switch f {
 	case IQ1_S, IQ1_M:
@@ -93,7 +94,7 @@ func signsOf(seven uint32) byte {
 	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)
 }
 
-// Whole is a block of 256 values as whole numbers: value i is D·Scales[i/16]·Codes[i].
+// Whole is a block of 256 values as integers: value i is D·Scales[i/16]·Codes[i].
 type Whole struct {
 	D      float32
 	Scales [16]int8

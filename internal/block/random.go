@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// halves holds, per format, where in a block its float16 scales are.
+// halves has, for each format, the offsets of its float16 scales in a block.
 var halves = [...][]int{
 	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0}, Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2},
 	Q5_K: {0, 2}, Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0}, IQ1_S: {0}, IQ2_XXS: {0}, IQ2_XS: {0}, IQ2_S: {0},
@@ -41,15 +41,16 @@ func (f Format) Random(dst []byte, r *rand.Rand) {
 	}
 }
 
-// centres holds, per format that adds a least value, its scale in scales of codes: of values with any codes the mean is
-// then zero.
+// centres has, for each format that adds a minimum, its scale relative to the scale of codes that makes the mean of
+// random values zero.
 var centres = map[Format]float32{Q4_1: -7.5, Q5_1: -15.5, Q2_K: 1.5, Q4_K: 7.5, Q5_K: 15.5}
 
-// Drawable reports whether Draw makes blocks of a format: its scales are float16, and any codes stand for values.
+// Drawable reports whether Draw can generate blocks of a format: its scales are float16, and any codes represent
+// values.
 func (f Format) Drawable() bool { return f.Valid() && f != TQ2_0 && halves[f] != nil }
 
-// Draw fills whole blocks with any codes and integer scales, and with one float scale that gives the values the
-// standard deviation spread around zero, as far as codes are as many on both sides of it.
+// Draw fills whole blocks with random codes and integer scales, and with one float scale that gives the values the
+// standard deviation spread around zero, as far as the codes are symmetric.
 func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 	if !f.Drawable() {
 		return fmt.Errorf("blocks of %v cannot be drawn; supported are types whose scales are float16, such as "+

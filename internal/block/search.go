@@ -8,8 +8,8 @@ const trials = 21
 // wholeAt is added to and taken from a float32 within 2^22 to round it to a whole number, halves to even.
 const wholeAt = 3 << 22
 
-// lanes is eight searches side by side: column l of the arrays belongs to search l. Sums take the values of a search in
-// order, and products are rounded before they are added, so that a search finds the same bits on every processor.
+// lanes is eight searches in parallel: column l of the arrays belongs to search l. Sums add the values of a search in
+// order, and products are rounded before they are added, so that a search gives the same bits on every processor.
 type lanes struct {
 	x, weights, above, codes [32][8]float32
 	first                    [8]float32 // scale of a trial
@@ -18,9 +18,9 @@ type lanes struct {
 	s, m, e                  [8]float32 // scale and minimum that a trial found, and their error
 }
 
-// affine finds, for each 32 of 256 values x, a scale and a minimum so that scale*q - least comes near x, for q in
-// 0..top and least >= 0. Each trial rounds with a first scale and then fits scale and minimum to the codes by least
-// squares. Large values count more: they move products more.
+// affine finds, for each 32 of 256 values x, a scale and a minimum so that scale*q - least approximates x, for q in
+// 0..top and least >= 0. Each trial rounds with an initial scale and then fits scale and minimum to the codes by
+// least squares. Large values have more weight, because they affect products more.
 func (a *lanes) affine(x []float32, top int) (scales, leasts [8]float32) {
 	var w, wx, width, best [8]float32
 	for l := range 8 {
@@ -104,7 +104,7 @@ func affineErrorsGo(a *lanes) {
 	}
 }
 
-// symmetric finds, for each 16 of 128 values x, a scale so that scale*q comes near x for q in -32..31.
+// symmetric finds, for each 16 of 128 values x, a scale so that scale*q approximates x for q in -32..31.
 func (a *lanes) symmetric(x []float32) (scales [8]float32) {
 	var most, best [8]float32
 	for l := range 8 {

@@ -1,15 +1,15 @@
-// Package footprint counts the memory that a value keeps alive, so that a cache with a bound in bytes can keep to it
-// whatever its entries are. Values flow in, numbers of bytes flow out; nothing is changed or kept.
+// Package footprint counts the memory that a value keeps alive, so that a cache with a limit in bytes can respect it
+// for any entries. Values flow in, numbers of bytes flow out; nothing is changed or kept.
 package footprint
 
 import "reflect"
 
 // Of returns about how many bytes of the heap v keeps alive: v itself and everything that its strings, slices, maps,
-// pointers and interfaces refer to. Capacities count, not lengths. What is referred to twice counts twice; a value must
-// not refer to itself. A string that is part of a longer one counts with its own length only.
+// pointers and interfaces refer to. Capacities count, not lengths. Memory that is referenced twice counts twice; a
+// value must not refer to itself. A string that is part of a longer one counts with its own length only.
 func Of(v any) int { return counter{}.of(v) }
 
-// Once is Of for values that share parts: what pointers, slices and maps refer to counts once.
+// Once is like Of for values that share parts: memory behind pointers, slices and maps counts once.
 func Once(values ...any) (n int) {
 	c := counter{seen: map[uintptr]bool{}}
 	for _, v := range values {
@@ -18,7 +18,7 @@ func Once(values ...any) (n int) {
 	return n
 }
 
-// counter counts; seen is the set of counted addresses, nil where duplicates do not matter.
+// counter counts; seen is the set of counted addresses, nil if duplicates do not matter.
 type counter struct{ seen map[uintptr]bool }
 
 func (c counter) of(v any) int {
@@ -39,7 +39,7 @@ func (c counter) known(at uintptr) bool {
 	return was
 }
 
-// behind counts the memory that a value refers to, without the value's own bytes.
+// behind counts the memory that a value refers to, without the value itself.
 func (c counter) behind(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.String:

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Scanner is a place in a JSON text. The zero value of every field but Text is usable.
+// Scanner is a position in a JSON text. The zero value of every field except Text is usable.
 type Scanner struct {
 	Text []byte // valid UTF-8: see InvalidUTF8
 	Pos  int    // offset of the next byte
@@ -122,7 +122,7 @@ func (s *Scanner) Next() byte {
 	return 0
 }
 
-// End checks that only white space is left. what names the expected text in the error: "the end of the body".
+// End checks that only white space is left. what is the expected text in the error: "the end of the body".
 func (s *Scanner) End(what string) error {
 	if s.Next(); s.Pos < len(s.Text) {
 		return s.Expected(what)

@@ -114,7 +114,7 @@ func TestRawValuesEndWhereTheyShould(t *testing.T) {
 	}
 }
 
-// An error has the offset of what is wrong, and the name of the text.
+// An error has the offset of the mistake, and the name of the text.
 func TestErrorsHaveAPlace(t *testing.T) {
 	for _, test := range []struct {
 		text   string

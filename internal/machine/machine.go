@@ -17,7 +17,7 @@ type Machine struct {
 	Memory int64  `json:"memory_bytes,omitempty"`
 	System string `json:"system"`
 	Go     string `json:"go"`
-	// Load is the mean number of programs that wanted a core over the last minute: other load makes figures lower.
+	// Load is the mean number of runnable programs over the last minute: other load makes figures lower.
 	Load float64 `json:"load,omitempty"`
 }
 

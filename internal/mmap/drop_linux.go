@@ -18,7 +18,7 @@ func Drop(b []byte) {
 		return
 	}
 	if n := (len(b) - skip) / page * page; n > 0 {
-		// An error leaves the pages where they are, which changes nothing but the memory in use.
+		// If this fails, the pages stay in memory, which only affects the memory in use.
 		_ = unix.Madvise(b[skip:][:n], unix.MADV_DONTNEED)
 	}
 }

@@ -2,8 +2,8 @@
 
 package mmap
 
-// Memory takes zeroed memory, on this system from the Go heap.
+// Memory allocates zeroed memory, on this system from the Go heap.
 func Memory(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
 
-// FreeMemory gives back what Memory took.
+// FreeMemory frees memory that Memory allocated.
 func FreeMemory([]byte) error { return nil }

@@ -4,11 +4,11 @@ package mmap
 
 import "golang.org/x/sys/unix"
 
-// Memory takes zeroed memory outside the Go heap: the collector neither scans nor counts it, and the system gives it
-// out as it is written.
+// Memory allocates zeroed memory outside the Go heap: the garbage collector neither scans nor counts it, and the
+// system provides pages as they are written.
 func Memory(bytes int) ([]byte, error) {
 	return unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 }
 
-// FreeMemory gives back what Memory took.
+// FreeMemory frees memory that Memory allocated.
 func FreeMemory(b []byte) error { return unix.Munmap(b) }

@@ -27,7 +27,7 @@ type File struct {
 
 // Open maps the regular file at path. The descriptor is closed before Open returns; the mapping does not need it.
 func Open(path string) (*File, error) {
-	// Stat comes before opening, because opening a pipe waits for its other end.
+	// Stat is called before opening, because opening a pipe waits for its other end.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

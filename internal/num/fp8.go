@@ -8,7 +8,7 @@ const MaxE4M3 = 448
 // maxE4M3Bits is 448 as a float32.
 const maxE4M3Bits = 0x43E00000
 
-// e4m3Values holds the value of each code; codes 0x7F and 0xFF are NaN.
+// e4m3Values has the value of each code; codes 0x7F and 0xFF are NaN.
 var e4m3Values = e4m3Table()
 
 // E4M3 rounds f to float8 E4M3FN (1-4-3, bias 7, no infinity), to nearest even. Everything beyond ±448, infinity

@@ -16,7 +16,8 @@ func BF16(f float32) uint16 {
 	if b&absMask32 > infBits32 {
 		return uint16(b>>16) | 0x0040
 	}
-	// Adding just under half of the dropped part, plus the kept low bit, carries exactly when nearest-even rounds up.
+	// Adding slightly less than half of the dropped part, plus the lowest kept bit, carries exactly when nearest-even
+	// rounds up.
 	return uint16((b + 0x7FFF + b>>16&1) >> 16)
 }
 

@@ -99,7 +99,7 @@ func DequantE2M1(dst []float32, src []byte, e byte) {
 	}
 }
 
-// RoundE2M1 rounds values, group by group, to those that QuantE2M1 can represent. A group has at most 128 values, an
+// RoundE2M1 rounds values, group by group, to values that QuantE2M1 can represent. A group has at most 128 values, an
 // even number.
 func RoundE2M1(v []float32, group int) {
 	var packed [64]byte

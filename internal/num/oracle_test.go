@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// format describes a float format by its fields alone, so that what the package computes with bit tricks can be checked
-// against a search over all of the format's values.
+// format describes a float format only by its fields, so that the package's bit operations can be checked against a
+// search over all values of the format.
 type format struct {
 	name           string
 	expBits        int

@@ -77,7 +77,7 @@ func TestSpecialElementsStayAtTheirPlace(t *testing.T) {
 	for _, mode := range []ScaleMode{ScalePow2, ScaleF32} {
 		got := make([]byte, len(src))
 		QuantE4M3(got, src, mode)
-		// 1 over 2^-8 is 256 = 0x78; over 1/448 it is 448 = 0x7E.
+		// 1 divided by the scale 2^-8 is 256, which is code 0x78; divided by 1/448 it is 448, code 0x7E.
 		one := byte(0x78)
 		if mode == ScaleF32 {
 			one = 0x7E

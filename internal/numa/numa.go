@@ -14,7 +14,7 @@ import (
 // ErrUnsupported is returned where the system does not report memory nodes.
 var ErrUnsupported = errors.New("memory nodes are supported on Linux only")
 
-// Node is a memory node and those of its processors that the process may use.
+// Node is a memory node and its processors that the process may use.
 type Node struct {
 	ID   int
 	CPUs []int
@@ -24,7 +24,7 @@ type Node struct {
 type System interface {
 	// Bind lets it run on these processors only.
 	Bind(cpus []int) error
-	// Prefer takes the pages that it touches first from a node; a negative number leaves that to the system again.
+	// Prefer makes new pages come from a node; a negative number restores the system's default.
 	Prefer(node int) error
 	// Thread identifies it.
 	Thread() int
@@ -36,7 +36,7 @@ type Machine struct {
 	System
 }
 
-// Several is the machine that the process runs on, or nil where it has one memory node: say is then called with a
+// Several returns the machine on which the process runs, or nil if it has one memory node: say is then called with a
 // message.
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()
@@ -111,14 +111,14 @@ func parseList(list string) ([]int, error) {
 	return out, nil
 }
 
-// Layout assigns workers to nodes: those of a node are consecutive, as many as its share of the processors.
+// Layout assigns workers to nodes: the workers of a node are consecutive, in proportion to its processors.
 type Layout struct {
 	*Machine
 	workers int
 	first   []int // the first worker of each node, and the number of all
 }
 
-// Divide makes a layout of the given number of workers.
+// Divide returns a layout with the given number of workers.
 func (m *Machine) Divide(workers int) *Layout {
 	l := &Layout{Machine: m, workers: workers}
 	all, before := 0, 0
@@ -136,7 +136,7 @@ func (m *Machine) Divide(workers int) *Layout {
 // Count is the number of nodes.
 func (l *Layout) Count() int { return len(l.Nodes) }
 
-// NodeOf is the place of a worker's node in the list.
+// NodeOf returns the index of a worker's node in the list.
 func (l *Layout) NodeOf(worker int) int {
 	i := 0
 	for worker >= l.first[i+1] {

@@ -26,7 +26,7 @@ func here() (*Machine, error) {
 	return &Machine{Nodes: nodes, System: linux{}}, nil
 }
 
-// try asks for memory of a node once: containers may forbid it.
+// try requests memory of a node once, because containers may forbid it.
 func try(n Node) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

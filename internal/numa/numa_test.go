@@ -43,8 +43,8 @@ func TestDamagedTreesAreRefused(t *testing.T) {
 	}
 }
 
-// Workers and rows are divided as the processors are: every worker has a node, every row belongs to one, and a worker's
-// share of the rows is on its own node except for rows that are kept together.
+// Workers and rows are divided in proportion to the processors: every worker has a node, every row belongs to one,
+// and a worker's share of the rows is on its own node except for rows that are kept together.
 func TestWorkersAndRowsAreDivided(t *testing.T) {
 	m := &Machine{Nodes: []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5}}, {4, []int{6, 7}}}}
 	for workers := 1; workers < 20; workers++ {
@@ -104,7 +104,8 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 	}
 }
 
-// On the machine of the test there are several nodes, or one node and a line that says so, or an error with what to do.
+// On the machine of the test there are several nodes, or one node and a log line about it, or an error with a
+// suggestion.
 func TestOneNodeIsSaid(t *testing.T) {
 	said := ""
 	m, err := Several(func(text string) { said = text })

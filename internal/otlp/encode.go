@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Encode writes spans as an ExportTraceServiceRequest. The numbers of fields are those of
+// Encode writes spans as an ExportTraceServiceRequest. The field numbers are from
 // opentelemetry/proto/trace/v1/trace.proto; spans of one provider share a resource.
 func Encode(spans []sdk.ReadOnlySpan) []byte {
 	var resource, scope message

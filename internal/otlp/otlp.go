@@ -50,7 +50,7 @@ func New(endpoint string, headers map[string]string) (*Exporter, error) {
 	return &Exporter{url: u.String(), headers: headers, client: &http.Client{Timeout: exportTimeout}}, nil
 }
 
-// ExportSpans sends spans, and repeats that where the collector asks for it.
+// ExportSpans sends spans, and sends them again if the collector requests it.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	e.mu.Lock()
 	closed := e.closed

@@ -19,7 +19,7 @@ import (
 // complete is the file that ends an installation.
 const complete = "complete"
 
-// Cache is the folder that installations are kept in: the one that SPARROW_CLIENTS names, or one of the user's.
+// Cache returns the folder of installations: the folder named by SPARROW_CLIENTS, or one in the user's cache.
 func Cache() (string, error) {
 	home := os.Getenv("SPARROW_CLIENTS")
 	if home == "" {
@@ -32,8 +32,8 @@ func Cache() (string, error) {
 	return filepath.Abs(home)
 }
 
-// Python gives the interpreter of a virtual environment with the packages of a lock, which lists all of them with their
-// versions.
+// Python returns the interpreter of a virtual environment with the packages of a lock file, which lists all of them
+// with their versions.
 func Python(ctx context.Context, home, name string, lock []byte) (python string, err error) {
 	version, err := Output(ctx, "", "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
 	if err != nil {
@@ -64,7 +64,8 @@ func Python(ctx context.Context, home, name string, lock []byte) (python string,
 	})
 }
 
-// Node gives a folder with the packages of a lock in node_modules. manifest is the package.json that the lock is of.
+// Node returns a folder with the packages of a lock file in node_modules. manifest is the package.json of the lock
+// file.
 func Node(ctx context.Context, home, name string, manifest, lock []byte) (dir string, err error) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -85,7 +86,7 @@ func Node(ctx context.Context, home, name string, manifest, lock []byte) (dir st
 	})
 }
 
-// Folder is the place of an installation: another one for every content.
+// Folder returns the folder of an installation, which depends on its contents.
 func Folder(home, name string, contents ...[]byte) string {
 	sum := sha256.New()
 	for _, text := range contents {

@@ -39,7 +39,7 @@ type Process struct {
 	err   error         // how, then
 }
 
-// Start runs the program. Its output goes to NAME.log.
+// Start runs the program. Its output is written to NAME.log.
 func (p Program) Start(name string, args ...string) (*Process, error) {
 	return p.start(name, func(log io.Writer) io.Writer { return log }, args)
 }
@@ -92,7 +92,7 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// End sends a signal and waits: the process must exit by itself, with status 0.
+// End sends a signal and waits: the process must exit with status 0.
 func (p *Process) End(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return errors.Join(err, p.cmd.Process.Kill())

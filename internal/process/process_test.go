@@ -76,7 +76,7 @@ func wantWords(t *testing.T, err error, list ...string) {
 	}
 }
 
-// The address is found in whatever pieces it is printed.
+// The address is found in output of any pieces.
 func TestAddressReader(t *testing.T) {
 	const text = "memory   8 GiB\naddress  http://127.0.0.1:80 (listening)\naddress  two\n"
 	for size := 1; size < len(text); size++ {

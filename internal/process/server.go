@@ -31,7 +31,7 @@ type Server struct {
 	URL string
 }
 
-// Serve runs `sparrow serve` on a free port of loopback, or where the flags say, and waits until it is ready.
+// Serve runs `sparrow serve` on a free loopback port, or on the address in the flags, and waits until it is ready.
 func (p Program) Serve(ctx context.Context, name string, flags ...string) (*Server, error) {
 	address := make(chan string, 1)
 	s, err := p.start(name, func(log io.Writer) io.Writer { return &addressReader{log: log, address: address} },

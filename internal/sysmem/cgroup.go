@@ -124,7 +124,7 @@ func (s System) group(h *hierarchy, dir string) (group, bool) {
 	return g, true
 }
 
-// number reads a file that holds a number of bytes; "max" is none.
+// number reads a file with a number of bytes; "max" means none.
 func (s System) number(name string) (int64, bool) {
 	text, err := fs.ReadFile(s.root, name)
 	if err != nil {

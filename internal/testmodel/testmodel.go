@@ -71,7 +71,7 @@ const next = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
-// V4SparkConfig is V4Config with a DSpark head: two stages that see all three layers.
+// V4SparkConfig is V4Config with a DSpark head: two stages that read all three layers.
 var V4SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_ratios": [0, 4, 128, 0, 0]`,
 	`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1, "dspark_block_size": 5, "dspark_markov_rank": 16,
 	"dspark_noise_token_id": 7, "dspark_target_layer_ids": [0, 1, 2]`).Replace(V4Config)
@@ -107,7 +107,7 @@ var V41SparkConfig = strings.NewReplacer(`"compress_ratios": [0, 2, 2, 1, 1, 1]`
 	"dspark_block_size": 5, "dspark_markov_rank": 16, "dspark_noise_token_id": 7, "dspark_target_layer_ids": [3, 4, 5],
 	"dspark_n_routed_experts": 3, "dspark_num_experts_per_tok": 1`).Replace(V41Config)
 
-// root holds the checkpoints of the running tests; Run makes and removes it.
+// root is the folder of the checkpoints of the running tests; Run makes and removes it.
 var root string
 
 // Run runs the tests of a package and removes the files that they wrote. TestMain of a package that uses checkpoints
@@ -154,7 +154,7 @@ var (
 // gpu is whether the checkpoints are for a GPU.
 var gpu bool
 
-// OnGPU makes V32, V32Draft and EightTokens, until the test ends, checkpoints whose top-k a GPU takes.
+// OnGPU makes V32, V32Draft and EightTokens, until the test ends, checkpoints whose top-k a GPU supports.
 func OnGPU(t testing.TB) {
 	gpu = true
 	t.Cleanup(func() { gpu = false })
@@ -218,7 +218,8 @@ func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }
 // V3Draft is DeepSeek-V3, without an indexer, with a drafting layer.
 func V3Draft(t testing.TB) string { return must(t, draftV3) }
 
-// GLMDraft is GLM-5: layers that share selections, and a drafting layer without its own embedding and head.
+// GLMDraft is a GLM-5 checkpoint: layers that share selections, and a drafting layer without its own embedding and
+// head.
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 
 // EightTokens is V32Draft with a vocabulary of eight.

@@ -68,7 +68,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Replace writes a file in place of the one that is there, whole or not at all.
+// Replace replaces a file atomically.
 func Replace(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
@@ -89,7 +89,7 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Check refuses what is not a regular file.
+// Check refuses a path that is not a regular file.
 func Check(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -106,7 +106,7 @@ func Optional(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// Kind states what is at a path.
+// Kind describes what exists at a path.
 func Kind(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
