@@ -82,7 +82,7 @@ func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 		for b, s := range host.RowF32(w.Scale, at) {
 			c0, c1 := b*w.BlockCols, min((b+1)*w.BlockCols, k)
 			for m := range p.m {
-				d.tier.ScaleMul(scaled[m*k+c0:m*k+c1], p.x[m*p.ldx+c0:m*p.ldx+c1], d.ones(c1-c0), s)
+				scaleTo(scaled[m*k+c0:m*k+c1], p.x[m*p.ldx+c0:m*p.ldx+c1], s)
 			}
 		}
 		band, blocks := w.Data.Slice(n0, n0+rows), ceilDiv(k, 128)
@@ -90,6 +90,19 @@ func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
 			d.ones(ceilDiv(rows, 128)*blocks), blocks, 0)
 		n0 += rows
 		p.y = p.y[min(rows, len(p.y)):]
+	}
+}
+
+// scaleTo writes x times s. Blocks are short: a call of assembly would cost more than the products.
+func scaleTo(to, x []float32, s float32) {
+	for len(to) >= 8 && len(x) >= 8 {
+		a, b := (*[8]float32)(to), (*[8]float32)(x)
+		a[0], a[1], a[2], a[3] = b[0]*s, b[1]*s, b[2]*s, b[3]*s
+		a[4], a[5], a[6], a[7] = b[4]*s, b[5]*s, b[6]*s, b[7]*s
+		to, x = to[8:], x[8:]
+	}
+	for i, v := range x {
+		to[i] = v * s
 	}
 }
 
