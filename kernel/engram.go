@@ -5,6 +5,7 @@ package kernel
 type Table struct {
 	Values Tensor // f32, bf16 or e4m3 [rows, dim]
 	Scales Tensor // e8m0 [rows, dim/32]; given with e4m3 alone
+	Mapped bool   // from a file: a row may have to be read from disk
 }
 
 // TableScale is how many values of a row share a scale.

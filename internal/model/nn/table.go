@@ -25,7 +25,7 @@ func (l *Loader) hostTable(name string, rows, dim int) *kernel.Table {
 	if !ok {
 		return nil
 	}
-	out := &kernel.Table{}
+	out := &kernel.Table{Mapped: t.Drawn == nil}
 	switch t.DType {
 	case weight.F32, weight.BF16:
 		out.Values = l.values(t, valueType(t.DType), rows, dim)

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"sparrow/internal/attn/dual"
+	"sparrow/internal/mmap"
 	"sparrow/internal/model"
 	"sparrow/internal/model/config"
 	"sparrow/internal/model/engram"
@@ -36,6 +37,7 @@ type Model struct {
 	attn   *dual.Attention
 	hash   *engram.Hash // nil without tables
 	read   atomic.Int64 // tokens whose rows of tables were looked up
+	ask    func([]byte) // asks for rows of mapped tables ahead; nil where the device reads tables itself
 
 	embed  kernel.Matrix
 	layers []layer
@@ -77,6 +79,9 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 		if m.hash, err = engram.New(c.Engram, tokens); err != nil {
 			return nil, fmt.Errorf("v41: %w", err)
 		}
+	}
+	if _, ok := dev.(kernel.TablePreparer); !ok {
+		m.ask = mmap.Ahead
 	}
 	m.load(l)
 	m.Homes = l.Homes(dev)

@@ -164,6 +164,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block) error {
 	if err := s.fillRows(in, block.Array(plan.TableRows)); err != nil {
 		return err
 	}
+	s.m.ahead(block.Array(plan.TableRows))
 	if err := in.FillChoices(block); err != nil {
 		return err
 	}

@@ -1,0 +1,46 @@
+package v41
+
+import (
+	"slices"
+
+	"sparrow/kernel"
+)
+
+// ahead asks the system for the rows that a pass will look up in mapped tables, in the order in which layers do: they
+// come from disk while the layers before compute. rows are those of all tokens, the tables' side by side.
+func (m *Model) ahead(rows []int32) {
+	if m.hash == nil || m.ask == nil || !m.mapped() {
+		return
+	}
+	words, columns := m.hash.Shape().Words(), m.config.Engram.Columns()
+	ids := slices.Clone(rows) // the block is filled again for the next pass
+	go func() {
+		for i := range m.layers {
+			e := m.layers[i].engram
+			if e == nil || !e.table.Mapped {
+				continue
+			}
+			for at := e.first; at+columns <= len(ids); at += words {
+				for _, id := range ids[at : at+columns] {
+					m.askRow(e.table.Values, int(id))
+					m.askRow(e.table.Scales, int(id))
+				}
+			}
+		}
+	}()
+}
+
+// askRow asks for one row of a tensor in host memory.
+func (m *Model) askRow(t kernel.Tensor, row int) {
+	if t.Given() && row >= 0 && row < t.Rows {
+		x := t.Slice(row, row+1)
+		m.ask([]byte(x.Buf.(kernel.HostBuffer))[x.Off:][:x.Extent()])
+	}
+}
+
+// mapped reports whether a table is a file's.
+func (m *Model) mapped() bool {
+	return slices.ContainsFunc(m.layers, func(l layer) bool {
+		return l.engram != nil && l.engram.table != nil && l.engram.table.Mapped
+	})
+}
