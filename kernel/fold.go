@@ -39,6 +39,9 @@ func (w *ExpertWeights) Fold() bool {
 	return parts > 0 && !slices.Contains(folds, false)
 }
 
+// Folds reports whether the matrix is e2m1 in groups of 32 whose blocks fold.
+func (w Weight) Folds() bool { return w.inGroups() && w.folds() }
+
 // foldGroups is how many scales of a row a block has.
 const foldGroups = foldSide / 32
 

@@ -19,10 +19,11 @@ type ProductArgs struct {
 	OutF32       int32    // 1: Out is f32
 	Stages       int32    // few rows: stages of the ring
 	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
-	Copied       int32    // narrow tiles: input rows that a copy fetches
+	Copied       int32    // narrow tiles, and e2m1 weights: input rows that a copy fetches
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
 	Factors      Ptr      // e4m3, a batch of one: f32 [Columns] by which results are multiplied, or 0
-	_            [40]byte // up to the maps' alignment of 64
+	Folded       Ptr      // few rows: e2m1 weights (folded.go), in place of WeightMap
+	_            [32]byte // up to the maps' alignment of 64
 }
 
 // ProductType is the type of the operands of a product.
@@ -73,6 +74,7 @@ type Product struct {
 	// product with the whole matrix. 0 means Columns.
 	Whole  int32
 	OutF32 bool
+	Folded bool // FP8, up to FoldedFew rows: Weight is as Fold writes it (EncodeFolded)
 	// Sums is memory for the sums of parts of k, SumBytes of it; multiple of 16. Without it the product runs in smaller
 	// tiles, with the same bits.
 	Sums Ptr
@@ -140,6 +142,10 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	if c.err != nil {
 		return ProductCall{}, c.err
 	}
+	if x.Folded && (x.Type != ProductFP8 || x.Batch > 1 || d.portable || x.Rows > FoldedFew) {
+		return ProductCall{}, argumentError("%v product of %d rows with folded weights: only a single FP8 product of up to "+
+			"%d rows on a Hopper GPU takes them", x.Type, x.Rows, FoldedFew)
+	}
 	if d.portable {
 		return x.encodePortable(d)
 	}
@@ -204,12 +210,19 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
 	}
+	if x.Folded && x.parts() == 1 { // all rows are in one tile
+		inputBox = x.Rows
+		call.Args.Copied = x.Rows
+	}
 	call.grid = uint32(count) * uint32(call.cluster)
-	maps := []mapTarget{
-		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size,
-			block, weightBox)},
+	weightMap := mapTarget{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size,
+		x.WeightBatch*size, block, weightBox)}
+	maps := []mapTarget{weightMap,
 		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block,
 			inputBox)},
+	}
+	if x.Folded {
+		call.Args.Folded, maps = x.Weight, maps[1:]
 	}
 	if x.Type == ProductFP8 {
 		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,

@@ -72,6 +72,8 @@ func (x *Product) choose(sms int32) productChoice {
 	// stores bound the product: the wide tiles of the kernel of many rows are faster from fewer rows on
 	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
+	case x.Folded:
+		return x.chooseFolded(sms)
 	case x.residentFits() && (x.Rows > mostFew || x.Rows > 32 && 2*x.Batch >= sms):
 		return x.resident()
 	case x.Rows <= mostFew:
@@ -155,6 +157,27 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
+// chooseFolded picks the launch for e2m1 weights: widening is a chain of instructions, which several blocks on an SM
+// hide.
+func (x *Product) chooseFolded(sms int32) productChoice {
+	inputs := int32(16)
+	for inputs < x.Rows {
+		inputs *= 2
+	}
+	c := x.few(inputs, halfShared)
+	if inputs == 16 {
+		c = x.few(inputs, thirdShared)
+	}
+	if x.parts() == 1 && x.tiles(stripeRows) > sms {
+		c.perSM = 2
+		if inputs == 16 {
+			c.perSM = 3
+		}
+	}
+	c.ahead = min(c.stages, 3)
+	return c
+}
+
 // few returns the kernel for some input rows, with the maximum number of stages that fits the given number of bytes.
 func (x *Product) few(inputs int32, bytes int) productChoice {
 	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
@@ -217,6 +240,9 @@ func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	}
 	if parts > 1 {
 		sums = groups * 2048 * max(c.inputs/8, parts)
+	}
+	if x.Folded {
+		return int(align + stages*(foldedRoom+c.inputs*128) + out + barriers + scales + sums)
 	}
 	return int(align + stages*(c.weights+c.inputs)*128 + out + barriers + scales + sums)
 }
@@ -282,5 +308,8 @@ func (x *Product) time(c *productChoice, sms int32) int64 {
 func (x *Product) tiles(columns int32) int32 { return (x.Columns + columns - 1) / columns * x.Batch }
 
 func (x *Product) name(kernel string) string {
+	if x.Folded {
+		return "sparrow_product_folded_" + kernel
+	}
 	return "sparrow_product_" + x.Type.String() + "_" + kernel
 }

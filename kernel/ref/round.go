@@ -12,8 +12,8 @@ import (
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
 //   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
-//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 are exact in bf16; e4m3 with a
-//     scale for each row, or one for all, is like such blocks, but for experts;
+//     e2m1 that fold (kernel.ExpertWeights.Fold), and matrices (kernel.Weight.Folds), are such blocks, and others of
+//     e2m1 are exact in bf16; e4m3 with a scale for each row, or one for all, is like such blocks, but for experts;
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
 //   - values between an expert's products are quantised too, or rounded to bf16 where its weights are not such
 //     blocks;
@@ -156,6 +156,16 @@ func (d *Device) result(v float64) float64 {
 func quantised(w *host.Matrix) bool {
 	return w.Folded || w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 &&
 		(w.BlockRows == blockSide && w.BlockCols == blockSide || w.Channels() && !w.Expert)
+}
+
+// Prepare keeps a matrix in its stored form, and whether a GPU multiplies it as e4m3.
+func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	m, err := d.Memory.Matrix(w, role)
+	if err != nil {
+		return nil, err
+	}
+	m.Folded = d.Rounded && role == kernel.Projected && w.Folds()
+	return m, nil
 }
 
 // PrepareExperts keeps experts in their stored form, and whether a GPU multiplies them as e4m3.

@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"testing"
@@ -10,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Rows that multiply FP8 blocks, or FP8 with a scale for each row, are quantised per 128 columns, with the kind of
-// scale that the weight has; rows of other weights are not quantised.
+// Rows that multiply FP8 blocks, FP8 with a scale for each row, or MXFP4 that folds, are quantised per 128 columns,
+// with the kind of scale that the weight has; rows of other weights are not quantised.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -34,6 +35,8 @@ func TestRoundedProducts(t *testing.T) {
 		{"any scale", Device{Rounded: true}, kernel.E4M3, false, 1, float32(1.5) * (float32(300) / 448), false},
 		{"a scale for each row", Device{Rounded: true}, kernel.E4M3, true, 1, 1, true},
 		{"plain, a scale for each row", Device{}, kernel.E4M3, true, 1, 1 + 1./1024, true},
+		{"e2m1 that folds", Device{Rounded: true}, kernel.E2M1x2, true, 1, 1, false},
+		{"plain e2m1", Device{}, kernel.E2M1x2, true, 1, 1 + 1./1024, false},
 		// The scale is 1: 1.0009765625 becomes 1.
 		{"a power of two", Device{Rounded: true}, kernel.E4M3, true, 1, 1, false},
 		// The scale is 3: 1.1259765625 / 3 = 0.3753 becomes 0.375.
@@ -45,6 +48,11 @@ func TestRoundedProducts(t *testing.T) {
 		switch {
 		case c.kind == kernel.BF16:
 			raw[2*c.at], raw[2*c.at+1] = 0x80, 0x3F // one
+		case c.kind == kernel.E2M1x2:
+			raw[c.at/2], w.Data.Cols, w.Data.Stride = 2<<(4*(c.at%2)), in/2, in/2
+			w.BlockRows, w.BlockCols = 1, 32
+			w.Scale = kernel.Tensor{Buf: kernel.HostBuffer(bytes.Repeat([]byte{127}, in/32)), DType: kernel.E8M0, Rows: 1,
+				Cols: in / 32, Stride: in / 32}
 		case c.rows:
 			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 1, in, floats(1, 1)
 			host.F32(w.Scale)[0] = 1

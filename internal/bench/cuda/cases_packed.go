@@ -69,9 +69,76 @@ func packedCases() []Case {
 	for _, rows := range []int{1, 16, 64, 4096} {
 		s := productShape{typ: cuda.ProductFP8, what: "beside packed, by rows", columns: packedColumns, k: packedK,
 			batch: 1, factors: true}
-		list = append(list, productCase(s, rows, ""))
+		list = append(list, productCase(s, rows, ""), foldedCase(rows))
 	}
 	return list
+}
+
+// foldedCase is a product with MXFP4 whose scales fold into codes of e4m3.
+func foldedCase(rows int) Case {
+	const groups = packedK / 32
+	stored := float64(packedColumns * (packedK/2 + groups))
+	return Case{
+		Case: titled("product_folded", "%d rows, mxfp4 as e4m3, %d x %d", rows, packedColumns, packedK), Rate: FP8,
+		Bytes:    stored + float64(rows*(packedK+2*packedColumns)),
+		FLOPs:    2 * float64(rows) * packedColumns * packedK,
+		SetBytes: 2 * stored,
+		New: func(h *holder) Set {
+			stride := (rows + 3) / 4 * 4
+			p := &foldedProduct{codes: h.packedCodes(kernel.E2M1x2)}
+			a := cuda.PackE2M1Args{First: h.repeat(p.codes, packedColumns*packedK/2),
+				FirstScales: h.repeat([]byte{120, 121, 119}, packedColumns*groups), Stride: packedK / 2,
+				ScaleStride: groups, Rows: packedColumns, Columns: packedK}
+			codes, scales := cuda.FoldedBytes(packedColumns, packedK)
+			a.To, a.ScalesTo = h.alloc(int(codes)), h.alloc(int(scales))
+			if h.err == nil {
+				h.err = h.rig.Kernels.Fold(h.rig.Stream, &a)
+			}
+			p.Product = cuda.Product{Type: cuda.ProductFP8, Weight: a.To, WeightScales: a.ScalesTo,
+				Input:       h.operand(cuda.ProductFP8, rows*packedK),
+				InputScales: putAll(h, h.floats(packedK/128*stride, 1e-4, 1e-3)), Out: h.output(2 * rows * packedColumns),
+				WeightStride: packedK, InputStride: packedK, ScaleStride: int64(stride), OutStride: packedColumns,
+				Rows: int32(rows), Columns: packedColumns, K: packedK, Batch: 1}
+			var scratch cuda.Ptr
+			if n := p.UnfoldedBytes(); n > 0 {
+				scratch = h.alloc(int(n))
+			}
+			var calls cuda.FoldedCalls
+			if h.err == nil {
+				calls, h.err = p.EncodeFolded(h.rig.Device, scratch)
+			}
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.MultiplyFolded(s, &calls) }, p.check}
+		},
+	}
+}
+
+// foldedProduct is a product whose weights repeat a pattern of codes and the scales 2^-7, 2^-6 and 2^-8.
+type foldedProduct struct {
+	cuda.Product
+	codes []byte
+}
+
+// check computes some elements on the host.
+func (p *foldedProduct) check(r *reader) error {
+	for i := range 24 {
+		row, column := i*577%int(p.Rows), (packedColumns-1+i*7919)%packedColumns
+		weight := repeated(p.codes, column*packedK/2, packedK/2)
+		input := r.bytes(p.Input.Add(int64(row)*packedK), packedK)
+		var sum, size, scale float64
+		for j, code := range input {
+			if j%128 == 0 {
+				scale = r.f32(p.InputScales.Add((int64(j/128)*p.ScaleStride + int64(row)) * 4))
+			}
+			group := []float64{0x1p-7, 0x1p-6, 0x1p-8}[(column*(packedK/32)+j/32)%3]
+			v := float64(num.FromE4M3(code)) * scale * group * float64(num.FromE2M1(weight[j/2]>>(4*(j%2))&15))
+			sum, size = sum+v, size+math.Abs(v)
+		}
+		got := float64(r.bf16s(p.Out.Add((int64(row)*p.OutStride+int64(column))*2), 1)[0])
+		if limit := math.Abs(sum)/256 + 5e-4*size; !(math.Abs(got-sum) <= limit) {
+			return fmt.Errorf("row %d column %d is %g, want %g within %g", row, column, got, sum, limit)
+		}
+	}
+	return nil
 }
 
 // packedSet is a weight whose bytes repeat a pattern that the host knows.

@@ -29,6 +29,7 @@ type Device struct {
 	span    *span          // nil before the first one
 	tried   bool           // a dry run: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
+	folds   map[cuda.Product]*cuda.FoldedCalls // with folded weights
 	marks   marks
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte

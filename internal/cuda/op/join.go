@@ -40,7 +40,7 @@ func (d *Device) join(list []kernel.Matrix) (err error) {
 			side = blockSide
 		}
 		if f := g.members; w.group != nil || w.turned != 0 || w.role != kernel.Projected || w.stored != w.out ||
-			w.packed != "" ||
+			w.packed != "" || w.folded ||
 			i > 0 && (w.kind != f[0].kind || w.in != f[0].in || w.exact != f[0].exact ||
 				(w.factors != 0) != (f[0].factors != 0)) ||
 			i < len(list)-1 && w.out%side != 0 {

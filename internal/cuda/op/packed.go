@@ -268,6 +268,9 @@ func (p *rowProducts) packedSums(w *matrix) int64 {
 
 // run launches a product with a weight of any kind.
 func (p *rowProducts) run(x *cuda.Product, w *matrix) error {
+	if w.folded {
+		return p.multiplyFolded(x)
+	}
 	if w.packed == "" {
 		return p.product(x)
 	}

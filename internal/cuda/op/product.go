@@ -167,6 +167,9 @@ func (p *rowProducts) of(w *matrix) cuda.Product {
 func (p *rowProducts) sumBytes(w *matrix) int64 {
 	x := p.of(w)
 	n := x.SumBytes(p.gpu)
+	if w.folded {
+		n += aligned256(x.UnfoldedBytes()) // in front of the sums
+	}
 	if w.group != nil {
 		x = p.of(&w.group.whole)
 		n = max(n, x.SumBytes(p.gpu))
@@ -247,6 +250,26 @@ func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix)
 	}
 	p.holdDelta(out, delta, int64(w.stored))
 	return nil
+}
+
+// multiplyFolded launches a product with a folded weight; its calls are stored as those of product.
+func (p *rowProducts) multiplyFolded(x *cuda.Product) error {
+	d, scratch := p.Device, x.Sums
+	if x.Sums != 0 {
+		x.Sums = x.Sums.Add(aligned256(x.UnfoldedBytes()))
+	}
+	call := d.folds[*x]
+	if call == nil {
+		made, err := x.EncodeFolded(d.gpu, scratch)
+		if err != nil {
+			return err
+		}
+		if call = &made; d.folds == nil || len(d.folds) >= mostCalls {
+			d.folds = map[cuda.Product]*cuda.FoldedCalls{}
+		}
+		d.folds[*x] = call
+	}
+	return d.kernels.MultiplyFolded(d.stream, call)
 }
 
 // mostCalls bounds the number of stored product launches, of about a kilobyte each.

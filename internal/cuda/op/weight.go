@@ -30,6 +30,7 @@ type matrix struct {
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
 	group   *joined  // matrices after or in front of it in memory; nil where it is alone
+	folded  bool     // e2m1 that is multiplied as e4m3: data and scales are as cuda.Kernels.Fold writes them
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
 	packed  cuda.PackedFormat
 	factors cuda.Ptr // packed: f32 [2]; e4m3 with a scale for each row: f32 [stored]; else 0
@@ -90,6 +91,44 @@ func (d *Device) prepareChannels(w kernel.Weight) (kernel.Matrix, error) {
 	})
 }
 
+// prepareFolded uploads e2m1 whose scales fold into codes of e4m3: it stays packed, and the FP8 kernels multiply it.
+func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
+	r := require{op: "prepare"}
+	m := &matrix{role: kernel.Projected, out: w.Out(), in: w.In(), kind: cuda.ProductFP8, folded: true,
+		exact: !w.Pow2Rows}
+	m.stored = (m.out + productSide - 1) / productSide * productSide
+	out, in := r.count("rows", m.out), r.count("columns", m.in)
+	if m.in%packedGroup != 0 {
+		r.fail("a matrix [%d, %d] of e2m1, columns must be a multiple of %d", m.out, m.in, packedGroup)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return m, d.loaded(func(u *upload) (err error) {
+		codes, scales := cuda.FoldedBytes(out, in)
+		if m.data, err = u.room(codes, codes); err != nil {
+			return err
+		}
+		if m.scales, err = u.room(scales, scales); err != nil {
+			return err
+		}
+		a := cuda.PackE2M1Args{To: m.data, ScalesTo: m.scales, Stride: int64(in) / 2, ScaleStride: int64(in) / packedGroup,
+			Rows: out, Columns: in}
+		size := aligned256(tensorBytes(w.Data))
+		return u.temporary(size+tensorBytes(w.Scale), func(staged cuda.Ptr) error {
+			a.First, a.FirstScales = staged, staged.Add(size)
+			if err := u.put(a.First, w.Data); err != nil {
+				return err
+			}
+			if err := u.put(a.FirstScales, w.Scale); err != nil {
+				return err
+			}
+			u.do(func() error { return u.d.kernels.Fold(u.stream, &a) })
+			return nil
+		})
+	})
+}
+
 // blocked reports whether the FP8 kernels read a weight as it is stored.
 func blocked(w kernel.Weight) bool {
 	return w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide && w.SkipRows == 0
@@ -101,8 +140,13 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 		return nil, err
 	}
 	r := require{op: "prepare"}
-	if role == kernel.Projected && w.Channels() && !d.gpu.Portable() {
-		return d.prepareChannels(w)
+	if role == kernel.Projected && !d.gpu.Portable() {
+		if w.Channels() {
+			return d.prepareChannels(w)
+		}
+		if w.Folds() {
+			return d.prepareFolded(w)
+		}
 	}
 	if f, ok := packedFormat(w); ok && role == kernel.Projected {
 		return d.preparePacked(w, f)

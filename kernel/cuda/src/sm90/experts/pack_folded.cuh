@@ -25,6 +25,8 @@ __device__ __forceinline__ u32 spread_codes(u32 codes) {
     return out;
 }
 
+// Bands: a matrix that is no expert, whose scales are f32 [2 * tiles, blocks].
+template <bool Bands>
 __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
     using Type = Stored<Folded>;
     constexpr i32 kGroup = 32, kLargest = 6;  // values of a scale; the largest relative exponent
@@ -74,7 +76,9 @@ __device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
         piece[Type::CodeBytes + line * 8 + lower * 4 + g] = g < groups ? 8 * exponent : 8 * -kLeastExponent;
     }
     if (r % 128 == 0) {
-        reinterpret_cast<float*>(args.scales_to + at)[r / 128] = __uint_as_float(base << 23);
+        float* to = reinterpret_cast<float*>(args.scales_to);
+        to += Bands ? (static_cast<i64>(2 * tile) + r / 128) * args.blocks + block : 2 * at + r / 128;
+        *to = __uint_as_float(base << 23);
     }
 }
 

@@ -22,9 +22,21 @@ struct alignas(64) ProductArgs {
     i32 out_f32;  // 1: out is f32
     i32 stages;   // few rows: stages of the ring
     i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
-    i32 copied;   // narrow tiles: input rows that a copy fetches
+    i32 copied;   // narrow tiles, and e2m1 weights: input rows that a copy fetches
     i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the only tile of rows
     const float* factors;  // e4m3, a batch of one: f32 [columns] by which results are multiplied, or null; no tile of
                            // 256 rows where k has parts
+    const u8* folded;  // few rows: e2m1 weights as tiles of 256 rows (experts/folded.cuh), in place of weight_map
 };
 static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");
+
+// The codes of e2m1 weights.
+struct UnfoldArgs {
+    const u8* from;  // [tiles, blocks, 17408] (experts/folded.cuh)
+    u8* to;          // e4m3 [rows, stride]
+    i64 stride;
+    i32 rows;
+    i32 columns;  // multiple of 16
+    i32 tiles;
+    i32 blocks;  // of 128 columns
+};

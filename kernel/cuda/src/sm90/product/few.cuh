@@ -19,6 +19,13 @@
 
 namespace sparrow_product {
 
+// How the weights of a type lie in a stage: as rows of an operand, or Held, as what is widened to one in registers.
+template <class T>
+struct FewWeights {
+    static constexpr bool Held = false;
+    static constexpr int StripeBytes = 64 * kBlockBytes, RoomBytes = StripeBytes;
+};
+
 // Turned means that 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows of a warpgroup its
 // columns. A lane then needs the scales of two inputs instead of 16. k has one part.
 template <class T, int Inputs, int WeightGroups, int TurnedRows = 0>
@@ -29,7 +36,8 @@ struct FewShape {
     static constexpr int GroupRows = Turned ? TurnedRows : 64;  // of the weight, of a warpgroup
     static constexpr int Rows = GroupRows * Groups;      // of the weight
     static constexpr int Sums = Turned ? GroupRows / 2 : N / 2;  // of a lane
-    static constexpr int WeightBytes = Rows * kBlockBytes;
+    static constexpr bool Held = FewWeights<T>::Held;
+    static constexpr int WeightBytes = Held ? Groups * FewWeights<T>::RoomBytes : Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
     static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
@@ -126,9 +134,18 @@ struct FewWalk {
 template <class S>
 __device__ __forceinline__ void ask_weights(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk,
                                             u32 stage) {
-    ptx::barrier_expect(at.full(stage), S::StageBytes);
-    ptx::load_3d(at.weights(stage), &args.weight_map, at.full(stage), walk.block * S::Type::BlockColumns,
-                 walk.tile.column, walk.tile.batch, ptx::kEvictFirst);
+    if constexpr (S::Held) {  // of the inputs no row is copied that is not there: it would take time
+        static_assert(S::Groups == 1, "a stripe of 64 rows");
+        ptx::barrier_expect(at.full(stage), FewWeights<typename S::Type>::StripeBytes + args.copied * kBlockBytes);
+        const i64 tile = static_cast<i64>(walk.tile.column / 256) * args.blocks + walk.block;
+        const i64 stripe = tile * 4 + walk.tile.column / 64 % 4;
+        constexpr u32 kBytes = FewWeights<typename S::Type>::StripeBytes;
+        ptx::load_bytes(at.weights(stage), args.folded + stripe * kBytes, kBytes, at.full(stage), ptx::kEvictFirst);
+    } else {
+        ptx::barrier_expect(at.full(stage), S::StageBytes);
+        ptx::load_3d(at.weights(stage), &args.weight_map, at.full(stage), walk.block * S::Type::BlockColumns,
+                     walk.tile.column, walk.tile.batch, ptx::kEvictFirst);
+    }
 }
 
 template <class S>
@@ -193,6 +210,7 @@ struct FewMath {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
     WeightScales scales;
+    u32 table = 0;  // of codes, Held
 
     __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g)
         : args(a), at(p), span(s), group(g) {}
@@ -200,7 +218,9 @@ struct FewMath {
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
         const u32 weights = at.weights(ask.stage) + group * S::GroupRows * kBlockBytes;
-        if constexpr (S::Turned) {
+        if constexpr (S::Held) {
+            FewWeights<typename S::Type>::template ask<N>(d, weights, at.inputs(ask.stage), warp, lane, table);
+        } else if constexpr (S::Turned) {
             ask_block<typename S::Type, S::GroupRows>(d, at.inputs(ask.stage), weights, go_on);
         } else {
             ask_block<typename S::Type, N>(d, weights, at.inputs(ask.stage), go_on);
@@ -444,6 +464,12 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const FewPlaces<S> at(args.stages, span);
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
+    u32 table = 0;
+    if constexpr (S::Held) {
+        __shared__ u8 codes[128];
+        FewWeights<typename S::Type>::fill(codes);
+        table = ptx::shared_address(codes);
+    }
     if (warp == 4 * S::Groups) {
         if (lane == 1) {  // the weights' map is used at once
             ptx::prefetch_map(&args.input_map);
@@ -485,7 +511,9 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
             ptx::cluster_wait();
         }
     } else {
-        FewMath<S>(args, at, span, S::Groups == 1 ? 0 : warp / 4).run();
+        FewMath<S> math(args, at, span, S::Groups == 1 ? 0 : warp / 4);
+        math.table = table;
+        math.run();
     }
 }
 

@@ -6,5 +6,5 @@ KERNEL(kThreads) sparrow_experts_pack_e2m1(const __grid_constant__ PackE2M1Args 
     sparrow_experts::pack_e2m1(args);
 }
 KERNEL(kThreads) sparrow_experts_pack_folded(const __grid_constant__ PackE2M1Args args) {
-    sparrow_experts::pack_folded(args);
+    sparrow_experts::pack_folded<false>(args);
 }
