@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"sparrow/internal/model/estimate"
+	"sparrow/internal/testkit/archive"
 	"sparrow/plan"
 )
 
@@ -392,6 +394,28 @@ func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 			strings.Fields(dir+"/"+c.args)...)...)
 		if c.want == "" && status != 0 || c.want != "" && (status != 1 || strings.Count(stderr, c.want) != 1) {
 			t.Errorf("%s: status %d, %s%s; want one %q", c.args, status, stdout, stderr, c.want)
+		}
+	}
+}
+
+// Where rows are quantised by the kernels' choice, not by the format's, explain says so.
+func TestExplainNamesQuantisedRows(t *testing.T) {
+	dir := filepath.Join(archive.Unpack(t, "../../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")
+	base, err := filepath.Abs("../../testdata/oracle/deepseek_v32-1/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"fp8-channel-compressed": true, "nvfp4-modelopt": false} {
+		folder := filepath.Join(dir, name)
+		if err := os.Symlink(base, filepath.Join(folder, "base.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		for _, hw := range []string{"h200", "cpu"} {
+			status, stdout, stderr := invoke("explain", "--model", folder, "--hw", hw)
+			said := strings.Contains(stdout, "by FP8 with a scale for each row or matrix are quantised to FP8")
+			if status != 0 || said != (want && hw == "h200") {
+				t.Errorf("%s on %s: status %d, %s%s", name, hw, status, stdout, stderr)
+			}
 		}
 	}
 }

@@ -143,8 +143,8 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 		return ProductCall{}, c.err
 	}
 	if x.Folded && (x.Type != ProductFP8 || x.Batch > 1 || d.portable || x.Rows > FoldedFew) {
-		return ProductCall{}, argumentError("%v product of %d rows with folded weights: only a single FP8 product of up to "+
-			"%d rows on a Hopper GPU takes them", x.Type, x.Rows, FoldedFew)
+		return ProductCall{}, argumentError("%v product of %d rows with folded weights: only a single FP8 product of "+
+			"up to %d rows on a Hopper GPU takes them", x.Type, x.Rows, FoldedFew)
 	}
 	if d.portable {
 		return x.encodePortable(d)
@@ -209,10 +209,6 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
 	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
-	}
-	if x.Folded && x.parts() == 1 { // all rows are in one tile
-		inputBox = x.Rows
-		call.Args.Copied = x.Rows
 	}
 	call.grid = uint32(count) * uint32(call.cluster)
 	weightMap := mapTarget{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size,

@@ -51,8 +51,8 @@ func TestRoundedProducts(t *testing.T) {
 		case c.kind == kernel.E2M1x2:
 			raw[c.at/2], w.Data.Cols, w.Data.Stride = 2<<(4*(c.at%2)), in/2, in/2
 			w.BlockRows, w.BlockCols = 1, 32
-			w.Scale = kernel.Tensor{Buf: kernel.HostBuffer(bytes.Repeat([]byte{127}, in/32)), DType: kernel.E8M0, Rows: 1,
-				Cols: in / 32, Stride: in / 32}
+			w.Scale = kernel.Tensor{Buf: kernel.HostBuffer(bytes.Repeat([]byte{127}, in/32)), DType: kernel.E8M0,
+				Rows: 1, Cols: in / 32, Stride: in / 32}
 		case c.rows:
 			raw[c.at], w.BlockRows, w.BlockCols, w.Scale = 0x38, 1, in, floats(1, 1)
 			host.F32(w.Scale)[0] = 1

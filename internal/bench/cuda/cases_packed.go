@@ -95,8 +95,9 @@ func foldedCase(rows int) Case {
 				h.err = h.rig.Kernels.Fold(h.rig.Stream, &a)
 			}
 			p.Product = cuda.Product{Type: cuda.ProductFP8, Weight: a.To, WeightScales: a.ScalesTo,
-				Input:       h.operand(cuda.ProductFP8, rows*packedK),
-				InputScales: putAll(h, h.floats(packedK/128*stride, 1e-4, 1e-3)), Out: h.output(2 * rows * packedColumns),
+				Input:        h.operand(cuda.ProductFP8, rows*packedK),
+				InputScales:  putAll(h, h.floats(packedK/128*stride, 1e-4, 1e-3)),
+				Out:          h.output(2 * rows * packedColumns),
 				WeightStride: packedK, InputStride: packedK, ScaleStride: int64(stride), OutStride: packedColumns,
 				Rows: int32(rows), Columns: packedColumns, K: packedK, Batch: 1}
 			var scratch cuda.Ptr

@@ -112,8 +112,8 @@ func (d *Device) prepareFolded(w kernel.Weight) (kernel.Matrix, error) {
 		if m.scales, err = u.room(scales, scales); err != nil {
 			return err
 		}
-		a := cuda.PackE2M1Args{To: m.data, ScalesTo: m.scales, Stride: int64(in) / 2, ScaleStride: int64(in) / packedGroup,
-			Rows: out, Columns: in}
+		a := cuda.PackE2M1Args{To: m.data, ScalesTo: m.scales, Stride: int64(in) / 2,
+			ScaleStride: int64(in) / packedGroup, Rows: out, Columns: in}
 		size := aligned256(tensorBytes(w.Data))
 		return u.temporary(size+tensorBytes(w.Scale), func(staged cuda.Ptr) error {
 			a.First, a.FirstScales = staged, staged.Add(size)

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"slices"
 	"strings"
 
 	"sparrow/internal/model/family"
@@ -45,6 +46,30 @@ func WeightsOf(src *family.Source) (w Weights) {
 		w.Expert = all / int64(n)
 	}
 	return w
+}
+
+// QuantisedRows names formats of matrices, other than experts and FP8 blocks of 128 x 128, by which a Hopper GPU
+// multiplies rows of FP8.
+func QuantisedRows(c *weight.Checkpoint) (formats []string) {
+	for _, name := range c.Names() {
+		stem, ok := strings.CutSuffix(strings.TrimSuffix(name, "_packed"), ".weight")
+		if !ok || strings.Contains(name, ".experts.") || strings.HasSuffix(stem, ".kv_b_proj") {
+			continue
+		}
+		m, err := c.Matrix(stem + ".weight")
+		format := ""
+		switch {
+		case err != nil || m.Scale == nil:
+		case m.Values == weight.F8E4M3 && m.BlockCols >= m.Cols:
+			format = "FP8 with a scale for each row or matrix"
+		case m.Values == weight.F4E2M1x2 && m.BlockCols == 32:
+			format = "MXFP4"
+		}
+		if format != "" && !slices.Contains(formats, format) {
+			formats = append(formats, format)
+		}
+	}
+	return formats
 }
 
 // typeName names the type of the values of a tensor.
