@@ -59,7 +59,10 @@ func TestReadmeSaysWhatAModelNeeds(t *testing.T) {
 		}
 		checkCPU(t, row, name, cells[2], cells[3])
 		switch {
-		case strings.Contains(cells[4], "refused"):
+		case strings.Contains(cells[4], "not estimated"):
+			if _, _, stderr := invoke("inspect", name, "--hw", "h200,1T"); !strings.Contains(stderr, "no estimate") {
+				t.Errorf("%s: the README says that it is not estimated, inspect says %q", row, stderr)
+			}
 		case strings.Contains(cells[4], "none"):
 			checkStated(t, row, name, "h200", "8 GiB")
 		default:

@@ -93,6 +93,16 @@ func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 	return slowest
 }
 
+// measured refuses a family whose kernels on a GPU were not measured one by one.
+func measured(d config.Description) error {
+	if _, ok := d.(*config.V41); ok {
+		return fmt.Errorf("there is no estimate of %s on GPUs; supported are the other families, and CPUs (--hw "+
+			"\"cpu,512G\"): measure eight of its layers with 'sparrow bench model v41-eight --dummy --kernels cuda'",
+			d.Common().Family)
+	}
+	return nil
+}
+
 // stages adds up the stages of a rank.
 func stages(d config.Description, p *parts, m *Machine) *Estimate {
 	switch c := d.(type) {

@@ -82,6 +82,9 @@ type Fit struct {
 // Fit answers a question, or returns an error with the missing memory.
 func (q *Question) Fit() (*Fit, error) {
 	m, e := &q.Machine, expertsOf(q.Model)
+	if err := measured(q.Model); err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", q.Name, q.Asked, err)
+	}
 	if q.Usage != nil && m.GPUs > 1 {
 		return nil, fmt.Errorf("%s on %s: experts are placed by use on one GPU; leave --usage out", q.Name, q.Asked)
 	}
