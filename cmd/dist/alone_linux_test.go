@@ -20,8 +20,8 @@ import (
 
 var distFolder = flag.String("dist", "", "folder that cmd/dist made")
 
-// The static build of this platform answers and serves with nothing else in its file system, which it cannot write to,
-// as a user without rights, as in a container with an empty image.
+// The static build of this platform runs and serves in a file system that contains nothing else and is read-only, as a
+// user without rights, as in a container with an empty image.
 func TestAlone(t *testing.T) {
 	if *distFolder == "" {
 		t.Skip("make dist runs this")
@@ -70,7 +70,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// programOf takes the binary of this platform out of its archive, after the archive was compared with SHA256SUMS.
+// programOf extracts the binary of this platform from its archive, after comparing the archive with SHA256SUMS.
 func programOf(t *testing.T, dist string) []byte {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dist, "sparrow-*-linux-"+runtime.GOARCH+".tar.gz"))

@@ -86,7 +86,7 @@ func TestArchivesDependOnNothingElse(t *testing.T) {
 	}
 }
 
-// This test program itself is a binary whose linking is known: dynamic with cgo, static without.
+// This test program itself is a binary with known linking: dynamic with cgo, static without.
 func TestLinkingIsChecked(t *testing.T) {
 	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

@@ -34,7 +34,7 @@ func main() {
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return makeAll(out, only) },
 	}
-	c.Flags().StringVar(&out, "out", "dist", "folder for the archives; archives of before are removed from it")
+	c.Flags().StringVar(&out, "out", "dist", "folder for the archives; earlier archives in it are removed")
 	c.Flags().StringSliceVar(&only, "only", nil, "builds to make, by name; default all")
 	if err := c.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// build is one kind of binary.
+// build describes one kind of binary.
 type build struct {
 	name     string // in the archive's name
 	os, arch string
@@ -60,7 +60,7 @@ func builds() []build {
 	}
 }
 
-// binary is the file name of the program.
+// binary returns the file name of the program.
 func (b build) binary() string {
 	if b.os == "windows" {
 		return "sparrow.exe"
@@ -73,7 +73,7 @@ func makeAll(out string, only []string) error {
 	list := builds()
 	for _, name := range only {
 		if !slices.ContainsFunc(list, func(b build) bool { return b.name == name }) {
-			return fmt.Errorf("--only %s: there is no such build; the builds are %s", name, names(list))
+			return fmt.Errorf("--only %s: no such build; want one of %s", name, names(list))
 		}
 	}
 	list = slices.DeleteFunc(list, func(b build) bool { return len(only) > 0 && !slices.Contains(only, b.name) })
@@ -122,7 +122,7 @@ func names(list []build) string {
 	return strings.Join(b, ", ")
 }
 
-// emptyFolder makes a folder without archives of an earlier run. It removes nothing else.
+// emptyFolder makes a folder, or removes the archives of an earlier run from it. It removes nothing else.
 func emptyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -162,7 +162,7 @@ func readSource() (*source, error) {
 		time: time.Unix(t, 0).UTC()}, nil
 }
 
-// compile builds the program without cgo, so that no C compiler is needed and none leaves traces.
+// compile builds the program without cgo, so that the result does not depend on a C compiler.
 func (s *source) compile(b build) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "sparrow-dist-")
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *source) compile(b build) ([]byte, error) {
 	return os.ReadFile(at)
 }
 
-// sharedFiles returns the files that every archive has.
+// sharedFiles returns the files that all archives contain.
 func (s *source) sharedFiles() ([]entry, error) {
 	var files []entry
 	for from, to := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md",
@@ -206,7 +206,7 @@ func (s *source) sharedFiles() ([]entry, error) {
 
 func goCommand() string { return cmp.Or(os.Getenv("GO"), "go") }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(env []string, name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), env...)

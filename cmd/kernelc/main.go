@@ -28,8 +28,8 @@ func main() {
 	}
 	cmd.Flags().StringVar(&cfg.Source, "src", "kernel/cuda/src", "root of the CUDA sources")
 	cmd.Flags().StringVar(&cfg.Out, "out", "internal/cuda/image", "folder of the images")
-	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder that holds libnvrtc.so, or a Python environment with "+
-		"the nvidia-cuda-nvrtc wheel; default: the usual places")
+	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder with libnvrtc.so, or a Python environment with "+
+		"the nvidia-cuda-nvrtc wheel; default: the usual folders")
 	cmd.Flags().BoolVar(&cfg.Force, "force", false, "compile every image, changed or not")
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kernelc:", err)

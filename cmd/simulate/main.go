@@ -1,5 +1,5 @@
-// Simulate plans with simulated replicas of a server behind a router (package internal/sim/fleet). Its commands write
-// traces, measure the costs of real servers, and have the same conversations with those.
+// Simulate plans capacity with simulated replicas of a server behind a router (package internal/sim/fleet). Its
+// commands write traces, measure the costs of real servers, and replay a trace against real servers.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the program: it returns the exit status.
+// run runs the program and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := simulateCommand()
 	c.SetArgs(args)

@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// simulateFlags are all flags of the program.
+// simulateFlags holds all flags of the program.
 type simulateFlags struct {
 	config fleet.Config
 	policy string
@@ -59,7 +59,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.DurationVar(&f.config.Cost.Keys, "cost-keys", 5*time.Microsecond,
 		"time that each thousand keys before a step's tokens add")
 	s.Float64Var(&f.config.Capacity, "capacity", 0,
-		"how many servers' work the machine that they share does at a time; 0: each has a machine of its own")
+		"how many servers' work a shared machine does at a time; 0 means one machine per server")
 	s.Uint64Var(&f.config.Seed, "seed", 1, "of tokens, and of choices between equals")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	c.AddCommand(traceCommand(), costsCommand(), replayCommand())
@@ -117,7 +117,7 @@ func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 	return fleet.ReadTrace(file)
 }
 
-// parseDeath reads number@time and number@time+time.
+// parseDeath parses number@time and number@time+time.
 func parseDeath(text string) (d fleet.Death, err error) {
 	number, at, found := strings.Cut(text, "@")
 	if !found {
@@ -165,6 +165,6 @@ func traceCommand() *cobra.Command {
 	s.IntVar(&l.NewTokens, "new-tokens", 80, "tokens of a question, on average")
 	s.IntVar(&l.OutputTokens, "output-tokens", 150, "tokens of an answer, on average")
 	s.IntVar(&l.Tenants, "tenants", 1, "tenants, which share no cached prompts")
-	s.Uint64Var(&l.Seed, "seed", 1, "of everything that is drawn")
+	s.Uint64Var(&l.Seed, "seed", 1, "seed of all random choices")
 	return c
 }

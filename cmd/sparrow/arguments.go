@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noArguments is for commands that take only flags, some of which also have subcommands.
+// noArguments checks the arguments of commands that take only flags, some of which also have subcommands.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -18,11 +18,11 @@ func noArguments(c *cobra.Command, args []string) error {
 	if c.HasSubCommands() {
 		return noCommand(c, args[0])
 	}
-	return fmt.Errorf("%s takes no arguments, and %q was given; its flags begin with --, see '%s --help'",
+	return fmt.Errorf("%s takes no arguments, but %q was given; flags begin with --, see '%s --help'",
 		c.CommandPath(), args[0], c.CommandPath())
 }
 
-// oneFolder is for commands about one folder.
+// oneFolder checks the arguments of commands for one folder.
 func oneFolder(c *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
@@ -30,20 +30,20 @@ func oneFolder(c *cobra.Command, args []string) error {
 	case 1:
 		return nil
 	}
-	return fmt.Errorf("%s: one folder is wanted, %d were given (%s); use it as: %s", c.Name(), len(args),
+	return fmt.Errorf("%s: want one folder, but %d were given (%s); use it as: %s", c.Name(), len(args),
 		strings.Join(args, ", "), c.UseLine())
 }
 
-// sourceAndTarget is for commands that write one file from another.
+// sourceAndTarget checks the arguments of commands that write one file from another.
 func sourceAndTarget(c *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	return fmt.Errorf("%s: want a source and a file to write, %d arguments were given; use it as: %s", c.Name(),
+	return fmt.Errorf("%s: want a source and a file to write, but %d arguments were given; use it as: %s", c.Name(),
 		len(args), c.UseLine())
 }
 
-// mostOneFolder is for commands that have their own model where none is given.
+// mostOneFolder checks the arguments of commands that use their own model if none is given.
 func mostOneFolder(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -51,24 +51,24 @@ func mostOneFolder(c *cobra.Command, args []string) error {
 	return oneFolder(c, args)
 }
 
-// mostOneModel is for commands that take at most one model, in any form.
+// mostOneModel checks the arguments of commands that take at most one model, in any form.
 func mostOneModel(c *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return nil
 	}
-	return fmt.Errorf("%s: one model is wanted, %d were given (%s); use it as: %s", c.Name(), len(args),
+	return fmt.Errorf("%s: want one model, but %d were given (%s); use it as: %s", c.Name(), len(args),
 		strings.Join(args, ", "), c.UseLine())
 }
 
-// wanted states what a flag takes, by the type of its value.
+// wanted describes the value of a flag, by its type.
 var wanted = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number",
 	"bool": "true or false", "duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas",
 	"float64Slice": "numbers separated by commas",
 }
 
-// flagError writes the error for a value that cannot be parsed, with the values that the flag takes, and for an unknown
-// flag, with the flag that was probably meant.
+// flagError returns the error for a value that cannot be parsed, with the accepted values, or for an unknown flag, with
+// the flag that was probably meant.
 func flagError(c *cobra.Command, err error) error {
 	if none := (*pflag.NotExistError)(nil); errors.As(err, &none) {
 		name := none.GetSpecifiedName()

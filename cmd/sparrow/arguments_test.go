@@ -20,10 +20,10 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"run --ranks 65 hi", "--ranks 65: want at most 64"},
 		{"run --gpus 0 hi", "--gpus 0: want how many, from 1 to 64, or a list"},
 		{"run --gpus 0,x hi", "--gpus 0,x: want how many"},
-		{"run --gpus 0,1 --ranks 2 hi", "--ranks 2 names CPU devices and --gpus 0,1 GPUs"},
+		{"run --gpus 0,1 --ranks 2 hi", "--ranks 2 selects CPU devices and --gpus 0,1 selects GPUs"},
 		{"run --attention both hi", "--attention both: want tp, dp or auto"},
 		{"run --attention= hi", "--attention : want tp, dp or auto"},
-		{"run --attention dp hi", "--attention dp says how ranks share attention, and there is one; give --ranks 2 or"},
+		{"run --attention dp hi", "--attention dp selects how ranks share attention, but there is only one rank; also give --ranks 2, or"},
 		{"serve --attention tp --gpus 1 --port 0", "give --ranks 2 or --gpus 2 as well"},
 		{"explain --family v3.2 --attention dp", "give --tp 2 as well"},
 		{"explain --family v3.2 --attention=", "want tp, dp or auto"},
@@ -52,17 +52,17 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench serve --stream-choices 3", "--stream-choices has no effect without --streams"},
 		{"bench model --workers -1", "bench model: --workers -1: want 0 or more\n"},
 		{"bench model --budget -1s", "bench model: --budget -1s: want a time"},
-		{"explain foo", "a model is given with --model or --family"},
-		{"verify a b", "verify: one folder is wanted, 2 were given (a, b)"},
-		{"bench model a b", "model: one folder is wanted"},
+		{"explain foo", "select a model with --model or --family"},
+		{"verify a b", "verify: want one folder, but 2 were given (a, b)"},
+		{"bench model a b", "model: want one folder"},
 		{"bench model --dummy", "bench model: --dummy: no shape was given"},
 		{"bench model --memory foo", "bench model: --memory: "},
-		{"bench model --ranks 2 --profile", "leave it or --ranks out"},
+		{"bench model --ranks 2 --profile", "omit it or --ranks"},
 		{"bench model --json --markdown", "exclude each other"},
-		{"bench model --chunk 64 --step-tokens 64", "are the same; give one"},
-		{"quantize builtin", "quantize: want a source and a file to write, 1 arguments were given; use it as: "},
+		{"bench model --chunk 64 --step-tokens 64", "have the same meaning; give one"},
+		{"quantize builtin", "quantize: want a source and a file to write, but 1 arguments were given; use it as: "},
 		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},
-		{"bench model v32-mini", "--dummy draws them in memory"},
+		{"bench model v32-mini", "--dummy generates them in memory"},
 		{"quantize builtin nowhere/x.gguf", "there is no folder nowhere"},
 		{"quantize nobody/nothing x.gguf", "'sparrow pull nobody/nothing' downloads it"},
 		{"run --max-tokens -3 hi", "--max-tokens -3: want 0"},
@@ -74,14 +74,14 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"serve --record-bytes -5 --port 0", "--record-bytes -5: want"},
 		{"explain --family v3.2 --graph foo", "--graph: "},
 		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 applies to DeepSeek-V4"},
-		{"inspect a b", "inspect: one model is wanted, 2 were given (a, b)"},
+		{"inspect a b", "inspect: want one model, but 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
-		{"inspect nothing-like-it", "shapes that have a name are v32-tiny"},
+		{"inspect nothing-like-it", "the named shapes are v32-tiny"},
 		{"help nope", `no command "nope"; there are`},
 		{"help srve", "did you mean serve?"},
 		{"help bench nope", `no command "nope"`},
 		{"serve --expert-usage /nodir/u.json --port 0", "usage: /nodir/u.json cannot be written: no such"},
-		{"eval --url http://127.0.0.1:1 --kv fp8", "--kv cannot change the server at --url; leave it out,"},
+		{"eval --url http://127.0.0.1:1 --kv fp8", "--kv cannot change the server at --url; omit it,"},
 		{"eval --url http://127.0.0.1:1 --kv fp8 --workers 1", "--kv, --workers cannot change the server at --url; " +
 			"leave them out,"},
 		{"run --model sp/bi-00002-of-00003.gguf hi", "sp/bi-00002-of-00003.gguf: there is no such file; a"},
@@ -105,7 +105,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 	}
 }
 
-// Flags of every type have words for what they take, and no help shows the name of a Go type.
+// Flags of every type have a description of their values, and no help shows the name of a Go type.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	for _, c := range commands(root()) {
 		check(t, c)
@@ -125,7 +125,7 @@ func check(t *testing.T, c *cobra.Command) {
 	})
 }
 
-// A folder whose model is one GGUF file states which file to give.
+// If the only model in a folder is one GGUF file, the error names that file.
 func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "q4.gguf")
@@ -146,8 +146,8 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	}
 }
 
-// A GGUF file is recognised as a model whatever its name is, but not accepted as a shape; inspect states why it takes
-// more memory than its size on disk.
+// A GGUF file is recognised as a model by its content, not its name, but it is not accepted as a shape. inspect states
+// why it takes more memory than its size on disk.
 func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tiny.bin")
 	if status, _, stderr := invoke("quantize", "builtin", file, "--type", "q4_0"); status != 0 {
@@ -158,7 +158,7 @@ func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 		t.Errorf("inspect: status %d, %s%s", status, stdout, stderr)
 	}
 	if status, _, stderr := invoke("bench", "model", "--dummy", file); status != 1 ||
-		!strings.Contains(stderr, "--dummy: "+file+" is a file of weights, but a shape is wanted") {
+		!strings.Contains(stderr, "--dummy: "+file+" is a file of weights; want a shape") {
 		t.Errorf("bench model --dummy: status %d, %s", status, stderr)
 	}
 	if dir, err := modelFolder(modelFlag, file); err != nil || dir != file {
@@ -166,7 +166,7 @@ func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
 	}
 }
 
-// Lines of the log as JSON name the unit of durations.
+// Log lines as JSON include the unit of durations.
 func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
 	var b strings.Builder
 	log, _, err := newLog(&b, "info", true)

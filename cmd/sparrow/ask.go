@@ -14,8 +14,8 @@ import (
 // errInterrupted ends a run whose answer was stopped by the user.
 var errInterrupted = errors.New("interrupted")
 
-// interrupted replaces a cancelled context by the message that the user stopped the command; errors joined to it are
-// kept.
+// interrupted replaces the error of a cancelled context by a message that the user stopped the command; errors joined
+// to it are kept.
 func interrupted(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -30,7 +30,7 @@ func interrupted(err error) error {
 	return errInterrupted
 }
 
-// asker puts questions to an engine and shows the answers as they come.
+// asker sends questions to an engine and prints the answers as they arrive.
 type asker struct {
 	engine   *sparrow.Engine
 	out      io.Writer // the answer
@@ -45,7 +45,7 @@ type asker struct {
 	assumed  bool            // request.MaxTokens is a default: it is lowered where the context is shorter
 }
 
-// conversation is the request for the next answer after messages.
+// conversation returns the request for the next answer after messages.
 func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 	c := a.chat
 	c.Messages = append(append([]chat.Message(nil), a.chat.Messages...), messages...)
@@ -54,7 +54,7 @@ func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 	return r
 }
 
-// withDocument is a question with the document before it, if there is one.
+// withDocument returns a question with the document before it, if there is one.
 func (a *asker) withDocument(question string) string {
 	if a.document == "" {
 		return question
@@ -62,7 +62,7 @@ func (a *asker) withDocument(question string) string {
 	return "Text:\n" + a.document + "\n\nQuestion: " + question
 }
 
-// ask streams one answer and returns its text, also when an error cut it short.
+// ask streams one answer and returns its text, even if an error cut it short.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
 	reading := a.watchPrefill(r)
 	s, err := a.engine.Stream(ctx, r)
@@ -103,7 +103,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 	return said.Message(), errors.Join(p.err, a.conclude(last))
 }
 
-// conclude prints how an answer ended.
+// conclude prints why an answer ended.
 func (a *asker) conclude(last sparrow.Event) error {
 	a.last = last
 	if a.trace && last.TraceLog != nil {
@@ -120,7 +120,7 @@ func (a *asker) conclude(last sparrow.Event) error {
 	return nil
 }
 
-// limit explains why an answer reached its full length.
+// limit explains why an answer reached its maximum length.
 func (a *asker) limit(u *sparrow.Usage) string {
 	switch most := a.request.MaxTokens; {
 	case most == 0 || u == nil || u.CompletionTokens < most:
@@ -133,7 +133,7 @@ func (a *asker) limit(u *sparrow.Usage) string {
 	}
 }
 
-// printer writes the pieces of an answer, reasoning apart from content.
+// printer writes the pieces of an answer, and keeps reasoning separate from content.
 type printer struct {
 	out, reasoning io.Writer
 	dim            bool // reasoning goes to a terminal
@@ -142,7 +142,7 @@ type printer struct {
 	err            error
 }
 
-// The terminal's codes for dim text and back.
+// The terminal codes for dim text and normal text.
 const (
 	dimOn  = "\x1b[2m"
 	dimOff = "\x1b[0m"
@@ -175,7 +175,7 @@ func (p *printer) content(text string) {
 	p.write(p.out, text)
 }
 
-// thought ends reasoning with its own line.
+// thought ends reasoning with a line of its own.
 func (p *printer) thought() {
 	if !p.thinking {
 		return

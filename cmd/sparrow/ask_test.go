@@ -104,8 +104,7 @@ func TestRunSaysWhenItIsCutOff(t *testing.T) {
 	}
 }
 
-// The model never ends an answer by itself: the default limit ends it, or the room of the context where that is
-// smaller.
+// The model never ends an answer by itself: the default limit ends it, or the end of the context if that comes first.
 func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 256, ContextTokens: 64})
 	if err != nil {
@@ -200,7 +199,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// startTalk opens the built-in model for a chat whose lines come from in.
+// startTalk opens the built-in model for a chat whose lines are read from in.
 func startTalk(t *testing.T, in io.Reader, out io.Writer) (*talk, chan os.Signal) {
 	t.Helper()
 	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 4096})
@@ -297,7 +296,7 @@ func mustEnd(t *testing.T, ended <-chan error, want error) {
 	}
 }
 
-// A raw prompt needs no chat template: a broken template fails chats only, with the name of its file.
+// A raw prompt needs no chat template: a broken template makes only chats fail, with the name of its file.
 func TestRawPromptsNeedNoTemplate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.gguf")
 	changedGGUF(t, path, func(m *llamacpp.Model) {

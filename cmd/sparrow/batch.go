@@ -14,7 +14,7 @@ import (
 	"sparrow/server"
 )
 
-// batchFlags state where files and batches are kept.
+// batchFlags configure the storage of files and batches.
 type batchFlags struct {
 	batchDir    string
 	batchBudget string
@@ -30,7 +30,7 @@ func (f *batchFlags) add(s *pflag.FlagSet) {
 // check reads the budget.
 func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	if s.Changed("batch-budget") && f.batchDir == "" {
-		return errors.New("--batch-budget bounds the folder of batches; add --batch-dir FOLDER, or leave it out")
+		return errors.New("--batch-budget limits the folder of batches; add --batch-dir FOLDER, or omit it")
 	}
 	if f.budget, err = parseBytes(f.batchBudget); err != nil {
 		return fmt.Errorf("--batch-budget: %w", err)
@@ -41,7 +41,7 @@ func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// open opens the folder; nil without one. Half of the sequences that may run are for lines of batches.
+// open opens the folder; nil without one. Half of the maximum number of running sequences is for lines of batches.
 func (f *batchFlags) open(i sparrow.Info, log *slog.Logger) (*batch.Store, error) {
 	if f.batchDir == "" {
 		return nil, nil

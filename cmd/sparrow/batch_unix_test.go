@@ -18,7 +18,7 @@ import (
 
 var batchLines = flag.Int("batch-lines", 1000, "lines of the test of a batch whose server is killed")
 
-// fetch sends a request and returns the body of its answer.
+// fetch sends a request and returns the body of the response.
 func (r *replica) fetch(t *testing.T, method, path, kind string, body io.Reader) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.URL+path, body)
@@ -59,7 +59,7 @@ func (r *replica) batch(t *testing.T, id string) (b batchState) {
 	return b
 }
 
-// batchForm is the body that uploads the lines of a batch, and its content type.
+// batchForm returns the body that uploads the lines of a batch, and its content type.
 func batchForm(t *testing.T, lines []byte) (kind string, body *bytes.Buffer) {
 	t.Helper()
 	body = new(bytes.Buffer)
@@ -74,8 +74,7 @@ func batchForm(t *testing.T, lines []byte) (kind string, body *bytes.Buffer) {
 	return w.FormDataContentType(), body
 }
 
-// The server of a batch is killed twice. The results have each line once, and what was done before a kill is not done
-// again.
+// The server of a batch is killed twice. The results contain each line once, and finished lines are not run again.
 func TestABatchSurvivesKills(t *testing.T) {
 	n := *batchLines
 	if testing.Short() {

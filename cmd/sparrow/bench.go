@@ -74,10 +74,10 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringVar(&f.url, "url", "", "server to measure; without it one is started here")
+	s.StringVar(&f.url, "url", "", "server to measure; without it a server is started")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
-	s.BoolVar(&f.allowRemote, "allow-remote", false, "let --url be another machine")
-	s.StringVar(&f.workload, "workload", "random", "what is sent: random, chat or long-prefix")
+	s.BoolVar(&f.allowRemote, "allow-remote", false, "allow --url on another machine")
+	s.StringVar(&f.workload, "workload", "random", "kind of load: random, chat or long-prefix")
 	s.IntVar(&f.requests, "requests", 64, "requests to send, or conversations, for each value of a sweep")
 	s.Float64SliceVar(&f.rate, "rate", nil, "mean arrivals per second, whether or not earlier requests are answered; "+
 		"`several`, such as 1,2,4, make a sweep")
@@ -85,7 +85,7 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 		"--rate; `several`, such as 1,8,64, make a sweep")
 	s.StringVar(&f.turns, "turns", "", "turns of each conversation: a number, or uniform:A-B; without it prompts "+
 		"stand alone")
-	s.StringVar(&f.goals, "goal", "", "what a request has to meet to count as good: ttft, tpot (time per output "+
+	s.StringVar(&f.goals, "goal", "", "latency targets of a good request: ttft, tpot (time per output "+
 		"token) and e2e, such as ttft=500ms,tpot=40ms")
 	s.StringVar(&f.prompt, "prompt-tokens", "256",
 		"length of each prompt after its shared prefix: a number, or uniform:A-B")
@@ -96,16 +96,16 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
 	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
-	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
+	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; requests in flight are completed")
 	s.DurationVar(&f.timeout, "timeout", 0, "maximum time of one request; 0 means no limit")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of prompts, lengths and arrivals")
-	s.Float64Var(&f.temperature, "temperature", 0, "randomness of the answers: 0 always takes the likeliest token")
+	s.Float64Var(&f.temperature, "temperature", 0, "sampling temperature: 0 always takes the most probable token")
 	s.Float64Var(&f.topP, "top-p", 0, "probability mass of the tokens to sample from; 0 leaves it to the server")
 	s.BoolVar(&f.eos, "stop-at-eos", false,
 		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
-	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as in bench model --dummy: its weights are drawn on the "+
-		"device, without files")
+	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as in bench model --dummy: random weights are "+
+		"generated on the device, without files")
 	f.engineFlags.add(s)
 	f.addServing(s)
 	return c
@@ -128,7 +128,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 			return fmt.Errorf("bench serve: %w", err)
 		}
 		if f.dummy {
-			return errors.New("bench serve: --dummy cannot change the server at --url; leave one of them out")
+			return errors.New("bench serve: --dummy cannot change the server at --url; omit one of them")
 		}
 		return f.measure(cmd, list)
 	}
@@ -138,7 +138,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 	return f.serveHere(cmd, list)
 }
 
-// workloads are the flags that each workload sets.
+// workloads maps each workload to the flags that it sets.
 var workloads = map[string]map[string]string{
 	"random": {},
 	"chat": {"turns": "uniform:2-6", "shared-prefix": "200", "prompt-tokens": "uniform:16-128",
@@ -163,7 +163,7 @@ func (f *benchServeFlags) apply(given *pflag.FlagSet) error {
 	return nil
 }
 
-// options are one load for each value of a sweep.
+// options returns one load for each value of a sweep.
 func (f *benchServeFlags) options() ([]load.Options, error) {
 	o := load.Options{
 		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests,
@@ -188,7 +188,7 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 		errs = append(errs, fmt.Errorf("--goal: %w", err))
 	}
 	if len(f.rate) > 0 && len(f.concurrency) > 0 {
-		errs = append(errs, errors.New("--rate and --concurrency exclude each other; give one"))
+		errs = append(errs, errors.New("--rate and --concurrency cannot be combined; give one"))
 	}
 	if len(f.rate) == 0 && len(f.concurrency) == 0 {
 		f.concurrency = []int{8}
@@ -211,7 +211,7 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 	return list, errors.Join(errs...)
 }
 
-// serveHere starts a server for the length of the load.
+// serveHere runs a server during the load.
 func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (err error) {
 	for _, o := range list {
 		o.URL = "http://127.0.0.1" // to be replaced; everything else is checked before a model is loaded
@@ -264,8 +264,8 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	return errors.Join(err, <-ended)
 }
 
-// fit refuses streams that leave no sequence to the load where that many run at once: requests would wait for them.
-// steps is the largest step in tokens, 0 where it is not known; no more sequences than tokens of a step run.
+// fit refuses a number of streams that leaves no sequence for the load at the maximum concurrency, because requests
+// would wait for them. steps is the largest step in tokens, 0 if unknown; no more sequences run than a step has tokens.
 func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 	streams := f.streams * max(f.streamChoices, 1)
 	if streams == 0 || streams < running {
@@ -291,8 +291,8 @@ func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 		flags)
 }
 
-// measure sends the loads, one after the other, and prints the reports. An error of single requests is part of a
-// report; none answered at all is a failure.
+// measure sends the loads, one after the other, and prints the reports. Errors of single requests are part of a report;
+// if no request succeeds, the command fails.
 func (f *benchServeFlags) measure(cmd *cobra.Command, list []load.Options) error {
 	var reports []*load.Report
 	answered := 0

@@ -12,8 +12,8 @@ import (
 	"sparrow/kernel"
 )
 
-// runCPU checks and times the operations of the CPU backends. Cases that failed their check are named in the error;
-// the others are still printed.
+// runCPU checks and times the operations of the CPU backends. The error lists the cases that failed their check; the
+// others are still printed.
 func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 	cases, err := harness.Match(kernels.Cases(), f.only)
 	if err != nil {
@@ -61,7 +61,7 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 	return errors.Join(err, failed)
 }
 
-// cpuBackends are the backends for CPUs, without the reference.
+// cpuBackends returns the backends for CPUs, without the reference.
 func cpuBackends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, b := range registry().Backends() {

@@ -12,8 +12,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are
-// still printed.
+// runCUDA checks and times the CUDA kernels. The error lists the cases that failed their check; the others are still
+// printed.
 func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 	cases, err := harness.Match(bench.Cases(), f.only)
 	if err != nil {

@@ -14,14 +14,13 @@ import (
 	"sparrow/sample"
 )
 
-// What drafting is measured on: draftItems items of each of these shipped tasks, with answers of at most draftTokens
-// tokens.
+// Drafting is measured on draftItems items of each of these shipped tasks, with answers of at most draftTokens tokens.
 const (
 	draftTasks, draftItems = "word2,word3,list,tool", 3
 	draftTokens            = 96
 )
 
-// measureDrafts compares decoding with drafts and without in a separate engine.
+// measureDrafts compares decoding with and without drafts in a separate engine.
 func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting,
 	err error) {
 	setting, err := f.drafts()
@@ -45,7 +44,7 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	return model.Draft(cmd.Context(), e, setting.String(), requests)
 }
 
-// acceptDrafts decodes batches with drafts, a given share of which counts as right, and without drafts, in a separate
+// acceptDrafts decodes batches with drafts, of which a given share is accepted, and without drafts, in a separate
 // engine.
 func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.Options, r *model.Report) (
 	out []model.Accepting, err error) {
@@ -88,7 +87,7 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 	return out, nil
 }
 
-// draftRequests are questions of the shipped tasks, or random tokens for a model that cannot read text.
+// draftRequests returns questions of the shipped tasks, or random tokens for a model without a tokenizer.
 func draftRequests(info sparrow.Info, seed uint64) ([]sparrow.Request, error) {
 	p := sample.Default()
 	p.Temperature = 0

@@ -70,7 +70,7 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("bench kernels: %w", err)
 	}
 	if f.pause < 0 {
-		return fmt.Errorf("bench kernels: --pause %v: want a time, or 0 for none", f.pause)
+		return fmt.Errorf("bench kernels: --pause %v: want a positive time, or 0 for none", f.pause)
 	}
 	switch {
 	case f.device == "":
@@ -98,14 +98,14 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 	return f.runCPU(cmd)
 }
 
-// cudaKernels names the kernels of GPUs.
+// cudaKernels is the name of the kernels for GPUs.
 const cudaKernels = op.Name
 
 // without refuses flags that have no meaning for the chosen device.
 func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {
 	for _, n := range names {
 		if cmd.Flags().Changed(n) {
-			return fmt.Errorf("bench kernels: --%s has no meaning for --kernels %s; leave it out", n,
+			return fmt.Errorf("bench kernels: --%s has no effect with --kernels %s; omit it", n,
 				cmp.Or(strings.Join(f.kernels, ","), "cpu"))
 		}
 	}

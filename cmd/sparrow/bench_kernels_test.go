@@ -19,8 +19,8 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 		{`--device "tpu"`, []string{"--device", "tpu"}},
 		{"give one of them", []string{"--device", "cuda", "--kernels", "cpu"}},
 		{"separate runs", []string{"--kernels", "cuda,cpu"}},
-		{"--threads has no meaning for --kernels cuda", []string{"--kernels", "cuda", "--threads", "1"}},
-		{"--pause has no meaning for --kernels cpu", []string{"--pause", "1s"}},
+		{"--threads has no effect with --kernels cuda", []string{"--kernels", "cuda", "--threads", "1"}},
+		{"--pause has no effect with --kernels cpu", []string{"--pause", "1s"}},
 		{"bench kernels: --replays -1: want 0 or more", []string{"--kernels", "cuda", "--replays", "-1"}},
 		{"bench kernels: --pause -1s: want a time", []string{"--kernels", "cuda", "--pause", "-1s"}},
 	} {
@@ -31,7 +31,8 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 	}
 }
 
-// On a machine with a GPU one small case is timed; elsewhere the command prints in one line why it cannot.
+// On a machine with a GPU one small case is timed; elsewhere the command prints one line with the reason why it cannot
+// run.
 func TestBenchKernelsOnCUDA(t *testing.T) {
 	out, _, err := drive("", "bench", "kernels", "--kernels", "cuda", "--only", "topk 512", "--json")
 	if why := cuda.Available(); why != nil {

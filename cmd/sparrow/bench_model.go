@@ -77,12 +77,12 @@ microsecond for each, and the shares are of that step.`,
 	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16, on a GPU 1,16,64,128")
 	s.StringSliceVar(&f.prompts, "prompts", nil, "lengths of whole prompts, computed in chunks, instead of a chunk "+
 		"after each context; 0 measures decodes alone; default on a GPU 8k,32k")
-	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, shared out among the sequences; 0 means 512, on a "+
+	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, divided among the sequences; 0 means 512, on a "+
 		"GPU 8192")
 	s.IntVar(&f.chunk, "step-tokens", 0, "the same as --chunk")
 	s.DurationVar(&f.budget, "budget", 0,
-		"how long the steps of one phase are repeated; one step may take longer; 0 means 2s, on a GPU 0.3s")
-	s.BoolVar(&f.dummy, "dummy", false, "random weights of a shape that has a name, without files")
+		"time for which the steps of one phase are repeated, at least one step; 0 means 2s, on a GPU 0.3s")
+	s.BoolVar(&f.dummy, "dummy", false, "random weights of a named shape, without files")
 	s.StringSliceVar(&f.dummyExperts, "dummy-experts", nil, "with --dummy, the GGUF type of experts, such as Q4_K, or "+
 		"two: of gate and up, and of down, such as IQ2_XXS,Q2_K")
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
@@ -92,7 +92,7 @@ microsecond for each, and the shares are of that step.`,
 	addRanks(s, &f.ranks)
 	addAttention(s, &f.attention)
 	s.StringVar(&f.memory, "memory", "0",
-		"maximum memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
+		"maximum memory of the cache, with K, M, G or T; 0 means three quarters of the free memory")
 	s.StringVar(&f.against, "against", "",
 		"file with results of llama-bench -o jsonl on the same model and depths, to compare with")
 	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")
@@ -104,7 +104,7 @@ microsecond for each, and the shares are of that step.`,
 	f.policyFlags.add(s)
 	f.addDraft(s)
 	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch after every context with drafts of "+
-		"which this share counts as right, and without, for models with random weights")
+		"which this share is accepted, and without, for models with random weights")
 	return c
 }
 
@@ -134,13 +134,13 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		return o, fmt.Errorf("bench model: %w", err)
 	}
 	if f.budget < 0 {
-		return o, fmt.Errorf("bench model: --budget %v: want a time, or 0 for the default", f.budget)
+		return o, fmt.Errorf("bench model: --budget %v: want a positive time, or 0 for the default", f.budget)
 	}
 	if f.profile && f.ranks > 1 {
-		return o, errors.New("bench model: --profile shows the operations of one device; leave it or --ranks out")
+		return o, errors.New("bench model: --profile shows the operations of one device; omit it or --ranks")
 	}
 	if f.asJSON && f.markdown {
-		return o, errors.New("bench model: --json and --markdown exclude each other; give one")
+		return o, errors.New("bench model: --json and --markdown cannot be combined; give one")
 	}
 	if len(f.dummyExperts) > 0 && !f.dummy {
 		return o, errors.New("bench model: --dummy-experts sets the type of random experts; give it together with " +
@@ -152,7 +152,7 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	return o, nil
 }
 
-// counts reads numbers such as 512 or 8k.
+// counts parses numbers such as 512 or 8k.
 func counts(flag string, list []string) ([]int, error) {
 	var out []int
 	for _, s := range list {
@@ -171,7 +171,7 @@ func counts(flag string, list []string) ([]int, error) {
 
 func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if given := cmd.Flags(); given.Changed("chunk") && given.Changed("step-tokens") {
-		return errors.New("bench model: --chunk and --step-tokens are the same; give one")
+		return errors.New("bench model: --chunk and --step-tokens have the same meaning; give one")
 	}
 	o, err := f.options()
 	if err != nil {
@@ -197,7 +197,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	}
 	limits, err := f.limits()
 	if err == nil && limits.Any() && f.ranks > 1 {
-		err = errors.New("--pretend and --limit-... apply to one GPU; leave out either them or --ranks")
+		err = errors.New("--pretend and --limit-... apply to one GPU; omit them or --ranks")
 	}
 	if err != nil {
 		return fmt.Errorf("bench model: %w", err)
@@ -208,7 +208,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	var nodes *numa.Machine
 	if f.numa {
 		if f.ranks > 1 {
-			return fmt.Errorf("bench model: --numa divides the threads of one device, and --ranks is %d", f.ranks)
+			return fmt.Errorf("bench model: --numa divides the threads of one device, but --ranks is %d", f.ranks)
 		}
 		if nodes, err = numa.Several(warnings(cmd)); err != nil {
 			return fmt.Errorf("bench model: %w", err)
@@ -304,7 +304,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	return r.PrintKernels(cmd.OutOrStdout())
 }
 
-// source opens the model that is measured, or describes one with random weights.
+// source opens the model to measure, or describes one with random weights.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
 		folder, err := modelFolder(benchModelFlag, dir)
@@ -320,8 +320,8 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	return s, err
 }
 
-// drawn is a model of a shape with random weights, made on the device. nextN is the number of its drafting layers; nil
-// is the shape's own. experts are none, one or two types of GGUF files that its experts have.
+// drawn returns a model of a shape with random weights, generated on the device. nextN is the number of its drafting
+// layers; nil means the shape's own. experts lists no, one or two GGUF types for its experts.
 func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Source, error) {
 	file, text, err := readShape(shape)
 	if err != nil {
@@ -342,8 +342,8 @@ func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Sou
 			down, err = blockType(experts[1])
 		}
 		if err == nil && len(experts) > 2 {
-			err = fmt.Errorf("%d types were given; want one for all, or two: the first for gate and up, the second "+
-				"for down", len(experts))
+			err = fmt.Errorf("%d types were given; want one for all matrices, or two: the first for gate and up, "+
+				"the second for down", len(experts))
 		}
 		if err == nil {
 			err = c.PackExperts(gateUp, down)
@@ -355,7 +355,7 @@ func drawn(shape string, seed uint64, nextN *int, experts []string) (*family.Sou
 	return c.Dummy(shape)
 }
 
-// blockType reads the name of a type of GGUF files.
+// blockType parses the name of a GGUF type.
 func blockType(name string) (block.Format, error) {
 	var names []string
 	for _, f := range block.Formats() {
@@ -366,10 +366,10 @@ func blockType(name string) (block.Format, error) {
 			names = append(names, f.String())
 		}
 	}
-	return 0, fmt.Errorf("type %q is not supported; supported are %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("type %q is not supported; want one of %s", name, strings.Join(names, ", "))
 }
 
-// peer returns the results to compare with, read before anything is measured.
+// peer returns the results to compare with. It reads them before anything is measured.
 func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil
@@ -381,7 +381,7 @@ func (f *benchModelFlags) peer() (io.Reader, error) {
 	return strings.NewReader(string(text)), nil
 }
 
-// modelSource opens a checkpoint folder, or the model inside the binary.
+// modelSource opens a checkpoint folder, or the built-in model.
 func modelSource(dir string) (*family.Source, error) {
 	if dir == "" {
 		return builtin.Source()

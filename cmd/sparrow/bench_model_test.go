@@ -55,7 +55,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"--chunk -1", []string{"--chunk", "-1"}},
 		{"--dummy", []string{"--dummy", "v33"}},
 		{"give it together with --dummy", []string{"--dummy-experts", "Q2_K"}},
-		{`type "Q9" is not supported; supported are Q4_0`, []string{"--dummy", "v4-tiny", "--dummy-experts", "Q9"}},
+		{`type "Q9" is not supported; want one of Q4_0`, []string{"--dummy", "v4-tiny", "--dummy-experts", "Q9"}},
 		{"experts cannot be of type MXFP4", []string{"--dummy", "v4-tiny", "--dummy-experts", "MXFP4"}},
 		{"rows of 128 values, and Q2_K has blocks of 256", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q2_K"}},
 		{"3 types", []string{"--dummy", "v4-tiny", "--dummy-experts", "Q4_0,Q4_0,Q4_0"}},
@@ -72,7 +72,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}
 }
 
-// Without prompts decodes are measured alone, and no line reports that a prompt of no tokens took no time.
+// Without prompts only decodes are measured, and no line reports a prompt of no tokens.
 func TestBenchModelWithoutPrompts(t *testing.T) {
 	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0", "--batch", "1", "--prompts", "0", "--budget", "1ms")
 	if !strings.Contains(out, "decode") || strings.Contains(out, "  prompt ") || strings.Contains(out, "  prefill ") {
@@ -80,7 +80,7 @@ func TestBenchModelWithoutPrompts(t *testing.T) {
 	}
 }
 
-// The file that a run of minutes would write its report to is checked before anything is measured.
+// The output file of a long run is checked before anything is measured.
 func TestBenchLooksAtTheDocumentFirst(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
 	if err := os.WriteFile(doc, []byte("<!-- bench model other -->\n<!-- end -->\n"), 0o644); err != nil {
@@ -135,7 +135,7 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 }
 
 // Random weights of a named shape need no files, on any device: FP8, the packed experts of DeepSeek-V4, and experts in
-// types of GGUF files.
+// GGUF types.
 func TestBenchModelOfDrawnWeights(t *testing.T) {
 	bytes := map[string]int64{}
 	for _, c := range [][2]string{{"v32-tiny"}, {"v4-tiny"}, {"v4-tiny", "--dummy-experts=Q4_0,q8_0"}} {

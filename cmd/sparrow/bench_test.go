@@ -19,8 +19,8 @@ func TestBenchServeMeasuresTheBuiltInModel(t *testing.T) {
 	if r.Answered != 12 || len(r.Errors) != 0 || r.OutputTokens != 12*6 {
 		t.Fatalf("report %+v", r)
 	}
-	// Each group's first request computes the prefix; those that start after it is stored take two pages of it from
-	// the cache.
+	// The first request of each group computes the prefix; requests that start after it is stored reuse two of its
+	// pages.
 	if r.CachedTokens == 0 || r.CachedTokens%64 != 0 || r.CachedShare <= 0 || r.CachedShare >= 1 {
 		t.Errorf("%d of %d prompt tokens came from the cache", r.CachedTokens, r.PromptTokens)
 	}
@@ -50,7 +50,7 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 	s.end(t)
 }
 
-// A sweep has one report for each load, and every load sends its own prompts.
+// A sweep has one report for each load, and every load sends different prompts.
 func TestBenchServeSweeps(t *testing.T) {
 	args := []string{"bench", "serve", "--workload", "chat", "--turns", "2", "--shared-prefix", "20", "--prompt-tokens",
 		"10", "--output-tokens", "4", "--requests", "2", "--concurrency", "1,2", "--goal", "e2e=1h",

@@ -9,8 +9,8 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// writeSection replaces a part of a document by what print writes. The part is between two comments, <!-- name -->
-// and <!-- end -->, which stay; a document without them is refused and left as it is.
+// writeSection replaces a part of a document by the output of print. The part is between two comments, <!-- name -->
+// and <!-- end -->, which stay; a document without them is refused and left unchanged.
 func writeSection(file, name string, print func(io.Writer) error) error {
 	head, tail, err := aroundSection(file, name)
 	if err != nil {
@@ -25,7 +25,7 @@ func writeSection(file, name string, print func(io.Writer) error) error {
 	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// aroundSection is the document before and after the part, with the comments. Commands also ask for it before they
+// aroundSection returns the document before and after the part, with the comments. Commands also call it before they
 // measure, which takes minutes.
 func aroundSection(file, name string) (head, tail []byte, err error) {
 	text, err := textfile.Read(file, textfile.Document)

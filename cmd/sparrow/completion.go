@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the
-// same in every command.
+// flagValues returns the values that a shell may offer for flags, by the flag's name: flags of one name have the same
+// meaning in every command.
 func flagValues() map[string][]string {
 	kernels := []string{"auto\ta GPU that can run the model, else the CPU", "cpu"}
 	for _, b := range registry().Backends() {
@@ -23,12 +23,12 @@ func flagValues() map[string][]string {
 	}
 	sparse := []string{"sparse-flat", "sparse-block", "sparse-raw"}
 	return map[string][]string{
-		"kv": {"bf16\t1152 bytes a token and layer", "fp8\t656 bytes in blocks", "fp8-576\t576 bytes raw",
+		"kv": {"bf16\t1152 bytes per token and layer", "fp8\t656 bytes in blocks", "fp8-576\t576 bytes raw",
 			"f32\texact, for proofs"},
 		"prefill":   append([]string{"auto"}, sparse...),
 		"decode":    sparse,
 		"dense":     {"on", "off"},
-		"draft":     {"auto\tas many as pay", "off", "1", "2", "3", "4", "5", "6", "7"},
+		"draft":     {"auto\tadaptive number", "off", "1", "2", "3", "4", "5", "6", "7"},
 		"kernels":   kernels,
 		"config":    shapes,
 		"dtype":     synth.DTypeNames(),
@@ -40,7 +40,7 @@ func flagValues() map[string][]string {
 	}
 }
 
-// folderFlags are flags whose value is a folder; mixedFlags take one of the listed values or a file.
+// folderFlags lists flags whose value is a folder; mixedFlags lists flags that take a listed value or a file.
 var (
 	folderFlags = []string{"model"}
 	mixedFlags  = []string{"config"}
@@ -74,7 +74,7 @@ func completeFlag(c *cobra.Command, name string, values []string) {
 			directive = cobra.ShellCompDirectiveDefault
 		}
 	}
-	// This fails only when the flag has completions already, and those are better.
+	// This fails only if the flag already has completions, and those are better.
 	_ = c.RegisterFlagCompletionFunc(name,
 		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			var fits []string

@@ -23,7 +23,7 @@ import (
 
 var prometheusDir = flag.String("prometheus", "", "folder with prometheus and promtool, to evaluate dashboards with")
 
-// dashboardQueries are the queries of the dashboard's panels, by their titles, with variables filled in.
+// dashboardQueries returns the queries of the dashboard's panels, by their titles, with variables filled in.
 func dashboardQueries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/grafana/sparrow.json")
@@ -52,7 +52,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 	return list
 }
 
-// alertQueries are the expressions of alerts.
+// alertQueries returns the expressions of alerts.
 func alertQueries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
@@ -70,7 +70,8 @@ func alertQueries(t *testing.T) map[string]string {
 	return list
 }
 
-// liveServer is a server that has answered chats, run a batch, and had no room for a file: an answer with status 507.
+// liveServer starts a server that has answered chats, run a batch, and refused a file because its folder is full, with
+// status 507.
 func liveServer(t *testing.T) *replica {
 	t.Helper()
 	r := startReplica(t, "--name", "m", "--cache-tokens", "16384", "--batch-dir", t.TempDir(), "--batch-budget", "1M")
@@ -99,8 +100,8 @@ func liveServer(t *testing.T) *replica {
 	return r
 }
 
-// Every metric that the dashboard and the alerts name is one that a running server has, with the labels that they name,
-// and docs/alerts.md states what to do for each alert. Where -prometheus names a folder, its programs evaluate them.
+// Every metric in the dashboard and the alerts exists on a running server, with its labels, and docs/alerts.md states
+// what to do for each alert. If -prometheus names a folder, its programs evaluate them.
 func TestDashboardsAndAlerts(t *testing.T) {
 	r := liveServer(t)
 	series := map[string][]string{} // labels of each metric
@@ -174,8 +175,8 @@ func TestDashboardsAndAlerts(t *testing.T) {
 // comparison is an operator of an alert's expression.
 var comparison = regexp.MustCompile(` (?:==|<|>) `)
 
-// evaluate runs a Prometheus that scrapes the server: every panel has data, and so has what every alert compares. The
-// alerts are evaluated, and one is pending when the server is gone.
+// evaluate runs a Prometheus that scrapes the server: every panel and every comparison of an alert has data. The alerts
+// are evaluated, and one is pending when the server is gone.
 func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")

@@ -46,7 +46,7 @@ func dockerfile(t *testing.T, path string) (list []instruction, comments []strin
 	return list, comments
 }
 
-// Images run as an unprivileged user, start this program directly and not through a shell, and name stages, files
+// Images run as an unprivileged user, start this program directly and not through a shell, and refer to stages, files
 // and flags that exist.
 func TestDockerfiles(t *testing.T) {
 	known := []string{"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK",
@@ -118,7 +118,7 @@ func checkCopy(t *testing.T, name, args string, stages map[string]bool) {
 	}
 }
 
-// execForm reads ["program", "argument"].
+// execForm parses ["program", "argument"].
 func execForm(t *testing.T, name, text string) (words []string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &words); err != nil {
@@ -127,7 +127,7 @@ func execForm(t *testing.T, name, text string) (words []string) {
 	return words
 }
 
-// checkDockerRun checks the commands that the file's comments show.
+// checkDockerRun checks the commands in the file's comments.
 func checkDockerRun(t *testing.T, name, comments string) {
 	t.Helper()
 	found := 0
@@ -152,7 +152,7 @@ func checkDockerRun(t *testing.T, name, comments string) {
 	}
 }
 
-// The unit is one that systemd accepts, and starts a command that exists.
+// systemd accepts the unit, and it starts a command that exists.
 func TestSystemdUnit(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/sparrow.service")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// deviceFlags state what computes, shared by every command that opens a device for a whole model.
+// deviceFlags select the device and its options. All commands that open a device for a whole model share them.
 type deviceFlags struct {
 	kernels string
 	gpu     int
@@ -30,19 +30,19 @@ type deviceFlags struct {
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
 	addKernels(f, &d.kernels)
-	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, where --kernels is for GPUs")
+	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, if --kernels is for GPUs")
 	d.limitFlags.add(f)
-	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means GOMAXPROCS where the environment has it, else "+
+	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means GOMAXPROCS if the environment sets it, else "+
 		"one for each core of this process, at most the CPU limit of its control group")
-	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
+	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help if pages of files "+
 		"are small; takes as much memory again; --kernels auto then means the CPU")
 	f.BoolVar(&d.numa, "numa", false, "on a machine with several memory nodes, keep threads on their node and copy "+
 		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
-	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
-		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
+	f.BoolVar(&d.precise, "precise", false, "on a CPU, use float32 activations in all GEMMs; slower, above all with "+
+		"the block formats of GGUF files, whose GEMMs otherwise use 8-bit activations")
 }
 
-// settings are the flags that change the speed of a CPU, or its bits, and were given.
+// settings returns the given flags that change the speed of a CPU, or its bits.
 func (d *deviceFlags) settings(i sparrow.Info) []string {
 	if i.Memory.Device > 0 {
 		return nil
@@ -69,7 +69,7 @@ func addKernels(f *pflag.FlagSet, kernels *string) {
 			"NVIDIA GPU from Ampere on), cpu (best of this machine), ref, or a name from 'sparrow version'")
 }
 
-// rankFlags state which devices share a model, and how; for commands that run whole models.
+// rankFlags select the devices that share a model, and how; for commands that run whole models.
 type rankFlags struct {
 	ranks           int
 	gpus, attention string
@@ -82,7 +82,7 @@ func (r *rankFlags) add(f *pflag.FlagSet) {
 	addAttention(f, &r.attention)
 }
 
-// addRanks adds --ranks alone.
+// addRanks adds only --ranks.
 func addRanks(f *pflag.FlagSet, ranks *int) {
 	f.IntVar(ranks, "ranks", 0, "CPU devices that share the model, each with a part of its heads or requests, its "+
 		"experts, its vocabulary and of the threads (docs/ranks.md); 0 and 1 are one")
@@ -94,7 +94,7 @@ func addAttention(f *pflag.FlagSet, attention *string) {
 		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
 }
 
-// devices are the devices that the flags name, for kernels that --kernels asks for.
+// devices returns the devices that the flags select, for the kernels of --kernels.
 func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
 	out := device.Ranks{Count: r.ranks}
 	if err := counted(count{"ranks", r.ranks, group.MaxRanks}); err != nil {
@@ -105,17 +105,18 @@ func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
 		return out, err
 	}
 	if r.ranks > 1 && len(out.GPUs) > 0 {
-		return out, fmt.Errorf("--ranks %d names CPU devices and --gpus %s GPUs; give one of them", r.ranks, r.gpus)
+		return out, fmt.Errorf("--ranks %d selects CPU devices and --gpus %s selects GPUs; give one of them", r.ranks,
+			r.gpus)
 	}
 	if r.ranks > 1 && strings.HasPrefix(kernels, "cuda") {
-		return out, fmt.Errorf("--ranks %d names CPU devices, and --kernels %s a GPU; for %[1]d GPUs give --gpus "+
-			"%[1]d in place of --ranks", r.ranks, kernels)
+		return out, fmt.Errorf("--ranks %d selects CPU devices, but --kernels %s selects a GPU; for %[1]d GPUs give "+
+			"--gpus %[1]d in place of --ranks", r.ranks, kernels)
 	}
 	out.Attention, err = division(r.attention, max(r.ranks, len(out.GPUs)), "--ranks 2 or --gpus 2")
 	return out, err
 }
 
-// parseGPUs reads a number of GPUs, or a list of them.
+// parseGPUs parses a number of GPUs, or a list of them.
 func parseGPUs(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -141,15 +142,15 @@ func parseGPUs(text string) ([]int, error) {
 	return list, nil
 }
 
-// division reads --attention of the given number of ranks; several is an example of flags for more than one rank.
+// division parses --attention for the given number of ranks; several is an example of flags for more than one rank.
 func division(attention string, ranks int, several string) (plan.Division, error) {
 	d, err := plan.ParseDivision(attention)
 	switch {
 	case err != nil || attention == "":
 		return d, fmt.Errorf("--attention %s: want tp, dp or auto", attention)
 	case d != plan.DivisionUnset && ranks < 2:
-		return d, fmt.Errorf("--attention %s says how ranks share attention, and there is one; give %s as well, or "+
-			"leave --attention out", attention, several)
+		return d, fmt.Errorf("--attention %s selects how ranks share attention, but there is only one rank; also "+
+			"give %s, or omit --attention", attention, several)
 	}
 	return d, nil
 }

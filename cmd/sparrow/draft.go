@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// draft assembles a message from lines. A line that ends with a backslash continues in the next one; """ begins and
+// draft assembles a message from lines. A line that ends with a backslash continues on the next line; """ begins and
 // ends a text of several lines; pasted lines belong together.
 type draft struct {
 	lines  []string
@@ -11,10 +11,10 @@ type draft struct {
 
 const quotes = `"""`
 
-// open reports that the message is not complete.
+// open reports whether the message is incomplete.
 func (d *draft) open() bool { return len(d.lines) > 0 || d.quoted }
 
-// add takes a line; whole is true when the message is complete. A message of one line may be a command; one between
+// add adds a line; whole is true if the message is complete. A message of one line may be a command; a message between
 // quotes never is.
 func (d *draft) add(l line) (text string, command, whole bool) {
 	s := l.text

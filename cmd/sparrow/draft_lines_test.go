@@ -54,7 +54,7 @@ func TestTalkCommands(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{"(there is no answer yet)", "(there is no system message)",
-		"(the system message is set)", "Be brief.", "(/file wants the path", "no such file",
+		"(the system message is set)", "Be brief.", "(/file needs the path", "no such file",
 		"(34 characters are put before your next question)", ". ", "> ", "plan ", "did you mean /help?", "/system TEXT",
 		"Ctrl-W", "(the system message is removed)"} {
 		i := strings.Index(out.String()[at:], want)

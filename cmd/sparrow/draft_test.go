@@ -51,7 +51,7 @@ func TestDraftFlag(t *testing.T) {
 	}
 }
 
-// The same answer with and without drafts, and the comparison that shows it.
+// The answer is the same with and without drafts, and the comparison shows it.
 func TestDraftsChangeNoAnswer(t *testing.T) {
 	out, _ := mustDrive(t, "", "eval", "--compare", "draft=off,draft=4", "--tasks", "word2,talk", "--limit", "3")
 	for _, want := range []string{"drafts: off", "drafts: 4", "draft 1 accepted:", "tokens per verification"} {

@@ -23,7 +23,7 @@ func drive(in string, args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-// mustDrive is drive for commands that are expected to work.
+// mustDrive is drive for commands that must succeed.
 func mustDrive(t *testing.T, in string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, err := drive(in, args...)
@@ -80,7 +80,7 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 }
 
-// The examples in the help must at least be understood: every flag they use exists.
+// The examples in the help must be valid: every flag in them exists.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

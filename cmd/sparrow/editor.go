@@ -23,13 +23,13 @@ type line struct {
 
 // lineReader reads lines that a person types. One goroutine reads at a time.
 type lineReader interface {
-	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or that of reading.
+	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or a read error.
 	read(prompt string) (line, error)
-	// close gives the terminal back as it was, also while read waits.
+	// close restores the terminal, also while read waits.
 	close()
 }
 
-// newLineReader edits lines where input and output are a terminal; anything else is read line by line.
+// newLineReader edits lines if input and output are a terminal; other input is read line by line.
 func newLineReader(in io.Reader, out io.Writer) lineReader {
 	input, ok := in.(*os.File)
 	if output, isFile := out.(*os.File); ok && isFile && isTerminal(input) && isTerminal(output) {
@@ -40,7 +40,7 @@ func newLineReader(in io.Reader, out io.Writer) lineReader {
 	return &plainLines{s, out}
 }
 
-// plainLines needs nothing but text: it works wherever text can be read and written.
+// plainLines reads plain text lines from any input.
 type plainLines struct {
 	in  *bufio.Scanner
 	out io.Writer
@@ -62,8 +62,8 @@ func (p *plainLines) close() {}
 // editor edits lines on a terminal: cursor keys, history, and text that is pasted over several lines. The terminal is
 // raw only while a line is read, so that Ctrl-C is a signal during an answer.
 //
-// golang.org/x/term does the editing: it belongs to the Go project, has no dependencies but golang.org/x/sys, which is
-// used here already, and knows pasted text. Larger libraries add completion and search, which a chat does not need.
+// golang.org/x/term does the editing: it belongs to the Go project, depends only on golang.org/x/sys, which is already
+// used here, and supports pasted text. Larger libraries add completion and search, which a chat does not need.
 type editor struct {
 	in, out *os.File
 	past    *past
@@ -121,7 +121,7 @@ func (e *editor) close() {
 	if e.saved == nil {
 		return
 	}
-	// Nothing can be done about a terminal that refuses: it has usually gone.
+	// Nothing can be done if the terminal cannot be restored: usually it is gone.
 	_ = term.Restore(int(e.in.Fd()), e.saved)
 	e.saved = nil
 }
@@ -139,10 +139,10 @@ func (k *keys) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// past is the typed lines, oldest first: the editor's history.
+// past holds the typed lines, oldest first: the editor's history.
 type past struct{ lines []string }
 
-// keptLines bounds the history.
+// keptLines is the maximum length of the history.
 const keptLines = 500
 
 // Add stores a line unless it equals the previous one.
@@ -156,8 +156,8 @@ func (p *past) Add(entry string) {
 	}
 }
 
-// Len is the number of lines.
+// Len returns the number of lines.
 func (p *past) Len() int { return len(p.lines) }
 
-// At is the line idx before the latest.
+// At returns the line idx before the latest.
 func (p *past) At(idx int) string { return p.lines[len(p.lines)-1-idx] }

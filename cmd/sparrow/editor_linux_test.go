@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// pseudoTerminal is a terminal in memory: what is written to keyboard is typed on screen.
+// pseudoTerminal returns a terminal in memory: text written to keyboard is typed on screen.
 func pseudoTerminal(t *testing.T) (keyboard, screen *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -73,7 +73,7 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 		{"Ctrl-D", "\x04", nil, io.EOF},
 	} {
 		go func() {
-			// The prompt reports that the terminal is raw: what is typed earlier would be echoed by the system.
+			// The prompt shows that the terminal is raw: text typed earlier would be echoed by the system.
 			for !strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) {
 				time.Sleep(time.Millisecond)
 			}

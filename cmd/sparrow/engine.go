@@ -21,8 +21,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// engineFlags are the flags for the model and for the part of the machine that it uses, shared by every command that
-// opens a model.
+// engineFlags holds the flags for the model and its use of the machine. All commands that open a model share them.
 type engineFlags struct {
 	policyFlags
 	deviceFlags
@@ -49,9 +48,9 @@ type engineFlags struct {
 func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
 		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
-			"the small model inside the binary runs ("+builtin.Name+")")
-	s.StringVar(&f.chatFormat, "chat-format", "", "how conversations are written, instead of what the checkpoint "+
-		"says: deepseek-v4.1, deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, "+
+			"the built-in small model runs ("+builtin.Name+")")
+	s.StringVar(&f.chatFormat, "chat-format", "", "chat format, instead of the checkpoint's own: "+
+		"deepseek-v4.1, deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, "+
 		"deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template")
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
@@ -63,27 +62,28 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
 		"maximum number of new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
-	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
+	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "disable prefix reuse: compute every prompt from its "+
+		"first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
-		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
+		"how control tokens spelled in messages are treated: text, or allow to parse them as tokens")
 	f.policyFlags.add(s)
 	f.addDraft(s)
-	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
-		"captured steps: slower, and the watchdog sees the stage it hangs in")
+	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step separately instead of "+
+		"captured steps: slower, but the watchdog reports the stage of a hang")
 	s.BoolVar(&f.noOverlap, "no-overlap", false,
 		"on a GPU, form the next step when the previous one has ended instead of while it runs: slower, for comparing")
 	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
 		"other models are, so that they share captured steps")
 	f.expertFlags.add(s)
 	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
-		"where it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
+		"if it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
 		"log the current operation of a step that takes longer; 0 is never")
 }
 
-// addServing adds the flags that matter only where many requests come together.
+// addServing adds the flags that matter only for many concurrent requests.
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "the model's name in the API; default the folder's name")
 	s.IntVar(&f.maxRunning, "max-running", 0, "maximum number of sequences in a batch; 0 means 64, on a GPU 256")
@@ -98,8 +98,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	f.tierFlags.add(s)
 }
 
-// refuse names the flags that configure a model and were given although a remote server has opened it. --name is
-// allowed: it names the model in requests.
+// refuse returns an error that lists the given flags that configure a model although a remote server has opened it.
+// --name is allowed: it is the model's name in requests.
 func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 	var own engineFlags
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -119,27 +119,27 @@ func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 	if len(wrong) == 1 {
 		them = "it"
 	}
-	return fmt.Errorf("%s cannot change the server at --url; leave %s out, or leave --url out to run the model here",
+	return fmt.Errorf("%s cannot change the server at --url; omit %s, or omit --url to run the model here",
 		strings.Join(wrong, ", "), them)
 }
 
-// onlyWith refuses flags that would have no effect without another.
+// onlyWith refuses flags that have no effect without another one.
 func onlyWith(given *pflag.FlagSet, there bool, other string, names ...string) error {
 	for _, n := range names {
 		if !there && given.Changed(n) {
-			return fmt.Errorf("--%s has no effect without %s; add that, or leave it out", n, other)
+			return fmt.Errorf("--%s has no effect without %s; add that, or omit it", n, other)
 		}
 	}
 	return nil
 }
 
-// count is a flag that is a number of things, at most most of them where that is given.
+// count is a numeric flag with an optional maximum.
 type count struct {
 	flag    string
 	v, most int
 }
 
-// counted refuses numbers out of range by the names of their flags.
+// counted refuses numbers out of range and names their flags.
 func counted(list ...count) error {
 	var errs []error
 	for _, c := range list {
@@ -153,7 +153,7 @@ func counted(list ...count) error {
 	return errors.Join(errs...)
 }
 
-// config returns what the flags ask for.
+// config returns the configuration that the flags select.
 func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
@@ -167,7 +167,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, err
 	}
 	if f.controlTokens != "text" && f.controlTokens != "allow" {
-		return sparrow.Config{}, fmt.Errorf("--control-tokens %s: supported are text and allow", f.controlTokens)
+		return sparrow.Config{}, fmt.Errorf("--control-tokens %s: want text or allow", f.controlTokens)
 	}
 	p, err := f.policy()
 	if err != nil {
@@ -182,14 +182,14 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, fmt.Errorf("--%w", err)
 	}
 	if f.watchdog < 0 {
-		return sparrow.Config{}, fmt.Errorf("--watchdog %v: want a time, or 0 for none", f.watchdog)
+		return sparrow.Config{}, fmt.Errorf("--watchdog %v: want a positive time, or 0 for none", f.watchdog)
 	}
 	watchdog := f.watchdog
 	if watchdog == 0 {
 		watchdog = -1 // the configuration's 0 is its default
 	}
 	if f.rankTimeout < 0 {
-		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a time, or 0 for no bound", f.rankTimeout)
+		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a positive time, or 0 for no limit", f.rankTimeout)
 	}
 	timeout := f.rankTimeout
 	if timeout == 0 {
@@ -231,7 +231,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	return c, c.Validate()
 }
 
-// stall is --max-stall for the configuration, whose 0 is its default and below 0 no bound.
+// stall returns --max-stall in the form of the configuration, where 0 means the default and a negative value no limit.
 func (f *engineFlags) stall() (time.Duration, error) {
 	switch f.maxStall {
 	case "auto":
@@ -241,7 +241,7 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(f.maxStall)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("--max-stall %s: want a time such as 50ms, 0 for no bound, or auto", f.maxStall)
+		return 0, fmt.Errorf("--max-stall %s: want a time such as 50ms, 0 for no limit, or auto", f.maxStall)
 	}
 	if d == 0 {
 		d = -1
@@ -249,7 +249,8 @@ func (f *engineFlags) stall() (time.Duration, error) {
 	return d, nil
 }
 
-// sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
+// sizes refuses numbers out of range. Numbers that are too large for the model or the machine are refused when it is
+// opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
 	if f.recordBytes < -1 {
@@ -262,7 +263,7 @@ func (f *engineFlags) sizes() error {
 		count{"plan-history", f.planHistory, most})
 }
 
-// open opens the model, with a progress bar on standard error where it takes long.
+// open opens the model, with a progress bar on standard error if it takes long.
 func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engine, error) {
 	c, err := f.config()
 	if err != nil {
@@ -289,8 +290,8 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	return e, err
 }
 
-// warnOfUnused warns of flags without effect on the device that was chosen. They are not errors: the same command may
-// run where there is a GPU and where there is none.
+// warnOfUnused warns about flags without effect on the chosen device. They are not errors: the same command may run
+// with and without a GPU.
 func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		return
@@ -303,8 +304,8 @@ func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	f.warnOfWorkers(cmd)
 }
 
-// wireName returns the model's name in the API; empty lets its folder decide. The folder of a model that was given by
-// its hub name is called after a commit, so the hub name itself is taken.
+// wireName returns the model's name in the API; empty means the folder's name. The folder of a pulled model is named
+// after a commit, so the hub name itself is used.
 func (f *engineFlags) wireName(dir string) string {
 	if f.name != "" || dir == f.model {
 		return f.name
@@ -313,19 +314,19 @@ func (f *engineFlags) wireName(dir string) string {
 	return repo
 }
 
-// source states where the model comes from.
+// source describes the origin of the model.
 func (f *engineFlags) source() string {
 	dir, err := modelFolder("", f.model)
 	switch {
 	case dir == "" && err == nil:
-		return "the small model inside the binary (--model DIR runs another)"
+		return "the built-in small model (--model DIR runs another)"
 	case err != nil: // gone since it was opened
 		return f.model
 	}
 	return dir
 }
 
-// closeNow closes an engine whose work is done or no longer wanted.
+// closeNow closes an engine whose work is done or no longer needed.
 func closeNow(e *sparrow.Engine) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -63,20 +63,20 @@ Exit status 1 means that requests failed; wrong answers are a result, not a fail
 
 func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.SortFlags = false
-	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: "+
+	s.StringVar(&f.tasks, "tasks", "", "tasks to run from a folder or from the binary, not from files: "+
 		"patterns such as word*,find_one_*; default all")
 	s.IntVar(&f.limit, "limit", 0, "maximum number of items of each task; 0 means all")
-	s.IntVar(&f.repeat, "repeat", 1, "how often all items are asked: from 2 on, the mean of each score and how far "+
-		"runs differ are printed")
+	s.IntVar(&f.repeat, "repeat", 1, "number of runs of all items: from 2 on, the mean of each score and its spread "+
+		"between runs are printed")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
 	s.StringVar(&f.perplexity, "perplexity", "", "`FILE` with a text whose perplexity is measured instead of tasks; "+
-		"--limit is then the most chunks")
+		"--limit is then the maximum number of chunks")
 	s.IntVar(&f.chunk, "chunk-tokens", 512, "with --perplexity, tokens of a chunk")
-	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
+	s.IntVar(&f.concurrency, "concurrency", 0, "number of concurrent items; 0 means 16")
 	s.IntVar(&f.maxTokens, "max-tokens", 0,
 		"maximum number of tokens of an answer; 0 means a little more than the expected answer has")
 	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list; with --compare, items with different outputs")
-	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
+	s.StringVar(&f.url, "url", "", "server to use instead of an engine in this process")
 	s.StringVar(&f.name, "name", "",
 		"the model's name in the API; default the first name the server of --url lists")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
@@ -87,8 +87,8 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 
 func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	if f.url != "" && f.compare != "" {
-		return errors.New("eval: --compare chooses plans of an engine in this process and --url asks a server, " +
-			"which has its own; leave one of them out")
+		return errors.New("eval: --compare selects plans of an engine in this process, but --url uses a server, " +
+			"which has its own; omit one of them")
 	}
 	if err := f.placed(cmd.Flags()); err != nil {
 		return fmt.Errorf("eval: %w", err)
@@ -133,7 +133,7 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 // measurePerplexity scores a text instead of tasks.
 func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err error) {
 	if f.url != "" || f.compare != "" || f.tasks != "" || len(args) > 0 {
-		return errors.New("eval: --perplexity scores one text with an engine in this process; leave out tasks, " +
+		return errors.New("eval: --perplexity scores one text with an engine in this process; omit tasks, " +
 			"--tasks, --compare and --url")
 	}
 	text, err := os.ReadFile(f.perplexity)
@@ -162,10 +162,10 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	return f.finish(cmd.OutOrStdout(), p, nil)
 }
 
-// checkText refuses a file that is not text: tokens of it would be scored, and the figure would mean nothing.
+// checkText refuses a file that is not text: its tokens could be scored, but the result would be meaningless.
 func checkText(data []byte) error {
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return fmt.Errorf("byte %d is 0, so this is not text; want a file of UTF-8 text", i)
+		return fmt.Errorf("byte %d is 0, so this is not a text file; want UTF-8 text", i)
 	}
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
@@ -178,8 +178,8 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// placed refuses flags that would have no effect: those of an engine where a server answers, and those of a server
-// where an engine does.
+// placed refuses flags that have no effect: flags of an engine if a server answers, and flags of a server if an engine
+// does.
 func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	if f.url != "" {
 		return f.refuse(given)
@@ -199,8 +199,8 @@ func loadTasks(paths []string, patterns string) ([]eval.Task, error) {
 			return nil, fmt.Errorf("eval: %w", err)
 		}
 		if !info.IsDir() && patterns != "" {
-			return nil, fmt.Errorf("eval: --tasks chooses files of a folder, but %s is a single file, which is "+
-				"run whole; leave one of them out", p)
+			return nil, fmt.Errorf("eval: --tasks selects files of a folder, but %s is a single file, which is "+
+				"always run completely; omit one of them", p)
 		}
 		var more []eval.Task
 		if info.IsDir() {
@@ -221,7 +221,7 @@ func loadFile(dir fs.FS, name string) ([]eval.Task, error) {
 	return []eval.Task{t}, err
 }
 
-// askServer runs the tasks against --url.
+// askServer runs the tasks on the server at --url.
 func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) ([]*eval.Report, error) {
 	r, err := eval.NewRemote(cmd.Context(),
 		eval.RemoteConfig{URL: f.url, Model: f.name, Key: f.key, Timeout: f.timeout})
@@ -231,7 +231,7 @@ func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) ([]*eval.Re
 	return f.ask(cmd, r, tasks, "items")
 }
 
-// comparePlans runs the tasks under one plan after another. Where one of them fails or is interrupted, those that
+// comparePlans runs the tasks under one plan after another. If one of them fails or is interrupted, the plans that
 // finished before are compared.
 func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.Comparison, error) {
 	base, err := f.config()
@@ -264,7 +264,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	return c, errors.Join(failed, err)
 }
 
-// resolvable states why a plan cannot run on the model and the device.
+// resolvable returns an error if a plan cannot run on the model and the device.
 func resolvable(c sparrow.Config, p eval.Plan) error {
 	c.Policy, c.Kernels = p.Policy, cmp.Or(p.Kernels, c.Kernels)
 	got, err := sparrow.Resolve(c)
@@ -277,7 +277,7 @@ func resolvable(c sparrow.Config, p eval.Plan) error {
 	return err
 }
 
-// unfinished states why a comparison stopped at a plan and how many plans finished before it.
+// unfinished returns an error that states why a comparison stopped at a plan and how many plans finished before it.
 func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
 	if refused := (*plan.Error)(nil); errors.As(err, &refused) {
 		advised := *refused
@@ -293,7 +293,7 @@ func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) er
 	return fmt.Errorf("plan %s: %w", p.Name, err)
 }
 
-// askEngine runs the tasks on its own engine, as the plan says.
+// askEngine runs the tasks on a separate engine with the plan.
 func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (
 	_ []*eval.Report, err error) {
 	c.Policy = p.Policy
@@ -337,7 +337,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	return runs, nil
 }
 
-// ask runs the tasks --repeat times, with a bar on standard error.
+// ask runs the tasks --repeat times, with a progress bar on standard error.
 func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) ([]*eval.Report, error) {
 	bar := newProgress(cmd.ErrOrStderr(), label)
 	defer bar.end()
@@ -358,7 +358,7 @@ func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, la
 	return runs, nil
 }
 
-// finishRuns prints one run, or how several differ.
+// finishRuns prints one run, or the spread of several.
 func (f *evalFlags) finishRuns(w io.Writer, runs []*eval.Report, err error) error {
 	if err != nil {
 		return err
@@ -370,7 +370,7 @@ func (f *evalFlags) finishRuns(w io.Writer, runs []*eval.Report, err error) erro
 	return f.finish(w, r, err, runs...)
 }
 
-// finish prints a result; failed requests are the command's failure.
+// finish prints a result; if requests failed, the command fails.
 func (f *evalFlags) finish(w io.Writer, result interface{ Print(io.Writer) error }, err error,
 	reports ...*eval.Report) error {
 	if err != nil {

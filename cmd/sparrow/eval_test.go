@@ -13,7 +13,7 @@ import (
 	"sparrow/internal/eval"
 )
 
-// evalJSON runs the command with --json and reads what a script would.
+// evalJSON runs the command with --json and decodes its output.
 func evalJSON[T any](t *testing.T, args ...string) T {
 	t.Helper()
 	all := append([]string{"eval", "--json"}, args...)
@@ -51,7 +51,7 @@ func TestEvalDemonstrations(t *testing.T) {
 	}
 }
 
-// The perplexity of a text is that of its tokens: what the model was trained on is likelier than letters at random.
+// The perplexity of a text depends on its tokens: training text is more probable than random letters.
 func TestEvalPerplexity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")
 	measure := func(text string) eval.Perplexity {
@@ -118,7 +118,7 @@ func TestEvalFiles(t *testing.T) {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
 	if status, _, stderr := invoke("eval", "--tasks", "mi*", file); status != 1 ||
-		!strings.Contains(stderr, "--tasks chooses files of a folder") {
+		!strings.Contains(stderr, "--tasks selects files of a folder") {
 		t.Errorf("--tasks with a file: status %d, %s", status, stderr)
 	}
 }

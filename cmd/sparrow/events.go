@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/kv/event"
 )
 
-// eventFlags configure the events that a server publishes to routers, and replays.
+// eventFlags configure the events that a server publishes to routers.
 type eventFlags struct {
 	endpoint, replay, id string
 	objectives           []string
@@ -30,12 +30,12 @@ func (f *eventFlags) add(s *pflag.FlagSet) {
 		"that requests name in the header x-llm-d-inference-objective; higher comes first inside a tenant")
 }
 
-// open takes the ports; nil where nothing is published.
+// open opens the ports; nil if nothing is published.
 func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	if f.endpoint == "" {
 		if f.replay != "" || f.id != "" {
-			return nil, fmt.Errorf("--kv-events-replay and --kv-events-id go with --kv-events; add it, or leave them " +
-				"out")
+			return nil, fmt.Errorf("--kv-events-replay and --kv-events-id need --kv-events; add it, or omit " +
+				"them")
 		}
 		return nil, nil
 	}
@@ -57,14 +57,14 @@ func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	return p, nil
 }
 
-// announce states where events are published.
+// announce prints the addresses of the events.
 func (f *eventFlags) announce(w io.Writer) {
 	if f.endpoint != "" {
 		fmt.Fprintf(w, "events   cached prefixes at tcp://%s, replays at tcp://%s\n", f.endpoint, f.replay)
 	}
 }
 
-// priorities reads --objective.
+// priorities parses --objective.
 func (f *eventFlags) priorities() (map[string]int, error) {
 	all := map[string]int{}
 	for _, o := range f.objectives {

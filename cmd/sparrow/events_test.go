@@ -88,7 +88,7 @@ func TestServeRefusesEventFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--kv-events 5557": "tcp://HOST:PORT",
 		"--kv-events tcp://127.0.0.1:0 --kv-events-id a@b": "without @",
-		"--kv-events-id here":                              "go with --kv-events",
+		"--kv-events-id here":                              "need --kv-events",
 		"--objective fast":                                 "NAME=PRIORITY",
 		"--objective a=1,a=2":                              "each name once",
 		"--admin-keys /nowhere/keys":                       "--admin-keys",

@@ -17,10 +17,10 @@ import (
 	"sparrow/plan"
 )
 
-// leastGPUMemory is the least that --gpu-memory takes: a smaller number lacks its unit.
+// leastGPUMemory is the minimum value of --gpu-memory: a smaller number lacks its unit.
 const leastGPUMemory = 1 << 20
 
-// expertFlags state where experts are.
+// expertFlags select the placement of experts.
 type expertFlags struct{ experts, gpuMemory string }
 
 func (f *expertFlags) add(s *pflag.FlagSet) {
@@ -53,15 +53,15 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
 	}
 	if n > 0 && (h == sparrow.ExpertsOnDevice || h == sparrow.ExpertsOnHost) {
-		return "", 0, fmt.Errorf("--gpu-memory %s bounds the memory of experts and everything else; give it with "+
+		return "", 0, fmt.Errorf("--gpu-memory %s limits the memory of experts and everything else; give it with "+
 			"--experts auto, split or move", f.gpuMemory)
 	}
 	return h, n, nil
 }
 
-// place lets the device be opened with a placement of experts, where they may be in host memory: the memory that it
-// leaves for them follows from the largest batch at the longest context. With ExpertsAuto they are there where the
-// weights alone do not fit the device.
+// place opens the device with a placement of experts if they may be in host memory: the memory that is left for them
+// follows from the largest batch at the longest context. With ExpertsAuto they are in host memory if the weights alone
+// do not fit the device.
 func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
 	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()
@@ -69,8 +69,8 @@ func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.Pl
 		return placed, err
 	}
 	if homes == sparrow.ExpertsMove {
-		return placed, errors.New("bench model: --experts move: experts move while requests are served (serve, run, " +
-			"eval, bench serve); ask for split")
+		return placed, errors.New("bench model: --experts move: experts move only while requests are served (serve, " +
+			"run, eval, bench serve); use split")
 	}
 	if homes.Split() {
 		q.Experts = homes
@@ -130,7 +130,7 @@ func (f *benchModelFlags) placeOn(dev kernel.Device, q *device.Request, o *bench
 		}})
 }
 
-// resolved is the configuration of a model on its device.
+// resolved returns the configuration of a model on its device.
 func resolved(m model.Model, p plan.Policy) (plan.Config, []plan.Notice, error) {
 	hw, err := model.Hardware(m.Device())
 	if err != nil {

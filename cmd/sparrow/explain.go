@@ -17,7 +17,7 @@ import (
 	"sparrow/weight"
 )
 
-// explainFlags is everything a decision depends on, as flags.
+// explainFlags holds everything that a decision depends on, as flags.
 type explainFlags struct {
 	policyFlags
 	otherFlags
@@ -48,7 +48,7 @@ Batches:
 		Args: func(c *cobra.Command, args []string) error {
 			err := noArguments(c, args)
 			if err != nil {
-				err = fmt.Errorf("%w; a model is given with --model or --family", err)
+				err = fmt.Errorf("%w; select a model with --model or --family", err)
 			}
 			return err
 		},
@@ -87,7 +87,7 @@ func (f *explainFlags) addAll(s *pflag.FlagSet) {
 	f.otherFlags.add(s)
 }
 
-// refuse reports an error with the nearest command that works.
+// refuse returns an error with the nearest command that works.
 func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 	var pe *plan.Error
 	if !errors.As(err, &pe) {
@@ -115,26 +115,26 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"maximum number of keys of a dense row; default as measured for the hardware, at most index_topk")
-	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means not given")
+	s.IntVar(&f.wish.Running, "max-running", 0, "maximum number of sequences in a batch; 0 means not given")
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
 	s.IntVar(&f.tp, "tp", 0, "ranks that share the model")
 	addAttention(s, &f.attention)
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
-	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N says the same as N+1 here")
+	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N means N+1 rows")
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
 	s.Int64Var(&f.free, "free", 0, "device bytes free now")
-	s.Int64Var(&f.memory, "device-memory", 0, "device bytes in all, when not the hardware's usual")
+	s.Int64Var(&f.memory, "device-memory", 0, "total device bytes, if not the hardware's usual")
 	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "maximum transient bytes of one step")
-	s.BoolVar(&f.carry, "carry", false, "selections are handed on between layers, sub-batches and stages")
-	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
+	s.BoolVar(&f.carry, "carry", false, "selections are passed between layers, sub-batches and stages")
+	s.BoolVar(&f.seed, "need-seed", false, "indices are needed as a seed for drafting")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+
 		"h200 or 8xh200, and a --batch")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
-// answer resolves and plans the question that the flags describe.
+// answer resolves and plans the batch that the flags describe.
 func (f *explainFlags) answer() (*explain.Answer, error) {
 	m, err := f.facts()
 	if err != nil {
@@ -187,12 +187,12 @@ func (f *explainFlags) noticed(a *explain.Answer, err error) (*explain.Answer, e
 	return a, err
 }
 
-// facts describes the model, from a checkpoint or by name.
+// facts returns the description of the model, from a checkpoint or by name.
 func (f *explainFlags) facts() (plan.Model, error) {
 	var m plan.Model
 	switch {
 	case f.model != "" && f.family != "":
-		return m, fmt.Errorf("explain: --model and --family both name a model; give one of them")
+		return m, fmt.Errorf("explain: --model and --family both select a model; give one of them")
 	case f.model != "":
 		dir, err := modelFolder(modelFlag, f.model)
 		if err != nil {
@@ -232,14 +232,14 @@ func (f *explainFlags) facts() (plan.Model, error) {
 		return m, fmt.Errorf("explain: %w", err)
 	}
 	if f.layer > m.Layers {
-		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the "+
+		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and drafting layer %d if the "+
 			"checkpoint has one", f.layer, m.Layers-1, m.Layers)
 	}
 	return m, nil
 }
 
-// loads reports whether serving would accept the weights of --model on the hardware, where they exist: a GGUF file may
-// have types that kernels for GPUs do not read.
+// loads returns an error if serving would refuse the weights of --model on the hardware, if they exist: a GGUF file may
+// have types that kernels for GPUs do not support.
 func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	if f.model == "" || hw == plan.CPU {
 		return nil
@@ -266,7 +266,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 	return nil
 }
 
-// ask adds the user's settings to a question, in the policy of its catalogue.
+// ask adds the user's settings to the planner's input, in the policy of its catalogue.
 func (f *explainFlags) ask(q *explain.Ask) error {
 	p, err := f.policy()
 	if err != nil {
@@ -292,14 +292,14 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	return f.loads(q.Hardware.Arch, q.Model)
 }
 
-// askPublic asks about other engines.
+// askPublic adds the settings for kernels of other engines.
 func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	out, err := f.wishes()
 	if err != nil {
 		return err
 	}
 	if out.V4Q8 && q.Model.Family != plan.DeepSeekV4 {
-		return fmt.Errorf("explain: --v4-q8 applies to DeepSeek-V4, but the model family is %v; leave it out",
+		return fmt.Errorf("explain: --v4-q8 applies to DeepSeek-V4, but the model family is %v; omit it",
 			q.Model.Family)
 	}
 	out.KV, out.Prefill, out.Decode, out.Dense, out.DenseThreshold = p.KV, p.Prefill, p.Decode, p.Dense,
@@ -326,7 +326,7 @@ func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	case f.draft != "" && f.draftTokens != 0:
 		return plan.Speculation{},
 			fmt.Errorf(
-				"explain: --draft %s and --draft-tokens %d both say how many rows are verified; give one of them",
+				"explain: --draft %s and --draft-tokens %d both set the number of verified rows; give one of them",
 				f.draft, f.draftTokens)
 	case f.draft == "" || s.Drafts() == 0:
 		return plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}, nil
@@ -342,7 +342,7 @@ func (f *explainFlags) speculation(m *plan.Model) (plan.Speculation, error) {
 	return plan.Speculation{Tokens: n + 1, Branches: f.draftBranches}, nil
 }
 
-// described is the config of a folder, which may have no weights yet, of a GGUF file, or of the built-in model.
+// described returns the config of a folder, which may have no weights yet, of a GGUF file, or of the built-in model.
 func described(dir string) (_ config.Description, err error) {
 	if dir != "" && !family.IsGGUF(dir) {
 		return config.Read(dir)

@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// decision is one case of the 54: its number, the flags that put the question, and the facts of the answer.
+// decision is one of the 54 cases: its number, its flags, and the facts of the result.
 type decision struct {
 	number int
 	name   string
@@ -22,7 +22,7 @@ type decision struct {
 	want   string
 }
 
-// configurations that several cases build on, by the number of the case that resolves them.
+// configurations that several cases use, by the number of the case that resolves them.
 const (
 	one    = "--hw sm90"
 	two    = "--hw sm90 --kv fp8"
@@ -154,7 +154,7 @@ var batches = []decision{
 		v4 + " --v4-sparse-prefill auto --v4-schedule own --batch extend:4096", "form=v4-paged schedule=own"},
 }
 
-// question spells the whole command of a case.
+// question returns the whole command of a case.
 func (d decision) question(more ...string) []string {
 	args := append([]string{"explain", "--catalog", "public"}, strings.Fields(d.flags)...)
 	if !strings.Contains(d.flags, "--heads") {
@@ -166,8 +166,8 @@ func (d decision) question(more ...string) []string {
 	return append(args, more...)
 }
 
-// Every decision case of the dispatch rules is answered on the command line as the planner answers it, and every
-// refusal names a command that is answered.
+// For every case of the dispatch rules the command line gives the planner's result, and every refusal suggests a
+// command that works.
 func TestExplainAnswersEveryDecision(t *testing.T) {
 	seen := map[int]bool{}
 	for _, d := range append(append([]decision{}, resolutions...), batches...) {
@@ -252,7 +252,7 @@ func refusedHuman(t *testing.T, d decision, a *answer) {
 	}
 }
 
-// Ranks that share attention by requests share the chunk of prompts.
+// Ranks that share attention by requests divide the chunk of prompts.
 func TestExplainDividesTheChunk(t *testing.T) {
 	for flags, want := range map[string]int{"": 8192, "--tp 8": 8192, "--tp 8 --attention dp": 1024} {
 		_, stdout,
@@ -302,7 +302,7 @@ func TestExplainHasNoMemory(t *testing.T) {
 	}
 }
 
-// The catalogue of this build plans in segments: a prompt's first rows dense, the others sparse, a decode apart.
+// The catalogue of this build plans in segments: a prompt's first rows dense, the others sparse, a decode separately.
 func TestExplainOwnCatalogue(t *testing.T) {
 	for _, c := range []struct {
 		name, flags string
@@ -375,8 +375,8 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	}
 }
 
-// Weight types that a GPU's kernels do not read are refused by explain as by serve, once for each type; for a CPU, for
-// kernels of other engines and for types that are read there is a plan.
+// explain refuses weight types that a GPU's kernels do not support, like serve, once for each type. For a CPU, for
+// kernels of other engines and for supported types there is a plan.
 func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, mix := range []string{"q4_k_m", "bf16"} {
@@ -398,7 +398,7 @@ func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 	}
 }
 
-// Where rows are quantised by the kernels' choice, not by the format's, explain says so.
+// explain reports rows that the kernels quantise although the format does not require it.
 func TestExplainNamesQuantisedRows(t *testing.T) {
 	dir := filepath.Join(archive.Unpack(t, "../../testdata/oracle/formats-1.tar.gz"), "formats-1", "checkpoints")
 	base, err := filepath.Abs("../../testdata/oracle/deepseek_v32-1/model.safetensors")
@@ -420,7 +420,7 @@ func TestExplainNamesQuantisedRows(t *testing.T) {
 	}
 }
 
-// A default of a GPU is not reported as requested, and is the same where the layout is named.
+// A default of a GPU is not reported as requested, and is the same if the layout is given.
 func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
 		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
@@ -456,7 +456,7 @@ func TestExplainRanks(t *testing.T) {
 	}
 }
 
-// The estimate for a step of DeepSeek-V4 equals that of inspect, where all experts are on the GPUs.
+// The estimate for a step of DeepSeek-V4 equals that of inspect if all experts are on the GPUs.
 func TestExplainTimesV4AsInspectDoes(t *testing.T) {
 	for _, c := range []struct{ family, name string }{{"v4-flash", "deepseek-v4-flash"}, {"v3.2", "deepseek-v3.2"}} {
 		var asked struct{ Estimate estimate.Estimate }
@@ -476,7 +476,8 @@ func TestExplainTimesV4AsInspectDoes(t *testing.T) {
 	}
 }
 
-// Weights that are larger than the memory of the GPUs are named, with how many GPUs hold them.
+// If the weights are larger than the memory of the GPUs, the message names their size and the number of GPUs that would
+// be enough.
 func TestExplainSaysWhatDoesNotFit(t *testing.T) {
 	for _, hw := range []string{"h200", "2xh200"} {
 		status, stdout, stderr := invoke("explain", "--family", "deepseek_v32", "--hw", hw, "--batch",
@@ -491,7 +492,7 @@ func TestExplainSaysWhatDoesNotFit(t *testing.T) {
 func TestExplainRefusesBadFlags(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
 		{"", "no model was given; give --model DIR or --family NAME"},
-		{"--family deepseek_v32 --model x", "--model and --family both name a model"},
+		{"--family deepseek_v32 --model x", "--model and --family both select a model"},
 		{"--family gpt", "supported"},
 		{"--model nowhere", "config.json"},
 		{"--family deepseek_v32 --catalog mine", "--catalog"},
@@ -506,7 +507,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --tp -1", "want 0 or more ranks"},
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
-		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
+		{"--family deepseek_v32 --hw 8xh200 --tp 4", "omit --tp"},
 		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8"},
 		{"--family deepseek_v32 --hw 2xcpu", "--hw cpu --tp 2, without --time"},
 		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "measured on an H200, not on h100"},
@@ -531,7 +532,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// A command that cannot be mended by other flags is refused without a suggestion; a value with a space is quoted.
+// A command that no other flags can correct is refused without a suggestion; a value with a space is quoted.
 func TestNearest(t *testing.T) {
 	for _, c := range []struct {
 		asked []setting
@@ -556,7 +557,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Ranks that share attention by requests plan their own segments, requests in turn.
+// Ranks that share attention by requests plan their own segments; requests are assigned in turn.
 func TestExplainRanksByRequests(t *testing.T) {
 	status, out, errs := invoke("explain", "--family", "deepseek_v32", "--tp", "2", "--attention", "dp", "--batch",
 		"decode:2x9000")
@@ -576,8 +577,8 @@ func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
 	}
 }
 
-// With auto, explain plans the longest drafts of the model: a block of its drafting stages, or none where it has no
-// stages. What a GPU refuses to draft with, explain refuses too.
+// With auto, explain plans the longest drafts of the model: a block of its drafting stages, or none if it has no
+// stages. Settings with which a GPU refuses to draft are also refused by explain.
 func TestExplainDraftsAsModelsDo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--family v4-flash-0731 --draft auto":           "up to 5 drafts by 3 stages",

@@ -12,14 +12,14 @@ import (
 	"sparrow/plan/explain"
 )
 
-// timed is an answer with how long its step takes.
+// timed is a result with the estimated time of its step.
 type timed struct {
 	*explain.Answer
 	Estimate *estimate.Estimate `json:"estimate"`
 }
 
-// hardware returns what --hw names, and how many ranks share the model: an architecture with those of --tp, or a number
-// of H200s, which --tp need not repeat.
+// hardware returns the hardware of --hw and the number of ranks: an architecture with the ranks of --tp, or a number of
+// H200s, which --tp need not repeat.
 func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
 	switch {
@@ -31,7 +31,7 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 			return "", 0, fmt.Errorf("explain: --hw %s: want a number of GPUs, such as 8xh200", f.hw)
 		}
 		if tp := f.tp; tp != 0 && tp != n {
-			return "", 0, fmt.Errorf("explain: --hw %s and --tp %d: all GPUs share the model; leave --tp out", f.hw, tp)
+			return "", 0, fmt.Errorf("explain: --hw %s and --tp %d: all GPUs share the model; omit --tp", f.hw, tp)
 		}
 		return plan.SM90.String(), n, nil
 	case several:
@@ -48,7 +48,7 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	return f.hw, max(f.tp, 1), nil
 }
 
-// elsewhere is the flag that plans for hardware without kernels in this build.
+// elsewhere returns the flag that plans for hardware without kernels in this build.
 func elsewhere(hw plan.Hardware) string {
 	if hw.Arch == plan.CPU || hw.Arch.CUDA() {
 		return ""
@@ -56,7 +56,7 @@ func elsewhere(hw plan.Hardware) string {
 	return " --catalog public"
 }
 
-// estimated adds the time of the step to an answer.
+// estimated adds the time of the step to a result.
 func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 	if a.Batch == nil {
 		return nil, fmt.Errorf("explain: --time estimates a step; give its --batch")
@@ -70,7 +70,7 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 		return nil, err
 	}
 	if a.Config.Hardware.Arch == plan.SM90 && !strings.EqualFold(name, plan.SM90.String()) {
-		return nil, fmt.Errorf("explain: --time: times were measured on an H200, not on %s; ask for --hw h200, or for "+
+		return nil, fmt.Errorf("explain: --time: times were measured on an H200, not on %s; use --hw h200, or "+
 			"several such as 8xh200", f.hw)
 	}
 	e, err := estimate.Of(c, &a.Config.Config, a.Batch, gpus)
@@ -80,7 +80,7 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 	return &timed{a, e}, nil
 }
 
-// shape is the model's own config, or that of the released model that --family names.
+// shape returns the model's own config, or the config of the released model of --family.
 func (f *explainFlags) shape(m *plan.Model) (config.Description, error) {
 	if f.family == "" {
 		dir, err := modelFolder(modelFlag, f.model)

@@ -25,7 +25,7 @@ func pagesBelow(t *testing.T, dir string) []string {
 	return files
 }
 
-// makeFIFOs puts FIFOs in the place of files.
+// makeFIFOs replaces files by FIFOs.
 func makeFIFOs(t *testing.T, files []string) {
 	t.Helper()
 	for _, f := range files {
@@ -38,8 +38,8 @@ func makeFIFOs(t *testing.T, files []string) {
 	}
 }
 
-// A FIFO at the place of a page file stops neither a request nor the process, of a running server and of one that
-// starts: prompts are computed again, and the process ends by itself.
+// A FIFO in place of a page file blocks neither a request nor the process, for a running server and for one that
+// starts: prompts are computed again, and the process ends normally.
 func TestAFIFOBelowTheDiskCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -22,9 +22,10 @@ import (
 
 var fireAnswers = flag.Int("fire-answers", 40, "answers that are compared under a mixed load")
 
-// Invariant of this file: preemption, tiers, drafts, neighbours and clients that leave change no byte of an answer.
+// Invariant of this file: preemption, tiers, drafts, other requests and disconnecting clients change no byte of an
+// answer.
 
-// fireRequest is one of the requests that are sent again and again.
+// fireRequest is one of the requests that are sent repeatedly.
 type fireRequest struct {
 	body   string
 	answer string // of the idle server
@@ -85,7 +86,8 @@ func fireAnswer(ctx context.Context, client *http.Client, url, body string) (str
 	return string(got.Choices), err
 }
 
-// fire sends requests until that many answers were compared with those of the idle server. Some clients leave.
+// fire sends requests until the given number of answers was compared with those of the idle server. Some clients
+// disconnect.
 type fire struct {
 	url      string
 	requests []*fireRequest
@@ -129,8 +131,8 @@ func (f *fire) note(text string) {
 	}
 }
 
-// A server with drafts, tiers, and a cache that holds few of its requests gives every answer under a mixed load byte
-// for byte as on an idle server, while sequences are preempted and clients leave.
+// A server with drafts, tiers, and a small cache gives every answer under a mixed load byte for byte as on an idle
+// server, while sequences are preempted and clients disconnect.
 func TestAnswersUnderFire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -174,7 +176,7 @@ func TestAnswersUnderFire(t *testing.T) {
 	}
 }
 
-// fireMetrics returns what happened to the server.
+// fireMetrics returns the counters of the server's events.
 func fireMetrics(t *testing.T, s *process.Server) map[string]float64 {
 	t.Helper()
 	m, err := s.Metrics(t.Context())

@@ -24,8 +24,8 @@ func thisProgram(t *testing.T) process.Program {
 	return process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
 }
 
-// atOnce sends requests, each on its own connection, and counts the statuses. bodies(i) is the path and body of request
-// i; look, unless nil, is shown every answer.
+// atOnce sends concurrent requests, each on its own connection, and counts the statuses. bodies(i) returns the path and
+// body of request i; look, unless nil, is called with every response.
 func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body string),
 	look func(answer []byte)) map[int]int {
 	t.Helper()
@@ -65,8 +65,8 @@ var long = flag.Bool("long", false, "tests that take half a minute (make long)")
 // mostIdle is the maximum memory of a server after a flood.
 const mostIdle = 150e6
 
-// A server runs two requests of the most choices, and queues 1,319 requests that come at once; the memory that they and
-// larger ones took is released to the system. The cache, which is not released, is small.
+// A server runs two requests with the maximum number of choices, and queues 1,319 concurrent requests; the memory that
+// they and larger ones used is returned to the system. The cache, which is not returned, is small.
 func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	if !*long {
 		t.Skip("make long runs it: it waits half a minute for memory to be released")
@@ -130,7 +130,7 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	}
 }
 
-// wide is a schema of many properties with patterns.
+// wide returns a schema of many properties with patterns.
 func wide(seed int) string {
 	var b bytes.Buffer
 	for i := range 800 {

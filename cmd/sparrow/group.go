@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nameSubcommands makes every command that only groups others print its help when asked for nothing, and refuse a
-// name it does not know; cobra would print the help and report success.
+// nameSubcommands makes every command that only groups others print its help if called without arguments, and refuse
+// unknown names; cobra would print the help and report success.
 func nameSubcommands(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		nameSubcommands(sub)
@@ -25,7 +25,7 @@ func nameSubcommands(c *cobra.Command) {
 	}
 }
 
-// nameTopics makes help refuse a command that does not exist, which cobra answers with the help of the program.
+// nameTopics makes help refuse a command that does not exist; cobra would print the help of the program.
 func nameTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -47,7 +47,7 @@ func nameTopics(root *cobra.Command) {
 	}
 }
 
-// noCommand refuses the name of a command that another one does not have.
+// noCommand returns the error for an unknown subcommand.
 func noCommand(c *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -57,7 +57,7 @@ func noCommand(c *cobra.Command, name string) error {
 	}
 	hint := suggestion(name, names)
 	if hint == "" {
-		hint = fmt.Sprintf("; there are %s. See '%s --help'", strings.Join(names, ", "), c.CommandPath())
+		hint = fmt.Sprintf("; want one of %s. See '%s --help'", strings.Join(names, ", "), c.CommandPath())
 	}
 	return fmt.Errorf("%s: no command %q%s", c.CommandPath(), name, hint)
 }

@@ -43,7 +43,7 @@ shell or curl use it as their health check.`,
 	return c
 }
 
-// checkHealth fails unless the server at url reports that it is ready.
+// checkHealth returns an error unless the server at url reports that it is ready.
 func checkHealth(ctx context.Context, url string, insecure bool) error {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}}
 	at := strings.TrimRight(url, "/")
@@ -59,12 +59,12 @@ func checkHealth(ctx context.Context, url string, insecure bool) error {
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
-		return fmt.Errorf("health: no server answers: %w", err)
+		return fmt.Errorf("health: no server responds: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // what can be read of the reason
-		return fmt.Errorf("health: %s/ready answered %s: %s", url, resp.Status, text)
+		return fmt.Errorf("health: %s/ready returned %s: %s", url, resp.Status, text)
 	}
 	return nil
 }

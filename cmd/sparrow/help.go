@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpColumns is how wide help texts are, narrow enough for two terminals on a screen.
+// helpColumns is the width of help texts, narrow enough for two terminals on a screen.
 const helpColumns = 100
 
 // flagGroup is a heading of --help with the flags below it, common ones first.
@@ -19,8 +19,8 @@ type flagGroup struct {
 	flags string // names, separated by spaces
 }
 
-// flagGroups are the headings of commands that have many flags. Flags of no group are those that a command is about:
-// they come first.
+// flagGroups lists the headings for commands with many flags. Flags without a group are specific to a command and come
+// first.
 var flagGroups = []flagGroup{
 	{"Model", "model dummy dummy-experts name chat-format context draft draft-accept control-tokens weights-root"},
 	{"Device", "kernels gpu gpus workers experts gpu-memory expert-usage ranks attention rank-timeout pack numa " +
@@ -38,7 +38,7 @@ var flagGroups = []flagGroup{
 		"scores cp automatic-splits v4-schedule score-cap tbo hisparse v4-q8 no-preshuffle"},
 }
 
-// manyFlags is from how many flags on they are printed in groups.
+// manyFlags is the number of flags from which on they are printed in groups.
 const manyFlags = 20
 
 // setHelp makes every command print its flags in groups and its texts in lines of helpColumns.
@@ -58,7 +58,7 @@ func setHelp(root *cobra.Command) {
 	})
 }
 
-// writeUsage prints how a command is used: its form, examples, subcommands and flags.
+// writeUsage prints the usage of a command: its form, examples, subcommands and flags.
 func writeUsage(w io.Writer, c *cobra.Command) {
 	fmt.Fprintln(w, "Usage:")
 	if c.Runnable() {
@@ -92,7 +92,7 @@ type groupedFlags struct {
 	flags *pflag.FlagSet
 }
 
-// groupFlags divides the visible flags of a command, all that it inherits included.
+// groupFlags divides the visible flags of a command, including inherited ones.
 func groupFlags(c *cobra.Command) []groupedFlags {
 	var all []*pflag.Flag
 	collect := func(f *pflag.Flag) {
@@ -136,7 +136,7 @@ func newGroup() *pflag.FlagSet {
 }
 
 // wrap breaks paragraphs, which are separated by empty lines, into lines of helpColumns. A line that begins with a
-// space is a row of a list: it is broken by itself, its rest below its last column.
+// space is a row of a list: it is broken separately, and continues below its last column.
 func wrap(text string) string {
 	var out []string
 	paragraph := "" // what was read of it
@@ -163,7 +163,7 @@ func wrap(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// lastColumn returns where the last column of a row begins: after the last two spaces in a row.
+// lastColumn returns the start of the last column of a row: after the last two consecutive spaces.
 func lastColumn(line string) int {
 	if i := strings.LastIndex(line, "  "); i >= 0 {
 		return i + 2

@@ -37,7 +37,7 @@ func helpOf(t *testing.T, c *cobra.Command) string {
 	return out.String()
 }
 
-// Every flag is printed once, in lines that fit; examples are commands and stay whole.
+// Every flag is printed once, in lines that fit; examples are commands and are not broken.
 func TestHelpFitsAndHasEveryFlag(t *testing.T) {
 	everyCommand(func(c *cobra.Command) {
 		text := helpOf(t, c)
@@ -62,7 +62,7 @@ func TestHelpFitsAndHasEveryFlag(t *testing.T) {
 	})
 }
 
-// Groups name flags that exist.
+// Groups contain flags that exist.
 func TestGroupsNameFlags(t *testing.T) {
 	exists := map[string]bool{}
 	everyCommand(func(c *cobra.Command) {

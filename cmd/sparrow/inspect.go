@@ -84,8 +84,8 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	}
 	switch {
 	case counts != nil && f.hw == "" && len(args) > 0:
-		return errors.New("inspect: --usage with a model places its experts on a machine; add --hw, or leave the " +
-			"model out to print the file")
+		return errors.New("inspect: --usage with a model places its experts on a machine; add --hw, or omit the " +
+			"model to print the file")
 	case counts != nil && f.hw == "" && f.asJSON:
 		return counts.Write(w)
 	case counts != nil && f.hw == "":
@@ -117,10 +117,10 @@ func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	return out.Print(w)
 }
 
-// printable is an answer: printed for people, or written as JSON.
+// printable is a result that is printed for people or written as JSON.
 type printable interface{ Print(io.Writer) error }
 
-// checkTensors loads the model on the reference kernels, which accept every type, to find missing tensors.
+// checkTensors loads the model on the reference kernels, which support every type, to find missing tensors.
 func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
 	dev, err := registry().Open("ref", kernel.Options{})
 	if err != nil {
@@ -139,7 +139,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 	}
 	if m.GPUs == 0 {
 		if counts != nil || f.gpuMemory != "0" {
-			return nil, fmt.Errorf("inspect: --hw %s has no GPU; leave --usage and --gpu-memory out", f.hw)
+			return nil, fmt.Errorf("inspect: --hw %s has no GPU; omit --usage and --gpu-memory", f.hw)
 		}
 		out, err := s.OnHost(src, &m, f.hw)
 		if err != nil {
@@ -165,7 +165,7 @@ func (f *inspectFlags) fit(name string, s *inspect.Summary, src *family.Source, 
 	return out, nil
 }
 
-// guess is the answer where a model does not fit by sizes that are partly assumed.
+// guess is the result if a model does not fit by sizes that are partly assumed.
 type guess struct {
 	Assumed string `json:"assumed"`
 	Unfit   string `json:"does_not_fit"`
@@ -176,7 +176,7 @@ func (g *guess) Print(w io.Writer) error {
 	return err
 }
 
-// unfit is the result where the model does not fit --hw: an error, unless the sizes are assumed.
+// unfit returns the result if the model does not fit --hw: an error, unless the sizes are assumed.
 func unfit(s *inspect.Summary, err error) (printable, error) {
 	if s.Assumed != "" && (errors.Is(err, inspect.ErrNoRoom) || errors.Is(err, placement.ErrNoRoom)) {
 		return &guess{s.Assumed, err.Error()}, nil
@@ -185,7 +185,7 @@ func unfit(s *inspect.Summary, err error) (printable, error) {
 }
 
 // inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
-// config.json or of a released model, whose weights nothing needs.
+// config.json or of a released model, whose weights are not needed.
 func inspected(given string) (src *family.Source, shape bool, assumed string, err error) {
 	file, text, shape, err := shapeOf(given)
 	if err != nil {
@@ -206,8 +206,8 @@ func inspected(given string) (src *family.Source, shape bool, assumed string, er
 	return src, false, "", err
 }
 
-// released is a model without weights, with the types of tensors that its release has; assumed states which of them
-// were assumed because its small files do not state them.
+// released returns a model without weights, with the types of tensors of its release; assumed lists those that were
+// assumed because its small files do not state them.
 func released(given, file string, text []byte) (src *family.Source, assumed string, err error) {
 	r := config.Release{File: file, Config: text}
 	if filepath.Ext(file) != ".json" { // the name of a release: no folder has more of it
@@ -221,20 +221,20 @@ func released(given, file string, text []byte) (src *family.Source, assumed stri
 	return synth.Described(given, r)
 }
 
-// shapeHint suggests the released shape that was probably meant, or lists all, where nothing has a given name.
+// shapeHint suggests the released shape that was probably meant, or lists all, if nothing has the given name.
 func shapeHint(given string) string {
 	if _, err := os.Stat(given); err == nil || family.IsGGUF(given) {
 		return ""
 	}
 	hint := suggestion(strings.ToLower(filepath.Base(given)), synth.PresetNames())
 	if hint == "" && !strings.ContainsRune(given, '/') {
-		hint = "; shapes that have a name are " + strings.Join(synth.PresetNames(), ", ")
+		hint = "; the named shapes are " + strings.Join(synth.PresetNames(), ", ")
 	}
 	return hint
 }
 
-// shapeOf is the config.json that represents a model without weights: a file, one in a folder without weights, or that
-// of a released model. What exists on disk comes first.
+// shapeOf returns the config.json that describes a model without weights: a file, one in a folder without weights, or
+// that of a released model. Files on disk have priority.
 func shapeOf(given string) (file string, text []byte, ok bool, err error) {
 	info, err := os.Stat(given)
 	switch {

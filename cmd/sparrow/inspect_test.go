@@ -85,7 +85,7 @@ func TestInspectOracle(t *testing.T) {
 	}
 }
 
-// tensorBytes is the size of the file without its header.
+// tensorBytes returns the size of the file without its header.
 func tensorBytes(t *testing.T, name string) int64 {
 	t.Helper()
 	data, err := os.ReadFile(oracle + name + "/model.safetensors")
@@ -136,7 +136,7 @@ func TestInspectRefuses(t *testing.T) {
 	}
 }
 
-// A model that is not there yet is inspected by its name, by its config.json, and in a folder that holds nothing else.
+// A model that is not on disk is inspected by its name, by its config.json, and in a folder that contains nothing else.
 func TestInspectWithoutWeights(t *testing.T) {
 	dir := t.TempDir()
 	text, err := synth.PresetConfig("deepseek-v4-flash")
@@ -172,7 +172,7 @@ func TestInspectWithoutWeights(t *testing.T) {
 	}
 }
 
-// usageFile is a usage file of DeepSeek-V4-Flash with 12 choices.
+// usageFile returns a usage file of DeepSeek-V4-Flash with 12 choices.
 func usageFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "usage.json")
@@ -197,7 +197,7 @@ func TestInspectUsage(t *testing.T) {
 	}
 }
 
-// Missing tensors are named, for both kinds of files, and the exit status is 1.
+// Missing tensors are listed, for both kinds of files, and the exit status is 1.
 func TestInspectNamesMissingTensors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "part")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -309,8 +309,8 @@ func TestInspectWithoutAnIndexer(t *testing.T) {
 	}
 }
 
-// A machine without a GPU: what fits, what a token reads, and a refusal with the numbers. The message of a model that a
-// GPU refuses names hardware that inspect accepts.
+// On a machine without a GPU inspect shows what fits, the bytes that a token reads, and a refusal with the numbers. If
+// a GPU refuses a model, the message names hardware that inspect accepts.
 func TestInspectOnACPU(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -322,7 +322,7 @@ func TestInspectOnACPU(t *testing.T) {
 		{"deepseek-v4.1-flash --hw cpu,300G", 0, []string{"beside n-gram tables of 188.83 GiB"}},
 		{"v32-tiny --hw cpu", 0, []string{"it fits"}},
 		{"glm-4.7-flash --hw cpu,48G", 1, []string{"weights 56.97 GiB", "the machine has 48.00 GiB"}},
-		{"deepseek-v3.2 --hw cpu,64G --gpu-memory 3G", 1, []string{"no GPU; leave --usage and --gpu-memory out"}},
+		{"deepseek-v3.2 --hw cpu,64G --gpu-memory 3G", 1, []string{"no GPU; omit --usage and --gpu-memory"}},
 	} {
 		status, stdout, stderr := invoke(append([]string{"inspect"}, strings.Fields(c.args)...)...)
 		for _, w := range c.want {

@@ -44,7 +44,8 @@ func TestInterruptedKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// A comparison that ends early prints the plans that finished. Plans that cannot run are refused before the first does.
+// A comparison that ends early prints the plans that finished. Plans that cannot run are refused before the first one
+// runs.
 func TestFinishedPlansArePrinted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tiny")
 	if status, _, stderr := invoke("synth", dir, "--config", "v32-tiny"); status != 0 {

@@ -11,8 +11,8 @@ import (
 	"sparrow/builtin"
 )
 
-// The manifests start commands that exist, and agree with each other on ports, times and names. Their form is compared
-// with schemas by `make cluster`.
+// The manifests start commands that exist, and are consistent in ports, times and names. `make cluster` compares them
+// with schemas.
 func TestKubernetesManifests(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile("../../deploy/kubernetes/" + name)

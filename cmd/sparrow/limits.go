@@ -27,10 +27,10 @@ func (f *limitFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.limitBus, "limit-bus", "", "maximum bytes per second of copies between host and GPU, such as 25G")
 }
 
-// leastShared is the least that --limit-smem takes: every kernel may use as much without asking.
+// leastShared is the minimum value of --limit-smem: every kernel may use that much by default.
 const leastShared = 48 << 10
 
-// limits reads the flags: the figures of a device, and in their place those that were given.
+// limits parses the flags: the figures of a device, replaced by those that were given.
 func (f *limitFlags) limits() (kernel.Limits, error) {
 	var l kernel.Limits
 	if f.pretend != "" {
@@ -56,7 +56,7 @@ func (f *limitFlags) limits() (kernel.Limits, error) {
 		}
 		n, err := parseBytes(x.text)
 		if err == nil && n < x.least {
-			err = fmt.Errorf("%q is less than %s; give a unit, such as 99K or 22G", x.text, unit.Bytes(x.least))
+			err = fmt.Errorf("%q is less than %s; add a unit, such as 99K or 22G", x.text, unit.Bytes(x.least))
 		}
 		if err != nil {
 			return l, fmt.Errorf("--%s: %w", x.flag, err)

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Profiles are the profiles that explain knows; figures that are given replace those of the profile.
+// The profiles are those of explain; given figures replace those of the profile.
 func TestLimitFlags(t *testing.T) {
 	rtx4090 := kernel.Limits{Profile: "rtx4090", Arch: "sm89", Memory: 24e9, Shared: 101376, SMs: 128, Bus: 25e9}
 	smaller := rtx4090
@@ -41,7 +41,7 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
-// Limits are of a GPU: with kernels for a CPU, and with several ranks, they are refused.
+// Limits apply to a GPU: with kernels for a CPU, and with several ranks, they are refused.
 func TestLimitsAreOfOneGPU(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -50,7 +50,7 @@ func TestLimitsAreOfOneGPU(t *testing.T) {
 		{"which apply to GPUs", []string{"run", "--kernels", "cpu", "--pretend", "rtx4090", "hello"}},
 		{"which apply to GPUs", []string{"bench", "model", "--kernels", "ref", "--limit-memory", "8G"}},
 		{"only a single GPU can be limited", []string{"run", "--ranks", "2", "--pretend", "rtx4090", "hello"}},
-		{"leave out either them or --ranks", []string{"bench", "model", "--ranks", "2", "--limit-sms", "64"}},
+		{"omit them or --ranks", []string{"bench", "model", "--ranks", "2", "--limit-sms", "64"}},
 	} {
 		_, _, err := drive("", c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

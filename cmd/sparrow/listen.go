@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// listenFlags state where a server listens, by which names it is known and with which certificate.
+// listenFlags configure the address of a server, its names and its certificate.
 type listenFlags struct {
 	host       string
 	port       int
@@ -39,13 +39,13 @@ func (f *listenFlags) add(s *pflag.FlagSet) {
 		"host names by which the server may be addressed, besides addresses and localhost; '*' for all")
 }
 
-// check refuses combinations that contradict each other, before anything is opened.
+// check refuses contradictory combinations before anything is opened.
 func (f *listenFlags) check(given *pflag.FlagSet) error {
 	var errs []error
 	path, isUnix := strings.CutPrefix(f.socket, "unix:")
 	switch {
 	case f.socket != "" && (given.Changed("host") || given.Changed("port")):
-		errs = append(errs, errors.New("--listen takes the place of --host and --port; give one or the other"))
+		errs = append(errs, errors.New("--listen replaces --host and --port; give one or the other"))
 	case isUnix && path == "":
 		errs = append(errs, fmt.Errorf("--listen %s: want unix:/path", f.socket))
 	case f.socket != "" && !isUnix:
@@ -67,14 +67,14 @@ func (f *listenFlags) check(given *pflag.FlagSet) error {
 	case f.port < 0 || f.port > 65535:
 		errs = append(errs, fmt.Errorf("--port %d: want 0 to 65535", f.port))
 	case !isUnix && given.Changed("socket-mode"):
-		errs = append(errs, errors.New("--socket-mode is about the socket of --listen unix:/path; give --listen, or "+
-			"leave it out"))
+		errs = append(errs, errors.New("--socket-mode applies to the socket of --listen unix:/path; give --listen, or "+
+			"omit it"))
 	}
 	if _, err := f.mode(); err != nil {
 		errs = append(errs, err)
 	}
 	if (f.cert == "") != (f.key == "") {
-		errs = append(errs, errors.New("--tls-cert and --tls-key belong together; give both"))
+		errs = append(errs, errors.New("--tls-cert and --tls-key must be used together; give both"))
 	}
 	return errors.Join(errs...)
 }
@@ -87,8 +87,8 @@ func (f *listenFlags) mode() (fs.FileMode, error) {
 	return fs.FileMode(m), nil
 }
 
-// hosts are the names for server.Options.AllowHosts. A socket in the file system is out of reach for web pages, so
-// that names do not matter there.
+// hosts returns the names for server.Options.AllowHosts. Web pages cannot reach a socket in the file system, so names
+// do not matter there.
 func (f *listenFlags) hosts() []string {
 	if f.socket != "" && len(f.allowHosts) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (f *listenFlags) hosts() []string {
 	return names
 }
 
-// open listens, and reads the certificate where there is one.
+// open listens, and reads the certificate if there is one.
 func (f *listenFlags) open(ctx context.Context, log *slog.Logger) (net.Listener, error) {
 	var c *certificate
 	if f.cert != "" {
@@ -130,7 +130,7 @@ func (f *listenFlags) open(ctx context.Context, log *slog.Logger) (net.Listener,
 		NextProtos: []string{"h2", "http/1.1"}}), nil
 }
 
-// scheme is the one of the server's URL.
+// scheme returns the scheme of the server's URL.
 func (f *listenFlags) scheme() string {
 	if f.cert != "" {
 		return "https"
@@ -138,13 +138,13 @@ func (f *listenFlags) scheme() string {
 	return "http"
 }
 
-// listenTCP opens the port, or returns an error that says what to do.
+// listenTCP opens the port, or returns an error with advice.
 func listenTCP(ctx context.Context, host string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("port %d on %s is in use; stop what listens there, or choose another with --port "+
+		return nil, fmt.Errorf("port %d on %s is in use; stop the program that uses it, or choose another with --port "+
 			"(--port 0 takes a free one)", port, host)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port",
@@ -158,11 +158,11 @@ func listenTCP(ctx context.Context, host string, port int) (net.Listener, error)
 	return l, nil
 }
 
-// maxSocketPath is the longest path of a socket that Linux takes; other systems take a little less.
+// maxSocketPath is the maximum length of a socket path on Linux; other systems allow a little less.
 const maxSocketPath = 107
 
-// listenUnix opens a socket in the file system. A socket that a killed server left behind is removed; one that still
-// answers, and any other file of that name, is not.
+// listenUnix opens a socket in the file system. It removes a socket that a killed server left; a socket that still
+// accepts connections, and any other file of that name, is kept.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("--listen unix:%s: the path has %d bytes, but socket paths have at most %d", path,
@@ -197,10 +197,11 @@ func removeStale(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("--listen unix:%s: a server listens there already; stop it, or choose another path", path)
+		return fmt.Errorf("--listen unix:%s: a server is already listening there; stop it, or choose another path",
+			path)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("--listen: cannot tell whether a server listens on %s: %w", path, err)
+		return fmt.Errorf("--listen: cannot determine whether a server is listening on %s: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -208,11 +209,11 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// certificatePause is the minimum time between two looks at the files of a certificate.
+// certificatePause is the minimum time between two checks of the files of a certificate.
 const certificatePause = time.Second
 
-// certificate is a certificate in files, which are read again when they change. A new one that cannot be used leaves
-// the old one in place. Any goroutine may use it.
+// certificate is a certificate in files, which are read again when they change. If the new one cannot be used, the old
+// one stays in use. Any goroutine may use it.
 type certificate struct {
 	cert, key string
 	log       *slog.Logger
@@ -223,7 +224,7 @@ type certificate struct {
 	looked time.Time
 }
 
-// get is for tls.Config.GetCertificate.
+// get implements tls.Config.GetCertificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +246,7 @@ func (c *certificate) load(now time.Time) error {
 	return nil
 }
 
-// refresh reads the files again if they are not those that were read last.
+// refresh reads the files again if they have changed.
 func (c *certificate) refresh(now time.Time) {
 	c.looked = now
 	stamp := c.stampOf()
@@ -262,7 +263,7 @@ func (c *certificate) refresh(now time.Time) {
 	c.log.Info("the certificate was read again", "file", c.cert, "until", pair.Leaf.NotAfter)
 }
 
-// stampOf changes when one of the files does.
+// stampOf returns a text that changes if one of the files does.
 func (c *certificate) stampOf() string {
 	var b strings.Builder
 	for _, path := range []string{c.cert, c.key} {

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// addressOf returns where a started server reports that it listens.
+// addressOf returns the address that a started server has printed.
 func (s *serving) addressOf(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile(`address +(\S+)`).FindStringSubmatch(s.out.String())
@@ -33,7 +33,7 @@ func (s *serving) addressOf(t *testing.T) string {
 	return m[1]
 }
 
-// writeCertificate makes a certificate for 127.0.0.1 that it signs itself, and returns the pool that trusts it.
+// writeCertificate writes a self-signed certificate for 127.0.0.1 and returns the pool that trusts it.
 func writeCertificate(t *testing.T, cert, key, name string) *x509.CertPool {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -92,7 +92,7 @@ func TestServeWithTLSAndAStreamOverHTTP2(t *testing.T) {
 	if _, _, err := drive("", "health", "--url", url); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate was accepted: %v", err)
 	}
-	// Plain HTTP to this port is no way around it.
+	// Plain HTTP on this port is refused.
 	if resp, err := http.Get(strings.Replace(url, "https", "http", 1) + "/v1/models"); err == nil {
 		if resp.Body.Close(); resp.StatusCode == http.StatusOK {
 			t.Error("it answers without encryption")
@@ -101,7 +101,7 @@ func TestServeWithTLSAndAStreamOverHTTP2(t *testing.T) {
 	s.end(t)
 }
 
-// A certificate that is replaced is used for the next connections; one that is broken is not.
+// A replaced certificate is used for the next connections; a broken one is not.
 func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
 	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
@@ -141,7 +141,7 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 
 func TestServeOnASocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
-	// What a killed server leaves behind.
+	// The files that a killed server leaves.
 	old, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestServeOnASocket(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	if status, _, stderr := invoke("serve", "--listen", "unix:"+path); status != 1 ||
-		!strings.Contains(stderr, "listens there already") {
+		!strings.Contains(stderr, "is already listening there") {
 		t.Errorf("a second server: status %d, %q", status, stderr)
 	}
 	s.end(t)
@@ -176,7 +176,7 @@ func TestServeOnASocket(t *testing.T) {
 		t.Error("the socket is still there")
 	}
 	if status, _, stderr := invoke("health", "--url", "unix:"+path); status != 1 ||
-		!strings.Contains(stderr, "no server answers") {
+		!strings.Contains(stderr, "no server responds") {
 		t.Errorf("status %d, %q", status, stderr)
 	}
 }
@@ -240,14 +240,14 @@ func TestListenFlagsAreChecked(t *testing.T) {
 	}{
 		{[]string{"--port", "70000"}, "want 0 to 65535"},
 		{[]string{"--host", "0.0.0.0:80"}, "--host 0.0.0.0 --port 80, or --listen 0.0.0.0:80"},
-		{[]string{"stray"}, `sparrow serve takes no arguments, and "stray" was given`},
+		{[]string{"stray"}, `sparrow serve takes no arguments, but "stray" was given`},
 		{[]string{"--listen", "127.0.0.1"}, "want HOST:PORT"},
 		{[]string{"--listen", "127.0.0.1:http"}, "want HOST:PORT"},
 		{[]string{"--listen", "127.0.0.1:80000"}, "--port 80000"},
 		{[]string{"--listen", "127.0.0.1:80", "--port", "80"}, "takes the place of"},
 		{[]string{"--listen", "unix:"}, "want unix:/path"},
 		{[]string{"--listen", "unix:/x", "--port", "80"}, "takes the place of"},
-		{[]string{"--socket-mode", "0600"}, "--socket-mode is about"},
+		{[]string{"--socket-mode", "0600"}, "--socket-mode applies to"},
 		{[]string{"--listen", "unix:/x", "--socket-mode", "rw"}, "in octal"},
 		{[]string{"--listen", "unix:" + file}, "exists and is not a socket"},
 		{[]string{"--listen", "unix:" + dir + strings.Repeat("/x", 60)}, "at most 107"},

@@ -17,7 +17,7 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// hubCache is the folder where Hugging Face's tools and 'sparrow pull' keep models.
+// hubCache returns the folder of models of Hugging Face's tools and 'sparrow pull'.
 func hubCache() (hub.Cache, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -26,17 +26,17 @@ func hubCache() (hub.Cache, error) {
 	return hub.CacheAt(os.Getenv, home)
 }
 
-// modelFlag begins messages about --model.
+// modelFlag is the prefix of messages about --model.
 const modelFlag = "--model "
 
-// benchModelFlag begins messages about the model of 'bench model'.
+// benchModelFlag is the prefix of messages about the model of 'bench model'.
 const benchModelFlag = "bench model: "
 
-// builtinModel names the model inside the binary where a model must be named; its own name does too.
+// builtinModel selects the built-in model where a model must be given; its own name does too.
 const builtinModel = "builtin"
 
-// modelFolder is the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; empty for the
-// model inside the binary. What is none of these is refused before anything is read; flag begins the message.
+// modelFolder returns the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; empty for
+// the built-in model. Anything else is refused before anything is read; flag is the prefix of the message.
 func modelFolder(flag, given string) (string, error) {
 	if given == "" {
 		return "", nil
@@ -81,14 +81,14 @@ func onlyGGUF(flag, dir string) error {
 		again = flag + again
 	}
 	if len(files) == 1 {
-		return fmt.Errorf("%s%s: the folder has no config.json but holds %s; give the file: %s", flag, dir,
+		return fmt.Errorf("%s%s: the folder has no config.json but contains %s; give the file: %s", flag, dir,
 			filepath.Base(files[0]), again)
 	}
-	return fmt.Errorf("%s%s: the folder has no config.json but holds %d GGUF files: %s; give one of them, such as: %s",
-		flag, dir, len(files), someNames(files), again)
+	return fmt.Errorf("%s%s: the folder has no config.json but contains %d GGUF files: %s; give one of them, such "+
+		"as: %s", flag, dir, len(files), someNames(files), again)
 }
 
-// someNames lists the names of files, without their folder and not more than a line holds.
+// someNames returns the names of files, without their folder, as many as fit on a line.
 func someNames(files []string) string {
 	const most = 6
 	var names []string
@@ -101,7 +101,7 @@ func someNames(files []string) string {
 	return strings.Join(names, ", ")
 }
 
-// pulledModel looks a name up in the cache.
+// pulledModel looks up a name in the cache.
 func pulledModel(flag, given, wanted string) (string, error) {
 	name, err := hub.ParseName(given)
 	if err != nil {
@@ -135,7 +135,7 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	return dir, nil
 }
 
-// shapeAsModel states how a shape that was given as a model gets weights.
+// shapeAsModel explains how a shape that was given as a model gets weights.
 func shapeAsModel(flag, given string) string {
 	if !slices.Contains(synth.PresetNames(), given) {
 		return ""
@@ -143,15 +143,15 @@ func shapeAsModel(flag, given string) string {
 	hint := fmt.Sprintf("; %s is a shape without weights: 'sparrow synth %s --config %s' writes random ones", given,
 		given, given)
 	if flag == benchModelFlag {
-		hint += ", --dummy draws them in memory"
+		hint += ", --dummy generates them in memory"
 	}
 	return hint
 }
 
-// withoutModel mentions the built-in model, which needs no folder, where the flag may be omitted.
+// withoutModel mentions the built-in model, which needs no folder, if the flag may be omitted.
 func withoutModel(flag string) string {
 	if flag != modelFlag {
 		return ""
 	}
-	return "; leave --model out to run the small model inside the binary"
+	return "; omit --model to run the built-in small model"
 }

@@ -1,5 +1,5 @@
-// Sparrow serves DeepSeek sparse-attention models from one binary. This command turns flags into configuration and
-// wires packages together; it decides nothing.
+// Sparrow serves DeepSeek sparse-attention models from one binary. This command converts flags to configuration and
+// connects packages; it makes no decisions.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sparrow/kernel"
 )
 
-// errReported ends the program with status 1 after a command has already printed why.
+// errReported ends the program with status 1 after a command has already printed the reason.
 var errReported = errors.New("")
 
 func main() {
@@ -29,10 +29,10 @@ func main() {
 	os.Exit(status)
 }
 
-// statusInterrupted is the exit status of a program that Ctrl-C stopped: 128 and the number of the signal.
+// statusInterrupted is the exit status of a program that was stopped by Ctrl-C: 128 plus the number of the signal.
 const statusInterrupted = 130
 
-// run is the program: it returns the exit status, 1 when a command failed, 130 when it was interrupted.
+// run runs the program and returns the exit status: 1 if a command failed, 130 if it was interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := root()
 	c.SetArgs(args)
@@ -78,5 +78,5 @@ func root() *cobra.Command {
 	return c
 }
 
-// registry lists the kernels of this build, best first.
+// registry returns the kernels of this build, best first.
 func registry() *kernel.Registry { return device.Registry() }

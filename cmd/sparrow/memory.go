@@ -12,11 +12,12 @@ import (
 	"sparrow/server"
 )
 
-// The budget for requests when --request-memory is not set: a quarter of the available memory once the model is open,
-// within these bounds.
+// The memory budget for requests if --request-memory is not set is a quarter of the memory that is available once the
+// model is open, within these limits.
 const leastRequestMemory = 64 << 20
 
-// requestMemory is the budget for requests: as set, or by the memory that the machine or its control group has left.
+// requestMemory returns the memory budget for requests: as set, or from the memory that the machine or its control
+// group has left.
 func requestMemory(asked string) (int64, error) {
 	if asked != "" {
 		n, err := parseBytes(asked)
@@ -35,7 +36,7 @@ func requestMemory(asked string) (int64, error) {
 	return min(max(left/4, leastRequestMemory), server.DefaultRequestMemory), nil
 }
 
-// memorySum is the maximum memory that a server takes, in addition to mapped files.
+// memorySum is the maximum memory of a server, in addition to mapped files.
 type memorySum struct {
 	model    int64 // cache, states, arena and packed weights, where they are in the machine's memory
 	program  int64 // everything else that is in use before the first request
@@ -45,7 +46,7 @@ type memorySum struct {
 	tiers    int64 // of the prefix cache, outside the heap
 }
 
-// sumMemory adds the memory of an open model and that of requests.
+// sumMemory adds the memory of an open model and of requests.
 func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 	debug.FreeOSMemory() // what loading left
 	var m runtime.MemStats
@@ -68,15 +69,15 @@ func (s *memorySum) total() int64 {
 	return s.model + s.program + s.requests + s.store + s.garbage + s.tiers
 }
 
-// bound asks the garbage collector to stay within the sum, so that a burst of requests does not double the heap. A
-// limit in the environment stays.
+// bound sets the garbage collector's memory limit to the sum, so that a burst of requests does not double the heap. A
+// limit in the environment takes precedence.
 func (s *memorySum) bound() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.total() - s.tiers)
 	}
 }
 
-// String lists the parts of the sum, and whether the process may use that much.
+// String lists the parts of the sum, and warns if the process may not use that much.
 func (s *memorySum) String() string {
 	tiers := ""
 	if s.tiers > 0 {
@@ -86,7 +87,7 @@ func (s *memorySum) String() string {
 		"addition mapped files", unit.Bytes(s.total()), unit.Bytes(s.model), tiers, unit.Bytes(s.requests),
 		unit.Bytes(s.store), unit.Bytes(s.garbage), unit.Bytes(s.program))
 	if most := sysmem.Total(); most > 0 && s.total() > most {
-		text += fmt.Sprintf("; warning: the process may use %s, ask for less (--cache-tokens, --step-tokens, "+
+		text += fmt.Sprintf("; warning: the process may use only %s, choose less (--cache-tokens, --step-tokens, "+
 			"--request-memory, --store-bytes, --host-cache)", unit.Bytes(most))
 	}
 	return text

@@ -10,19 +10,19 @@ import (
 	"sparrow/plan"
 )
 
-// refusal is a refused question together with the nearest command that is answered, for JSON.
+// refusal is a refused question together with the nearest command that works, for JSON.
 type refusal struct {
 	*plan.Error
 	Command string `json:"command,omitempty"`
 }
 
-// setting is a flag the user gave, or the change of one that is tried.
+// setting is a flag that the user gave, or a change of it that is tried.
 type setting struct{ name, value string }
 
-// fixed flags define the question; a suggestion keeps them as long as possible.
+// fixed lists the flags that define the question; a suggestion keeps them as long as possible.
 var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
-// given lists the flags the user set, in the order they are defined.
+// given returns the flags that the user set, in the order of their definition.
 func given(s *pflag.FlagSet) []setting {
 	var out []setting
 	s.VisitAll(func(f *pflag.Flag) {
@@ -45,7 +45,7 @@ func nearest(asked []setting, e *plan.Error) string {
 	return ""
 }
 
-// candidates lists the settings to try, nearest first.
+// candidates returns the settings to try, nearest first.
 func candidates(asked []setting, e *plan.Error) [][]setting {
 	var out [][]setting
 	named := flagsIn(e.Try)
@@ -73,7 +73,7 @@ func candidates(asked []setting, e *plan.Error) [][]setting {
 		with(bare, setting{"hw", "cpu"}, setting{"catalog", "sparrow"}))
 }
 
-// leavingOut is asked without every choice of n of the names, bare and with the named flags.
+// leavingOut returns asked without every choice of n of the names, alone and with the named flags.
 func leavingOut(asked []setting, names []string, n int, named []setting) [][]setting {
 	var out [][]setting
 	var choose func(rest, chosen []string)
@@ -94,7 +94,7 @@ func leavingOut(asked []setting, names []string, n int, named []setting) [][]set
 	return out
 }
 
-// flagsIn reads the leading "--flag value" pairs of a suggestion; prose has none.
+// flagsIn parses the leading "--flag value" pairs of a suggestion; prose has none.
 func flagsIn(try string) []setting {
 	var out []setting
 	words := strings.Fields(try)
@@ -124,7 +124,7 @@ func without(asked []setting, names []string) []setting {
 	return slices.DeleteFunc(slices.Clone(asked), func(s setting) bool { return slices.Contains(names, s.name) })
 }
 
-// answered reports whether a command with these flags gives a plan, and its time where that is asked for.
+// answered reports whether a command with these flags gives a plan, and its time if requested.
 func answered(settings []setting) bool {
 	var f explainFlags
 	s := pflag.NewFlagSet("explain", pflag.ContinueOnError)
@@ -141,7 +141,7 @@ func answered(settings []setting) bool {
 	return err == nil
 }
 
-// commandLine spells settings as a shell would read them.
+// commandLine writes settings as a shell command.
 func commandLine(settings []setting) string {
 	out := "sparrow explain"
 	for _, s := range settings {

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A pipe that nothing writes to is refused wherever a file is named: opening it would wait, and Ctrl-C would not end
+// A pipe without a writer is refused wherever a file is expected: opening it would block, and Ctrl-C would not end
 // that.
 func TestPipesAreRefusedAsFiles(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo.jsonl")

@@ -9,7 +9,7 @@ import (
 	"sparrow/plan"
 )
 
-// policyFlags are the flags that state how attention should run, shared by every command that plans.
+// policyFlags holds the flags for attention, shared by every command that plans.
 type policyFlags struct {
 	wish                plan.Policy // what flags say whose values need no parsing
 	dense, draft, split string
@@ -24,12 +24,12 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
 		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
-	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU cuts the keys of a row over FP8 "+
+	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU splits the keys of a row over FP8 "+
 		"pages, or over all its keys: after every 256, 512, 1024 or 2048, whole, or auto: the fastest for "+
 		"--max-running sequences")
 	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
-		"one arithmetic for every row: the same bits as prompt or as output")
+		"the same arithmetic for every row: a token has the same bits as prompt and as output")
 }
 
 // addDraft adds --draft, for the commands that generate or plan drafts.
@@ -37,10 +37,10 @@ func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft"
 
 // draftHelp is the same for every command; explain adds its behaviour without the flag.
 const draftHelp = "tokens drafted with the checkpoint's drafting layers and verified together; answers stay the " +
-	"same: auto (as many as pay; the default where text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
+	"same: auto (adaptive; the default if text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
 	"head), or off"
 
-// drafts returns what --draft asks for.
+// drafts returns the setting of --draft.
 func (p *policyFlags) drafts() (spec.Setting, error) {
 	s, err := spec.Parse(p.draft)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *policyFlags) drafts() (spec.Setting, error) {
 	return s, nil
 }
 
-// policy returns what the flags ask for.
+// policy returns the policy that the flags select.
 func (p *policyFlags) policy() (plan.Policy, error) {
 	out := p.wish
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {

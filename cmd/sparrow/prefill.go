@@ -7,8 +7,8 @@ import (
 	"sparrow"
 )
 
-// prefill shows how much of a prompt is computed until the answer begins. The engine has no other requests, so its
-// counters are those of this one.
+// prefill shows the progress of a prompt until the answer begins. The engine has no other requests, so its counters
+// belong to this one.
 type prefill struct {
 	stats func() sparrow.Stats
 	bar   *progress
@@ -18,7 +18,7 @@ type prefill struct {
 	ended chan struct{}
 }
 
-// watchPrefill starts drawing on standard error, where that is a terminal; the caller stops it.
+// watchPrefill starts drawing on standard error if that is a terminal; the caller stops it.
 func (a *asker) watchPrefill(r sparrow.Request) *prefill {
 	p := &prefill{stats: a.engine.Stats, bar: newProgress(a.side, "reading the prompt")}
 	if p.bar.columns == 0 {
@@ -65,7 +65,7 @@ func (p *prefill) draw() {
 	p.bar.set(done, p.total, fmt.Sprintf("%d of %d tokens", done, p.total))
 }
 
-// stop takes the bar away. It may be called more than once.
+// stop removes the progress bar. It may be called more than once.
 func (p *prefill) stop() {
 	if p.quit == nil {
 		return

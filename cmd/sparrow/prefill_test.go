@@ -40,7 +40,7 @@ func TestPrefillCountsPromptRows(t *testing.T) {
 	}
 }
 
-// Nothing is printed where standard error is not a terminal, and stop may be called without start.
+// Nothing is printed if standard error is not a terminal, and stop may be called without start.
 func TestPrefillIsSilentInAPipe(t *testing.T) {
 	var out bytes.Buffer
 	k, _ := startTalk(t, strings.NewReader(""), &out)

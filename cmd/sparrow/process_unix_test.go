@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A server continues when what reads its log ends: only lines are lost.
+// A server continues when the reader of its log ends: only log lines are lost.
 func TestServeOutlivesItsLog(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "serve", "--port", "0", "--cache-tokens", "4096", "--log-level", "debug")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -66,15 +66,15 @@ func TestServeOutlivesItsLog(t *testing.T) {
 	}
 }
 
-// confinement is a way to bound the memory of a process.
+// confinement is a way to limit the memory of a process.
 type confinement struct {
 	name   string
 	script string // for a shell: confines it and becomes the program
 	known  bool   // the program can know the bound
 }
 
-// confine finds a way that works on this machine: a control group, which needs the rights to make one, or a limit of
-// the system on private memory.
+// confine finds a way that works on this machine: a control group, which needs the rights to make one, or a system
+// limit on private memory.
 func confine(t *testing.T, bytes int64) confinement {
 	t.Helper()
 	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", bytes>>10),
@@ -93,8 +93,9 @@ func confine(t *testing.T, bytes int64) confinement {
 	return confinement{"control group", "echo $$ >" + dir + "/cgroup.procs && exec \"$0\" \"$@\"", true}
 }
 
-// 24 bodies of 8 MB at once do not make the server exceed a hard bound on its memory: each is answered or refused, and
-// the server continues. Nor do 24 bodies that it takes. It stays within the sum it has printed, and gives memory back.
+// 24 concurrent bodies of 8 MB do not make the server exceed a hard memory limit: each is answered or refused, and the
+// server continues. The same holds for 24 bodies that it accepts. It stays within the sum that it has printed, and
+// returns memory.
 func TestServeStaysWithinItsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -167,7 +168,7 @@ func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// tokenizeAtOnce sends bodies of a size in parallel and counts the statuses.
+// tokenizeAtOnce sends concurrent bodies of a size and counts the statuses.
 func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
 	t.Helper()
 	texts := []string{strings.Repeat("a", size), strings.Repeat("a b ", size/4), strings.Repeat(" ", size)}
@@ -198,7 +199,7 @@ func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
 	return statuses
 }
 
-// bytesIn reads an amount that the server has printed.
+// bytesIn parses an amount that the server has printed.
 func bytesIn(t *testing.T, text, pattern string) int64 {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
@@ -213,8 +214,8 @@ func bytesIn(t *testing.T, text, pattern string) int64 {
 	return int64(n * float64(map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]))
 }
 
-// residentMemory returns what a process had at most, what it has of its own and of files, in bytes; 0 where that is not
-// known.
+// residentMemory returns the peak memory of a process, its anonymous memory and its file memory, in bytes; 0 if
+// unknown.
 func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -233,14 +234,14 @@ func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
 	return peak, anonymous, files
 }
 
-// listening waits for the line that names the address.
+// listening waits for the line with the address.
 func listening(t *testing.T, f *os.File) string {
 	t.Helper()
 	at, _ := listeningAfter(t, f)
 	return at
 }
 
-// listeningAfter is listening, with everything that was printed up to then.
+// listeningAfter is listening that also returns everything printed up to then.
 func listeningAfter(t *testing.T, f *os.File) (url, said string) {
 	t.Helper()
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)

@@ -7,9 +7,9 @@ import "runtime"
 const fewWorkers = 4
 
 // spareProcessor lets one more goroutine run than there are workers, and returns a function that undoes it. Otherwise
-// workers have all of Go's processors in a step, and the network is polled only by a timer, every 10 ms: requests are
-// read and answers are sent that much later. With one more the operating system divides the cores between workers and
-// connections at once. A number in the environment stays.
+// workers use all of Go's processors in a step, and the network is polled only by a timer, every 10 ms, which delays
+// requests and answers. With one more processor the operating system divides the cores between workers and connections.
+// A number in the environment takes precedence.
 func (f *engineFlags) spareProcessor() (undo func()) {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() || n > fewWorkers || f.workers > 0 && f.workers < n {

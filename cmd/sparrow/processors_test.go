@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A server with few workers runs one more goroutine, and an engine that is opened again has as many workers as before.
+// A server with few workers runs one more goroutine, and an engine that is opened again has the same number of workers.
 func TestConnectionsHaveAProcessor(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(2)
@@ -41,7 +41,7 @@ func TestConnectionsHaveAProcessor(t *testing.T) {
 	}
 }
 
-// More workers than processors cause a warning, whatever keeps the process from using more processors.
+// More workers than processors cause a warning, for any cause of the limit on processors.
 func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Shorter work shows no bar, and a bar is redrawn no more often than it can be read.
+// Short work shows no bar, and a bar is not redrawn faster than it can be read.
 const (
 	progressAfter = 300 * time.Millisecond
 	progressEvery = 100 * time.Millisecond
 )
 
-// progress draws the state of long work on one line of a terminal. On anything else it draws nothing. One goroutine
+// progress draws the state of long work on one line of a terminal. On other outputs it draws nothing. One goroutine
 // uses it.
 type progress struct {
 	w       io.Writer
@@ -33,7 +33,7 @@ func newProgress(w io.Writer, label string) *progress {
 	return p
 }
 
-// columnsOf returns the width of a terminal; ok is false when v is not a terminal.
+// columnsOf returns the width of a terminal; ok is false if v is not a terminal.
 func columnsOf(v any) (columns int, ok bool) {
 	f, isFile := v.(*os.File)
 	if !isFile {
@@ -52,7 +52,7 @@ func isTerminal(v any) bool {
 	return ok
 }
 
-// set draws done of total with a note after it.
+// set draws the share done/total, followed by a note.
 func (p *progress) set(done, total int64, note string) {
 	if p.columns == 0 || total <= 0 {
 		return
@@ -65,7 +65,7 @@ func (p *progress) set(done, total int64, note string) {
 	fmt.Fprint(p.w, "\r\x1b[K"+p.line(done, total, now.Sub(p.started), note))
 }
 
-// line is the text of the bar, cut to the terminal's width so that it never wraps.
+// line returns the text of the bar, cut to the terminal's width so that it never wraps.
 func (p *progress) line(done, total int64, took time.Duration, note string) string {
 	const cells = 24
 	full := int(cells * done / total)

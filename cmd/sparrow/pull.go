@@ -49,18 +49,18 @@ that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is no
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.BoolVar(&f.dryRun, "dry-run", false, "say what would be downloaded and whether it fits this machine, and stop")
+	s.BoolVar(&f.dryRun, "dry-run", false, "print what would be downloaded and whether it fits this machine, and stop")
 	s.IntVar(&f.jobs, "jobs", hub.DefaultJobs, "files that are downloaded at the same time")
-	s.BoolVar(&f.force, "force", false, "download a model that cannot run here as well: by its kind, or by its size")
+	s.BoolVar(&f.force, "force", false, "also download a model that cannot run here, because of its kind or its size")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
 
-// oneName is for commands about one model on a hub.
+// oneName checks the arguments of commands for one model on a hub.
 func oneName(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s: want one name such as deepseek-ai/DeepSeek-V3.2, %d were given; use it as: %s", c.Name(),
-			len(args), c.UseLine())
+		return fmt.Errorf("%s: want one name such as deepseek-ai/DeepSeek-V3.2, but %d were given; use it as: %s",
+			c.Name(), len(args), c.UseLine())
 	}
 	return nil
 }
@@ -82,9 +82,9 @@ type pullReport struct {
 	Free     *int64     `json:"free_bytes,omitempty"`
 	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and of the GPUs that take these weights
 	Files    []hub.File `json:"files"`
-	// Quants are the GGUF models of the repository where none was named.
+	// Quants lists the GGUF models of the repository if none was selected.
 	Quants []quantReport `json:"quants,omitempty"`
-	// Elsewhere are files of the same sizes that other engines have.
+	// Elsewhere lists files of the same sizes that other engines have.
 	Elsewhere []hub.Local `json:"elsewhere,omitempty"`
 
 	gpus int64 // part of Memory
@@ -137,7 +137,7 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	dir, err := p.Pull(cmd.Context(), d)
 	meter.end()
 	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "what arrived is kept; run the command again to continue")
+		fmt.Fprintln(cmd.ErrOrStderr(), "the downloaded data is kept; run the command again to continue")
 		return err
 	}
 	if f.asJSON {
@@ -199,7 +199,7 @@ func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
 	}
 }
 
-// verdict reports which memory holds weights; it is empty where the memory of the machine is not known.
+// verdict states which memory is large enough for the weights; it is empty if the memory of the machine is unknown.
 func verdict(weights, gpus, host int64) string {
 	switch {
 	case host <= 0:
@@ -212,8 +212,8 @@ func verdict(weights, gpus, host int64) string {
 	return "does not fit"
 }
 
-// listQuants prints the GGUF models of a repository. Unless listing was all that was requested, it returns an error
-// that asks for one of them.
+// listQuants prints the GGUF models of a repository. Unless only the list was requested, it returns an error that asks
+// for one of them.
 func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	if f.asJSON {
@@ -238,12 +238,11 @@ func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
 	if f.dryRun {
 		return nil
 	}
-	return fmt.Errorf("pull: %s has %d GGUF models; name one, such as: sparrow pull %s:%s", r.Model, len(r.Quants),
+	return fmt.Errorf("pull: %s has %d GGUF models; choose one, such as: sparrow pull %s:%s", r.Model, len(r.Quants),
 		r.Model, r.Quants[0].Name)
 }
 
-// announce prints what will happen and refuses models that sparrow cannot run and models that do not fit the file
-// system.
+// announce prints the plan and refuses models that sparrow cannot run and models that do not fit the file system.
 func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	out := cmd.OutOrStdout()
 	var err error
@@ -266,8 +265,8 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 			r.Against))
 	}
 	if r.beyondMemory() && !f.force {
-		errs = append(errs, fmt.Errorf("pull: the weights of %s take %s, and this machine has %s of memory, GPUs "+
-			"included; they would be read from the disk for every token: take a smaller model or format, or --force "+
+		errs = append(errs, fmt.Errorf("pull: the weights of %s take %s, but this machine has %s of memory, GPUs "+
+			"included; they would be read from the disk for every token: choose a smaller model or format, or --force "+
 			"to download it anyway", r.Model, unit.Bytes(r.Weights), unit.Bytes(r.Memory)))
 	}
 	if r.Free != nil && r.Missing > *r.Free {
@@ -278,10 +277,10 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	return errors.Join(errs...)
 }
 
-// beyondMemory reports whether the weights take more memory than there is, where that is known.
+// beyondMemory reports whether the weights take more memory than there is, if that is known.
 func (r *pullReport) beyondMemory() bool { return r.Memory > 0 && r.Weights > r.Memory }
 
-// text is the report for people.
+// text returns the report for people.
 func (r *pullReport) text(files bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s at commit %s", r.Model, r.Commit)
@@ -316,7 +315,7 @@ func (r *pullReport) text(files bool) string {
 	return b.String()
 }
 
-// pullMeter shows how far a download is: as a bar on a terminal, elsewhere as a line now and then.
+// pullMeter shows the progress of a download: as a bar on a terminal, elsewhere as an occasional line.
 type pullMeter struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -324,7 +323,7 @@ type pullMeter struct {
 	said time.Time // when the last line was written
 }
 
-// pullEvery is the interval of progress lines where there is no terminal.
+// pullEvery is the interval of progress lines if there is no terminal.
 const pullEvery = 30 * time.Second
 
 func (m *pullMeter) set(done, total int64) {

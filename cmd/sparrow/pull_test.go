@@ -19,7 +19,7 @@ import (
 
 const pullCommit = "00112233445566778899aabbccddeeff00112233"
 
-// startHub serves the files of a folder as a model of a hub, and points the environment at it and at an empty cache.
+// startHub serves the files of a folder as a model on a hub, and sets the environment to use it and an empty cache.
 func startHub(t *testing.T, files map[string][]byte) (h *httptest.Server, cache string) {
 	t.Helper()
 	var siblings []any
@@ -63,7 +63,7 @@ func oracleFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// From a name to a served model in two commands.
+// A name becomes a served model in two commands.
 func TestAPulledModelIsServedByItsName(t *testing.T) {
 	_, cache := startHub(t, oracleFiles(t))
 	out, _ := mustDrive(t, "", "pull", "acme/tiny", "--dry-run")
@@ -128,7 +128,7 @@ func TestPullAsJSON(t *testing.T) {
 	}
 }
 
-// A GGUF model is pulled, inspected and served by the name of its file's types.
+// A GGUF model is pulled, inspected and served by the name of its quantization.
 func TestAPulledQuantIsServedByItsName(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // no folders of other engines
 	file := filepath.Join(t.TempDir(), "tiny-UD-Q8_0.gguf")
@@ -140,7 +140,7 @@ func TestAPulledQuantIsServedByItsName(t *testing.T) {
 	_, cache := startHub(t, map[string][]byte{"config.json": []byte("{}"), "UD-Q8_0/tiny-UD-Q8_0.gguf": text,
 		"tiny-Q4_0.gguf": text[:1000]})
 	status, out, stderr := invoke("pull", "acme/tiny")
-	if status != 1 || !strings.Contains(stderr, "name one, such as: sparrow pull acme/tiny:Q4_0") ||
+	if status != 1 || !strings.Contains(stderr, "choose one, such as: sparrow pull acme/tiny:Q4_0") ||
 		!strings.Contains(out, "UD-Q8_0        fits\n") {
 		t.Errorf("without a name: status %d, %q\n%s", status, stderr, out)
 	}
@@ -167,7 +167,7 @@ func TestAPulledQuantIsServedByItsName(t *testing.T) {
 		t.Errorf("another: status %d, %q", status, stderr)
 	}
 
-	// A file that another program has downloaded already is offered and not downloaded again.
+	// A file that another program has already downloaded is offered and not downloaded again.
 	studio := filepath.Join(os.Getenv("HOME"), ".lmstudio", "models", "acme", "tiny", "tiny-Q4_0.gguf")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(studio), 0o755),
 		os.WriteFile(studio, text[:1000], 0o644)); err != nil {
@@ -228,8 +228,8 @@ func TestPullRefuses(t *testing.T) {
 	}
 }
 
-// A download that the user stops reports it and keeps what was downloaded.
-// A model that is larger than the memory of the machine is downloaded only when that is demanded.
+// If the user stops a download, it reports that and keeps the downloaded data. A model that is larger than the memory
+// of the machine is downloaded only with --force.
 func TestPullComparesWithTheMemory(t *testing.T) {
 	r := &pullReport{Model: "acme/huge", Weights: 3 << 40, Memory: 1 << 40}
 	cmd := pullCommand()

@@ -92,7 +92,7 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	}
 	if source.Config.Family == config.DeepseekV4 && source.Config.NextN > 0 {
 		fmt.Fprintln(cmd.OutOrStdout(),
-			"the drafting block was left out: the format has no place for it beside the model")
+			"the drafting block was omitted: the format cannot store it together with the model")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readForGGUF opens a checkpoint with everything that a GGUF file holds of it.
+// readForGGUF opens a checkpoint with everything that a GGUF file contains.
 func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
 	repo, _, _ := strings.Cut(src, "@") // without the commit of a pulled model
 	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(repo))}
@@ -116,7 +116,8 @@ func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
 		source, err = builtin.Source()
 	} else {
 		if family.IsGGUF(src) {
-			return nil, nil, fmt.Errorf("%s is a GGUF file already; give the checkpoint folder it was made of", src)
+			return nil, nil, fmt.Errorf("%s is already a GGUF file; give the checkpoint folder from which it was made",
+				src)
 		}
 		var template []byte
 		for name, to := range map[string]*[]byte{"tokenizer.json": &m.Tokenizer,

@@ -92,7 +92,7 @@ func releasedFolder(t *testing.T, name string) string {
 	return dir
 }
 
-// gibibytes reads the number that a cell begins with, in GiB or TiB.
+// gibibytes parses the number at the start of a cell, in GiB or TiB.
 func gibibytes(t *testing.T, row, cell string) float64 {
 	t.Helper()
 	number, unit, _ := strings.Cut(strings.TrimSpace(cell), " ")
@@ -106,7 +106,7 @@ func gibibytes(t *testing.T, row, cell string) float64 {
 	return gib
 }
 
-// checkStated inspects a model on a machine with the memory of a cell. 5 % less is refused.
+// checkStated inspects a model on a machine with the memory in a cell; 5 % less is refused.
 func checkStated(t *testing.T, row, model, device, cell string) {
 	t.Helper()
 	gib := gibibytes(t, row, cell)
@@ -122,7 +122,7 @@ func checkStated(t *testing.T, row, model, device, cell string) {
 	}
 }
 
-// checkCPU compares what a model takes of a machine without a GPU, and what a token reads of the weights.
+// checkCPU compares the memory of a model on a machine without a GPU, and the weight bytes that a token reads.
 func checkCPU(t *testing.T, row, model, memory, reads string) {
 	t.Helper()
 	var h struct {
@@ -147,7 +147,7 @@ func checkCPU(t *testing.T, row, model, memory, reads string) {
 	}
 }
 
-// Every name of a release has the sizes of its config.json.
+// Every named release has the sizes of its config.json.
 func TestNamesOfReleases(t *testing.T) {
 	for name, file := range map[string]string{"deepseek-ai/DeepSeek-V4-Flash-Base": "deepseek-v4-flash-base",
 		"DeepSeek-V4-Flash-DSpark": "deepseek-v4-flash-dspark", "DeepSeek-R1": "deepseek-r1",

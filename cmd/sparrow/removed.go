@@ -14,8 +14,8 @@ import (
 	"sparrow/plan/public"
 )
 
-// removed is a flag that this engine's plans do not have: the error of a command that uses it, and what to use instead.
-// 'explain --catalog public' accepts it, where it is about other engines.
+// removed is a flag that this engine's plans do not have: the error of a command that uses it, and its replacement.
+// 'explain --catalog public' accepts it if it applies to other engines.
 type removed struct {
 	flag, instead string
 	code          plan.Code
@@ -31,16 +31,16 @@ var removedFlags = []removed{
 	{"fused", "a selection and its transform are two operations of every plan", plan.E09},
 	{"scores", "one kernel for each device computes scores", plan.E02},
 	{"score-cap", "a chunk of scores has at most 256 MiB, and less where --reserve is smaller", plan.E02},
-	{"automatic-splits", "keys are cut at places that no batch changes: --split-keys", plan.E13},
+	{"automatic-splits", "keys are split at positions that do not depend on the batch: --split-keys", plan.E13},
 	{"cp", "ranks share a model by heads or by requests: --attention", plan.E10},
 	{"tbo", "host work overlaps with the device's without a second batch", plan.E12},
-	{"hisparse", "the cache lies in device memory, and evicted pages in tiers: docs/tiers.md", plan.E14},
+	{"hisparse", "the cache is in device memory, and evicted pages are in tiers: docs/tiers.md", plan.E14},
 	{"v4-q8", "prompts of DeepSeek-V4 are gathered as bf16: --prefill v4-flat, or read in place: v4-paged", plan.E02},
 	{"v4-schedule", "no kernel needs a schedule", plan.E02},
 	{"no-preshuffle", "no kernel needs keys in another order", plan.E02},
 }
 
-// insteadOf states what there is instead of a removed flag, as a clause for an error; empty for any other.
+// insteadOf returns the replacement of a removed flag, as a clause for an error; empty for any other.
 func insteadOf(flag string) string {
 	i := slices.IndexFunc(removedFlags, func(r removed) bool { return r.flag == flag })
 	if i < 0 {
@@ -49,7 +49,7 @@ func insteadOf(flag string) string {
 	return fmt.Sprintf("; %s (other engines: 'sparrow explain --catalog public')", removedFlags[i].instead)
 }
 
-// removedCommands are commands that this program no longer has: each is an error that names its successor.
+// removedCommands returns commands that this program no longer has: each returns an error that names its replacement.
 func removedCommands() []*cobra.Command {
 	return []*cobra.Command{{Use: "simulate", Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,7 +58,7 @@ func removedCommands() []*cobra.Command {
 		}}}
 }
 
-// otherFlags are those flags, for questions about other engines.
+// otherFlags holds those flags, for questions about other engines.
 type otherFlags struct {
 	public                   public.Policy // what flags say whose values need no parsing
 	fused, splits, scheduler string
@@ -80,7 +80,7 @@ func (f *otherFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.fused, "fused", "", of("selection and transform in one kernel: on or off"))
 	s.StringVar(&f.scores, "scores", "", of("paged score kernel: native, deepgemm, aiter, cutedsl"))
 	s.StringVar(&f.cp, "cp", "", of("context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2"))
-	s.StringVar(&f.splits, "automatic-splits", "", of("let kernels cut the key range by load: on or off"))
+	s.StringVar(&f.splits, "automatic-splits", "", of("let kernels split the key range by load: on or off"))
 	s.StringVar(&f.scheduler, "v4-schedule", "", of("kernel that plans V4's paged scores: own or library"))
 	s.Int64Var(&f.public.ScoreCap, "score-cap", 0, of("maximum bytes of one chunk of indexer scores; default 256 MiB"))
 	s.BoolVar(&f.public.TBO, "tbo", false, of("two-batch overlap"))
@@ -100,7 +100,7 @@ func (f *otherFlags) none() error {
 	return nil
 }
 
-// wishes returns what the flags ask for.
+// wishes returns the policy that the flags select.
 func (f *otherFlags) wishes() (public.Policy, error) {
 	out := f.public
 	out.TopK, out.TieBreak, out.Scores = public.TopK(f.topk), public.TieBreak(f.tie), public.Scores(f.scores)

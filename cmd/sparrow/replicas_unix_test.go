@@ -27,9 +27,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// Invariants of this file: servers that run as separate processes and share pages give the answers of one that is
-// alone,
-// whatever is killed.
+// Invariants of this file: servers in separate processes that share pages give the answers of a single server, whatever
+// is killed.
 
 var (
 	replicaRequests = flag.Int("replica-requests", 10, "requests of the test of two processes")
@@ -51,7 +50,7 @@ func startReplica(t *testing.T, args ...string) *replica {
 	return &replica{s}
 }
 
-// asked is an answer of a server.
+// asked is a response of a server.
 type asked struct {
 	Choices []struct {
 		Text         string `json:"text"`
@@ -76,7 +75,7 @@ func (a *asked) same(b *asked) bool {
 	return bytes.Equal(x, y)
 }
 
-// completion asks for a completion of token ids with log probabilities.
+// completion requests a completion of token ids with log probabilities.
 func (r *replica) completion(ctx context.Context, prompt []int32, tokens int, seed int, params any) (*asked, error) {
 	body := map[string]any{"model": "m", "prompt": prompt, "max_tokens": tokens, "seed": seed, "logprobs": 1,
 		"temperature": float64(seed % 2), "ignore_eos": true, "return_tokens_as_token_ids": true}
@@ -108,7 +107,7 @@ func (r *replica) completion(ctx context.Context, prompt []int32, tokens int, se
 	return &a, json.Unmarshal(text, &a)
 }
 
-// randomIDs is a prompt of the built-in model's vocabulary.
+// randomIDs returns a prompt with the built-in model's vocabulary.
 func randomIDs(random *rand.Rand, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -117,7 +116,7 @@ func randomIDs(random *rand.Rand, n int) []int32 {
 	return ids
 }
 
-// freePort is a port that was free a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -128,9 +127,9 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// Prompts are computed by one process and continued by another, as a sidecar does it. Some clients go away, and the
-// process that computes prompts is killed and started again, also between the two halves of a request. Every answer is
-// that of one process.
+// One process computes prompts and another continues them, as with a sidecar. Some clients disconnect, and the process
+// that computes prompts is killed and restarted, also between the two halves of a request. Every answer equals that of
+// one process.
 func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -260,7 +259,7 @@ func (r *redis) do(t *testing.T, args ...string) resp.Reply {
 	return got
 }
 
-// size returns how many keys there are.
+// size returns the number of keys.
 func (r *redis) size(t *testing.T) int { return int(r.do(t, "DBSIZE").Int) }
 
 // waitFor waits until the store has the given number of keys.
@@ -309,7 +308,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 	t.Logf("2,040 tokens: computed in %v, with pages of the other server in %v: %.1f x", computed, fetched,
 		float64(computed)/float64(fetched))
 
-	// Short and longer prompts are sent while the store fails again and again; each answer is known from a server
+	// Short and longer prompts are sent while the store fails repeatedly; the expected answers come from a server
 	// without a store.
 	alone := startReplica(t, args[:7]...)
 	type known struct {

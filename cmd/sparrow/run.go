@@ -19,8 +19,8 @@ import (
 	"sparrow/sample"
 )
 
-// defaultAnswerTokens bounds an answer without --max-tokens: a model that never ends, such as one of random weights,
-// would fill the context otherwise. It is enough for some reasoning.
+// defaultAnswerTokens is the maximum length of an answer without --max-tokens: a model that never ends, such as one
+// with random weights, would otherwise fill the context. It is enough for some reasoning.
 const defaultAnswerTokens = 2048
 
 // runFlags holds the flags of `sparrow run`.
@@ -55,16 +55,16 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s.SortFlags = false
 	s.StringVar(&f.system, "system", "", "system message")
 	s.StringVar(&f.file, "file", "", "document that is put before the question")
-	s.Float64Var(&f.temperature, "temperature", 0, "randomness: 0 always takes the likeliest token")
+	s.Float64Var(&f.temperature, "temperature", 0, "sampling temperature: 0 always takes the most probable token")
 	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens,
 		"maximum number of tokens of the answer, reasoning included; 0 means as many as the context holds")
-	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; random by default")
+	s.Int64Var(&f.seed, "seed", 0, "seed of random sampling; random by default")
 	s.StringVar(&f.schema, "json-schema", "",
 		"JSON schema that the answer must follow, or a file with one")
 	s.BoolVar(&f.think, "think", false,
-		"let the model reason before it answers (--think=false forbids it where that is the default)")
+		"let the model reason before it answers (--think=false disables it if that is the default)")
 	s.BoolVar(&f.trace, "trace", false, "show plans, prefix match and times on standard error")
-	s.BoolVar(&f.raw, "raw", false, "complete the prompt as it is, without a chat template")
+	s.BoolVar(&f.raw, "raw", false, "complete the prompt unchanged, without a chat template")
 	f.engineFlags.add(s)
 	return c
 }
@@ -99,15 +99,15 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, closeNow(e))
 }
 
-// readPrompt takes the prompt from the arguments or from standard input; talk is true when standard input is a
-// terminal instead.
+// readPrompt returns the prompt from the arguments or from standard input; talk is true if standard input is a terminal
+// instead.
 func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err error) {
 	if len(args) == 0 && isTerminal(in) {
 		return "", true, nil
 	}
 	if len(args) > 1 || len(args) == 1 && args[0] != "-" {
 		if prompt = strings.Join(args, " "); strings.TrimSpace(prompt) == "" {
-			return "", false, errors.New("run: the prompt is empty; ask something")
+			return "", false, errors.New("run: the prompt is empty; give a text")
 		}
 		return prompt, false, nil
 	}
@@ -121,7 +121,7 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 	return prompt, false, nil
 }
 
-// asker reads the files that flags name and prepares what all questions have in common.
+// asker reads the files that flags name and prepares the common part of all questions.
 func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 	if err := counted(count{"max-tokens", f.maxTokens, 0}); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 	if f.raw && (f.system != "" || f.think) {
 		return nil,
 			errors.New(
-				"run: --raw sends the prompt as it is, so --system and --think have no place; leave one of them out")
+				"run: --raw sends the prompt unchanged, so --system and --think cannot be used; omit one of them")
 	}
 	if f.system != "" {
 		a.chat.Messages = []chat.Message{{Role: chat.System, Content: f.system}}
@@ -175,15 +175,15 @@ func readDocument(path string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// drawSeed is a seed for a request that brings none, below 2^53: larger numbers do not survive readers of JSON that
-// keep numbers as float64. crypto/rand never fails.
+// drawSeed returns a random seed below 2^53: larger numbers do not survive readers of JSON that store numbers as
+// float64. crypto/rand never fails.
 func drawSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])
 	return int64(binary.LittleEndian.Uint64(b[:]) >> 11)
 }
 
-// once is the request for a single prompt.
+// once returns the request for a single prompt.
 func (f *runFlags) once(a *asker, prompt string) sparrow.Request {
 	prompt = a.withDocument(prompt)
 	if f.raw {

@@ -17,7 +17,7 @@ func invoke(args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-// answer is what `explain --json` prints, as a script sees it.
+// answer is the output of `explain --json`, as a script reads it.
 type answer struct {
 	Error *struct {
 		Code, Asked, Supported, Try, Command string
@@ -66,7 +66,7 @@ type array struct {
 	Shape []int
 }
 
-// decode reads an answer; unknown fields are fine, other types are not.
+// decode decodes an answer; unknown fields are allowed, other types are not.
 func decode(t *testing.T, text string) *answer {
 	t.Helper()
 	a := &answer{}

@@ -72,13 +72,15 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.SortFlags = false
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
-		"file of bearer keys, one a line, each with an optional tenant name; without it no key is needed")
+		"file of bearer keys, one per line, each with an optional tenant name; without it no key is needed")
 	s.StringVar(&f.admins, "admin-keys", "",
-		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
-	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
-		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
-		"share of the places; * is for every other tenant")
-	s.DurationVar(&f.maxWait, "max-wait", 0, "while new work would wait longer than this, /ready says 503; 0 is never")
+		"file of keys, one per line, for the endpoints of administrators such as /flush_cache; without it they are off")
+	s.StringVar(&f.tenantLimits, "tenant-limits", "", "limits of the tenants of --api-keys, such as 'team-a "+
+		"requests=8 "+
+		"tokens=60000 share=0.5; * requests=2', or a file with one tenant per line: concurrent requests, tokens per "+
+		"minute, share of the running sequences; * is for every other tenant")
+	s.DurationVar(&f.maxWait, "max-wait", 0, "while new requests would wait longer than this, /ready returns 503; 0 "+
+		"means never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	s.StringSliceVar(&f.aliases, "alias", nil,
@@ -86,7 +88,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.engineFlags.add(s)
 	f.addServing(s)
 	f.transferFlags.add(s)
-	s.StringVar(&f.weightsRoot, "weights-root", "", "folder below which administrators may take other weights of the "+
+	s.StringVar(&f.weightsRoot, "weights-root", "", "folder below which administrators may load other weights of the "+
 		"same shape (POST /update_weights_from_disk, with --admin-keys)")
 	s.StringVar(&f.requestMemory, "request-memory", "",
 		"maximum memory of requests that are read, encoded and answered "+
@@ -100,17 +102,17 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	f.batchFlags.add(s)
 	f.spanFlags.add(s)
-	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
+	s.StringVar(&f.logLevel, "log-level", "info", "minimum level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
-		"how long running answers may take to finish at the end; 0 ends them at once")
-	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
+		"time that running answers have to finish at shutdown; 0 ends them at once")
+	s.DurationVar(&f.drain, "drain-delay", 0, "time between the first 503 of /ready and the end of accepting requests")
 	s.DurationVar(&f.timeout, "request-timeout", 0, "maximum time of one request; 0 means no limit")
 	return c
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
-	// A log collector that ends closes the pipe of standard error. Log lines are lost then, requests are not.
+	// A log collector that ends closes the pipe of standard error. Then log lines are lost, but requests are not.
 	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
@@ -137,7 +139,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		}
 	}
 	if o.WeightsRoot = f.weightsRoot; o.WeightsRoot != "" && f.admins == "" {
-		return errors.New("--weights-root is for administrators; add --admin-keys, or leave it out")
+		return errors.New("--weights-root is for administrators; add --admin-keys, or omit it")
 	}
 	if o.Transfer, err = f.transferFlags.check(cmd.Flags(), &f.tierFlags); err != nil {
 		return err
@@ -172,7 +174,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if _, err := f.config(); err != nil {
 		return err
 	}
-	// The port comes first: loading a large model only to find it taken would cost minutes.
+	// The port is opened first: finding it in use after loading a large model would waste minutes.
 	l, err := f.listenFlags.open(cmd.Context(), log)
 	if err != nil {
 		return err
@@ -243,7 +245,7 @@ func milliseconds(_ []string, a slog.Attr) slog.Attr {
 	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
-// announce prints once the decisions and how to send a request.
+// announce prints the decisions and an example request, once.
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
@@ -273,8 +275,8 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 	return err
 }
 
-// address prints where the server listens. It returns the URL for a client on this machine, and curl's arguments to
-// reach it.
+// address prints the address of the server. It returns the URL for a client on this machine, and curl's arguments for
+// it.
 func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys) (url, curl string, err error) {
 	if at.Network() == "unix" {
 		fmt.Fprintf(b, "address  unix:%s\n", at)
@@ -296,7 +298,7 @@ func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys)
 	return url, "curl", nil
 }
 
-// describe writes the plan, the device and its threads, and how memory is divided.
+// describe writes the plan, the device and its threads, and the division of memory.
 func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	c := &i.Config
 	keys := fmt.Sprintf("top %d keys of each query", c.Model.K)
@@ -345,7 +347,7 @@ func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 		"%s\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
-// deviceText names the device and the values that were chosen for it.
+// deviceText describes the device and the values that were chosen for it.
 func deviceText(i sparrow.Info) string {
 	if len(i.Defaults) == 0 {
 		return i.Device
@@ -353,24 +355,24 @@ func deviceText(i sparrow.Info) string {
 	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
 }
 
-// ranksText states how ranks share attention; nothing where there is one.
+// ranksText describes how ranks share attention; empty if there is one rank.
 func ranksText(m *plan.Model) string {
 	switch {
 	case m.Ranks < 2:
 		return ""
 	case m.ByRequests():
-		return fmt.Sprintf("%d share attention by requests (dp): each computes all %d heads of its own sequences and "+
-			"holds their pages", m.Ranks, m.Heads)
+		return fmt.Sprintf("%d share attention by requests (dp): each rank computes all %d heads of its own "+
+			"sequences and holds their pages", m.Ranks, m.Heads)
 	}
 	padded := ""
 	if m.PaddedHeads > 0 {
 		padded = fmt.Sprintf(" (%d of them padding; --attention dp pads none)", m.PaddedHeads)
 	}
-	return fmt.Sprintf("%d share attention by heads (tp): each computes %d of %d%s and holds the whole cache", m.Ranks,
-		m.Heads, m.Heads*m.Ranks, padded)
+	return fmt.Sprintf("%d share attention by heads (tp): each rank computes %d of %d%s and holds the whole cache",
+		m.Ranks, m.Heads, m.Heads*m.Ranks, padded)
 }
 
-// noteDevice prints that a GPU runs the model, its defaults, and where experts are.
+// noteDevice prints that a GPU runs the model, its defaults, and the placement of experts.
 func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
@@ -382,7 +384,7 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 
 func stallText(i sparrow.Info) string {
 	if i.MaxStall == 0 {
-		return "prompts may hold up streams for as long as a step takes"
+		return "prompts may delay streams for as long as a step takes"
 	}
 	return fmt.Sprintf("prompts delay streams for at most %v, where possible", i.MaxStall)
 }
@@ -398,7 +400,7 @@ func draftText(i sparrow.Info) string {
 		i.Drafts, drafter(&i.Config.Model))
 }
 
-// drafter names the part of a model that drafts.
+// drafter describes the part of a model that drafts.
 func drafter(m *plan.Model) string {
 	if m.Block > 0 {
 		return fmt.Sprintf("%d stages, in blocks of %d", m.NextN, m.Block)
@@ -413,7 +415,7 @@ func denseText(i sparrow.Info) string {
 	return fmt.Sprintf("dense for the first %d tokens of a prompt", i.Config.T)
 }
 
-// curlFor is a request one can paste.
+// curlFor returns an example request for copy and paste.
 func curlFor(i sparrow.Info, curl, url string, key bool) string {
 	name, err := wire.Marshal(i.Name)
 	if err != nil {
@@ -433,6 +435,6 @@ func curlFor(i sparrow.Info, curl, url string, key bool) string {
 		strings.ReplaceAll(body, "'", `'\''`))
 }
 
-// exampleQuestion is one the model inside the binary can answer.
+// exampleQuestion is a question that the built-in model can answer.
 const exampleQuestion = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to " +
 	"go around it?"

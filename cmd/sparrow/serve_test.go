@@ -28,7 +28,7 @@ type serving struct {
 	ended     chan error
 }
 
-// startServer runs `sparrow serve` on a free port until it has printed where it listens.
+// startServer runs `sparrow serve` on a free port until it has printed its address.
 func startServer(t *testing.T, args ...string) *serving {
 	t.Helper()
 	return startCommand(t, append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...)...)
@@ -66,11 +66,11 @@ func (s *serving) end(t *testing.T) {
 	}
 }
 
-// curl reads the request that the server offers to paste.
+// curl matches the example request that the server prints.
 var curl = regexp.MustCompile(
 	`(?m)^try +curl (\S+) (?:-H 'Authorization: Bearer (\w+)' )?-H 'Content-Type: application/json' -d '(.*)'$`)
 
-// paste does what the printed command would do.
+// paste sends the request of the printed command.
 func (s *serving) paste(t *testing.T, key string) (status int, body []byte) {
 	t.Helper()
 	m := curl.FindStringSubmatch(s.out.String())
@@ -114,7 +114,7 @@ func TestServeAnswersThePrintedRequestAndStops(t *testing.T) {
 		c.Reason != "stop" {
 		t.Errorf("answer %+v", answer)
 	}
-	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ",
+	for _, part := range []string{"model    bird's: deepseek_v32, the built-in small model", "plan     ",
 		"weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ",
 		"address  http://127.0.0.1:", "page     http://127.0.0.1:", `"max_tokens": 256}`} {
 		if !strings.Contains(s.out.String(), part) {
@@ -174,7 +174,7 @@ func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	s.end(t)
 }
 
-// The start lines state how ranks share attention, and have the bytes of all of them.
+// The start lines describe how ranks share attention, with the bytes of all of them.
 func TestStartLinesOfRanks(t *testing.T) {
 	i := sparrow.Info{Memory: sparrow.Memory{Cache: 6 << 20}, Pages: 10, CacheTokens: 640}
 	for _, c := range []struct {
@@ -183,10 +183,10 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}{
 		{plan.Model{Heads: 4}, []string{"cache 6.0 MiB: 10 pages, 640 tokens"}},
 		{plan.Model{Heads: 4, Ranks: 2, Division: plan.ByRequests}, []string{
-			"ranks    2 share attention by requests (dp): each computes all 4 heads",
+			"ranks    2 share attention by requests (dp): each rank computes all 4 heads",
 			"cache 6.0 MiB (3.0 MiB on each of 2 ranks): 10 pages"}},
 		{plan.Model{Heads: 3, Ranks: 2, PaddedHeads: 1, Division: plan.ByHeads}, []string{
-			"by heads (tp): each computes 3 of 6 (1 of them padding; --attention dp pads none) and holds"}},
+			"by heads (tp): each rank computes 3 of 6 (1 of them padding; --attention dp pads none) and holds"}},
 	} {
 		i.Config.Model = c.model
 		var b strings.Builder
@@ -202,7 +202,7 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}
 }
 
-// Settings that change the bits of a CPU are printed, and the number of threads with its origin, also where it is a
+// Settings that change the bits of a CPU are printed, and the number of threads with its origin, also if it is a
 // default; on a GPU neither is.
 func TestSettingsAreShown(t *testing.T) {
 	cores := runtime.NumCPU()
@@ -259,7 +259,7 @@ func TestServeFailsWithWhatToDo(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"port " + port + " on 127.0.0.1 is in use; stop what listens there, or choose another with --port",
+		{"port " + port + " on 127.0.0.1 is in use; stop the program that uses it, or choose another with --port",
 			[]string{"--port", port}},
 		{"--port 70000", []string{"--port", "70000"}},
 		{"is not an address of this machine", []string{"--host", "192.0.2.1", "--port", "0"}},

@@ -16,7 +16,7 @@ import (
 	"sparrow/internal/otlp"
 )
 
-// spanFlags state where spans go.
+// spanFlags configure the export of spans.
 type spanFlags struct {
 	traceTo     string
 	traceSample float64
@@ -36,7 +36,7 @@ func (f *spanFlags) add(s *pflag.FlagSet) {
 func (f *spanFlags) check(s *pflag.FlagSet) error {
 	for _, name := range []string{"trace-sample", "trace-header", "trace-service"} {
 		if f.traceTo == "" && s.Changed(name) {
-			return fmt.Errorf("--%s is about spans; add --trace-endpoint URL, or leave it out", name)
+			return fmt.Errorf("--%s applies to spans; add --trace-endpoint URL, or omit it", name)
 		}
 	}
 	if !(f.traceSample >= 0 && f.traceSample <= 1) {
@@ -76,7 +76,7 @@ type loggedExporter struct {
 	log *slog.Logger
 }
 
-// ExportSpans passes spans on.
+// ExportSpans forwards spans to the exporter.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.log.Warn("spans are lost", "spans", len(spans), "error", err)
@@ -84,10 +84,10 @@ func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySp
 	return nil
 }
 
-// spanGrace is how long the last spans may take to be sent.
+// spanGrace is the maximum time for sending the last spans.
 const spanGrace = 5 * time.Second
 
-// closeSpans sends what is left.
+// closeSpans sends the remaining spans.
 func closeSpans(p *sdk.TracerProvider) error {
 	ctx, cancel := context.WithTimeout(context.Background(), spanGrace)
 	defer cancel()

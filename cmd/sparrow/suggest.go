@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// suggestion names the known word that is most like a misspelt one, as a clause for an error; empty when none is near.
+// suggestion returns the known word that is most similar to a misspelt one, as a clause for an error; empty if none is
+// similar.
 func suggestion(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, k := range known {
@@ -29,10 +30,10 @@ func suggestion(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// edits counts the letters to insert, delete, replace or swap with their neighbour to get from a to b.
+// edits returns the number of letters to insert, delete, replace or swap with their neighbour to get from a to b.
 func edits(a, b string) int {
 	x, y := []rune(a), []rune(b)
-	// row[i][j] turns the first i letters of a into the first j of b.
+	// row[i][j] is the number of edits from the first i letters of a to the first j letters of b.
 	row := make([][]int, len(x)+1)
 	for i := range row {
 		row[i] = make([]int, len(y)+1)
@@ -55,7 +56,7 @@ func edits(a, b string) int {
 	return row[len(x)][len(y)]
 }
 
-// flagNames are the flags of a command as they are typed.
+// flagNames returns the flags of a command as they are typed.
 func flagNames(s *pflag.FlagSet) []string {
 	var names []string
 	s.VisitAll(func(f *pflag.Flag) {

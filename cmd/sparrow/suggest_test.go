@@ -21,7 +21,7 @@ func TestMisspeltWordsAreRecognised(t *testing.T) {
 	}
 }
 
-// A misspelt command or flag is answered with the one that was probably meant.
+// For a misspelt command or flag the error suggests the one that was probably meant.
 func TestWrongArgumentsGetASentence(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "model.safetensors")
@@ -39,13 +39,13 @@ func TestWrongArgumentsGetASentence(t *testing.T) {
 		{[]string{"serve", "--prot", "1"}, []string{"did you mean --port?"}},
 		{[]string{"run", "--zzzzzz", "hi"}, []string{"unknown flag: --zzzzzz; see 'sparrow run --help'"}},
 		{[]string{"run", "--model", "nowhere/at-all", "hi"},
-			[]string{"--model nowhere/at-all: there is no such folder", "config.json", "leave --model out"}},
+			[]string{"--model nowhere/at-all: there is no such folder", "config.json", "omit --model"}},
 		{[]string{"serve", "--model", "/etc/passwd"}, []string{"--model /etc/passwd: this is a file", "config.json"}},
 		{[]string{"run", "--model", file, "hi"},
 			[]string{"this is a file", "give the folder it is in: --model " + folder}},
 		{[]string{"run", "--model", folder, "hi"}, []string{"config.json", folder}},
 		{[]string{"run", "--control-tokens", "no", "hi"},
-			[]string{"--control-tokens no: supported are text and allow"}},
+			[]string{"--control-tokens no: want text or allow"}},
 	} {
 		status, _, stderr := invoke(c.args...)
 		for _, want := range c.want {

@@ -56,7 +56,7 @@ Shapes with a name:
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
 	s.StringVar(&f.shard, "shard-bytes", "4G",
 		"maximum tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
-	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
+	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 follows the config")
 	s.BoolVar(&f.repeat, "repeat", false, "draw the first values of each tensor and repeat them, which is many "+
 		"times faster")
 	s.BoolVar(&f.dryRun, "dry-run", false, "only show parameters and bytes")
@@ -72,7 +72,7 @@ func presetList() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// synthResult is what `--json` prints.
+// synthResult is the output of `--json`.
 type synthResult struct {
 	Folder    string `json:"folder"`
 	Config    string `json:"config"`
@@ -80,7 +80,7 @@ type synthResult struct {
 	Seed      uint64 `json:"seed"`
 	Tokenizer bool   `json:"tokenizer"`
 	Written   bool   `json:"written"`
-	// Vocabulary is the number of token ids, and WithoutText those of them that the tokenizer has no text for.
+	// Vocabulary is the number of token ids, and WithoutText the number of ids without text in the tokenizer.
 	Vocabulary  int `json:"vocabulary"`
 	WithoutText int `json:"ids_without_text,omitempty"`
 	synth.Size
@@ -171,7 +171,7 @@ func (f *synthFlags) options() (synth.Options, error) {
 		return o, fmt.Errorf("--shard-bytes: %w", err)
 	}
 	if f.nextN < -1 || f.nextN > 1 {
-		return o, fmt.Errorf("--nextn %d: want 0 or 1, or -1 to do as the config says", f.nextN)
+		return o, fmt.Errorf("--nextn %d: want 0 or 1, or -1 to follow the config", f.nextN)
 	}
 	if f.nextN >= 0 {
 		o.NextN = &f.nextN
@@ -179,7 +179,7 @@ func (f *synthFlags) options() (synth.Options, error) {
 	return o, nil
 }
 
-// readShape finds the config that a flag or an argument names: a preset, a file or a folder with one.
+// readShape returns the config that a flag or an argument names: a preset, a file or a folder with one.
 func readShape(name string) (file string, text []byte, err error) {
 	if name == "" {
 		return "", nil, fmt.Errorf("no shape was given; want a config.json, a folder with one, or one of %s",
@@ -194,7 +194,7 @@ func readShape(name string) (file string, text []byte, err error) {
 		file = filepath.Join(name, "config.json")
 	} else if family.IsGGUF(name) || filepath.Ext(name) == ".safetensors" {
 		return "", nil,
-			fmt.Errorf("%s is a file of weights, but a shape is wanted: give a config.json, a folder with one, "+
+			fmt.Errorf("%s is a file of weights; want a shape: give a config.json, a folder with one, "+
 				"or one of %s", name, strings.Join(synth.PresetNames(), ", "))
 	}
 	text, err = textfile.Read(file, textfile.Config)
@@ -205,7 +205,7 @@ func readShape(name string) (file string, text []byte, err error) {
 	return file, text, err
 }
 
-// tokenizerFor is the built-in tokenizer's files, or nothing when the vocabulary is smaller.
+// tokenizerFor returns the files of the built-in tokenizer, or nothing if the vocabulary is smaller.
 func tokenizerFor(vocabulary int) ([]synth.File, error) {
 	t, err := builtin.Tokenizer()
 	if err != nil || vocabulary < t.VocabSize() {
@@ -215,7 +215,7 @@ func tokenizerFor(vocabulary int) ([]synth.File, error) {
 		{Name: "tokenizer_config.json", Data: builtin.TokenizerConfig()}}, nil
 }
 
-// parseBytes reads a number of bytes, such as 500M.
+// parseBytes parses a number of bytes, such as 500M.
 func parseBytes(s string) (int64, error) {
 	digits, shift := s, 0
 	if i := strings.IndexAny("KMGT", strings.ToUpper(s[max(len(s)-1, 0):])); s != "" && i >= 0 {

@@ -11,7 +11,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// announce prints what will be written, and refuses more than the file system can hold: filling a disk takes hours and
+// announce prints what will be written, and refuses more than fits on the file system: filling a disk takes hours and
 // harms other users.
 func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
 	at := nearestFolder(dir)
@@ -21,7 +21,7 @@ func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Opti
 		return nil
 	}
 	if bytes > free {
-		return fmt.Errorf("synth: %s as %s needs %d bytes (%s), and the file system of %s has %d bytes (%s) free; %s",
+		return fmt.Errorf("synth: %s as %s needs %d bytes (%s), but the file system of %s has %d bytes (%s) free; %s",
 			f.config, f.dtype, bytes, unit.Bytes(bytes), at, free, unit.Bytes(free), fittingPresets(free, o))
 	}
 	fmt.Fprintf(w, "writing %s to %s, where %s are free\n", unit.Bytes(bytes), dir, unit.Bytes(free))
@@ -50,7 +50,7 @@ func fittingPresets(free int64, o synth.Options) string {
 	return "choose a folder on another file system, or a shape that fits: " + strings.Join(fit, ", ")
 }
 
-// nearestFolder is dir or, when it is not there yet, the closest folder above it that is.
+// nearestFolder returns dir or, if it does not exist, the closest existing folder above it.
 func nearestFolder(dir string) string {
 	at, err := filepath.Abs(dir)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes returns how much an unprivileged program may still write to the file system of path.
+// freeBytes returns the number of bytes that an unprivileged program may still write to the file system of path.
 func freeBytes(path string) (free int64, known bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, false
 	}
-	// The fields' types differ between systems; FreeBSD reports a negative number when only the reserve is left.
+	// The fields' types differ between systems; FreeBSD reports a negative number if only the reserve is left.
 	blocks, size := int64(s.Bavail), int64(s.Bsize)
 	if blocks <= 0 || size <= 0 {
 		return 0, true

@@ -14,8 +14,8 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// A checkpoint of more bytes than any file system has is refused before anything is written, with both numbers and
-// shapes that fit.
+// A checkpoint that is larger than any file system is refused before anything is written, with both numbers and shapes
+// that fit.
 func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 	if _, known := freeBytes(t.TempDir()); !known {
 		t.Skip("free space is not known on this system")
@@ -30,7 +30,7 @@ func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent := t.TempDir()
-	// Were it to begin, it must not fill the disk.
+	// If it did begin, it must not fill the disk.
 	ctx, stop := context.WithTimeout(context.Background(), await.Hang)
 	defer stop()
 	var out, side bytes.Buffer

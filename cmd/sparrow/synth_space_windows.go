@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// freeBytes returns what this user may still write to the volume that holds path.
+// freeBytes returns the number of bytes that this user may still write to the volume of path.
 func freeBytes(path string) (free int64, known bool) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

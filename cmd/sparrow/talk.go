@@ -15,8 +15,8 @@ import (
 
 // talk is a chat on a terminal.
 //
-// Ctrl-C stops the answer that is being given; a second one, before any other input, ends the program. Any other signal
-// leaves at once.
+// Ctrl-C stops the current answer; a second one, before any other input, ends the program. Any other signal ends it at
+// once.
 type talk struct {
 	*asker
 	in         lineReader
@@ -33,23 +33,23 @@ func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
 
 const talkHelp = "/help lists the commands, /exit leaves, Ctrl-C stops an answer"
 
-// talkCommands are the commands with what they do, in the order of /help.
+// talkCommands lists the commands and their descriptions, in the order of /help.
 var talkCommands = [][2]string{
 	{"/help", "shows this"},
 	{"/system TEXT", "sets the system message; without a text shows it, and - removes it"},
 	{"/file PATH", "puts a document before the next question"},
 	{"/plan", "shows how the last answer was computed: plans and why, prefix match, times"},
-	{"/reset", "forgets the conversation, not the system message"},
+	{"/reset", "clears the conversation but keeps the system message"},
 	{"/exit", "leaves; so do /quit, /bye and Ctrl-D"},
 }
 
-const talkKeys = `a line that ends with \ goes on in the next; """ begins and ends several lines
+const talkKeys = `a line that ends with \ continues on the next; """ begins and ends several lines
 up and down: earlier lines; Ctrl-A and Ctrl-E: start and end of the line
 Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before, all behind
 Ctrl-C: drops the line, stops an answer; typed twice it leaves
 `
 
-// run talks until the user leaves or input ends. Ctrl-C, which otherwise ends ctx, stops an answer here.
+// run runs the chat until the user leaves or input ends. Ctrl-C, which otherwise ends ctx, stops an answer here.
 func (t *talk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -99,7 +99,8 @@ func (t *talk) run(ctx context.Context) error {
 	}
 }
 
-// interrupt drops the message that is being typed. It is true where there was none: then the next Ctrl-C leaves.
+// interrupt drops the message that is being typed. It returns true if there was none: then the next Ctrl-C ends the
+// program.
 func (t *talk) interrupt() bool {
 	typed := t.draft.open()
 	t.draft = draft{}
@@ -122,7 +123,7 @@ type reading struct {
 	err  error
 }
 
-// next reads in a goroutine, so that a signal is noticed while nothing is typed. A read cannot be interrupted: it
+// next reads in a goroutine, so that a signal is handled while nothing is typed. A read cannot be interrupted: it
 // continues until a line or the end of input comes, or the program ends.
 func (t *talk) next() <-chan reading {
 	if t.pending == nil {
@@ -137,7 +138,7 @@ func (t *talk) next() <-chan reading {
 	return t.pending
 }
 
-// message reacts to what was typed; stopped is true when its answer was stopped.
+// message handles typed input; stopped is true if its answer was stopped.
 func (t *talk) message(ctx context.Context, text string, command bool) (stopped bool, err error) {
 	if text == "" {
 		return false, nil
@@ -176,7 +177,7 @@ func (t *talk) command(name, argument string) {
 		t.setSystem(argument)
 	case "/file":
 		if argument == "" {
-			fmt.Fprintln(t.out, "(/file wants the path of a text)")
+			fmt.Fprintln(t.out, "(/file needs the path of a text file)")
 			return
 		}
 		text, err := readDocument(argument)

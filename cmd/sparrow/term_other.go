@@ -2,5 +2,5 @@
 
 package main
 
-// terminalWidth finds no terminal on this system: output is plain, and a prompt must be given.
+// terminalWidth reports no terminal on this system: output is plain, and a prompt must be given.
 func terminalWidth(uintptr) (columns int, ok bool) { return 0, false }

@@ -4,7 +4,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// terminalWidth is the width of a terminal in columns; ok is false for anything else.
+// terminalWidth returns the width of a terminal in columns; ok is false for other files.
 func terminalWidth(fd uintptr) (columns int, ok bool) {
 	size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sparrow/internal/unit"
 )
 
-// tierFlags state where pages of the prefix cache are kept outside the device.
+// tierFlags configure the tiers of the prefix cache outside the device.
 type tierFlags struct {
 	hostCache, diskCache, diskSize, pageStore string
 	tierWait                                  time.Duration
@@ -32,24 +32,24 @@ func (f *tierFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey that servers share cached pages through: "+
 		"redis://[user:password@]host[:port][/database][?ttl=24h], rediss:// with TLS")
 	s.DurationVar(&f.tierWait, "tier-wait", engine.DefaultTierWait,
-		"maximum time that a request loses by waiting for cached pages from there, against computing them")
+		"maximum time that a request may lose by waiting for cached pages instead of computing them")
 }
 
-// effects refuses flags about tiers that are not there.
+// effects refuses flags that have no effect without tiers.
 func (f *tierFlags) effects(given *pflag.FlagSet) error {
 	there := f.hostCache != "" || f.diskCache != "" || f.pageStore != "" || f.pull
 	return errors.Join(onlyWith(given, f.diskCache != "", "--disk-cache", "disk-cache-size"),
 		onlyWith(given, there, "--host-cache, --disk-cache, --page-store or --role decode", "tier-wait"))
 }
 
-// tiers returns what the flags ask for.
+// tiers returns the tiers that the flags select.
 func (f *tierFlags) tiers() (o tier.Options, err error) {
 	if f.hostCache != "" {
 		if o.HostBytes, err = parseBytes(f.hostCache); err != nil {
 			return o, fmt.Errorf("--host-cache: %w", err)
 		}
 		if free := sysmem.Available(); free > 0 && o.HostBytes > free {
-			return o, fmt.Errorf("--host-cache %s: only %s of memory are available; ask for less", f.hostCache,
+			return o, fmt.Errorf("--host-cache %s: only %s of memory are available; choose less", f.hostCache,
 				unit.Bytes(free))
 		}
 	}

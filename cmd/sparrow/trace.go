@@ -10,8 +10,8 @@ import (
 	"sparrow/plan/explain"
 )
 
-// printTrace prints what happened to a request: how much of the prompt was cached, where the time went, which plans ran
-// and why.
+// printTrace prints the trace of a request: the cached part of the prompt, the times of stages, and the plans with
+// their reasons.
 func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	t, u := last.TraceLog, last.Usage
 	fmt.Fprintf(w, "\nprefix   %v\n", t.Match)
@@ -24,7 +24,7 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	}
 	fmt.Fprintf(w, "; finish %s; seed %d\n", last.Finish, seed)
 	if len(t.Drafts) > 0 {
-		fmt.Fprint(w, "drafts   right by place in the chain:")
+		fmt.Fprint(w, "drafts   accepted by position in the chain:")
 		for _, n := range t.Drafts {
 			fmt.Fprintf(w, " %d/%d", n.Right, n.Judged)
 		}
@@ -41,7 +41,7 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 }
 
 // choice is one way to run rows, with how often the plans of a request used it. Chunks of a prompt differ in length and
-// so in their plans, but hardly in their decisions; so each decision is printed once.
+// so in their plans, but hardly in their decisions, so each decision is printed once.
 type choice struct {
 	what  string // kernel, layout and conversions in words
 	why   string // one line for each reason
@@ -51,7 +51,7 @@ type choice struct {
 	keys  []plan.Key
 }
 
-// choices merges the segments of plans that read the same, in order of first use.
+// choices merges the segments of plans that have the same description, in order of first use.
 func choices(plans []sparrow.PlanUse) []*choice {
 	var out []*choice
 	seen := map[string]*choice{}

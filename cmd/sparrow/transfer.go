@@ -22,22 +22,22 @@ type transferFlags struct {
 	from                 []string
 }
 
-// prefillHostCache is the host memory for pages that other servers read, where --host-cache is not set.
+// prefillHostCache is the host memory for pages that other servers read, if --host-cache is not set.
 const prefillHostCache = "2G"
 
 func (f *transferFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: "+
-		"pull such pages where kv_transfer_params says so. Both answer whole requests too")
+		"pull such pages as kv_transfer_params requests. Both also answer whole requests")
 	s.StringVar(&f.listenAt, "transfer-listen", "127.0.0.1:5600",
 		"where a prefill server serves pages; every client that can connect can read the pages of prompts whose "+
 			"text it knows")
 	s.StringVar(&f.host, "transfer-host", "",
-		"address that a prefill server tells others to pull pages from; without it the one it listens on")
+		"address from which others pull a prefill server's pages; default the one it listens on")
 	s.StringSliceVar(&f.from, "transfer-from", nil,
 		"networks that a decode server pulls pages from, such as 10.0.0.0/8; without it loopback and private ones")
 }
 
-// check reads the flags and completes those of the tiers.
+// check parses the flags and completes those of the tiers.
 func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Transfer, err error) {
 	o.Role = server.Role(f.role)
 	err = errors.Join(
@@ -71,10 +71,10 @@ func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Tran
 		o.ID = rand.Text()
 		return o, nil
 	}
-	return o, fmt.Errorf("--role %s: supported are prefill and decode; without it a server does both itself", f.role)
+	return o, fmt.Errorf("--role %s: want prefill or decode; without it a server does both itself", f.role)
 }
 
-// announce prints the server's role, where it has one.
+// announce prints the server's role, if it has one.
 func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	switch o.Role {
 	case server.RolePrefill:
@@ -85,7 +85,7 @@ func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
 	}
 }
 
-// serve serves pages, where the server computes prompts for others, and notes where.
+// serve serves pages, if the server computes prompts for others, and records the address.
 func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.Transfer) error {
 	if o.Role != server.RolePrefill {
 		return nil
@@ -106,7 +106,7 @@ func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.
 	if o.Host = f.host; o.Host == "" {
 		if ip := net.ParseIP(host); ip.IsUnspecified() {
 			l.Close()
-			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; name one that other servers "+
+			return fmt.Errorf("--transfer-listen %s: it listens on all addresses; give one that other servers "+
 				"reach (--transfer-host)", f.listenAt)
 		}
 		o.Host = host

@@ -21,9 +21,9 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		{[]string{"bench", "serve", "--allow-remote", "--requests", "1"},
 			"--allow-remote has no effect without --url"},
 		{[]string{"bench", "kernels", "--device", "cuda", "--threads", "1"},
-			"--threads has no meaning for --kernels cuda"},
+			"--threads has no effect with --kernels cuda"},
 		{[]string{"bench", "kernels", "--pause", "1ms", "--only", "select"},
-			"--pause has no meaning for --kernels cpu"},
+			"--pause has no effect with --kernels cpu"},
 	} {
 		status, stdout, stderr := invoke(c.args...)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, c.want) {

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Inspecting a folder, a dry run of a download and serving give the same result for every released checkpoint: what one
-// of them
-// refuses, all refuse with the same words, and none of them needs a weight for it.
+// For every released checkpoint, inspecting a folder, a dry run of a download and serving give the same result: if one
+// of them refuses, all refuse with the same words, and none needs a weight for it.
 func TestCommandsAgreeOnReleases(t *testing.T) {
 	files, err := filepath.Glob("../../internal/model/config/testdata/released/*.json")
 	if err != nil || len(files) < 31 {

@@ -43,7 +43,7 @@ golden.json and golden.safetensors next to the weights can be verified: in the s
 			if exact {
 				if p.KV != "" && p.KV != "f32" && p.KV != "exact" {
 					return fmt.Errorf(
-						"verify: --exact means float32 caches and contradicts --kv %s; leave one of them out", p.KV)
+						"verify: --exact means float32 caches and contradicts --kv %s; omit one of them", p.KV)
 				}
 				p.KV = "f32"
 			}
@@ -75,12 +75,12 @@ golden.json and golden.safetensors next to the weights can be verified: in the s
 	}
 	flags.add(c.Flags())
 	c.Flags().BoolVar(&exact, "exact", false,
-		"cache rows and indexer keys in float32, multiply without rounding, and demand equality")
+		"cache rows and indexer keys in float32, multiply without rounding, and require equality")
 	c.Flags().BoolVar(&exactIndex, "exact-index", false,
 		"keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
 	c.Flags().BoolVar(&replay, "replay", false,
-		"run every case again with the selections and experts it chose, and demand the same bits; on CPUs")
+		"run every case again with the selections and experts it chose, and require the same bits; on CPUs")
 	addKernels(c.Flags(), &kernels)
 	ranks.add(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -152,13 +152,13 @@ func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.
 	return verify.NewRanksReference(src, dev, whole)
 }
 
-// onDevice opens a device, and states how the model is loaded there.
+// onDevice opens a device, and returns a function that loads the model there.
 func onDevice(q device.Request) (kernel.Machine, func() (model.Model, error), error) {
 	dev, err := device.Open(registry(), q)
 	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err
 }
 
-// onRanks opens several ranks. Everything that is read from one of them must have the same bits on all.
+// onRanks opens several ranks. All data that is read from one of them must have the same bits on all.
 func onRanks(q device.Request, of device.Ranks) (kernel.Machine, func() (model.Model, error), error) {
 	g, err := device.OpenRanks(registry(), q, of, group.Options{Compare: true})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestVerifyForPeople(t *testing.T) {
 	}
 }
 
-// spoiled is a checkpoint whose golden logits of one case belong to other weights.
+// spoiled returns a checkpoint in which the golden logits of one case belong to other weights.
 func spoiled(t *testing.T) string {
 	t.Helper()
 	const from = oracle + "deepseek_v32-1"

@@ -31,10 +31,10 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version is the version with the commit that it was built from.
+// version returns the version with the commit from which it was built.
 func version() string { return sparrow.Version + " (" + revision() + ")" }
 
-// revision is the commit the binary was built from, as far as the build recorded it.
+// revision returns the commit from which the binary was built, as far as the build recorded it.
 func revision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"sparrow"
 )
 
-// workersText states how many CPU threads compute and what their number comes from; nothing where a GPU computes.
+// workersText states the number of CPU threads and the origin of that number; empty if a GPU computes.
 func (d *deviceFlags) workersText(i sparrow.Info) string {
 	switch {
 	case i.Memory.Device > 0:
@@ -52,8 +52,7 @@ func processorsGiven() bool {
 	return err == nil && n > 0
 }
 
-// warnOfWorkers warns of more threads than cores that the process may use, whether a flag or the environment asks for
-// them.
+// warnOfWorkers warns if a flag or the environment sets more threads than the process may use cores.
 func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 	what, n := "--workers", d.workers
 	if n == 0 {
@@ -76,11 +75,11 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 		text = fmt.Sprintf("%d cores", cores)
 	}
 	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other; "+
-		"leave it out, or give at most %d", what, threads, text, cores))
+		"omit it, or give at most %d", what, threads, text, cores))
 }
 
-// usableCores is the number of cores that the process may use: those of its affinity, fewer where its control group has
-// a CPU limit or GOMAXPROCS is lower.
+// usableCores returns the number of cores that the process may use: those of its affinity, fewer if its control group
+// has a CPU limit or GOMAXPROCS is lower.
 func usableCores() int {
 	n := runtime.GOMAXPROCS(0)
 	if processorsGiven() {

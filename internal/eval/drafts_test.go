@@ -40,7 +40,7 @@ func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	r.Drafts = d
 	var b strings.Builder
 	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "tokens per verification") ||
-		!strings.Contains(b.String(), "draft 4 right:") {
+		!strings.Contains(b.String(), "draft 4 accepted:") {
 		t.Errorf("%v:\n%s", err, &b)
 	}
 }

@@ -180,7 +180,7 @@ func TestTrainersGetExpertsOfCompletions(t *testing.T) {
 		}
 	}
 	for more, says := range map[string]string{
-		`"return_token_ids": true, "stream": true`:                                     "leave stream out",
+		`"return_token_ids": true, "stream": true`:                                     "omit stream",
 		`"return_routed_experts": true, "n": 2`:                                        "one choice",
 		`"return_routed_experts": true, "max_tokens": 9, "sparrow": {"experts": true}`: "one of them",
 	} {
