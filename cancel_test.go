@@ -53,7 +53,7 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 }
 
 // giveUp starts a request and abandons it in one of several ways after a few events or a moment. It reports whether the
-// request was accepted: its deadline may come before.
+// request was accepted: its deadline may come earlier.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 )
 
 // Invariants of this file: Close finishes or fails every stream, may be called any number of times from anywhere, and
-// gives everything back; Open that fails gives everything back too.
+// releases everything; if Open fails, it also releases everything.
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
 	goroutines := runtime.NumGoroutine()

@@ -11,10 +11,10 @@ import (
 	"sparrow/internal/unit"
 )
 
-// compilers bounds how many schemas and tools are compiled at a time, so that compiling takes neither the cores that
-// compute tokens nor more memory than a few schemas need. Waiting requests take turns: one of each tenant, or of each
-// source of requests without a tenant, then the second ones. The compiled schemas of requests that run or wait are
-// bounded in bytes; one tenant may use half of that.
+// compilers limits the number of concurrent compilations of schemas and tools, so that compiling uses neither the cores
+// that compute tokens nor more memory than a few schemas need. Waiting requests take turns: first one of each tenant,
+// or of each source of requests without a tenant, then the second ones. The compiled schemas of running and waiting
+// requests are limited in bytes; one tenant may use half of the limit.
 type compilers struct {
 	mu    sync.Mutex
 	free  int
@@ -24,13 +24,13 @@ type compilers struct {
 	by    map[string]int // bytes of each tenant
 }
 
-// maxCompiled bounds the compiled schemas of requests that run or wait, in bytes.
+// maxCompiled is the maximum size of the compiled schemas of running and waiting requests, in bytes.
 const maxCompiled = 256 << 20
 
-// maxToolBytes bounds the compiled tools that are cached for later requests, in bytes.
+// maxToolBytes is the maximum size of the compiled tools that are cached for later requests, in bytes.
 const maxToolBytes = 128 << 20
 
-// compiling holds the requests of one tenant that wait, in order. Closing a channel gives one its turn.
+// compiling holds the waiting requests of one tenant, in order. Closing a channel starts the next one.
 type compiling struct {
 	tenant string
 	turns  []chan struct{}
@@ -40,7 +40,7 @@ func newCompilers() *compilers {
 	return &compilers{free: max(runtime.GOMAXPROCS(0)/4, 1), most: maxCompiled, by: map[string]int{}}
 }
 
-// hold counts the compiled memory of a request until release is called, or refuses it.
+// hold counts the compiled memory of a request until release is called, or refuses the request.
 func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *compilers) hold(tenant string, bytes int) (release func(), err error) {
 	}, nil
 }
 
-// run compiles when it is the tenant's turn, on a thread of lower priority than those that compute.
+// run compiles when it is the tenant's turn, on a thread of lower priority than the threads that compute tokens.
 func (c *compilers) run(ctx context.Context, tenant string, compile func()) error {
 	if err := c.enter(ctx, tenant); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (c *compilers) leave() {
 	c.pass()
 }
 
-// pass gives a turn to the next tenant that waits, or keeps it for the next arrival. The caller holds mu.
+// pass starts the next waiting tenant, or keeps the turn for the next arrival. The caller holds mu.
 func (c *compilers) pass() {
 	if len(c.queue) == 0 {
 		c.free++

@@ -11,7 +11,7 @@ import (
 )
 
 // However many schemas one tenant sends, a schema of another tenant waits for at most one of them; the number of
-// compilations at a time is bounded, and a request that is cancelled does not affect others.
+// concurrent compilations is limited, and a cancelled request does not affect others.
 func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &compilers{free: 1, by: map[string]int{}}
@@ -66,7 +66,7 @@ func TestTenantsTakeTurnsAtCompiling(t *testing.T) {
 	})
 }
 
-// The memory of schemas that were compiled for running requests is bounded; one tenant may have half of it.
+// The memory of compiled schemas of running requests is limited; one tenant may use half of it.
 func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	c := newCompilers()
 	c.most = 1000
@@ -99,8 +99,8 @@ func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A request is refused where there is no memory for its schema; when requests end, in any way, the memory of their
-// schemas is released.
+// A request is refused if there is no memory for its schema; when requests end, in any way, the memory of their schemas
+// is released.
 func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
 	e := start(t, Config{MaxRunning: 1, MaxQueue: 2})
 	ask := func(tenant string, tokens int) (*Stream, error) {

@@ -24,8 +24,8 @@ func (b boxed) MemoryFree() (free, total int64, err error) {
 	return b.system.Available(), b.system.Total(), nil
 }
 
-// A container's limit bounds the cache, not the machine's memory: weights, cache, the largest step and what the
-// process has taken already fit in it, and a cache that does not is refused.
+// A container's limit bounds the cache, not the machine's memory: weights, cache, the largest step and the memory that
+// the process already uses fit in it, and a larger cache is refused.
 func TestACacheFitsItsContainer(t *testing.T) {
 	const limit, used = 300_000_000, 40_000_000
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

@@ -11,26 +11,26 @@ import (
 	"sparrow/weight"
 )
 
-// searchTime bounds how long a failed request waits for the search for its cause.
+// searchTime is the maximum time that a failed request waits for the search for its cause.
 const searchTime = 3 * time.Second
 
 // ErrDamaged means that a weight of the checkpoint is NaN or infinite.
 var ErrDamaged = errors.New("sparrow: the checkpoint is damaged")
 
-// damage explains requests that failed because of NaN: weights that are not finite are looked for once, and named.
-// Large checkpoints are searched only in part, small tensors first.
+// damage explains requests that failed because of NaN: it searches for weights that are not finite, once, and names
+// them. Large checkpoints are searched only in part, small tensors first.
 func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 	search := sync.OnceValue(func() error {
 		found, all := w.FindNotFinite(searchTime)
 		switch {
 		case found != nil:
 			log.Error("a weight is NaN or infinite", "tensor", found.Tensor, "element", found.Element)
-			return fmt.Errorf("%w: element %d of tensor %s is NaN or infinite; fetch the checkpoint again", ErrDamaged,
-				found.Element, found.Tensor)
+			return fmt.Errorf("%w: element %d of tensor %s is NaN or infinite; download the checkpoint again",
+				ErrDamaged, found.Element, found.Tensor)
 		case all:
 			log.Warn("a forward pass returned NaN although all weights are finite")
 		default:
-			log.Warn("a forward pass returned NaN; the search of the weights found none before its time limit", "time",
+			log.Warn("a forward pass returned NaN; the search of the weights found none within its time limit", "time",
 				searchTime)
 		}
 		return nil

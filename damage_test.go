@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// For a checkpoint with a NaN the error names the tensor that holds it, wherever it is: before experts are chosen,
-// or after them.
+// For a checkpoint with a NaN the error names the tensor that contains it, wherever it is: before experts are chosen,
+// or after.
 func TestDamagedWeightsAreNamed(t *testing.T) {
 	notUnderRace(t)
 	for _, name := range []string{"model.layers.2.self_attn.q_a_proj.weight_scale_inv", "lm_head.weight",

@@ -11,11 +11,10 @@ import (
 	"sparrow/plan"
 )
 
-// AutoKernels is the name that leaves the choice of the device to Open: a GPU where there is one that can run the
-// model, else the CPU.
+// AutoKernels leaves the choice of the device to Open: a GPU if there is one that can run the model, else the CPU.
 const AutoKernels = device.AutoKernels
 
-// ExpertHomes names the memories that may hold the experts of a model.
+// ExpertHomes selects the memories that may hold the experts of a model.
 type ExpertHomes = device.ExpertHomes
 
 // The homes.
@@ -24,17 +23,17 @@ const (
 	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
 	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
-	// ExpertsMove is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// ExpertsMove is ExpertsSplit, and between steps the experts that rows chose most recently move to the device. The
 	// arithmetic of a row then changes over time.
 	ExpertsMove = device.ExpertsMove
 )
 
-// ranks returns the devices that a configuration asks for.
+// ranks returns the devices that a configuration selects.
 func (c *Config) ranks() device.Ranks {
 	return device.Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention}
 }
 
-// sharing returns how many ranks are on the GPU of a rank.
+// sharing returns the number of ranks on the GPU of a rank.
 func (c *Config) sharing(rank int) int64 {
 	n := int64(0)
 	for _, gpu := range c.GPUs {
@@ -53,17 +52,17 @@ type devices struct {
 	experts *device.PlacedExperts // nil where all are on the device
 }
 
-// Close ends the workers of the host, and then the devices that they computed for.
+// Close ends the workers of the host, and then closes the devices that they computed for.
 func (d devices) Close() error { return errors.Join(d.experts.Close(), d.Machine.Close()) }
 
-// onDevice is a single device.
+// onDevice returns a single device.
 func onDevice(dev kernel.Device) devices {
 	return devices{Machine: dev, load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.Load(dev, onTensor)
 	}}
 }
 
-// placedOn is a single device whose host has some of the experts.
+// placedOn returns a single device whose host has some of the experts.
 func placedOn(dev kernel.Device, p *device.PlacedExperts) devices {
 	load := func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadPlaced(dev, p.Placed, onTensor)

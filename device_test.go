@@ -17,8 +17,8 @@ import (
 	"sparrow/plan"
 )
 
-// machine returns the kernels of a machine whose GPU has that much memory; available is what the GPU answers when it is
-// tried.
+// machine returns the kernels of a machine whose GPU has that much memory; available is the GPU's error when it is
+// opened, or nil.
 func machine(memory int64, available error) *kernel.Registry {
 	p := cuda.H200
 	p.MemoryBytes = memory
@@ -28,7 +28,7 @@ func machine(memory int64, available error) *kernel.Registry {
 	}}, ref.Backends())
 }
 
-// opened opens the device of a model and closes it; the result is its name, what was warned of, and the configuration.
+// opened opens the device of a model and closes it; it returns its name, the warnings, and the configuration.
 func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []string, out Config, err error) {
 	t.Helper()
 	p, err := readParts(c.Model)
@@ -45,7 +45,7 @@ func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []s
 	return dev.Hardware().Arch, warned, out, dev.Close()
 }
 
-// A GPU that can run the model is used without being named, with its own defaults.
+// A GPU that can run the model is used by default, with its own defaults.
 func TestAutoTakesTheGPU(t *testing.T) {
 	for _, kernels := range []string{"", "auto", "cuda"} {
 		name, warned, c, err := opened(t, machine(80<<30, nil), Config{Kernels: kernels})
@@ -75,8 +75,8 @@ func TestAutoTakesTheGPU(t *testing.T) {
 	}
 }
 
-// Where rows are cut is decided from the number of sequences that was given, not from a default, and a setting for FP8
-// rows does not need --kv: the device is tried with the layout that it has by default.
+// The split of rows depends on the given number of sequences, not on a default, and a setting for FP8 rows does not
+// need --kv: the device is tried with its default layout.
 func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	for _, c := range []Config{{}, {MaxRunning: 128}, {Policy: plan.Policy{SplitKeys: plan.SplitWhole}}} {
 		c.Kernels = "cuda"
@@ -92,8 +92,8 @@ func TestSplitFollowsWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Without a GPU the CPU runs the model without a warning; a GPU that cannot be used is named with the reason, and
-// refused where it was asked for.
+// Without a GPU the CPU runs the model without a warning. If a GPU cannot be used, the warning names it with the
+// reason; if it was requested, it is an error.
 func TestAutoFallsBack(t *testing.T) {
 	if arch, warned, _, err := opened(t, machine(80<<30, nil), Config{Model: testmodel.V4(t)}); arch != "sm90" ||
 		len(warned) > 0 {
@@ -163,7 +163,7 @@ func TestLoadingReportsBytes(t *testing.T) {
 	}
 }
 
-// Where the caller gives no check of its own, only the weights are compared with the free memory.
+// If the caller gives no check of its own, only the weights are compared with the free memory.
 func TestWeightsMustFit(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {

@@ -21,7 +21,7 @@ func drafts(t *testing.T, n int) spec.Setting {
 	return s
 }
 
-// The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the
+// The first draft of a prompt whose pages come from the cache is as good as that of a prompt computed as a whole: the
 // drafting layer's rows are in the same pages.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
 	notUnderRace(t)
@@ -71,7 +71,7 @@ func TestDraftRowsAreCounted(t *testing.T) {
 	}
 }
 
-// One sequence decodes the built-in model's answers: plain, and with drafts.
+// One sequence decodes the built-in model's answers, with and without drafts.
 func BenchmarkDecodeAlone(b *testing.B) {
 	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)),
 		spec.Auto()} {
@@ -105,8 +105,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Without drafts a CPU reads, and a GPU stores, as many bytes of weights as of a checkpoint that has no drafting
-// layers.
+// Without drafts a CPU reads, and a GPU stores, as many bytes of weights as for a checkpoint without drafting layers.
 func TestDraftsOffLoadNoDraftingLayers(t *testing.T) {
 	for _, c := range []struct{ drafting, plain string }{{testmodel.V4Spark(t), testmodel.V4(t)},
 		{testmodel.V4Draft(t), testmodel.V4(t)}, {testmodel.V32Draft(t), testmodel.V32(t)},

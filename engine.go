@@ -15,8 +15,8 @@ import (
 	"sparrow/toolcall"
 )
 
-// Engine serves one model. Its methods may be called from any goroutine. It turns text into tokens and back; generating
-// is the work of its core, whose loop is the only user of the model.
+// Engine serves one model. Its methods may be called from any goroutine. It converts text to tokens and back; its core
+// generates tokens, and the core's loop is the only user of the model.
 type Engine struct {
 	cfg     Config
 	info    Info
@@ -24,23 +24,23 @@ type Engine struct {
 	format  chat.Format          // nil without one
 	noChat  error                // why there is none, where that is more than that the checkpoint names none
 	grammar *grammar.Tokens      // nil without one
-	// compilers compile what requests bring
+	// compilers compiles the schemas and tools of requests
 	compilers *compilers
-	// tools and shown are what tools were compiled to and how prompts show them
+	// tools caches compiled tools, and shown the form in which prompts show them
 	tools   *toolcall.Store
 	shown   *chat.Memo
 	eos     []int32
 	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
-	// callTokens are the markers of tool calls that are control tokens
+	// callTokens lists the markers of tool calls that are control tokens
 	callTokens []string
-	// developers reports that the chat format has a role of developers
+	// developers reports that the chat format has a developer role
 	developers bool
-	// replyMarkers are the tokens that the parser of replies looks for
+	// replyMarkers lists the tokens that the parser of replies looks for
 	replyMarkers []int32
 
 	asked Config // as Open got it
 	once  sync.Once
-	// change is held by any caller that puts the engine to sleep, wakes it or gives it other weights.
+	// change is held by any caller that puts the engine to sleep, wakes it or replaces its weights.
 	change   sync.Mutex
 	mu       sync.RWMutex
 	parts    *parts
@@ -58,11 +58,11 @@ type running struct {
 	dev  devices
 }
 
-// Info describes the engine.
+// Info returns the description of the engine.
 func (e *Engine) Info() Info { return e.info }
 
-// Stats is a snapshot of counters. It includes everything up to the last event that a stream's reader has seen.
-// Counters begin again when the engine wakes up or gets other weights.
+// Stats returns a snapshot of the counters. It includes everything up to the last event that a stream's reader has
+// received. Counters restart when the engine wakes up or its weights are replaced.
 func (e *Engine) Stats() Stats {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -72,7 +72,7 @@ func (e *Engine) Stats() Stats {
 	return e.running.core.Stats()
 }
 
-// core is the engine's core, or an error while it sleeps.
+// core returns the engine's core, or an error while it sleeps.
 func (e *Engine) core() (*engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -97,7 +97,7 @@ func (e *Engine) ServePages(l net.Listener) error {
 	return c.ServePages(l)
 }
 
-// Settle waits until the pages of everything that has been answered so far can be read by other servers.
+// Settle waits until the pages of all requests that have been answered so far can be read by other servers.
 func (e *Engine) Settle(ctx context.Context) {
 	if c, err := e.core(); err == nil {
 		c.Settle(ctx)
@@ -113,8 +113,8 @@ func (e *Engine) Wait(tenant, source string) time.Duration {
 	return c.Wait(tenant, source)
 }
 
-// Flush drops every page of the prefix cache before the next step. Running requests continue; nothing that was computed
-// before is reused.
+// Flush drops every page of the prefix cache before the next step. Running requests continue; no page computed before
+// is reused.
 func (e *Engine) Flush(ctx context.Context) error {
 	c, err := e.core()
 	if err != nil {
@@ -123,7 +123,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 	return c.Flush(ctx)
 }
 
-// Plans lists recent forward passes, oldest first.
+// Plans returns the recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord {
 	c, err := e.core()
 	if err != nil {
@@ -132,9 +132,9 @@ func (e *Engine) Plans() []PlanRecord {
 	return c.Plans()
 }
 
-// Close stops the engine: no request is accepted any more, those in flight run to their end. When ctx ends first they
-// fail with ErrClosed. Every call returns once the engine is stopped and its memory is given back, with the error of
-// that.
+// Close stops the engine: no new request is accepted, and requests in flight run to their end. If ctx ends first they
+// fail with ErrClosed. Every call returns after the engine has stopped and its memory is released, with the error of
+// the release.
 func (e *Engine) Close(ctx context.Context) error {
 	if c, err := e.core(); err == nil {
 		c.Close(ctx) // a second call may end earlier what the first waits for

@@ -10,7 +10,7 @@ import (
 	"sparrow/sample"
 )
 
-// Open the model inside the binary, ask it something, close it.
+// Open the built-in model, ask it a question, close it.
 func Example() {
 	ctx := context.Background()
 	engine, err := sparrow.Open(ctx, sparrow.Config{})
@@ -37,7 +37,7 @@ func Example() {
 	// stop
 }
 
-// Read an answer while it is generated. Usage comes with the last event.
+// Read an answer while it is generated. The last event contains the usage.
 func ExampleEngine_Stream() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // a cancelled request gives its memory back

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel"
 )
 
-// fitting finds out whether a model fits a device, and where its experts are to be.
+// fitting determines whether a model fits a device, and where its experts are placed.
 type fitting struct {
 	registry *kernel.Registry
 	config   Config
@@ -33,7 +33,7 @@ func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 		if err := f.place(dev, ExpertsSplit); err != nil {
 			return err
 		}
-		f.explain(fmt.Sprintf("%s of the GPU may be used (--gpu-memory)", unit.Bytes(c.DeviceMemory)))
+		f.explain(fmt.Sprintf("the limit of GPU memory is %s (--gpu-memory)", unit.Bytes(c.DeviceMemory)))
 		return nil
 	}
 	n, err := device.Need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
@@ -49,18 +49,19 @@ func (f *fitting) on(dev kernel.Device, of kernel.Member) error {
 		return small
 	}
 	if small == nil {
-		f.chosen = fmt.Sprintf("all on the GPU: the model needs %s, %s are free (--experts auto)",
+		f.chosen = fmt.Sprintf("all on the GPU: the model needs %s, and %s are free (--experts auto)",
 			unit.Bytes(n.Total()), unit.Bytes(n.Free))
 		return nil
 	}
 	if err := f.place(dev, ExpertsSplit); err != nil {
 		return fmt.Errorf("%w; with experts in host memory: %w", small, err)
 	}
-	f.explain(fmt.Sprintf("the model needs %s of the GPU, %s are free", unit.Bytes(n.Total()), unit.Bytes(n.Free)))
+	f.explain(fmt.Sprintf("the model needs %s of GPU memory, but %s are free", unit.Bytes(n.Total()),
+		unit.Bytes(n.Free)))
 	return nil
 }
 
-// place chooses a home for each expert.
+// place chooses a memory for each expert.
 func (f *fitting) place(dev kernel.Device, homes ExpertHomes) (err error) {
 	f.placed, err = device.PlaceExperts(f.registry, f.parts.source, dev, f.config.experts(dev, f.parts, homes))
 	if err == nil {
@@ -69,7 +70,7 @@ func (f *fitting) place(dev kernel.Device, homes ExpertHomes) (err error) {
 	return err
 }
 
-// explain notes how ExpertsAuto divided the experts, and why.
+// explain records how ExpertsAuto divided the experts, and why.
 func (f *fitting) explain(why string) {
 	x := f.placed.Choice
 	f.chosen = fmt.Sprintf("%d of %d on the GPU, the others in host memory, which takes %s: %s (--experts auto)",
@@ -85,7 +86,7 @@ func (c Config) experts(dev kernel.Device, p *parts, homes ExpertHomes) device.E
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 
-// besideExperts sizes a cache that would otherwise take the rest of a device's memory: experts take that.
+// besideExperts limits a cache that would otherwise take the rest of a device's memory, because experts need it.
 func (c Config) besideExperts() Config {
 	if c.CacheTokens == 0 {
 		c.CacheTokens = device.SplitCache

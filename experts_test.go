@@ -18,8 +18,8 @@ import (
 	"sparrow/plan"
 )
 
-// placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the choice. With loads
-// it places the weights, too.
+// placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the placement. With
+// loads it also places the weights.
 func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, out Config, err error) {
 	t.Helper()
 	p, err := c.parts()
@@ -44,8 +44,8 @@ func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, ou
 	return dev.experts.Choice, out, dev.Close()
 }
 
-// With memory for all of them experts are on the device; with --experts host they are in host memory. Models of both
-// families load.
+// If there is memory for all of them, experts are on the device; with --experts host they are in host memory. Models of
+// both families load.
 func TestExpertsAreOnOneSide(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, testmodel.V4(t)} {
@@ -60,8 +60,7 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 	}
 }
 
-// Where memory is bounded, the memory that everything else leaves is used for experts: some are on the device, and all
-// of it fits.
+// If memory is limited, experts use the memory that everything else leaves: some are on the device, and all of it fits.
 func TestExpertsAreSplitByMemory(t *testing.T) {
 	notUnderRace(t)
 	src := mini(t)
@@ -87,7 +86,7 @@ func TestExpertsAreSplitByMemory(t *testing.T) {
 	t.Errorf("no bound from %d to %d bytes splits the experts", low, high)
 }
 
-// mini is a model of 548 million random weights, most of them experts.
+// mini returns a model of 548 million random weights, most of them experts.
 func mini(t *testing.T) *family.Source {
 	t.Helper()
 	text, err := synth.PresetConfig("v32-mini")
@@ -106,7 +105,7 @@ func mini(t *testing.T) *family.Source {
 	return src
 }
 
-// By default experts are on the GPU if the model fits, else as many as fit, and a line states which; with
+// By default experts are on the GPU if the model fits, else as many as fit, and a message states which; with
 // ExpertsOnDevice the smaller GPU is refused.
 func TestExpertsByDefault(t *testing.T) {
 	notUnderRace(t)
@@ -162,7 +161,7 @@ func TestExpertsByDefault(t *testing.T) {
 	t.Errorf("no GPU of %d to %d bytes has some of the experts", low, high)
 }
 
-// A host with too little memory for the experts that the GPU does not hold is an error with the numbers: on the CPU
+// If the host has too little memory for the experts that are not on the GPU, the error contains the numbers: otherwise
 // every token would read from the disk.
 func TestHostTooSmallForExperts(t *testing.T) {
 	src := mini(t)
@@ -182,7 +181,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 		{Experts: "cellar"}:                       "are auto, device, split, host and move",
 		{Experts: ExpertsSplit, Ranks: 2}:         "experts in two memories need a single GPU",
 		{Experts: ExpertsSplit, DeviceMemory: -1}: "DeviceMemory is -1",
-		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed " +
+		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "a moved expert is computed " +
 			"with other rounding",
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {

@@ -21,14 +21,14 @@ type Answer struct {
 	Message chat.Message // of a chat
 	Tokens  []Token
 	Scored  []Token // tokens of the prompt
-	// Recorded are the rows that were recorded, where asked for.
+	// Recorded holds the recorded rows, if requested.
 	Recorded *record.Rows
 	Finish   Finish
 	Matched  string
 }
 
-// Generate runs a request to its end. An error of any choice is the error of the whole; when ctx ends first, its cause
-// is.
+// Generate runs a request to its end. An error of any choice is an error of the whole request; if ctx ends first, the
+// error is its cause.
 func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	s, err := e.Stream(ctx, r)
 	if err != nil {

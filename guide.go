@@ -14,12 +14,12 @@ import (
 	"sparrow/toolcall"
 )
 
-// guide compiles the request's format and tools. A demanded call comes before a format: its arguments are the answer.
+// guide compiles the request's format and tools. A required call has priority over a format: its arguments are the
+// answer.
 func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.Guide, error) {
 	g := engine.Guide{ReasoningEnd: -1}
 	if r.Chat != nil && !r.Chat.OffersTools() {
-		// A model trained on calls may begin one although it was offered no tool, and the caller could not carry it
-		// out.
+		// A model trained on calls may begin one although no tool was offered, and the caller could not run it.
 		g.NoCalls = e.noCalls
 	}
 	if r.MaxReasoning > 0 && reasoning {
@@ -27,7 +27,7 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 		if err != nil {
 			return g, &RequestError{Field: "thinking.budget_tokens",
 				Reason: "the end of this model's reasoning is not one " +
-					"token, so its length cannot be bounded; leave it out"}
+					"token, so its length cannot be limited; omit it"}
 		}
 		g.MaxReasoning, g.ReasoningEnd = r.MaxReasoning, end
 	}
@@ -82,7 +82,7 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 	return g, nil
 }
 
-// guideBytes is the memory of a compiled guide.
+// guideBytes returns the memory of a compiled guide.
 func guideBytes(g *engine.Guide) (n int) {
 	if g.Document != nil {
 		n = g.Document.Bytes()
@@ -110,7 +110,7 @@ func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (e
 	return err
 }
 
-// ignoredBy lists what a guide does not enforce of the schemas it was made from.
+// ignoredBy returns the schema keywords that a guide does not enforce.
 func ignoredBy(g *engine.Guide) []Ignored {
 	var list []Ignored
 	if g.Document != nil {
@@ -126,7 +126,8 @@ func ignoredBy(g *engine.Guide) []Ignored {
 	return list
 }
 
-// callRules prepares the tools of a chat; nil when the format's calls cannot be steered and none is demanded.
+// callRules prepares the tools of a chat; it returns nil if the format's calls cannot be constrained and none is
+// required.
 func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.Rules, error) {
 	var syntax chat.CallSyntax
 	caller, ok := e.format.(chat.Caller)
@@ -148,7 +149,7 @@ func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.R
 	return toolcall.Compile(syntax, c.Tools, o, encode, e.grammar, e.eos)
 }
 
-// reasoningEnd is the token after which a reply that began with reasoning continues with its answer.
+// reasoningEnd returns the token that ends the reasoning at the beginning of a reply.
 func (e *Engine) reasoningEnd() (int32, error) {
 	if caller, ok := e.format.(chat.Caller); ok {
 		if s, ok := caller.CallSyntax(); ok {
@@ -162,8 +163,8 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			"turn thinking off"}
 }
 
-// prepareCalls finds the markers of calls that are single tokens, and the mask without them. Both are nil for
-// formats whose calls have none.
+// prepareCalls finds the markers of calls that are single tokens, and the mask without them. Both are nil for formats
+// without such markers.
 func (e *Engine) prepareCalls(t *tokenizer.Tokenizer) {
 	caller, ok := e.format.(chat.Caller)
 	if !ok {

@@ -13,7 +13,7 @@ var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: t
 	Parameters: json.RawMessage(
 		`{"type":"object","properties":{"minutes":{"type":"integer","minimum":1,"maximum":600}},"required":["minutes"],"additionalProperties":false}`)}
 
-// A required call is made whatever the model would rather write, and its arguments follow the schema.
+// A required call is made whatever the model would otherwise write, and its arguments follow the schema.
 func TestDemandedToolCall(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -40,7 +40,7 @@ func TestDemandedToolCall(t *testing.T) {
 	}
 }
 
-// A format begins where reasoning ends.
+// A format applies after the end of reasoning.
 func TestFormatAfterReasoning(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -58,7 +58,7 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
-// Reasoning ends at its limit, and the answer follows as if the model had ended it; drafts do not change that.
+// Reasoning ends at its limit, and the answer follows as if the model had ended it; drafts do not change this.
 func TestReasoningIsBounded(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -84,9 +84,9 @@ func TestReasoningIsBounded(t *testing.T) {
 	}
 }
 
-// A model that was offered no tool writes no piece of a call, where it would make one if it could: there is no tool to
-// run, and its markup would appear as content. That holds before MinTokens too, and however likely a marker is. Drafts
-// do not change that.
+// A model that was offered no tool writes no part of a call, even if it would otherwise make one: there is no tool to
+// run, and its markup would appear as content. This also holds before MinTokens, and however probable a marker is.
+// Drafts do not change this.
 func TestNoCallWithoutTools(t *testing.T) {
 	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.",

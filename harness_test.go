@@ -14,7 +14,7 @@ const tinyFP8 = "testdata/oracle/deepseek_v32-fp8-1"
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// start opens an engine and checks when the test ends that closing leaves nothing behind.
+// start opens an engine. When the test ends it checks that closing releases everything.
 func start(t *testing.T, c Config) *Engine {
 	t.Helper()
 	if raceEnabled && c.Workers == 0 {
@@ -36,8 +36,8 @@ func start(t *testing.T, c Config) *Engine {
 	return e
 }
 
-// notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten
-// times as long there, and the tests of streams and cancellation use the same goroutines.
+// notUnderRace skips tests of results, one request at a time, under the race detector: they take ten times as long
+// there, and the tests of streams and cancellation use the same goroutines.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if raceEnabled {
@@ -59,7 +59,7 @@ func checkEmpty(t *testing.T, e *Engine) {
 	}
 }
 
-// tokens is a prompt of n tokens that depends on the seed.
+// tokens returns a prompt of n tokens that depends on the seed.
 func tokens(seed, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -68,7 +68,7 @@ func tokens(seed, n int) []int32 {
 	return out
 }
 
-// greedy takes the likeliest token; seeded samples with a seed.
+// greedy returns parameters that choose the most probable token; seeded samples with a seed.
 func greedy() sample.Params {
 	p := sample.Default()
 	p.Temperature = 0
@@ -100,7 +100,7 @@ func open(t *testing.T, e *Engine, r Request) *Stream {
 	return s
 }
 
-// ids are the tokens of an answer.
+// ids returns the tokens of an answer.
 func ids(a Answer) []int32 {
 	out := make([]int32, len(a.Tokens))
 	for i := range a.Tokens {

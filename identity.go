@@ -10,12 +10,12 @@ import (
 	"sparrow/weight"
 )
 
-// readAtOnce is how many bytes of weights are read when an engine opens, where their digest is not stored with them: a
-// fraction of a second. More are read while it serves.
+// readAtOnce is the maximum number of bytes of weights that are read when an engine opens, if their digest is not
+// stored: a fraction of a second. Larger weights are read while it serves.
 const readAtOnce = 256 << 20
 
-// nameWeights returns how pages outside the device name the weights. Experts that the CPU computes are part of every
-// name. All weights are read only where pages leave the process.
+// nameWeights returns the identities of the weights for pages outside the device. Experts that the CPU computes are
+// part of every identity. All weights are read only if pages leave the process.
 func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool, log *slog.Logger) tier.Weights {
 	out := tier.Weights{Sampled: placed.Identity(w.Fingerprint()),
 		Local: placed.Identity(tier.Fingerprint(w.LocalFingerprint()))}
@@ -25,7 +25,7 @@ func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool,
 	read := func(ctx context.Context) (tier.Fingerprint, error) {
 		d, kept, err := w.ReadDigest(ctx)
 		if kept != nil {
-			log.Warn("the digest of the weights cannot be kept beside them; they are read again at each start",
+			log.Warn("the digest of the weights cannot be stored next to them; they are read again at each start",
 				"error", kept)
 		}
 		return placed.Identity(tier.Fingerprint(d)), err

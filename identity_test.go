@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Weights that were edited in a byte that the fingerprint does not cover do not reuse pages that the old weights
-// computed, from disk or from a store.
+// If weights were edited in a byte that the fingerprint does not cover, pages computed with the old weights are not
+// reused, from disk or from a store.
 func TestEditedWeightsGetNoPagesOfTheOldOnes(t *testing.T) {
 	notUnderRace(t)
 	dir := t.TempDir()

@@ -6,40 +6,40 @@ import "sparrow/engine"
 type (
 	// Info describes an open engine; it does not change.
 	Info = engine.Info
-	// Memory is how the engine divided memory when it opened, in bytes.
+	// Memory is the division of memory at start, in bytes.
 	Memory = engine.Memory
 	// Stats is a snapshot of an engine. Counters only grow.
 	Stats = engine.Stats
-	// DraftCount is how many drafts at one position of their chains were compared with the target's choice, and how
-	// many equalled it.
+	// DraftCount counts the drafts at one position of their chains that were compared with the target's token, and how
+	// many were equal to it.
 	DraftCount = engine.DraftCount
-	// GraphCount is how many passes ran from captured graphs.
+	// GraphCount counts passes that ran from captured graphs.
 	GraphCount = engine.GraphCount
-	// PlanCount is how many rows ran in one kind of segment.
+	// PlanCount is the number of rows that ran in one kind of segment.
 	PlanCount = engine.PlanCount
 	// PlanRecord is one forward pass of the recent past.
 	PlanRecord = engine.PlanRecord
-	// Usage counts what a request cost.
+	// Usage counts the tokens of a request.
 	Usage = engine.Usage
-	// Score states which given tokens get log probabilities.
+	// Score selects the given tokens that get log probabilities.
 	Score = engine.Score
-	// Record states what is recorded of a request's rows.
+	// Record selects the data that is recorded for a request's rows.
 	Record = engine.Record
 	// Trace describes how a request was processed.
 	Trace = engine.Trace
-	// TierStats has the counters of pages outside the device and of their reuse.
+	// TierStats holds the counters of pages outside the device and of their reuse.
 	TierStats = engine.TierStats
 	// Restored describes the pages that tiers returned for a sequence.
 	Restored = engine.Restored
-	// PlanUse is a plan and how often it carried this request.
+	// PlanUse is a plan and the number of passes that ran this request with it.
 	PlanUse = engine.PlanUse
-	// SelfTest is when an engine compares the forms of attention on its weights before it opens.
+	// SelfTest selects when an engine compares the forms of attention on its weights before it opens.
 	SelfTest = engine.SelfTest
-	// Finish is why a choice ended.
+	// Finish is the reason why a choice ended.
 	Finish = engine.Finish
 )
 
-// The rows that a Record may name.
+// The rows that a Record may select.
 const (
 	RecordOutput = engine.RecordOutput // those that produce the answer's tokens
 	RecordAll    = engine.RecordAll    // those of the prompt too

@@ -61,7 +61,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// assemble makes an engine whose loop does not run yet. When it fails, everything it opened is closed.
+// assemble makes an engine whose loop does not run yet. If it fails, it closes everything that it opened.
 func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -100,15 +100,15 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// leaveOut drops the layers that no pass will run.
+// leaveOut removes the layers that no pass will run.
 func (c Config) leaveOut(s *family.Source) {
 	if c.Draft == spec.Off() {
 		s.DropDrafts()
 	}
 }
 
-// begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
-// the device completes it.
+// begin opens the device, loads the weights and makes a core whose loop does not run yet. It returns the configuration
+// with the device's defaults.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
 	var nodes *numa.Machine
 	if c.NUMA {
@@ -146,7 +146,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	return &running{core, dev}, c, nil
 }
 
-// newCore makes a core for a loaded model, whose experts are placed where they are not all on its device.
+// newCore makes a core for a loaded model. placed is the placement of its experts if they are not all on its device.
 func newCore(c Config, p *parts, m model.Model, placed *device.PlacedExperts) (*engine.Engine, error) {
 	ec := c.engine(p)
 	if placed != nil && placed.Movable {
@@ -204,7 +204,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 	return placedOn(dev, fit.placed), c.besideExperts(), nil
 }
 
-// load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
+// load reads the weights. ctx is checked after reading: a model whose caller has cancelled is not kept.
 func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, error) {
 	total, done := p.source.Weights.Bytes(), int64(0)
 	m, err := dev.load(p.source, func(name string) {
@@ -262,7 +262,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// onDevice adds the defaults that depend on the device, and notes them.
+// onDevice adds the defaults that depend on the device, and records them.
 func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	arch, running, stall := plan.CPU, defaultMaxRunning, defaultMaxStall
 	if dev.Hardware().Arch != "cpu" {
@@ -287,7 +287,7 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	return c
 }
 
-// engine is the configuration of the engine's core.
+// engine returns the configuration of the engine's core.
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
@@ -299,7 +299,7 @@ func (c Config) engine(p *parts) engine.Config {
 		Diagnose: damage(p.source.Weights, c.Log), Usage: c.usage}
 }
 
-// parts is the checkpoint that was asked for.
+// parts returns the checkpoint that the configuration selects.
 func (c *Config) parts() (*parts, error) {
 	if c.Source != nil {
 		return &parts{source: c.Source}, nil
@@ -307,7 +307,7 @@ func (c *Config) parts() (*parts, error) {
 	return readParts(c.Model)
 }
 
-// readParts opens the checkpoint in dir, or the one inside the binary.
+// readParts opens the checkpoint in dir, or the built-in one.
 func readParts(dir string) (*parts, error) {
 	p := &parts{}
 	var err error
@@ -342,8 +342,8 @@ func readParts(dir string) (*parts, error) {
 	return p, err
 }
 
-// readEncoder is the text of the Python file by which a DeepSeek-V4 release writes prompts, empty where there is none.
-// It is searched for names that distinguish releases, and never run.
+// readEncoder returns the text of the Python file with which a DeepSeek-V4 release renders prompts, empty if there is
+// none. It is searched for names that distinguish releases, and never run.
 func readEncoder(dir string) (string, error) {
 	text, err := textfile.Optional(filepath.Join(dir, "encoding", "encoding_dsv4.py"), textfile.Config)
 	if err != nil {
@@ -352,7 +352,7 @@ func readEncoder(dir string) (string, error) {
 	return string(text), nil
 }
 
-// readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.
+// readGGUF opens a GGUF file, which also contains the vocabulary and the chat template.
 func readGGUF(path string) (*parts, error) {
 	f, err := llamacpp.Open(path)
 	if err != nil {
@@ -368,7 +368,7 @@ func readGGUF(path string) (*parts, error) {
 	return p, err
 }
 
-// checkPacking refuses weights that are to be packed and do not fit.
+// checkPacking refuses weights that are to be packed but do not fit.
 func checkPacking(c Config, weights int64) error {
 	if !c.Pack {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// prepare turns a request into token ids and a guide, or refuses it with the field's name. It also reports whether the
-// reply begins inside reasoning.
+// prepare converts a request to token ids and a guide, or refuses it with an error that names the field. It also
+// reports whether the reply begins inside reasoning.
 func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, reasoning bool, err error) {
 	if reflect.ValueOf(r.Sampling).IsZero() {
 		r.Sampling = sample.Default()
@@ -45,8 +45,8 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	return out, reasoning, nil
 }
 
-// skipInReply reports the tokens that are not part of the text of a chat's reply: special ones, except for the markers
-// that the parser of replies reads.
+// skipInReply reports whether a token is not part of the text of a chat's reply: special tokens, except for the markers
+// that the parser of replies needs.
 func (e *Engine) skipInReply(id int32) bool {
 	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }

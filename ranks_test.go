@@ -14,7 +14,7 @@ import (
 	"sparrow/plan"
 )
 
-// An engine on two ranks answers, reports that it has two, and sleeps and wakes as any other.
+// An engine on two ranks answers requests, reports two ranks, and sleeps and wakes like any other.
 func TestOpenOnRanks(t *testing.T) {
 	e := start(t, Config{Ranks: 2, CacheTokens: 4096})
 	if i := e.Info(); !strings.HasPrefix(i.Kernels, "2 x cpu-") || i.Config.Model.Ranks != 2 {
@@ -93,7 +93,7 @@ func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	}
 }
 
-// enqueue runs a prompt and decodes of two sequences, one on each rank where these have their own pages.
+// enqueue runs a prompt and decodes of two sequences, one on each rank if ranks have their own pages.
 func enqueue(t *testing.T, m model.Model) {
 	t.Helper()
 	hw, err := model.Hardware(m.Device())
@@ -138,7 +138,7 @@ func enqueue(t *testing.T, m model.Model) {
 	}
 }
 
-// The memory that each rank needs of its GPU is known before anything is loaded; ranks on one GPU have a share of it.
+// The memory that each rank needs on its GPU is known before anything is loaded; ranks on one GPU divide its memory.
 func TestRanksOnGPUsAreMeasured(t *testing.T) {
 	arch, _, c, err := opened(t, machine(80<<30, nil), Config{GPUs: []int{0, 0}})
 	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != plan.StepTokens(plan.SM90) {

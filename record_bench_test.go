@@ -13,9 +13,10 @@ import (
 	"sparrow/internal/spec"
 )
 
-// BenchmarkRecording measures what recording costs at batch 16 on the built-in model: 16 answers of 100 tokens after
-// cached prompts of 600, with and without it in turns, the rows written as JSON as a server does. It compares the
-// processor time of the process, which other programs on the machine change little; one worker, so that none spins.
+// BenchmarkRecording measures the cost of recording at batch 16 on the built-in model: 16 answers of 100 tokens after
+// cached prompts of 600, with and without recording in turns, with the rows written as JSON like in a server. It
+// compares the processor time of the process, which other programs on the machine change little. There is one worker,
+// so that none spins.
 func BenchmarkRecording(b *testing.B) {
 	e, err := Open(context.Background(), Config{Draft: spec.Off(), Workers: 1})
 	if err != nil {
@@ -56,14 +57,14 @@ func BenchmarkRecording(b *testing.B) {
 			for range max(b.N, 11) {
 				off, on = append(off, turn(nil)), append(on, turn(c.r))
 			}
-			// Other work on the machine only adds to the time of a turn: the fastest of each are compared.
+			// Other load on the machine only adds to the time of a turn: the fastest turns of each kind are compared.
 			b.ReportMetric(100*(slices.Min(on).Seconds()/slices.Min(off).Seconds()-1), "%more")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-// processorTime returns what the process has used of all processors.
+// processorTime returns the processor time that the process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -18,7 +18,7 @@ import (
 	"sparrow/record"
 )
 
-// everyRow records everything of every row.
+// everyRow returns a Record of all data of every row.
 func everyRow() *Record {
 	return &Record{Selections: true, Scores: true, Experts: true, Tokens: RecordAll}
 }
@@ -58,7 +58,7 @@ func sameAnswer(t *testing.T, what string, got, want Answer) {
 }
 
 // Choices of rows do not depend on the chunks of a prompt, on the rest of the batch, on drafts, on recording, or on
-// which part was requested; and an engine that records nothing answers the same.
+// which part was requested; and an engine that records nothing gives the same answers.
 func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, "testdata/oracle/glm_moe_dsa-1", "testdata/oracle/deepseek_v4-1"} {
@@ -115,12 +115,12 @@ func TestRecordedRowsDependOnTheirSequenceAlone(t *testing.T) {
 	}
 }
 
-// Rows of drafts that were rejected are not recorded, and those of accepted ones are those of plain decoding.
+// Rows of rejected drafts are not recorded, and rows of accepted drafts equal those of plain decoding.
 func TestRecordedRowsOfDrafts(t *testing.T) {
 	notUnderRace(t)
 	ask := Request{Prompt: strings.Repeat("the red door is open and the blue door is shut. ", 30), MaxTokens: 24,
 		Sampling: greedy(), Record: &Record{Selections: true, Experts: true}}
-	// The arithmetic of verified rows is that of decoded ones.
+	// Verified rows have the same arithmetic as decoded rows.
 	plain := recorded(t, start(t, Config{NoReuse: true, Draft: spec.Off()}), ask)
 	three, err := spec.Fixed(3)
 	if err != nil {
@@ -178,8 +178,8 @@ func TestPreemptedRowsAreRecordedOnce(t *testing.T) {
 	}
 }
 
-// Replayed choices give the bits of the run that made them, and other choices others: selections and experts alone and
-// together, for prompts and answers, in chunks and among others.
+// Replayed choices give the bits of the run that made them, and different choices give different bits: selections and
+// experts alone and together, for prompts and answers, in chunks and with other requests.
 func TestReplay(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/glm_moe_dsa-1",
@@ -234,7 +234,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// wired sends rows over the wire and back.
+// wired encodes rows for the wire and decodes them.
 func wired(t *testing.T, rows []record.Row) []record.Row {
 	t.Helper()
 	text, err := json.Marshal(&record.Rows{Rows: rows})
@@ -248,7 +248,8 @@ func wired(t *testing.T, rows []record.Row) []record.Row {
 	return back.Rows
 }
 
-// other are rows that select other keys, the first ones, or have the weights of their experts in the opposite order.
+// other returns rows that select other keys, the first ones, or have the weights of their experts in the opposite
+// order.
 func other(rows []record.Row, selects, experts bool) []record.Row {
 	out := slices.Clone(rows)
 	for i := range out {
@@ -318,7 +319,7 @@ func TestRecordsInFlight(t *testing.T) {
 	recorded(t, e, ask)
 }
 
-// Where rows of prompts and of decoding have the same bits, prompt and answer sent as one prompt have the log
+// If rows of prompts and of decoding have the same bits, prompt and answer sent as one prompt have the log
 // probabilities of the answer.
 func TestReplayedRollout(t *testing.T) {
 	notUnderRace(t)
@@ -356,7 +357,7 @@ func TestReplayedRollout(t *testing.T) {
 	}
 }
 
-// What cannot be recorded or replayed is refused with its reason, before anything runs.
+// Records and replays that are not possible are refused with the reason, before anything runs.
 func TestRecordRefusals(t *testing.T) {
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 20})
 	rows := recorded(t, e, Request{Tokens: tokens(2, 200), MaxTokens: 2, Sampling: greedy(),
@@ -405,7 +406,7 @@ func TestRecordRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	// Without max_tokens the rest of the context counts; the limit that the refusal names is the largest that fits.
+	// Without max_tokens the rest of the context counts; the limit in the refusal is the largest that fits.
 	open := Request{Tokens: tokens(2, 200), Sampling: greedy(), Record: &Record{Selections: true, Scores: true}}
 	_, err := e.Generate(context.Background(), open)
 	var fits int
@@ -435,7 +436,7 @@ func TestRecordRefusals(t *testing.T) {
 	if _, err := off.Generate(context.Background(), Request{Tokens: tokens(2, 9), MaxTokens: 1}); err != nil {
 		t.Errorf("a request that records nothing, with recording off: %v", err)
 	}
-	// A row that attends to every key cannot attend to all of more than a selection holds.
+	// A row that attends to every key cannot do so if there are more keys than a selection holds.
 	long := recorded(t, e, Request{Tokens: tokens(2, 200), MaxTokens: 2, Sampling: greedy(),
 		Record: &Record{Selections: true, Tokens: RecordRange, From: 190, To: 200}}).Recorded.Rows
 	for i := range long[0].Layers {

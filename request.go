@@ -12,58 +12,62 @@ type Request struct {
 	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it
 	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
 
-	// Sampling is how tokens are chosen. The zero value is sample.Default; a caller that sets a field starts from that.
+	// Sampling selects how tokens are chosen. The zero value means sample.Default; a caller that sets a field starts
+	// from that.
 	Sampling sample.Params
-	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
+	// MaxTokens is the maximum number of tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
-	// FitContext reduces a MaxTokens above what the context holds after the prompt; otherwise it is refused.
+	// FitContext reduces a MaxTokens that is larger than the context allows after the prompt; otherwise such a request
+	// is refused.
 	FitContext bool
-	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of
-	// the stop tokens is chosen, and stop strings are not looked for. A Format whose document is complete ends the
-	// choice anyway.
+	// MinTokens is the minimum number of tokens of a choice: before that neither an end-of-sequence token nor a stop
+	// token is chosen, and stop strings are ignored. A Format whose document is complete ends the choice anyway.
 	MinTokens int
 	// IgnoreEOS continues after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
 	// anyway.
 	IgnoreEOS bool
-	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
+	// Score requests log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
-	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
-	// next then. 0 means no bound.
+	// MaxReasoning is the maximum number of tokens of the reasoning that the prompt of a chat begins; then the token
+	// that ends reasoning is forced. 0 means no limit.
 	MaxReasoning int
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 
-	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
+	// Draft is the number of tokens that are drafted at a time: nil uses the engine's setting, 0 disables drafting. It
+	// changes no answer.
 	Draft *int
 
 	// Tenant is the owner of the request: tenants take turns, and prompts share cached pages only under the same tenant
-	// and the same Salt. Requests without one are of one tenant, in which those of different sources, such as
-	// addresses, take turns like tenants.
+	// and the same Salt. Requests without a tenant form one tenant, in which different sources, such as addresses, take
+	// turns like tenants.
 	Tenant, Salt, Source string
-	// Places is the number of running sequences of the tenant up to which a choice of this request is admitted; 0 means
-	// no bound.
+	// Places is the maximum number of running sequences of the tenant with which a choice of this request is admitted;
+	// 0 means no limit.
 	Places int
-	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
+	// Admit, if set, is called with the number of prompt tokens before the request is queued; an error refuses the
+	// request.
 	Admit func(tokens int) error
-	// Flow divides the tenant's share of the machine: requests of one flow take turns with those of others of the same
-	// tenant. It changes nothing for other tenants.
+	// Flow divides the tenant's share of the machine: requests of different flows of a tenant take turns. It changes
+	// nothing for other tenants.
 	Flow string
-	// Priority orders the requests of a tenant: a higher one is served first, and may suspend lower ones that run.
+	// Priority orders the requests of a tenant: a higher one is served first, and may suspend running requests of lower
+	// priority.
 	Priority int
-	// Background requests run where those of all tenants leave room: they are admitted last and suspended first, and
-	// wait while prompts of others are computed.
+	// Background requests use capacity that the requests of all tenants leave: they are admitted last and suspended
+	// first, and wait while prompts of others are computed.
 	Background bool
-	// Record asks for which keys rows attended to, and which experts computed them; nil records nothing.
+	// Record requests the keys that rows attended to, and the experts that computed them; nil records nothing.
 	Record *Record
-	// Replay are rows that were recorded before, one position after the other: rows of these positions use the given
-	// selections and experts instead of choosing.
+	// Replay holds rows that were recorded before, at consecutive positions: the rows of these positions use the given
+	// selections and experts instead of computing their own.
 	Replay []record.Row
-	// ID names the request in logs and traces; empty gets one.
+	// ID is the id of the request in logs and traces; if empty, one is generated.
 	ID string
 	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages
-	// (Config.Tiers.Pull); empty means none. Whatever happens there, the answer is the same.
+	// (Config.Tiers.Pull); empty means none. The answer does not depend on that engine.
 	PagesFrom string
-	// Trace keeps what happened to the request: plans, prefix match, time per stage.
+	// Trace records the processing of the request: plans, prefix match, time per stage.
 	Trace bool
 }
 
@@ -76,14 +80,14 @@ type Format struct {
 	Pattern string   // regular expression, for FormatPattern
 	Choices []string // for FormatChoice
 
-	// Field is the name of the format in errors; empty is response_format.
+	// Field is the name of the format in errors; empty means response_format.
 	Field string
 }
 
-// FormatKind is how text is constrained.
+// FormatKind is the kind of constraint.
 type FormatKind uint8
 
-// The constraints. The arguments of tool calls follow their tools' schemas whatever the format.
+// The constraints. The arguments of tool calls follow their tools' schemas with any format.
 const (
 	FormatFree    FormatKind = iota
 	FormatJSON               // one JSON object
@@ -92,16 +96,15 @@ const (
 	FormatChoice             // one of Choices
 )
 
-// Ignored is a keyword of a schema in a request that the answer need not follow. Without a keyword it is the whole
-// schema.
+// Ignored is a keyword of a schema in a request that is not enforced. Without a keyword it is the whole schema.
 type Ignored struct {
 	Tool    int    // index of the tool whose schema it is, or -1 for the Format's
 	Pointer string // JSON pointer of the object that has the keyword, "" for the root
 	Keyword string
 }
 
-// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole
-// characters: bytes that form none, such as a character the choice ended in the middle of, are U+FFFD.
+// Event is an event of one choice of a request. Deltas is set for chats, Text always. Text contains whole characters:
+// bytes that form none, such as an incomplete character at the end, are U+FFFD.
 type Event struct {
 	Choice   int
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
@@ -116,7 +119,7 @@ type Event struct {
 	TraceLog *Trace       // on the last event of the request, when asked for
 }
 
-// Token is one generated or scored token with its log probabilities when asked for.
+// Token is one generated or scored token, with its log probabilities if requested.
 type Token struct {
 	ID      int32
 	Rank    int    // of a scored token, 1 for the likeliest; 0 for the first of a prompt, which has no probability

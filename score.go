@@ -16,7 +16,7 @@ type Continuations struct {
 	Skip   []int     // how many of Rest still belong to the prompt
 }
 
-// NewContinuations takes the tokens of the prompt, and of the prompt with each continuation.
+// NewContinuations makes continuations from the tokens of the prompt, and of the prompt with each continuation.
 func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	c := &Continuations{}
 	shared := len(prompt)
@@ -41,7 +41,7 @@ func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
 	return c, nil
 }
 
-// sharedTokens is the number of first tokens that two lists share.
+// sharedTokens returns the number of common first tokens of two lists.
 func sharedTokens(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -58,7 +58,7 @@ func (c *Continuations) Request(top int) Request {
 }
 
 // Scored returns the tokens of continuation i among all that were scored for it, the sum of their log probabilities,
-// and whether each of them is the likeliest at its place.
+// and whether each of them is the most probable at its position.
 func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob float64, greedy bool) {
 	tokens, greedy = all[c.Skip[i]:], true
 	for j := range tokens {
@@ -86,8 +86,8 @@ func EncodeContinuations(encode func(text string) ([]int32, error), prompt strin
 	return NewContinuations(first, whole)
 }
 
-// ScoreTexts gives the log probability of each text after the prompt. Nothing is generated, and nothing is put before
-// the prompt: it may spell control tokens.
+// ScoreTexts returns the log probability of each text after the prompt. Nothing is generated, and nothing is added
+// before the prompt; it may contain control tokens.
 func (e *Engine) ScoreTexts(ctx context.Context, prompt string, texts []string) ([]float64, Usage, error) {
 	plain := func(text string) ([]int32, error) { return e.Encode(text, false) }
 	c, err := EncodeContinuations(plain, prompt, texts)

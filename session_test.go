@@ -48,7 +48,7 @@ func tinyLong(t *testing.T, preset string) string {
 	return dir
 }
 
-// session is an agent at work: every turn its prompt is the previous one, the answer, and what a tool returned.
+// session simulates an agent: the prompt of every turn is the previous prompt, the answer, and the output of a tool.
 type session struct {
 	tenant  string
 	rng     *rand.Rand
@@ -64,14 +64,14 @@ func newSession(seed uint64) *session {
 	return &session{tenant: fmt.Sprint("agent-", seed), rng: rand.New(rand.NewPCG(seed, 48))}
 }
 
-// read lets a tool return something.
+// read appends the output of a tool.
 func (s *session) read(tokens int) {
 	for range tokens {
 		s.history = append(s.history, 3+s.rng.Int32N(600))
 	}
 }
 
-// turn asks once. The row of an answer's last token is computed only when it is part of a prompt.
+// turn sends one request. The row of an answer's last token is computed only when it is part of a prompt.
 func (s *session) turn(e *Engine) error {
 	began, answered := time.Now(), false
 	st, err := e.Stream(context.Background(), Request{Tokens: slices.Clone(s.history), Sampling: greedy(),
@@ -104,7 +104,7 @@ func (s *session) turn(e *Engine) error {
 	return nil
 }
 
-// run is a whole session. It says now and then how far it is: some take long.
+// run runs a whole session. It prints its progress occasionally, because some take long.
 func (s *session) run(t *testing.T, e *Engine, turns, tokens int) error {
 	for i := range turns {
 		s.read(max(1, (i+1)*tokens/turns-len(s.history)))
@@ -172,12 +172,12 @@ func TestALongSession(t *testing.T) {
 	})
 }
 
-// Eight sessions at once, with a cache for four and host memory for two: the rest is in files.
+// Eight concurrent sessions, with a cache for four and host memory for two: the rest is in files.
 func TestEightSessionsAtOnce(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		const sessions, room, host = 8, 4, 2
 		turns, tokens := *sessionTurns, *sessionTokens
-		// No wait is too long: how fast files are must not decide what is computed again.
+		// The wait is unlimited: the speed of files must not decide what is computed again.
 		e := start(t, Config{Model: dir, CacheTokens: room * tokens, Tiers: tier.Options{Wait: time.Hour,
 			HostBytes: int64(host*tokens) * tierBytes(dir), DiskDir: t.TempDir(), DiskBytes: 16 << 30}})
 		done := make(chan error)
@@ -219,7 +219,8 @@ func TestEightSessionsAtOnce(t *testing.T) {
 	})
 }
 
-// An edit in the middle of a conversation recomputes only what follows it, and the trace states where the prefix ended.
+// An edit in the middle of a conversation recomputes only the tokens after it, and the trace states where the prefix
+// ended.
 func TestAnEditInTheMiddleOfASession(t *testing.T) {
 	sessionModels(t, func(t *testing.T, dir string) {
 		e := start(t, Config{Model: dir, CacheTokens: 4096})

@@ -9,9 +9,9 @@ import (
 	"runtime/debug"
 )
 
-// Sleep gives the memory of the device back: cache, weights and passes. Requests that run end first, or fail with
-// ErrClosed where abort is set or ctx ends. New ones are refused with ErrAsleep. Files of the checkpoint stay mapped,
-// so that waking up reads them from memory where the system kept them. Cached pages on a disk or in a store stay too.
+// Sleep releases the memory of the device: cache, weights and passes. Running requests end first, or fail with
+// ErrClosed if abort is set or ctx ends. New requests are refused with ErrAsleep. Files of the checkpoint stay mapped,
+// so that waking up reads them from memory if the system kept them. Cached pages on a disk or in a store are kept too.
 func (e *Engine) Sleep(ctx context.Context, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -34,10 +34,10 @@ func (e *Engine) Wake(ctx context.Context) error {
 	return e.start(ctx, e.parts)
 }
 
-// UpdateWeights takes the weights of another checkpoint of the same shape, between steps. Requests that run end first
-// with the old weights, or fail where abort is set or ctx ends; until the new ones are loaded others are refused with
-// ErrAsleep. Nothing that the old weights computed is reused. Where the new ones cannot be used the old ones stay, with
-// an empty cache. An engine that sleeps continues sleeping and wakes up with the new weights.
+// UpdateWeights loads the weights of another checkpoint of the same shape, between steps. Running requests end first
+// with the old weights, or fail if abort is set or ctx ends; until the new weights are loaded, requests are refused
+// with ErrAsleep. Nothing that was computed with the old weights is reused. If the new weights cannot be used the old
+// ones stay, with an empty cache. A sleeping engine stays asleep and wakes up with the new weights.
 func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
@@ -48,10 +48,11 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	if err != nil {
 		return err
 	}
-	// The text side stays: only weights are new.
+	// The tokenizer and chat format stay: only weights are new.
 	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
 	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
-		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another config.json than the one that is served; "+
+		return errors.Join(fmt.Errorf("%w: the config.json of the checkpoint in %s differs from that of the served "+
+			"model; "+
 			"weights can be replaced only by others with the same config.json", ErrRequest, dir), p.source.Close())
 	}
 	if c, err := e.core(); err == nil {
@@ -74,14 +75,14 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	return old.source.Close()
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// stop ends the core and gives its memory back. The caller holds change.
+// stop ends the core and releases its memory. The caller holds change.
 func (e *Engine) stop(ctx context.Context) error {
 	e.mu.Lock()
 	r := e.running
@@ -103,7 +104,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	return err
 }
 
-// start makes a core for the weights of a checkpoint and lets it run. The caller holds change.
+// start makes a core for the weights of a checkpoint and runs it. The caller holds change.
 func (e *Engine) start(ctx context.Context, p *parts) error {
 	r, _, err := begin(ctx, e.asked, p)
 	if err != nil {

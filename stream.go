@@ -36,7 +36,7 @@ type reply struct {
 	pending int         // tokens whose text the parser holds back
 }
 
-// Stream starts a request. Cancelling ctx, or Close, ends it and gives its pages back.
+// Stream starts a request. Cancelling ctx, or Close, ends it and releases its pages.
 func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -77,20 +77,20 @@ func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
 	return j, err
 }
 
-// Ignored are the keywords of the request's schemas that the answer need not follow.
+// Ignored returns the keywords of the request's schemas that are not enforced.
 func (s *Stream) Ignored() []Ignored { return s.ignored }
 
-// Waited returns how long the request waited for its first step, or has waited so far.
+// Waited returns how long the request waited for its first step. If it has not run yet, this is the time so far.
 func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
 // Progress returns how many tokens of the prompt have been computed or found in the cache, and how many of them were
 // found. Any goroutine may call it.
 func (s *Stream) Progress() (computed, cached int) { return s.job.Progress() }
 
-// PromptTokens is the length of the prompt.
+// PromptTokens returns the length of the prompt.
 func (s *Stream) PromptTokens() int { return s.prompt }
 
-// Next waits for the next event; false after the last one.
+// Next waits for the next event; it returns false after the last one.
 func (s *Stream) Next() (Event, bool) {
 	if s.done.Load() {
 		return Event{}, false
@@ -131,7 +131,7 @@ func (s *Stream) textOf(id int32) string {
 	return ""
 }
 
-// note stores the position of a control token in a reply. Its text ends at the text decoded so far.
+// note records the position of a control token in a reply: the end of the text decoded so far.
 func (s *Stream) note(got *engine.Event) {
 	t := s.engine.tok
 	if got.Token < 0 || got.Decoded == 0 || int(got.Token) >= t.VocabSize() || !t.IsAdded(got.Token) {
@@ -141,7 +141,7 @@ func (s *Stream) note(got *engine.Event) {
 	r.control = append(r.control, mark.Span{Start: max(got.Decoded-len(t.Text(got.Token)), 0), End: got.Decoded})
 }
 
-// text marks the bytes of the next piece of a reply that no control token wrote.
+// text returns the next piece of a reply with marks on the bytes that no control token wrote.
 func (r *reply) text(piece string) mark.Text {
 	if len(r.control) == 0 {
 		r.read += len(piece)
@@ -162,7 +162,7 @@ func (r *reply) text(piece string) mark.Text {
 	return b.Text()
 }
 
-// parse reads a chat's text. Tokens count as reasoning when the text they lead to is.
+// parse parses a chat's text. Tokens count as reasoning if their text does.
 func (s *Stream) parse(ev *Event) {
 	r := &s.replies[ev.Choice]
 	if ev.Text != "" {
@@ -197,7 +197,7 @@ func (s *Stream) parse(ev *Event) {
 	}
 }
 
-// noteCall notes when pieces of tool calls came, and how many calls there are.
+// noteCall records when pieces of tool calls arrived, and the number of calls.
 func (s *Stream) noteCall(index int) {
 	now := time.Now()
 	if s.parsed.From.IsZero() {
@@ -207,7 +207,7 @@ func (s *Stream) noteCall(index int) {
 	s.calls = max(s.calls, index+1)
 }
 
-// All ranges over the events that are left.
+// All ranges over the remaining events.
 func (s *Stream) All() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		for ev, ok := s.Next(); ok; ev, ok = s.Next() {

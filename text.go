@@ -9,8 +9,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode gives the token ids of a text in which the spelling of a control token is that token, with the
-// beginning-of-sequence token where the tokenizer adds it.
+// Encode returns the token ids of a text; spelled control tokens become tokens. With addSpecial it adds the
+// beginning-of-sequence token if the tokenizer does.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
@@ -24,12 +24,12 @@ func (e *Engine) EncodeWhole(text string) ([]int32, error) {
 	return e.tok.Encode(text, tokenizer.EncodeOptions{})
 }
 
-// tokens encodes a text that came in a request's field.
+// tokens encodes the text of a request's field.
 func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
-	// Twice the context: a client that is a little above it gets the exact number.
+	// Twice the context: a client that exceeds it by a little gets the exact number.
 	o.Limit = 2 * e.info.ContextTokens
 	ids, err := e.tok.Encode(text, o)
 	switch {
@@ -42,7 +42,7 @@ func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32,
 	return ids, nil
 }
 
-// Decode gives the text of token ids, special tokens included.
+// Decode returns the text of token ids, special tokens included.
 func (e *Engine) Decode(ids []int32) (string, error) {
 	if e.tok == nil {
 		return "", ErrNoTokenizer
@@ -50,14 +50,14 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= e.info.Vocabulary {
 			return "", &RequestError{Field: "tokens",
-				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+				Reason: fmt.Sprintf("token %d is %d, but the vocabulary has %d tokens", i, id, e.info.Vocabulary)}
 		}
 	}
 	return e.tok.Decode(ids, false), nil
 }
 
-// conversation is a chat with the settings of the configuration. Messages of developers become system messages where
-// the format has no such role.
+// conversation returns a chat with the settings of the configuration. Developer messages become system messages if the
+// format has no such role.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
 	out.ControlTokens, out.CallTokens, out.Memo = e.cfg.ControlTokens, e.callTokens, e.shown
@@ -73,15 +73,15 @@ func (e *Engine) conversation(c *chat.Request) chat.Request {
 	return out
 }
 
-// Render writes a conversation as the model reads it, with the ids of its tokens. The ids are not always those of
-// Encode: control tokens spelled inside a message are text.
+// Render writes a conversation as the prompt of the model, with its token ids. The ids are not always those of Encode:
+// control tokens spelled inside a message are text.
 func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	p, ids, err := e.render(c)
 	return p.Text, ids, err
 }
 
-// EncodeChat gives the token ids of a conversation as the model reads it; with addSpecial also the tokens that the
-// tokenizer puts around a text, where the chat format did not write them.
+// EncodeChat returns the token ids of a conversation; with addSpecial also the special tokens that the tokenizer adds
+// around a text, if the chat format did not write them.
 func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 	p, ids, err := e.render(c)
 	if err != nil || !addSpecial {
@@ -91,7 +91,7 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
-// render also returns the format's facts about the prompt.
+// render is Render that also returns the format's properties of the prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

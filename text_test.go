@@ -16,8 +16,8 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: text is what the tokens spell, cut at stop strings and never inside a character; limits and
-// formats hold; what is streamed is what Generate returns.
+// Invariants of this file: the text is that of the tokens, cut at stop strings and never inside a character; limits and
+// formats hold; streamed text equals the text of Generate.
 
 const garden = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
 
@@ -82,7 +82,7 @@ func TestWhatEndsAChoice(t *testing.T) {
 	}
 }
 
-// Special tokens are not part of the text. In chats, markers that the parser of replies reads are, even where the
+// Special tokens are not part of the text. In chats, markers that the parser of replies needs are, even if the
 // tokenizer marks them as special.
 func TestSpecialTokensAreLeftOut(t *testing.T) {
 	e := start(t, Config{})
@@ -141,8 +141,8 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 	}
 }
 
-// checkLogprobs: log probabilities are at most zero, sorted, and the token's own is among the likeliest when it is one
-// of them.
+// checkLogprobs checks that log probabilities are at most zero and sorted, and that the token's own is among the most
+// probable if it is one of them.
 func checkLogprobs(t *testing.T, tok Token, n int) {
 	t.Helper()
 	if tok.Logprob > 0 || math.IsNaN(tok.Logprob) || len(tok.Top) != n {
@@ -172,8 +172,7 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	}
 }
 
-// Every constrained answer parses and follows its format, whatever the temperature: also where other tokens are
-// likelier.
+// Every constrained answer parses and follows its format at any temperature, even if other tokens are more probable.
 func TestFormatsHold(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -225,8 +224,8 @@ func TestFormatsHold(t *testing.T) {
 	}
 }
 
-// Tokens may spell broken characters; the text is valid anyway, and a character begun at the end shows as U+FFFD,
-// not as nothing.
+// Tokens may contain incomplete characters; the text is always valid, and an incomplete character at the end becomes
+// U+FFFD.
 func TestBrokenCharacters(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
@@ -327,7 +326,7 @@ func TestEncodeAndDecode(t *testing.T) {
 	}
 }
 
-// A chat that needs a token the checkpoint's tokenizer does not have is refused; its marker would be read as ordinary
+// A chat that needs a token that the checkpoint's tokenizer does not have is refused; its marker would become ordinary
 // text.
 func TestAMarkerWithoutATokenIsRefused(t *testing.T) {
 	e := start(t, Config{ChatFormat: "deepseek-v4"})

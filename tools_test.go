@@ -10,7 +10,7 @@ import (
 	"sparrow/chat"
 )
 
-// manyTools is a list of n tools of about size bytes each, as an agent with connectors has it.
+// manyTools returns a list of n tools of about size bytes each, like that of an agent with connectors.
 func manyTools(n, size int) []chat.Tool {
 	list := make([]chat.Tool, n)
 	for i := range list {
@@ -28,8 +28,8 @@ func manyTools(n, size int) []chat.Tool {
 	return list
 }
 
-// After its first use a list of 200 tools and 300 KB is not compiled again; of a changed list only the changed tools
-// are read.
+// After its first use a list of 200 tools and 300 KB is not compiled again; for a changed list only the changed tools
+// are compiled.
 func TestToolsThatComeAgain(t *testing.T) {
 	e := start(t, Config{})
 	tools := manyTools(200, 1500)

@@ -13,8 +13,8 @@ import (
 // usageSaved is the interval at which counts of experts are saved while the engine runs.
 const usageSaved = time.Minute
 
-// openUsage is the table that counts of experts are added to: that of the file, where there is one, or an empty one. It
-// is nil where no file was named and experts do not move.
+// openUsage returns the table to which expert counts are added: that of the file, if there is one, or an empty one. It
+// is nil if no file is configured and experts do not move.
 func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	file := c.ExpertUsage
 	if file == "" && c.Experts != ExpertsMove {
@@ -43,7 +43,7 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	return t, nil
 }
 
-// usageSaver saves counts of experts from time to time. Its goroutine ends with close.
+// usageSaver saves expert counts at intervals. Its goroutine ends with close.
 type usageSaver struct {
 	engine *Engine
 	stop   chan struct{}
@@ -76,7 +76,7 @@ func (k *usageSaver) run() {
 	}
 }
 
-// close saves the counts for the last time. The engine's loop has ended: nothing adds to them any more.
+// close saves the counts for the last time. The engine's loop has ended, so the counts no longer change.
 func (k *usageSaver) close() error {
 	if k == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// mostWithoutText is the share of ids without text that a vocabulary may have, one in that many. Released models have a
-// few hundredths, which are never chosen; random weights choose any.
+// mostWithoutText is the maximum share of ids without text, one in that many. Released models have a few percent, which
+// are never chosen; random weights choose any id.
 const mostWithoutText = 10
 
 // prepareText sets up tokenizer, chat format and grammar.
@@ -25,7 +25,7 @@ func (e *Engine) prepareText(p *parts) error {
 		return nil
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
-		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; "+
+		return fmt.Errorf("sparrow: the tokenizer has %d tokens, but the model's vocabulary has %d; "+
 			"they do not belong together", n, v)
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; v-n > v/mostWithoutText {
@@ -79,13 +79,13 @@ func (e *Engine) prepareText(p *parts) error {
 	}
 	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
 	if err != nil {
-		// A vocabulary without JSON's own characters still generates free text.
+		// A vocabulary without JSON's own characters still generates unconstrained text.
 		e.cfg.Log.Info("constrained output is not available", "reason", err)
 	}
 	return nil
 }
 
-// efforts are the words for the reasoning effort that a format takes.
+// efforts returns the words for the reasoning effort that a format accepts.
 func efforts(f chat.Format) []string {
 	var known []string
 	on := true
@@ -99,7 +99,7 @@ func efforts(f chat.Format) []string {
 	return known
 }
 
-// describeTokenizer returns the facts of a tokenizer for clients; src has read its configuration.
+// describeTokenizer returns the properties of a tokenizer for clients; src has read its configuration.
 func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	t := engine.Tokenizer{BOS: src.BOS, EOS: src.EOS, Pad: src.Special["pad_token"], Unk: src.Special["unk_token"],
 		ChatTemplate: src.ChatTemplate}
@@ -122,7 +122,7 @@ func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
 	return t, nil
 }
 
-// knowsDevelopers reports whether a format shows messages of the role developer. Templates skip unknown roles.
+// knowsDevelopers reports whether a format supports messages of the developer role. Templates skip unknown roles.
 func knowsDevelopers(f chat.Format, template string) bool {
 	if _, ok := f.(*chat.Template); ok {
 		return strings.Contains(template, string(chat.Developer))
@@ -131,7 +131,7 @@ func knowsDevelopers(f chat.Format, template string) bool {
 	return err == nil
 }
 
-// alwaysThinks reports whether a reply begins with reasoning although it should not.
+// alwaysThinks reports whether replies begin with reasoning even if it is disabled.
 func alwaysThinks(f chat.Format) bool {
 	off := false
 	p, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "?"}}, Thinking: &off,
@@ -163,7 +163,7 @@ func (v vocabulary) IsSpecial(id int32) bool {
 
 func (v vocabulary) EOS() []int32 { return v.eos }
 
-// endTokens collects every id that ends a sequence: the config's, the generation config's and the tokenizer's.
+// endTokens returns every id that ends a sequence: from the config, the generation config and the tokenizer.
 func endTokens(c *config.Config, generation []byte, t *tokenizer.Tokenizer) []int32 {
 	var out []int32
 	add := func(id int) {

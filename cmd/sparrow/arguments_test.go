@@ -23,9 +23,9 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"run --gpus 0,1 --ranks 2 hi", "--ranks 2 selects CPU devices and --gpus 0,1 selects GPUs"},
 		{"run --attention both hi", "--attention both: want tp, dp or auto"},
 		{"run --attention= hi", "--attention : want tp, dp or auto"},
-		{"run --attention dp hi", "--attention dp selects how ranks share attention, but there is only one rank; also give --ranks 2, or"},
-		{"serve --attention tp --gpus 1 --port 0", "give --ranks 2 or --gpus 2 as well"},
-		{"explain --family v3.2 --attention dp", "give --tp 2 as well"},
+		{"run --attention dp hi", "--attention dp selects how ranks share attention, but there is only one rank; " +
+			"also give --ranks 2, or"}, {"serve --attention tp --gpus 1 --port 0",
+			"give --ranks 2 or --gpus 2 as well"}, {"explain --family v3.2 --attention dp", "give --tp 2 as well"},
 		{"explain --family v3.2 --attention=", "want tp, dp or auto"},
 		{"bench model --attention dp", "give --ranks 2 as well"},
 		{"run --ranks 2 --kernels cuda hi", "for 2 GPUs give --gpus 2 in place of --ranks"},

@@ -1,5 +1,5 @@
-// Package device opens the hardware that a model runs on: a device, a group of ranks, or a GPU whose host has some
-// experts. It reports before anything is loaded whether the model can run there and fits.
+// Package device opens the hardware that a model runs on: a device, a group of ranks, or a GPU with some experts on its
+// host. It checks, before anything is loaded, whether the model can run there and fits.
 package device
 
 import (
@@ -21,31 +21,30 @@ import (
 	"sparrow/plan"
 )
 
-// AutoKernels is the name that leaves the choice of the device to Open: a GPU where there is one that can run the
-// model, else the CPU.
+// AutoKernels leaves the choice of the device to Open: a GPU if there is one that can run the model, else the CPU.
 const AutoKernels = "auto"
 
-// Request describes what a device is opened for.
+// Request describes the model that a device is opened for, and its options.
 type Request struct {
 	kernel.Options
-	// Kernels names an implementation; empty is AutoKernels.
+	// Kernels is the name of an implementation; empty means AutoKernels.
 	Kernels string
 	Source  *family.Source
 	Policy  plan.Policy
-	// Fits refuses a device with too little memory, before weights are loaded; nil compares only the weights with the
-	// free memory.
+	// Fits refuses a device with too little memory, before weights are loaded; if it is nil, only the weights are
+	// compared with the free memory.
 	Fits func(kernel.Device, kernel.Member) error
-	// Of is the rank that the device is for; the zero value is a device that runs alone.
+	// Of is the rank of the device; the zero value means a device that runs alone.
 	Of kernel.Member
-	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Others need none.
+	// Experts selects the placement of experts. If that needs a GPU, AutoKernels does not fall back to a CPU.
 	Experts ExpertHomes
-	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
+	// Warn is called with the reason why an existing GPU is not used. It may be nil.
 	Warn func(text string)
 }
 
-// Open opens the device that a model is to run on. An implementation that was named is refused where it cannot run the
-// model. AutoKernels takes the first GPU backend that can, and the CPU where none can: silently where there is no GPU,
-// else with a warning. Experts that need a GPU make that an error.
+// Open opens the device for a model. A named implementation is refused if it cannot run the model. AutoKernels uses the
+// first GPU backend that can, else the CPU: without a warning if there is no GPU, otherwise with one. If experts need a
+// GPU, this is an error.
 func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 	if q.Limits.Any() {
 		name, err := q.limitedKernels(r)
@@ -73,8 +72,8 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 		}
 		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
 		if errors.Is(err, placement.ErrHost) { // the CPU would read what is missing from the disk for every token
-			return nil, fmt.Errorf("%w; --kernels cpu runs the model all the same, and reads from the disk what "+
-				"memory does not hold", err)
+			return nil, fmt.Errorf("%w; --kernels cpu runs the model anyway, and reads from the disk what "+
+				"does not fit in memory", err)
 		}
 		if !errors.Is(err, kernel.ErrAbsent) {
 			last = err
@@ -84,7 +83,7 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 		}
 	}
 	if last != nil && q.Warn != nil && !q.Experts.Split() {
-		q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", last))
+		q.Warn(fmt.Sprintf("the GPU is not used; the model runs on the CPU: %v", last))
 	}
 	if q.Experts.Split() {
 		switch {
@@ -94,7 +93,7 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 			why = append(why, errors.New("this build has no kernels for GPUs"))
 		}
 		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
-			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
+			"%w; omit --experts to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
 	}
 	dev, err := r.Open("cpu", q.Options)
 	if err != nil {
@@ -106,7 +105,7 @@ func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
 	return dev, nil
 }
 
-// limitedKernels are the kernels of a GPU with limits: those that were named, else the first that there is one for.
+// limitedKernels returns the kernels of a GPU with limits: the named ones, else the first that have such a GPU.
 func (q *Request) limitedKernels(r *kernel.Registry) (string, error) {
 	var why []error
 	for _, b := range r.Backends() {
@@ -123,23 +122,23 @@ func (q *Request) limitedKernels(r *kernel.Registry) (string, error) {
 	if why == nil {
 		return "",
 			fmt.Errorf("sparrow: %w: --kernels %s cannot be combined with limits (--pretend, --limit-...), which "+
-				"apply to GPUs; leave them out, or ask for --kernels auto", kernel.ErrUnsupported, q.Kernels)
+				"apply to GPUs; omit them, or use --kernels auto", kernel.ErrUnsupported, q.Kernels)
 	}
 	return "", fmt.Errorf("sparrow: %w: limits (--pretend, --limit-...) need a GPU that is at least as large: %w; "+
 		"'sparrow explain --hw' and 'sparrow inspect --hw' plan without one", kernel.ErrUnavailable,
 		errors.Join(why...))
 }
 
-// Registry lists the kernels of this build, best first.
+// Registry returns the kernels of this build, best first.
 func Registry() *kernel.Registry {
 	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
 }
 
-// maxDrawn is the maximum number of bytes of random weights in host memory where the free memory is not known.
+// maxDrawn is the maximum number of bytes of random weights in host memory if the free memory is unknown.
 const maxDrawn = 8 << 30
 
-// checkDrawn refuses random weights in host memory that are too large for it. Others are read from mapped files, or
-// made by the device in its own memory. free is the free memory, 0 where it is not known.
+// checkDrawn refuses random weights in host memory that are too large for it. Other weights are read from mapped files,
+// or generated by the device in its own memory. free is the free memory, 0 if unknown.
 func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 	if _, ok := dev.(kernel.Drawer); ok || !src.Weights.Drawn() {
 		return nil
@@ -147,7 +146,7 @@ func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 	need := src.Weights.Bytes()
 	const instead = "choose a smaller shape ('sparrow synth --help' lists them) or a GPU (--kernels cuda)"
 	if free == 0 && need > maxDrawn {
-		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; where free memory is not known, at most %s "+
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; if the free memory is unknown, at most %s "+
 			"are generated: %s", src.Name, unit.Bytes(need), unit.Bytes(maxDrawn), instead)
 	}
 	if free > 0 && need > free-free/8 {
@@ -157,7 +156,7 @@ func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 	return nil
 }
 
-// open opens an implementation by name and refuses it where it cannot run the model.
+// open opens an implementation by name and refuses it if it cannot run the model.
 func (q *Request) open(r *kernel.Registry, name string) (kernel.Device, error) {
 	dev, err := r.Open(name, q.Options)
 	if err != nil {
@@ -169,7 +168,7 @@ func (q *Request) open(r *kernel.Registry, name string) (kernel.Device, error) {
 	return dev, nil
 }
 
-// suits states why a device cannot run the model.
+// suits returns an error if a device cannot run the model.
 func (q *Request) suits(dev kernel.Device) error {
 	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
 		return err
@@ -195,7 +194,7 @@ func (q *Request) suits(dev kernel.Device) error {
 	return WeightsFit(q.Source, dev, q.Of)
 }
 
-// WeightsFit refuses a device with less free memory than the weights of a model take there.
+// WeightsFit refuses a device whose free memory is smaller than the weights of a model.
 func WeightsFit(src *family.Source, dev kernel.Device, of kernel.Member) error {
 	n := &engine.Need{}
 	return tried(src, dev, trial{of: of}, func(m model.Model, free int64) error {
@@ -204,8 +203,8 @@ func WeightsFit(src *family.Source, dev kernel.Device, of kernel.Member) error {
 	})
 }
 
-// Need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
-// machine's own memory.
+// Need returns the memory that a model needs on a device, measured before anything is uploaded; nil for a device that
+// uses the machine's own memory.
 func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
 	err = tried(src, dev, trial{of: of}, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
@@ -215,8 +214,8 @@ func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 }
 
 // CheckWeights returns the error that Open would return for the weights of a model on hardware that need not exist: why
-// the kernels of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with
-// the memory.
+// the kernels of this build cannot load them. facts describes the model as divided among its ranks. It does not compare
+// sizes with the memory.
 func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
 	if !hw.CUDA() { // a CPU loads every type that a file may hold
 		return nil
@@ -230,14 +229,14 @@ func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error
 	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
 }
 
-// trial is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
+// trial describes a load on a device without memory: a model or a rank's part of one, and the placement of its experts.
 type trial struct {
 	of     kernel.Member
 	placed family.Placed
 }
 
-// tried loads a model on a device that computes nothing in place of one with its own memory, and calls look with it and
-// with the memory that is free. For other devices it does nothing.
+// tried loads a model on a device that computes nothing in place of one with its own memory, and calls look with the
+// model and the free memory. For other devices it does nothing.
 func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.DryRunner)
 	if !ok {
@@ -262,7 +261,7 @@ func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Mod
 	return look(m, free)
 }
 
-// noCollective is the collective operations of a rank that is tested alone: they do nothing.
+// noCollective implements the collective operations of a rank that is tested alone: they do nothing.
 type noCollective struct{}
 
 func (noCollective) AllReduce(kernel.AllReduceArgs) error         { return nil }
@@ -271,7 +270,7 @@ func (noCollective) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
 func (noCollective) Broadcast(kernel.BroadcastArgs) error         { return nil }
 func (noCollective) ShareRows(kernel.ShareArgs) error             { return nil }
 
-// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
+// PolicyOn returns a policy with the defaults of the device that a model runs on, and those defaults as flags.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
 	arch := plan.CPU
 	if dev.Hardware().Arch != "cpu" {

@@ -13,7 +13,7 @@ import (
 	"sparrow/weight"
 )
 
-// Random weights in host memory are bounded and have to fit; those that a GPU makes in its own memory are not bounded
+// Random weights in host memory are limited and must fit; those that a GPU generates in its own memory are not limited
 // here, and weights in files are mapped.
 func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 	shape := func(gib int) *family.Source {

@@ -16,7 +16,7 @@ import (
 	"sparrow/kernel"
 )
 
-// ExpertHomes names the memories that may hold the experts of a model.
+// ExpertHomes selects the memories that may hold the experts of a model.
 type ExpertHomes string
 
 // The homes.
@@ -25,15 +25,15 @@ const (
 	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
 	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
-	// ExpertsMove is ExpertsSplit, and between steps experts that rows chose most recently are moved to the device. The
+	// ExpertsMove is ExpertsSplit, and between steps the experts that rows chose most recently move to the device. The
 	// arithmetic of a row then changes over time.
 	ExpertsMove ExpertHomes = "move"
 )
 
-// Split reports whether experts are to be in host memory, which needs a GPU.
+// Split reports whether experts must be in host memory, which needs a GPU.
 func (h ExpertHomes) Split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsMove }
 
-// ParseExpertHomes reads homes; empty is ExpertsAuto.
+// ParseExpertHomes parses the value of the flag; empty means ExpertsAuto.
 func ParseExpertHomes(s string) (ExpertHomes, error) {
 	switch h := ExpertHomes(s); h {
 	case "":
@@ -41,22 +41,23 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 	case ExpertsAuto, ExpertsOnDevice, ExpertsSplit, ExpertsOnHost, ExpertsMove:
 		return h, nil
 	}
-	return "", fmt.Errorf("experts %q: supported are auto, device, split, host and move", s)
+	return "", fmt.Errorf("experts %q: want auto, device, split, host or move", s)
 }
 
-// SplitCache is the default cache size of a GPU, in tokens, where experts fill the rest of its memory: 32
-// sequences of 8192 tokens.
+// SplitCache is the default cache size of a GPU, in tokens, if experts fill the rest of its memory: 32 sequences of
+// 8192 tokens.
 const SplitCache = 32 * 8192
 
-// SplitRows is the number of rows of a decode step for which experts in host memory are divided between CPU and bus,
-// where that many sequences may run.
+// SplitRows is the number of rows of a decode step for which experts in host memory are divided between CPU and bus, if
+// that many sequences may run.
 const SplitRows = 32
 
-// spareMemory is left free on a GPU that experts would otherwise fill, or a part of its memory where it is small: the
-// driver takes memory in pieces of 2 MiB, which costs DeepSeek-V4-Flash 300 MiB, and some for graphs and queues.
+// spareMemory is the memory that is left free on a GPU that experts would otherwise fill, or a share of it on a small
+// GPU: the driver allocates in pieces of 2 MiB, which costs 300 MiB for DeepSeek-V4-Flash, and needs some for graphs
+// and queues.
 const spareMemory = 1 << 30
 
-// ExpertRequest has the inputs of the placement of experts.
+// ExpertRequest holds the inputs of the placement of experts.
 type ExpertRequest struct {
 	Homes   ExpertHomes
 	Memory  int64         // of the device, the most that is used; 0 is all that is free
@@ -65,20 +66,20 @@ type ExpertRequest struct {
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
 	Rows    int           // of a decode step that the methods are chosen for; 0 is one
-	// Deterministic gives each expert in host memory one method for decodes and prompts.
+	// Deterministic uses the same method for decodes and prompts for each expert in host memory.
 	Deterministic bool
-	// Measure finds the memory of a model that was loaded on a device without memory; free is the free memory of the
+	// Measure returns the memory of a model that was loaded on a device without memory; free is the free memory of the
 	// device.
 	Measure func(m model.Model, free int64) (*engine.Need, error)
 }
 
-// PlacedExperts are the homes of a model's experts, and the host that computes some of them.
+// PlacedExperts holds the placement of a model's experts, and the host that computes some of them.
 type PlacedExperts struct {
 	family.Placed
 	Choice *placement.Choice
 }
 
-// Close ends the host's workers. The device that they compute for must be done.
+// Close ends the host's workers. The device that they compute for must be idle.
 func (p *PlacedExperts) Close() error {
 	if p == nil || p.Host == nil {
 		return nil
@@ -86,12 +87,12 @@ func (p *PlacedExperts) Close() error {
 	return p.Host.Close()
 }
 
-// PlaceExperts chooses a home for each expert of a model on a device with its own memory. What else the device holds is
-// measured without memory, with all experts on the host; experts get the rest.
+// PlaceExperts chooses a memory for each expert of a model on a device with its own memory. All other memory needs are
+// measured with all experts on the host; experts get the rest.
 func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q ExpertRequest) (_ *PlacedExperts,
 	err error) {
 	if _, ok := dev.(kernel.DryRunner); !ok {
-		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
+		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: omit --experts",
 			kernel.ErrUnsupported, q.Homes, dev.Name())
 	}
 	cores, err := r.Open("cpu", kernel.Options{Workers: hostWorkers(q.Workers), Pack: true})
@@ -113,9 +114,9 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	return p, nil
 }
 
-// hostWorkers returns how many threads compute experts on the host of a GPU, where the number was not given or is that
-// of all cores: one core is left to the thread that waits for the GPU without sleeping. A worker that shares its core
-// with it would delay all others.
+// hostWorkers returns the number of threads that compute experts on the host of a GPU, if the number was not given or
+// equals the number of cores: one core is left for the thread that waits for the GPU without sleeping. A worker on the
+// same core would delay all others.
 func hostWorkers(asked int) int {
 	cores := runtime.GOMAXPROCS(0)
 	if asked > 0 && asked < cores {
@@ -151,7 +152,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 		count += n
 	}
 	if count == 0 {
-		return fmt.Errorf("sparrow: experts %s: %s has no experts; leave --experts out", q.Homes, src.Name)
+		return fmt.Errorf("sparrow: experts %s: %s has no experts; omit --experts", q.Homes, src.Name)
 	}
 	ask.Bytes = (all.Weights - none.Weights + int64(count) - 1) / int64(count)
 	free := none.Free - min(none.Free/64, spareMemory)
@@ -161,13 +162,13 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// The buffers of fetched experts, and the scratch memory of both methods, are known once there are such experts:
-	// the number of experts on the device is reduced, one more each time, until everything fits.
+	// The buffers of fetched experts, and the scratch memory of both methods, are known only once there are such
+	// experts: the number of experts on the device is reduced, by one more each time, until everything fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			advice := ""
 			if errors.Is(err, placement.ErrNoRoom) {
-				advice = "; add memory, or ask for a smaller cache (--cache-tokens, --max-running) or smaller steps " +
+				advice = "; add memory, or choose a smaller cache (--cache-tokens, --max-running) or smaller steps " +
 					"(--step-tokens)"
 			}
 			return fmt.Errorf("sparrow: %s on %s: %w%s", src.Name, Describe(dev), err, advice)

@@ -15,9 +15,9 @@ import (
 	"sparrow/kernel"
 )
 
-// FiguresOf are the rates of a GPU and of its host's CPU, by which methods of experts are chosen: those of the table
-// where both are in it, else those that were saved for this machine, else they are measured now and saved. source
-// states where they come from; it is empty for a machine of the table.
+// FiguresOf returns the rates of a GPU and of its host's CPU, by which methods of experts are chosen: those of the
+// table if both are in it, else those that were saved for this machine, else they are measured now and saved. source
+// describes their origin; it is empty for a machine of the table.
 func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	if rate := dev.Hardware().BusRate; rate > 0 {
 		defer func() { on.Bus.Rate = min(on.Bus.Rate, float64(rate)/1e6) }()
@@ -41,19 +41,19 @@ func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on co
 		}
 	}
 	on.CPU, on.Bus = f.CPU, f.Bus
-	where := fmt.Sprintf("are kept in %s: servers with the same file choose the same methods", path)
+	where := fmt.Sprintf("are saved in %s: servers with the same file choose the same methods", path)
 	if failed != nil {
-		where = fmt.Sprintf("could not be kept, so that the next start may choose other methods: %v", failed)
+		where = fmt.Sprintf("could not be saved, so the next start may choose other methods: %v", failed)
 	}
 	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where)
 }
 
-// MachineName returns the key that figures are saved under.
+// MachineName returns the key under which figures are saved.
 func MachineName(dev, cores kernel.Device, workers int) string {
 	return fmt.Sprintf("%s, %d cores of %s (%s)", dev.Hardware().Model, workers, computer.Here().CPU, cores.Name())
 }
 
-// measure measures the CPU, by a device that is closed afterwards, and the bus of a GPU.
+// measure measures the CPU, with a device that is closed afterwards, and the bus of a GPU.
 func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures, err error) {
 	cores, err := r.Open("cpu", kernel.Options{Workers: workers})
 	if err != nil {
@@ -66,7 +66,7 @@ func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures
 }
 
 // Identity returns the identity of pages in tiers: the weights, and the experts that the CPU computes, whose arithmetic
-// differs. Where experts move it is that of the weights alone.
+// differs. If experts move it is the identity of the weights alone.
 func (p *PlacedExperts) Identity(weights tier.Fingerprint) tier.Fingerprint {
 	if p == nil {
 		return weights

@@ -16,8 +16,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// A machine that is not in the table uses the figures that were saved of it, and names their file; where it cannot be
-// measured it uses those of the table, with a warning.
+// A machine that is not in the table uses its saved figures, and names their file; if it cannot be measured it uses
+// those of the table, with a warning.
 func TestKeptFiguresOfAMachine(t *testing.T) {
 	r := kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "other", Hardware: "sm90",
 		Available: func() error { return nil },
@@ -44,7 +44,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 	}
 }
 
-// Pages in tiers are not shared by servers whose experts are computed in different ways.
+// Servers whose experts are computed in different ways do not share pages in tiers.
 func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	weights := tier.Fingerprint{1, 2, 3}
 	of := func(p *placement.Placement, movable bool) tier.Fingerprint {

@@ -13,18 +13,18 @@ import (
 
 // Ranks describes the devices that share a model.
 type Ranks struct {
-	// Count is the number of CPU devices, GPUs the ordinals of GPUs: one of the two.
+	// Count is the number of CPU devices, GPUs the ordinals of GPUs; only one of the two is set.
 	Count int
 	GPUs  []int
-	// Attention is how they share attention.
+	// Attention is the division of attention among them.
 	Attention plan.Division
 }
 
-// Total is the number of ranks.
+// Total returns the number of ranks.
 func (r *Ranks) Total() int { return max(r.Count, len(r.GPUs)) }
 
-// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes
-// CPUs, among which threads are divided, or GPUs where these are named.
+// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels uses CPUs,
+// among which threads are divided, or GPUs if these are given.
 func OpenRanks(r *kernel.Registry, q Request, of Ranks, o group.Options) (_ *group.Group, err error) {
 	ranks := of.Total()
 	if q.Kernels == "" || q.Kernels == AutoKernels {

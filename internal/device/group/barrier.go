@@ -11,10 +11,10 @@ import (
 	"sparrow/kernel"
 )
 
-// errBarrier is wrapped by errors of ranks that did not fail by themselves: another one was missing.
+// errBarrier is wrapped by errors of ranks that did not fail themselves, because another rank was missing.
 var errBarrier = errors.New("group: another rank did not arrive")
 
-// barrier is where ranks wait for each other.
+// barrier synchronises ranks.
 type barrier struct {
 	timeout time.Duration
 	failed  chan struct{} // closed once a rank was missing
@@ -51,7 +51,7 @@ func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
 
-// init makes a state for each rank, whose operations beats count.
+// init makes a state for each rank; beats counts its operations.
 func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 	m.timeout, m.failed, m.states = timeout, make(chan struct{}), make([]rankState, len(beats))
 	for i := range m.states {
@@ -62,9 +62,9 @@ func (m *barrier) init(beats []*atomic.Uint64, timeout time.Duration) {
 	}
 }
 
-// arrive waits until every rank has arrived with an operation like this one, or with nil for the end of the previous
-// one, whose tensors others may still read. It returns an error as soon as one cannot arrive any more, or has stayed at
-// one operation for the time-out.
+// arrive waits until every rank has arrived with the same operation, or with nil for the end of the previous one, whose
+// tensors others may still read. It returns an error as soon as a rank cannot arrive any more, or has stayed at one
+// operation for the timeout.
 func (m *barrier) arrive(rank int, c *call) error {
 	s := &m.states[rank]
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *barrier) arrive(rank int, c *call) error {
 	return nil
 }
 
-// absent is an error where a rank cannot arrive any more. The caller holds mu.
+// absent returns an error if a rank cannot arrive any more. The caller holds mu.
 func (m *barrier) absent() error {
 	switch {
 	case m.missed != nil:
@@ -158,7 +158,8 @@ func (m *barrier) miss(why error) {
 	m.wakeAll()
 }
 
-// late ends all barriers because ranks have not returned from a pass that others have ended, and is why.
+// late ends all barriers because some ranks have not returned from a pass that others have ended, and returns the
+// reason.
 func (m *barrier) late(back []bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +168,7 @@ func (m *barrier) late(back []bool) error {
 	return m.missed
 }
 
-// missing names the ranks that are not here.
+// missing lists the ranks that have not arrived.
 func (m *barrier) missing(here func(rank int) bool) string {
 	var list []string
 	for i := range m.states {
@@ -205,7 +206,7 @@ func (m *barrier) reset() {
 	m.clear()
 }
 
-// err is why no barrier can be completed any more.
+// err returns why no barrier can be completed any more.
 func (m *barrier) err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Meet makes the collective operations of ranks in host memory that are not group: each is used by its own thread. One
-// that keeps the others waiting for the time-out ends them.
+// Meet returns the collective operations of ranks in host memory that are not a group: each is used by its own thread.
+// A rank that makes the others wait for the timeout ends them.
 func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	m, beats := &barrier{}, make([]*atomic.Uint64, ranks)
 	for i := range beats {
@@ -25,14 +25,14 @@ func Meet(ranks int, timeout time.Duration) []kernel.Collective {
 	return list
 }
 
-// member is a rank's kernel.Collective. Ranks wait for each other, each does its share of the work in the memory of
-// all, and they wait again: after that the posted tensors are not read any more.
+// member implements kernel.Collective for a rank. Ranks wait for each other, each does its share of the work in the
+// memory of all, and they wait again: after that the posted tensors are no longer read.
 type member struct {
 	*barrier
 	rank int
 }
 
-// exchange lets ranks meet, work and meet again.
+// exchange waits for all ranks, does the rank's work and waits again.
 func (m *member) exchange(c call, work func(m *member)) error {
 	if err := m.arrive(m.rank, &c); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (m *member) exchange(c call, work func(m *member)) error {
 	return m.arrive(m.rank, nil)
 }
 
-// share is the rank's share of n elements, which need not divide.
+// share returns the rank's share of n elements, which need not be divisible.
 func (m *member) share(n int) (first, last int) {
 	return n * m.rank / len(m.states), n * (m.rank + 1) / len(m.states)
 }
@@ -68,8 +68,8 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 	})
 }
 
-// sum writes the sum of a row of every rank to out, in the order of the ranks: in float32, rounded once where rows are
-// bf16, as GPUs do. out may be the row of the first rank.
+// sum writes the sum of a row of every rank to out, in the order of the ranks: in float32, rounded once if rows are
+// bf16, as on GPUs. out may be the row of the first rank.
 func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
 	if out.DType == kernel.F32 {
 		to := host.F32(out)

@@ -1,10 +1,10 @@
 // Package group makes several devices run one model: each is a rank with its own thread, and they exchange rows through
 // collective operations with a fixed order of sums.
 //
-// Devices flow in; out flow a kernel.Machine whose memory is that of all ranks at the same places, a function that runs
-// work on all ranks at once, and for each rank the kernel.Collective of its queue. Rows go from one rank's memory to
-// another's directly: copied by the threads of devices that compute on the host, which wait for each other, or by the
-// devices themselves (kernel.Peer).
+// From devices it makes a kernel.Machine whose memory is allocated at the same offsets on all ranks, a function that
+// runs work on all ranks concurrently, and for each rank the kernel.Collective of its queue. Rows are copied directly
+// from one rank's memory to another's: by the threads of devices that compute on the host, which wait for each other,
+// or by the devices themselves (kernel.Peer).
 package group
 
 import (
@@ -19,8 +19,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is how long ranks wait for one that stays at one operation, where Options.Timeout is 0: longer than any
-// operation takes whose weights are in memory. While the process reads pages of files, it continues.
+// Timeout is the default of Options.Timeout: longer than any operation takes whose weights are in memory. While the
+// process reads pages of files, ranks continue to wait.
 const Timeout = 10 * time.Second
 
 // MaxRanks is the maximum number of ranks of a group.
@@ -28,15 +28,15 @@ const MaxRanks = kernel.MaxRanks
 
 // Options are the settings of a group.
 type Options struct {
-	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0
-	// is forever.
+	// Timeout is the maximum time that a rank may stay at one operation while others wait for it, before it counts as
+	// lost; a negative value means no limit.
 	Timeout time.Duration
-	// Compare makes Read read from all ranks, and compares the results of passes too; bytes that differ are an error:
-	// for tests and verify.
+	// Compare makes Read read from all ranks, and also compares the results of passes; different bytes are an error. It
+	// is for tests and verify.
 	Compare bool
 }
 
-// Group is several ranks. One goroutine uses it at a time, except for the operations of ranks inside Do.
+// Group is a group of ranks. One goroutine uses it at a time, except for the operations of ranks inside Do.
 type Group struct {
 	ranks   []*rank
 	opts    Options
@@ -44,9 +44,9 @@ type Group struct {
 	ending  watch    // of ranks that have not returned from what Do runs
 	done    chan int // a rank has returned from what Do runs
 	back    []bool   // ranks that have
-	// peers are set for devices that exchange rows by themselves; nil where ranks synchronise on the host.
+	// peers is set for devices that exchange rows by themselves; nil if ranks synchronise on the host.
 	peers []kernel.Collective
-	// around, while it is set, wraps the functions that Do runs on a rank.
+	// around, if set, wraps the functions that Do runs on a rank.
 	around func(rank int, f func() error) error
 	timer  *time.Timer
 	lost   error // why the group can no longer be used
@@ -63,10 +63,10 @@ type rank struct {
 	beats atomic.Uint64 // operations that it has begun
 }
 
-// New makes a group of devices. It takes the devices over: Close closes them.
+// New makes a group of devices. It takes ownership of the devices: Close closes them.
 func New(devs []kernel.Device, o Options) (*Group, error) {
 	if len(devs) < 1 || len(devs) > MaxRanks {
-		return nil, fmt.Errorf("%w: the group has %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
+		return nil, fmt.Errorf("%w: the group has %d ranks, want 1 to %d", kernel.ErrArgument, len(devs),
 			MaxRanks)
 	}
 	for _, d := range devs {
@@ -102,17 +102,18 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 	return g, nil
 }
 
-// Supports states why a device cannot be a rank.
+// Supports returns an error if a device cannot be a rank.
 func Supports(dev kernel.Device) error {
 	if _, ok := dev.(kernel.Peer); !ok && dev.Hardware().Arch != "cpu" {
-		return fmt.Errorf("%w: %s (%s) cannot be a rank; supported are CPUs (--kernels cpu --ranks N) and GPUs "+
+		return fmt.Errorf("%w: %s (%s) cannot be a rank; want CPUs (--kernels cpu --ranks N) or GPUs "+
 			"(--gpus N)",
 			kernel.ErrUnsupported, dev.Name(), dev.Hardware().Arch)
 	}
 	return nil
 }
 
-// Machine is the group for callers that start passes. Where ranks have queues of their own, it captures and reserves.
+// Machine returns the group as a machine for callers that start passes. If ranks have queues of their own, it supports
+// capture and reservation.
 func (g *Group) Machine() kernel.Machine {
 	if g.peers != nil {
 		return queued{g}
@@ -120,7 +121,7 @@ func (g *Group) Machine() kernel.Machine {
 	return g
 }
 
-// run is a rank's thread: libraries of devices, and the placement of memory, belong to threads.
+// run runs a rank's thread: device libraries and memory placement are bound to threads.
 func (g *Group) run(i int, r *rank) {
 	runtime.LockOSThread()
 	defer close(r.ended)
@@ -133,7 +134,7 @@ func (g *Group) run(i int, r *rank) {
 	}
 }
 
-// guard turns a panic into an error.
+// guard converts a panic to an error.
 func guard(i int, call func(int) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -143,13 +144,13 @@ func guard(i int, call func(int) error) (err error) {
 	return call(i)
 }
 
-// Ranks is the number of ranks.
+// Ranks returns the number of ranks.
 func (g *Group) Ranks() int { return len(g.ranks) }
 
-// Device is the device of a rank.
+// Device returns the device of a rank.
 func (g *Group) Device(rank int) kernel.Device { return g.ranks[rank].dev }
 
-// Member is the place of a rank among the others.
+// Member returns the position of a rank among the others.
 func (g *Group) Member(rank int) kernel.Member {
 	m := kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.barrier, rank}, Beats: &g.ranks[rank].beats}
 	if g.peers != nil {
@@ -158,11 +159,11 @@ func (g *Group) Member(rank int) kernel.Member {
 	return m
 }
 
-// Do calls f on the thread of every rank and waits for all of them. Where every rank fails by itself, as with arguments
-// that are wrong everywhere, it returns the first error and the group can still be used. Where one fails alone, others
-// have been left in the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later
-// one. A rank that keeps the others waiting, in a collective operation or at the end, counts as lost when it has stayed
-// at one operation for the time-out.
+// Do calls f on the thread of every rank and waits for all of them. If every rank fails by itself, as with wrong
+// arguments, it returns the first error and the group can still be used. If only one rank fails, others were stopped in
+// the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later one. A rank that
+// makes the others wait, in a collective operation or at the end, counts as lost when it has stayed at one operation
+// for the timeout.
 func (g *Group) Do(f func(rank int) error) error {
 	if g.lost != nil {
 		return g.lost
@@ -187,7 +188,7 @@ func (g *Group) Do(f func(rank int) error) error {
 			g.back[i] = true
 			left--
 		case <-failed:
-			// A rank is missing. Those that wait for it return at once.
+			// A rank is missing. Ranks that wait for it return at once.
 			failed = nil
 			g.timer.Reset(min(g.opts.Timeout, time.Second))
 		case <-g.timer.C:
@@ -205,7 +206,7 @@ func (g *Group) Do(f func(rank int) error) error {
 	return g.outcome()
 }
 
-// outcome is the state of a call on all ranks.
+// outcome returns the result of a call on all ranks.
 func (g *Group) outcome() error {
 	first, own := g.own()
 	missed := g.barrier.err()
@@ -223,7 +224,7 @@ func (g *Group) outcome() error {
 	return g.lost
 }
 
-// own returns how many of the ranks that are back failed by themselves, and the first of them.
+// own returns how many of the returned ranks failed by themselves, and the first of them.
 func (g *Group) own() (first, n int) {
 	for i, r := range g.ranks {
 		if g.back[i] && r.err != nil && !errors.Is(r.err, errBarrier) {
@@ -235,7 +236,7 @@ func (g *Group) own() (first, n int) {
 	return first, n
 }
 
-// alone is the error of a rank that failed while others did not.
+// alone returns the error of a rank that failed while others did not.
 func (g *Group) alone(i int) error {
 	return fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(i), g.ranks[i].err)
 }
@@ -245,7 +246,7 @@ func (g *Group) describe(i int) string {
 	return fmt.Sprintf("rank %d of %d (%s)", i, len(g.ranks), g.ranks[i].dev.Name())
 }
 
-// Name is the name of the ranks' devices and their number.
+// Name returns the name of the ranks' devices and their number.
 func (g *Group) Name() string { return fmt.Sprintf("%d x %s", len(g.ranks), g.ranks[0].dev.Name()) }
 
 // Activation returns the activation type of the ranks.
@@ -254,7 +255,7 @@ func (g *Group) Activation() kernel.DType { return g.ranks[0].dev.Activation() }
 // Hardware returns the hardware of one rank, from which plans of its part of the model are built.
 func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
 
-// closeWait is how long Close waits for ranks that are in the middle of an operation.
+// closeWait is the maximum time that Close waits for ranks in the middle of an operation.
 const closeWait = 2 * time.Second
 
 // Close ends the threads and closes the devices. The device of a rank that hangs is not closed, and Close returns an

@@ -21,10 +21,10 @@ import (
 )
 
 // Invariants of this file: after a collective operation all ranks have the same bits, those of a sum in the order of
-// the ranks; a rank that fails, hangs or does something else ends the group with an error that names it, and nothing
-// waits forever.
+// the ranks; a rank that fails, hangs or runs a different operation ends the group with an error that names it, and
+// nothing waits forever.
 
-// open is openBare that checks that closing the group leaves no goroutine behind.
+// open is openBare that also checks that closing the group ends all goroutines.
 func open(t *testing.T, ranks int, o Options) *Group {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -32,7 +32,7 @@ func open(t *testing.T, ranks int, o Options) *Group {
 	return openBare(t, ranks, o)
 }
 
-// openBare makes a group of reference devices. synctest, where time-outs are tested, waits for goroutines itself.
+// openBare makes a group of reference devices. synctest, which tests timeouts, waits for goroutines itself.
 func openBare(t *testing.T, ranks int, o Options) *Group {
 	t.Helper()
 	devs := make([]kernel.Device, ranks)
@@ -51,7 +51,8 @@ func openBare(t *testing.T, ranks int, o Options) *Group {
 	return g
 }
 
-// tensors are a tensor of each rank with random values of very different sizes, so that the order of sums matters.
+// tensors returns a tensor for each rank with random values of very different magnitudes, so that the order of sums
+// matters.
 func tensors(t *testing.T, g *Group, random *rand.Rand, rows, cols int) []kernel.Tensor {
 	t.Helper()
 	out := make([]kernel.Tensor, g.Ranks())
@@ -134,7 +135,7 @@ func TestCollectives(t *testing.T) {
 			for r := range ranks {
 				check("all-reduce", r, host.F32(x[r]), func(i int) float32 { return sum(first, i) })
 			}
-			// Of the rows each rank has some, one of them none.
+			// Each rank has some of the rows; one of them has none.
 			bounds := make([]int, ranks+1)
 			for r := range ranks {
 				bounds[r+1] = min(bounds[r]+r, rows)
@@ -320,7 +321,7 @@ func TestARankThatHangs(t *testing.T) {
 	}
 }
 
-// Close does not wait forever for a rank that hangs, and reports that it is left.
+// Close does not wait forever for a rank that hangs, and reports that it was not closed.
 func TestCloseLeavesARankThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -348,7 +349,7 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 		"rank 0 has reached all-reduce of f32[1,8], but rank 1 has reached all-reduce of f32[2,8]")
 }
 
-// Where one rank fails and another then does not end, the one that failed is named.
+// If one rank fails and another then does not end, the error names the one that failed.
 func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
@@ -399,7 +400,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Rows move on every rank at once.
+// Rows are moved on all ranks.
 func TestRowsMoveOnEveryRank(t *testing.T) {
 	g := open(t, 3, Options{Compare: true})
 	b, err := g.Alloc(256)
@@ -457,7 +458,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A rank counts as hanging when one operation takes longer than the time-out, not while it proceeds to further
+// A rank counts as hanging if one operation takes longer than the timeout, not while it continues with further
 // operations.
 func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	g := open(t, 2, Options{Timeout: time.Nanosecond})
@@ -473,7 +474,7 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 			t.Fatal("a rank that goes on is stuck")
 		}
 	}
-	// Reading pages of mapped files in between extends the time-out.
+	// Reading pages of mapped files in between extends the timeout.
 	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
 	if w.stuck(func(int) bool { return true }) {
 		t.Error("stuck while all ranks are here")
@@ -484,7 +485,7 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	}
 }
 
-// Sums of bf16 are made in float32, in the order of the ranks, and rounded once.
+// Sums of bf16 are computed in float32, in the order of the ranks, and rounded once.
 func TestSumsOfBF16(t *testing.T) {
 	const ranks, n = 3, 51
 	list, random := Meet(ranks, time.Minute), rand.New(rand.NewPCG(5, 5))

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// buffer is a buffer of each rank, all of one size.
+// buffer holds a buffer of each rank, all of one size.
 type buffer []kernel.Buffer
 
 func (b buffer) Len() int64 { return b[0].Len() }
@@ -16,16 +16,16 @@ func (b buffer) Len() int64 { return b[0].Len() }
 // Join returns the buffers of all ranks as one: writes go to all of them, reads come from the first.
 func Join(ranks []kernel.Buffer) kernel.Buffer { return buffer(ranks) }
 
-// single is a buffer that one rank has.
+// single is a buffer on one rank.
 type single struct {
 	kernel.Buffer
 	rank int
 }
 
-// Alone is a buffer of one rank: writes go to that rank, reads come from it.
+// Alone returns a buffer of one rank: writes go to that rank, reads come from it.
 func Alone(rank int, b kernel.Buffer) kernel.Buffer { return single{b, rank} }
 
-// holders are the ranks that have a tensor, from first to last: one of them, or all.
+// holders returns the ranks that have a tensor, from first to last: one of them, or all.
 func (g *Group) holders(t kernel.Tensor) (first, last int) {
 	if s, ok := t.Buf.(single); ok {
 		return s.rank, s.rank + 1
@@ -33,7 +33,7 @@ func (g *Group) holders(t kernel.Tensor) (first, last int) {
 	return 0, len(g.ranks)
 }
 
-// Of is a rank's part of a buffer of the group; a buffer without memory is that of every rank.
+// Of returns a rank's part of a buffer of the group; a buffer without memory belongs to every rank.
 func Of(b kernel.Buffer, rank int) kernel.Buffer {
 	switch b := b.(type) {
 	case buffer:
@@ -44,7 +44,7 @@ func Of(b kernel.Buffer, rank int) kernel.Buffer {
 	return b
 }
 
-// on is a rank's part of a tensor of the group.
+// on returns a rank's part of a tensor of the group.
 func on(t kernel.Tensor, rank int) kernel.Tensor {
 	t.Buf = Of(t.Buf, rank)
 	return t
@@ -94,10 +94,10 @@ func (g *Group) Read(dst []byte, src kernel.Tensor) error {
 	return g.compare(dst, src)
 }
 
-// Compares reports whether ranks are to be compared.
+// Compares reports whether ranks are compared.
 func (g *Group) Compares() bool { return g.opts.Compare }
 
-// Same refuses tensors without gaps whose bytes differ between ranks.
+// Same returns an error if the bytes of a contiguous tensor differ between ranks.
 func (g *Group) Same(t kernel.Tensor) error {
 	if !t.Given() || t.Rows == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (g *Group) Same(t kernel.Tensor) error {
 	return g.compare(first, t)
 }
 
-// compare refuses bytes of other ranks that differ from those of the first.
+// compare returns an error if bytes of other ranks differ from those of the first.
 func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	other := make([]byte, len(first))
 	for i := 1; i < len(g.ranks); i++ {
@@ -129,8 +129,8 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	return nil
 }
 
-// Fetch reads from the first rank that has the tensor. It does not compare: a block of results has bytes between them
-// that mean nothing.
+// Fetch reads from the first rank that has the tensor. It does not compare, because a block of results has unused bytes
+// between them.
 func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	i, _ := g.holders(src)
 	e, err := g.ranks[i].dev.Fetch(dst, on(src, i))
@@ -147,7 +147,7 @@ func (g *Group) Copy(a kernel.CopyArgs) error {
 	})
 }
 
-// Take picks rows on every rank.
+// Take copies selected rows on every rank.
 func (g *Group) Take(a kernel.TakeArgs) error {
 	return g.each(func(i int, d kernel.Device) error {
 		return d.Take(kernel.TakeArgs{Out: on(a.Out, i), X: on(a.X, i), Rows: on(a.Rows, i)})
@@ -175,7 +175,8 @@ func (g *Group) Sync() error {
 	return all
 }
 
-// MemoryFree is the least that a rank has free: of memory that several have together, such as the machine's, a share.
+// MemoryFree returns the smallest free memory of a rank; memory that several ranks share, such as the machine's, is
+// divided.
 func (g *Group) MemoryFree() (free, total int64, err error) {
 	together := map[string]int64{}
 	for _, r := range g.ranks {
@@ -194,7 +195,7 @@ func (g *Group) MemoryFree() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// memoryOf names the memory of a device: that of its GPU, or the machine's.
+// memoryOf returns the name of a device's memory: that of its GPU, or the machine's.
 func memoryOf(dev kernel.Device) string {
 	if d, ok := dev.(interface{ Describe() string }); ok {
 		if _, peer := dev.(kernel.Peer); peer {

@@ -8,7 +8,7 @@ import (
 )
 
 // queued is a group of devices with queues of their own: the operations of a pass can be captured, rank by rank, and
-// enqueued again on all of them.
+// launched again on all of them.
 type queued struct{ *Group }
 
 var (
@@ -17,7 +17,7 @@ var (
 	_ kernel.MemoryOwner = queued{}
 )
 
-// through runs a pass whose work on each rank is done by around.
+// through runs a pass with around applied to the work on each rank.
 func (g queued) through(pass func() error, around func(rank int, f func() error) error) error {
 	g.around = around
 	defer func() { g.around = nil }()
@@ -43,7 +43,7 @@ func (g queued) Capture(pass func() error) (kernel.Graph, error) {
 	return all, nil
 }
 
-// Reserve takes the memory that the operations of a pass use on each rank.
+// Reserve allocates the memory that the operations of a pass use on each rank.
 func (g queued) Reserve(pass func() error) error {
 	return g.through(pass, func(rank int, f func() error) error {
 		if r, ok := g.ranks[rank].dev.(kernel.Reserver); ok {
@@ -53,7 +53,7 @@ func (g queued) Reserve(pass func() error) error {
 	})
 }
 
-// Reserved returns the largest of all ranks.
+// Reserved returns the maximum over all ranks.
 func (g queued) Reserved() (most int64) {
 	for _, r := range g.ranks {
 		if d, ok := r.dev.(kernel.Reserver); ok {
@@ -74,20 +74,20 @@ func (g queued) MemoryUse() (all kernel.MemoryUse) {
 	return all
 }
 
-// graphs is a pass that was recorded on every rank.
+// graphs is a pass that was captured on every rank.
 type graphs struct {
 	group  *Group
 	list   []kernel.Graph
 	launch func(rank int) error
 }
 
-// Launch enqueues all of them, each on its rank.
+// Launch launches all graphs, each on its rank.
 func (g *graphs) Launch() error { return g.group.Do(g.launch) }
 
 // Launches returns the launches of the first rank.
 func (g *graphs) Launches() int { return g.list[0].Launches() }
 
-// Bytes is the most of a rank.
+// Bytes returns the maximum over all ranks.
 func (g *graphs) Bytes() (most int64) {
 	for _, x := range g.list {
 		most = max(most, x.Bytes())
@@ -95,7 +95,7 @@ func (g *graphs) Bytes() (most int64) {
 	return most
 }
 
-// Stale reports whether one of them is.
+// Stale reports whether any of the graphs is stale.
 func (g *graphs) Stale() bool {
 	for _, x := range g.list {
 		if x.Stale() {
@@ -105,7 +105,7 @@ func (g *graphs) Stale() bool {
 	return false
 }
 
-// Close closes those that were recorded.
+// Close closes the captured graphs.
 func (g *graphs) Close() error {
 	var err error
 	for _, x := range g.list {

@@ -4,7 +4,7 @@ package group
 
 import "syscall"
 
-// pageReads counts how often the process waited for a page of a file.
+// pageReads returns how often the process waited for a page of a file.
 func pageReads() int64 {
 	var use syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {

@@ -2,5 +2,5 @@
 
 package group
 
-// pageReads is not known here.
+// pageReads is not available on this system.
 func pageReads() int64 { return 0 }

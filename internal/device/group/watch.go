@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watch distinguishes slow ranks from hanging ones: a rank that stays at an operation for the time-out, while the
-// process reads no pages of files, hangs.
+// watch distinguishes slow ranks from hanging ones: a rank hangs if it stays at an operation for the timeout while the
+// process reads no pages of files.
 type watch struct {
 	beats   []*atomic.Uint64 // operations of each rank
 	timeout time.Duration
@@ -22,10 +22,10 @@ func newWatch(beats []*atomic.Uint64, timeout time.Duration) watch {
 		since: make([]time.Time, len(beats))}
 }
 
-// begin begins to watch, at the first look.
+// begin starts watching with the next call of stuck.
 func (w *watch) begin() { w.fresh = true }
 
-// stuck looks at the ranks that are not here and reports whether one of them hangs.
+// stuck checks the ranks that have not arrived and reports whether one of them hangs.
 func (w *watch) stuck(here func(rank int) bool) bool {
 	now, reads, hangs := time.Now(), pageReads(), false
 	for i, b := range w.beats {

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Accept compares drafts with the target's choices. It only copies words, so every CPU device uses it.
+// Accept compares drafts with the target's tokens. It only copies words, so every CPU device uses it.
 func Accept(a kernel.AcceptArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Accept(a kernel.AcceptArgs) error {
 	return nil
 }
 
-// rightDrafts returns how many drafts of a sequence are right.
+// rightDrafts returns the number of accepted drafts of a sequence.
 func rightDrafts(a *kernel.AcceptArgs, sequence int) (n int, err error) {
 	d := RowI32(a.Drafts, sequence)
 	first, ranges := int(d[0]), d[1:]

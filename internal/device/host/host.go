@@ -1,5 +1,5 @@
-// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. In flow
-// kernel.Tensors in host memory; out flow slices over the same bytes, never copies.
+// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. It
+// converts kernel.Tensors in host memory to slices over the same bytes, never copies.
 package host
 
 import (
@@ -14,7 +14,7 @@ import (
 // Sync has nothing to wait for. The zero value uses weights in place; see [Packed].
 type Memory struct{ pack *packer }
 
-// mostBytes bounds one buffer by the address space of 64-bit systems: beyond it the Go heap panics.
+// mostBytes is the maximum size of one buffer, from the address space of 64-bit systems: above it the Go heap panics.
 const mostBytes int64 = 1 << 46
 
 // Alloc returns zeroed memory aligned to a cache line of 64 bytes.
@@ -42,13 +42,13 @@ func (Memory) Write(dst kernel.Tensor, src []byte) error {
 func (Memory) Read(dst []byte, src kernel.Tensor) error {
 	b := Bytes(src)
 	if len(dst) > len(b) {
-		return fmt.Errorf("%w: read: %d bytes were asked for, %v has %d", kernel.ErrArgument, len(dst), src, len(b))
+		return fmt.Errorf("%w: read: %d bytes were requested, but %v has %d", kernel.ErrArgument, len(dst), src, len(b))
 	}
 	copy(dst, b)
 	return nil
 }
 
-// MemoryFree is the free and the total memory of the machine, or of the control group of the process. Pages of
+// MemoryFree returns the free and the total memory of the machine, or of the control group of the process. Pages of
 // files, such as weights that are used in place, count as free.
 func (Memory) MemoryFree() (free, total int64, err error) {
 	return sysmem.Available(), sysmem.Total(), nil
@@ -57,8 +57,8 @@ func (Memory) MemoryFree() (free, total int64, err error) {
 // OneDevice refuses ordinals above 0: all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
-		return fmt.Errorf("%w: device %d was requested, and the CPU has only device 0, all cores; leave --gpu out, "+
-			"which chooses among GPUs", kernel.ErrUnavailable, o.Ordinal)
+		return fmt.Errorf("%w: device %d was requested, but the CPU has only device 0, all cores; omit --gpu, "+
+			"which selects a GPU", kernel.ErrUnavailable, o.Ordinal)
 	}
 	return nil
 }
@@ -71,8 +71,8 @@ func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 // Sync returns at once.
 func (Memory) Sync() error { return nil }
 
-// aligned is memory that begins a cache line. Large buffers are on huge pages and on all memory nodes: every worker
-// reads every buffer.
+// aligned returns memory that is aligned to a cache line. Large buffers are on huge pages and on all memory nodes,
+// because every worker reads every buffer.
 func aligned(n int) []byte {
 	b := lines(n)
 	if n >= large {
@@ -81,7 +81,7 @@ func aligned(n int) []byte {
 	return b
 }
 
-// lines is memory that begins a cache line, placed as the system does.
+// lines returns memory that is aligned to a cache line, placed by the system.
 func lines(n int) []byte {
 	const line = 64
 	raw := make([]byte, n+line)
@@ -89,13 +89,13 @@ func lines(n int) []byte {
 	return raw[skip : skip+n : skip+n]
 }
 
-// Bytes is the tensor's memory from its first element to the end of its last row.
+// Bytes returns the tensor's memory from its first element to the end of its last row.
 func Bytes(t kernel.Tensor) []byte {
 	b := t.Buf.(kernel.HostBuffer)
 	return b[t.Off : t.Off+t.Extent()]
 }
 
-// F32 is the tensor's memory as float32, with a row stride of t.Stride.
+// F32 returns the tensor's memory as float32, with a row stride of t.Stride.
 func F32(t kernel.Tensor) []float32 {
 	b := Bytes(t)
 	if len(b) == 0 {
@@ -106,7 +106,7 @@ func F32(t kernel.Tensor) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
-// I32 is the tensor's memory as int32.
+// I32 returns the tensor's memory as int32.
 func I32(t kernel.Tensor) []int32 {
 	b := Bytes(t)
 	if len(b) == 0 {
@@ -116,7 +116,7 @@ func I32(t kernel.Tensor) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
-// U16 is the tensor's memory as 16-bit elements.
+// U16 returns the tensor's memory as 16-bit elements.
 func U16(t kernel.Tensor) []uint16 {
 	b := Bytes(t)
 	if len(b) == 0 {
@@ -126,12 +126,12 @@ func U16(t kernel.Tensor) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), len(b)/2)
 }
 
-// RowF32 is row r of a float32 tensor.
+// RowF32 returns row r of a float32 tensor.
 func RowF32(t kernel.Tensor, r int) []float32 {
 	return F32(t.Slice(r, r+1))
 }
 
-// RowI32 is row r of an int32 tensor.
+// RowI32 returns row r of an int32 tensor.
 func RowI32(t kernel.Tensor, r int) []int32 {
 	return I32(t.Slice(r, r+1))
 }

@@ -35,8 +35,8 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	}
 }
 
-// Aligned weights are used where they lie, and blocks at every address: GGUF files align tensors to 32 bytes, which is
-// not a multiple of most blocks. Bytes that are not aligned for float32 are copied.
+// Aligned weights are used in place, and blocks at any address: GGUF files align tensors to 32 bytes, which is not a
+// multiple of most blocks. Bytes that are not aligned for float32 are copied.
 func TestPrepare(t *testing.T) {
 	b, err := host.Memory{}.Alloc(256)
 	if err != nil {

@@ -15,19 +15,20 @@ type Span struct {
 	Hold  bool    // these rows are held back
 }
 
-// SpanAt is sequence i. Its rows are consecutive: Sequences.Rows is an array of the input block.
+// SpanAt returns the rows of sequence i. They are consecutive: Sequences.Rows is an array of the input block.
 func SpanAt(s *kernel.Sequences, i int) Span {
 	w := RowI32(s.Spans, i)
 	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0, Held: int(w[4]),
 		Hold: w[5] != 0}
 }
 
-// HeldRow is a held-back row of the sequence in a slot, of the given number of slots.
+// HeldRow returns a held-back row of the sequence in a slot, of the given number of slots.
 func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
 	return RowF32(held, slot*(held.Rows/slots)+i)
 }
 
-// CheckSequences refuses rows outside a pass of that many, and slots, snapshots and held-back rows that do not exist.
+// CheckSequences refuses rows outside a pass of the given number of rows, and slots, snapshots and held-back rows that
+// do not exist.
 func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held kernel.Tensor) error {
 	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
 		return fmt.Errorf("%w: %s: the stride of rows is %d words, want 1", kernel.ErrArgument, op, s.Rows.Stride)
@@ -40,8 +41,8 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held 
 				i, w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
 		}
 		if most := held.Rows / max(slots, 1); w[4] < 0 || int(w[4]) > most || w[5] != 0 && int(w[1]) > most {
-			return fmt.Errorf("%w: %s: sequence %d held back %d rows and has %d new ones, at most %d can be held back",
-				kernel.ErrArgument,
+			return fmt.Errorf("%w: %s: sequence %d held back %d rows and has %d new ones, but at most %d can be "+
+				"held back", kernel.ErrArgument,
 				op, i, w[4], w[1], most)
 		}
 		for _, r := range SpanAt(s, i).Rows {
@@ -55,14 +56,14 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held 
 	return nil
 }
 
-// Spread turns selected pools into the places of their tokens.
+// Spread converts selected pools to the positions of their tokens.
 func Spread(a kernel.SpreadArgs) error {
 	for r := range a.Pools.Rows {
 		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)
 		row := int(RowI32(a.TableRow, r)[0])
 		if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
-			return fmt.Errorf("%w: spread pools: row %d sees %d tokens through row %d of the page table %v, which is "+
-				"too small", kernel.ErrArgument, r,
+			return fmt.Errorf("%w: spread pools: row %d attends to %d tokens through row %d of the page table %v, "+
+				"which is too small", kernel.ErrArgument, r,
 				seen, row, a.Table)
 		}
 		table, n := RowI32(a.Table, row), 0
@@ -75,7 +76,7 @@ func Spread(a kernel.SpreadArgs) error {
 				break
 			}
 			if (int(pool)+1)*a.Pool > seen {
-				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, which do not fill pool %d",
+				return fmt.Errorf("%w: spread pools: row %d attends to %d tokens, which do not fill pool %d",
 					kernel.ErrArgument,
 					r, seen, pool)
 			}

@@ -7,8 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// Counted returns the valid part of row r of an index tensor: its leading entries, as many as lens states, at most the
-// row.
+// Counted returns the valid part of row r of an index tensor: its first entries, as many as lens states, at most the
+// whole row.
 func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
 }
@@ -20,7 +20,7 @@ func ClearPadding(a *kernel.IndexQueryArgs, r int) {
 	clear(RowF32(a.W, r)[a.Heads:])
 }
 
-// Put writes rows to chosen places. It only moves them, so every CPU device does it this way.
+// Put writes rows to given positions. It only copies, so every CPU device uses it.
 func Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Put(a kernel.PutArgs) error {
 	return nil
 }
 
-// Tally counts choices of experts. It only adds whole numbers, so every CPU device does it this way.
+// Tally counts choices of experts. It only adds integers, so every CPU device uses it.
 func Tally(a kernel.TallyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func Tally(a kernel.TallyArgs) error {
 	return nil
 }
 
-// Take picks rows. It only moves them, so every CPU device does it this way.
+// Take copies selected rows. It only copies, so every CPU device uses it.
 func Take(a kernel.TakeArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func Take(a kernel.TakeArgs) error {
 	return nil
 }
 
-// words refuses rows that CPU devices do not move: they keep f32 and i32.
+// words refuses rows of types other than f32 and i32, which CPU devices do not move.
 func words(op string, out, x kernel.Tensor) error {
 	if out.DType != x.DType || x.DType != kernel.F32 && x.DType != kernel.I32 {
 		return fmt.Errorf("%w: %s: the output has type %v and the input %v; CPU devices support f32 or i32, the same "+
@@ -88,7 +88,7 @@ func words(op string, out, x kernel.Tensor) error {
 	return nil
 }
 
-// SelectedScores writes the scores of what Select chose.
+// SelectedScores writes the scores of the keys that Select chose.
 func SelectedScores(a kernel.SelectArgs) {
 	if !a.Values.Given() {
 		return
@@ -108,7 +108,7 @@ func SelectedScores(a kernel.SelectArgs) {
 	}
 }
 
-// Combine joins the indices of two streams. It moves whole numbers, so every CPU device does it this way.
+// Combine joins the indices of two streams. It copies integers, so every CPU device uses it.
 func Combine(a kernel.CombineArgs) error {
 	if err := a.Check(); err != nil {
 		return err

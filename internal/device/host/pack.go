@@ -16,17 +16,17 @@ type packer struct {
 	nodes *numa.Layout // nil where blocks are spread over all memory nodes
 }
 
-// packBlock holds many tensors, so that few bytes are lost at the ends of its huge pages.
+// packBlock is the size of a block; it holds many tensors, so that few bytes are lost at the ends of its huge pages.
 const packBlock = 64 << 20
 
-// Packed is a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes, aligned
-// to a cache line.
+// Packed returns a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes,
+// aligned to a cache line.
 func Packed() Memory { return Memory{pack: &packer{}} }
 
 // PackedOn is Packed with the rows of every weight on the node whose workers read them.
 func PackedOn(nodes *numa.Layout) Memory { return Memory{pack: &packer{nodes: nodes}} }
 
-// MemoryFor is the memory of a device opened with these options.
+// MemoryFor returns the memory of a device with these options.
 func MemoryFor(o kernel.Options) Memory {
 	if o.Pack {
 		return Packed()
@@ -42,12 +42,12 @@ func CheckPackSpace(weights int64) error {
 		return nil
 	}
 	const gib = 1 << 30
-	return fmt.Errorf("packing copies %.1f GiB of weights and %.1f GiB are free; open the model without Pack "+
+	return fmt.Errorf("packing copies %.1f GiB of weights, but %.1f GiB are free; open the model without Pack "+
 		"(--pack), and they are read from their file",
 		float64(weights)/gib, float64(free)/gib)
 }
 
-// rows copies the rows of a tensor, without the memory between them, which may be columns of another matrix.
+// rows copies the rows of a tensor, without the memory between them, which may belong to columns of another matrix.
 func (p *packer) rows(t kernel.Tensor) []byte {
 	if p.nodes != nil {
 		return p.divided(t)
@@ -63,9 +63,9 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 	return to
 }
 
-// divided copies the rows of a tensor while pages that are touched first are taken from the node of their workers.
-// Pages are large: a few rows at the border of two nodes may be on the other one, and so may memory that was used
-// before.
+// divided copies the rows of a tensor so that pages are allocated on the node of the workers that read them, by first
+// touch. Pages are large: a few rows at the border of two nodes may be on the other one, and so may memory that was
+// used before.
 func (p *packer) divided(t kernel.Tensor) []byte {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,7 +73,8 @@ func (p *packer) divided(t kernel.Tensor) []byte {
 	to := p.take(t.Rows * each)
 	for i, n := range p.nodes.Nodes {
 		first, end := p.nodes.Rows(t.Rows, i)
-		// Whether the system allows it was tried when the nodes were found; without it the copy is only slower to read.
+		// Whether the system allows this was tested when the nodes were found; without it the copy is only slower to
+		// read.
 		_ = p.nodes.Prefer(n.ID)
 		for r := first; r < end; r++ {
 			copy(to[r*each:][:each], Bytes(t.Slice(r, r+1)))
@@ -89,7 +90,7 @@ func (p *packer) copy(data []byte) []byte {
 	return to
 }
 
-// take is memory for the given number of bytes.
+// take returns memory for the given number of bytes.
 func (p *packer) take(bytes int) []byte {
 	const line = 64
 	n := (bytes + line - 1) &^ (line - 1)
@@ -106,7 +107,7 @@ func (p *packer) take(bytes int) []byte {
 	return to[:bytes:bytes]
 }
 
-// allocate is a block of memory on huge pages.
+// allocate returns a block of memory on huge pages.
 func (p *packer) allocate(bytes int) []byte {
 	if p.nodes == nil {
 		return aligned(bytes)

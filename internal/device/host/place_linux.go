@@ -36,7 +36,7 @@ func interleave(whole []byte) {
 		uintptr(unsafe.Pointer(&mask)), 65, 0)
 }
 
-// policyInterleave is the memory policy that takes pages from the nodes round-robin.
+// policyInterleave is the memory policy that allocates pages from the nodes round-robin.
 const policyInterleave = 3
 
 // Placement describes in one line how large buffers are placed.
@@ -47,7 +47,7 @@ func Placement() string {
 	case err != nil:
 		pages = "no huge pages on this system"
 	case bytes.Contains(mode, []byte("[never]")):
-		pages = "huge pages turned off on this system"
+		pages = "huge pages disabled on this system"
 	}
 	if n := nodes(); n > 1 {
 		return fmt.Sprintf("%s, spread over %d memory nodes", pages, n)
@@ -55,7 +55,7 @@ func Placement() string {
 	return pages + ", one memory node"
 }
 
-// nodes is the number of memory nodes, where it is known and they are numbered from 0.
+// nodes returns the number of memory nodes, if it is known and they are numbered from 0.
 var nodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/online")
 	if err != nil {

@@ -13,7 +13,7 @@ func Page(p kernel.Pool, page int) []byte {
 	return Bytes(p.Mem.Slice(page, page+1))
 }
 
-// Place finds a slot of a pool: its page's bytes and its token within the page.
+// Place returns the location of a slot of a pool: its page's bytes and its token within the page.
 func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err error) {
 	if slot < 0 || int(slot) >= p.Slots() {
 		return nil, 0, fmt.Errorf("%w: %s: slot %d is outside the pool of %d slots", kernel.ErrArgument, op, slot,
@@ -22,7 +22,8 @@ func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err er
 	return Page(p, int(slot)/p.PageTokens), int(slot) % p.PageTokens, nil
 }
 
-// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. Bytes are kept.
+// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. The bytes are
+// unchanged.
 func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error {
 	page, token, err := Place("gather index", src, slot)
 	if err != nil {
@@ -39,13 +40,13 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error
 		size := layout.IndexF32{}.TokenBytes()
 		copy(to.Page[to.Slot*size:][:n*size], from.Page[from.Slot*size:][:n*size])
 	default:
-		return fmt.Errorf("%w: gather index: %v holds no indexer keys", kernel.ErrUnsupported, src.Layout)
+		return fmt.Errorf("%w: gather index: %v has no indexer keys", kernel.ErrUnsupported, src.Layout)
 	}
 	return nil
 }
 
-// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule where the
-// layout leaves a choice.
+// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule if the layout
+// allows a choice.
 func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.ScaleMode) error {
 	switch p.Layout {
 	case layout.IndexPage132:
@@ -57,7 +58,7 @@ func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.Sc
 	case layout.IndexF32Row512:
 		layout.IndexF32{}.Encode(page, p.PageTokens, token, key)
 	default:
-		return fmt.Errorf("%w: store indexer keys: %v holds none", kernel.ErrUnsupported, p.Layout)
+		return fmt.Errorf("%w: store indexer keys: %v has no indexer keys", kernel.ErrUnsupported, p.Layout)
 	}
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"sparrow/sample"
 )
 
-// Sampler samples tokens in host memory. It keeps its scratch memory from call to call.
+// Sampler samples tokens in host memory. It keeps its scratch memory between calls.
 type Sampler struct{ scratch *sample.Scratch }
 
-// Sample draws row after row.
+// Sample samples row after row.
 func (s *Sampler) Sample(a kernel.SampleArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Carry writes the coefficients of a site where the next one reads with them, and returns those that this one reads
-// with: its own, the ones carried to it, or at the first site the first stream's.
+// Carry writes the coefficients of a site to where the next site reads them, and returns those that this site uses: its
+// own, the ones carried to it, or at the first site the first stream's.
 func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	if !a.Pre.Given() {
 		return pre
@@ -27,7 +27,7 @@ func Carry[T float32 | float64](a *kernel.HyperPreArgs, t int, pre []T) []T {
 	return append(pre[:0], by[:len(pre)]...)
 }
 
-// BlockKey is the key of its sequence that column s of row r of block scores is.
+// BlockKey returns the key of its sequence for column s of row r of block scores.
 func BlockKey(a *kernel.ScoreArgs, r, s int) int {
 	return int(RowI32(a.Blocks, r)[s/a.BlockKeys])*a.BlockKeys + s%a.BlockKeys
 }
@@ -53,7 +53,7 @@ func BlockMaxRow(a *kernel.BlockMaxArgs, r int) {
 func CheckBlocks(a *kernel.BlockMaxArgs) error {
 	for r := range a.Scores.Rows {
 		if n := int(RowI32(a.Lens, r)[0]); n > a.SkipUpTo && n > a.Scores.Cols {
-			return fmt.Errorf("%w: block max: row %d has %d keys, scores have %d columns", kernel.ErrArgument, r, n,
+			return fmt.Errorf("%w: block max: row %d has %d keys, but scores have %d columns", kernel.ErrArgument, r, n,
 				a.Scores.Cols)
 		}
 	}

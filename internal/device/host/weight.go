@@ -18,20 +18,20 @@ type Matrix struct {
 // Role returns the role that the matrix was prepared for.
 func (m *Matrix) Role() kernel.Role { return m.role }
 
-// Experts are prepared matrices of a layer's experts.
+// Experts holds the prepared matrices of a layer's experts.
 type Experts struct{ Gate, Up, Down []*Matrix }
 
-// Count is the number of experts.
+// Count returns the number of experts.
 func (x *Experts) Count() int { return len(x.Gate) }
 
-// Hidden is the length of the rows that experts read and write.
+// Hidden returns the length of the rows that experts read and write.
 func (x *Experts) Hidden() int { return x.Gate[0].In() }
 
-// Inner is the length of the rows between gate and down.
+// Inner returns the length of the rows between gate and down.
 func (x *Experts) Inner() int { return x.Gate[0].Out() }
 
-// Prepare checks a weight and uses it in place, or as a copy where it is not aligned for its elements or weights
-// are packed.
+// Prepare checks a weight and uses it in place, or as a copy if it is not aligned for its elements or weights are
+// packed.
 func (m Memory) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	own, err := m.Matrix(w, role)
 	if err != nil {
@@ -40,7 +40,7 @@ func (m Memory) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error
 	return own, nil
 }
 
-// PrepareExperts checks the matrices of experts and keeps them as Prepare does.
+// PrepareExperts checks the matrices of experts and stores them like Prepare.
 func (m Memory) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	own, err := m.Experts(w)
 	if err != nil {
@@ -76,13 +76,13 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	return &Experts{Gate: all(w.Gate), Up: all(w.Up), Down: all(w.Down)}, nil
 }
 
-// Replace replaces expert i by the only expert of w: packed weights are copied into the memory of the replaced ones.
+// Replace replaces expert i by the only expert of w: packed weights are copied into the memory of the replaced expert.
 func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
 	if len(w.Gate) != 1 || i < 0 || i >= x.Count() {
-		return fmt.Errorf("%w: %d experts were given to replace expert %d (of %d), want one and a valid number",
+		return fmt.Errorf("%w: %d experts were given to replace expert %d (of %d); want one, and a valid number",
 			kernel.ErrArgument, len(w.Gate), i,
 			x.Count())
 	}
@@ -137,7 +137,7 @@ func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
 	return &Matrix{Weight: w, role: role}
 }
 
-// place is the tensor itself, or a copy of its bytes: typed views need aligned addresses.
+// place returns the tensor itself, or a copy of its bytes, because typed views need aligned addresses.
 func (m Memory) place(t kernel.Tensor) kernel.Tensor {
 	b := Bytes(t)
 	switch {
@@ -154,7 +154,7 @@ func (m Memory) place(t kernel.Tensor) kernel.Tensor {
 	return t
 }
 
-// Own is the matrix inside a handle, or an error that names the operation when another kind of device prepared it.
+// Own returns the matrix inside a handle, or an error that names the operation if another kind of device prepared it.
 func Own(op string, m kernel.Matrix) (*Matrix, error) {
 	if own, ok := m.(*Matrix); ok {
 		return own, nil

@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// CheckLatent verifies that every key of attention over whole sequences is in its table and its pool.
+// CheckLatent checks that every key of attention over whole sequences is in its table and its pool.
 func CheckLatent(a *kernel.LatentArgs) error {
 	for r := range a.Q.Rows {
 		n, at := int(RowI32(a.Lens, r)[0]), RowI32(a.TableRow, r)[0]
@@ -15,8 +15,8 @@ func CheckLatent(a *kernel.LatentArgs) error {
 		}
 		pages := (n + a.Pool.PageTokens - 1) / a.Pool.PageTokens
 		if at < 0 || int(at) >= a.Table.Rows || pages > a.Table.Cols {
-			return fmt.Errorf("%w: latent attend: row %d sees %d keys through row %d of the page table, which has %d "+
-				"x %d pages",
+			return fmt.Errorf("%w: latent attend: row %d attends to %d keys through row %d of the page table, which "+
+				"has %d x %d pages",
 				kernel.ErrArgument, r, n, at, a.Table.Rows, a.Table.Cols)
 		}
 		for i, p := range RowI32(a.Table, int(at))[:pages] {

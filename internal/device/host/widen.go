@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Widen writes a row of a weight that has scales as float32, in plain code: every value less its zero point times its
-// scale, rounded once; the scale of a weight with a factor is rounded too.
+// Widen writes a row of a weight with scales as float32, in plain code: every value minus its zero point, times its
+// scale, rounded once; the scale of a weight with a factor is also rounded.
 func (m *Matrix) Widen(dst []float32, row int) {
 	at, _ := m.ScaleRow(row)
 	data := Bytes(m.Data.Slice(row, row+1))
@@ -28,7 +28,7 @@ func (m *Matrix) Widen(dst []float32, row int) {
 	}
 }
 
-// scale is element g of a row of scales, with the weight's factor.
+// scale returns element g of a row of scales, with the weight's factor.
 func (m *Matrix) scale(row kernel.Tensor, g int) (s float32) {
 	switch row.DType {
 	case kernel.F32:
@@ -48,7 +48,7 @@ func (m *Matrix) scale(row kernel.Tensor, g int) (s float32) {
 	return s
 }
 
-// widenGroup widens the values of one group, one element of a byte at a time.
+// widenGroup converts the values of one group, one element of a byte at a time.
 func widenGroup(dst []float32, data []byte, d kernel.DType, zero, scale float32) {
 	switch d {
 	case kernel.E4M3:

@@ -1,8 +1,9 @@
 // Package offload computes experts that are in host memory, for a device that has the others.
 //
-// Weights of experts flow in; out flow, for each layer, the kernel.HostExperts that a device is given when it prepares
+// From the weights of experts it makes, for each layer, the kernel.HostExperts that a device receives when it prepares
 // the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
-// and its results are returned by row and choice. Which experts are computed here is fixed when a model is loaded.
+// and its results are returned by row and choice. The set of experts that are computed here is fixed when a model is
+// loaded.
 package offload
 
 import (
@@ -17,22 +18,22 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is how long a device waits for the workers where Options.Timeout is 0. An exchange takes milliseconds;
-// weights that are not in memory yet are read from a disk.
+// Timeout is the default time that a device waits for the workers. An exchange takes milliseconds; weights that are not
+// in memory yet are read from a disk.
 const Timeout = time.Minute
 
 // Options are the settings of a host.
 type Options struct {
-	// Timeout is how long a device waits for an answer.
+	// Timeout is the maximum time that a device waits for a result.
 	Timeout time.Duration
-	// Awake keeps the workers from sleeping while a pass is enqueued: the device waits for each exchange, and the
+	// Awake prevents the workers from sleeping while a pass is enqueued: the device waits for each exchange, and the
 	// workers have all cores but one.
 	Awake bool
-	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of the free memory.
+	// Memory is the maximum number of bytes of experts on the host; 0 means seven eighths of the free memory.
 	Memory int64
 }
 
-// Host holds the experts of layers that are in host memory, and computes them for devices. Prepare is called by one
+// Host holds the experts that are in host memory, by layer, and computes them for devices. Prepare is called by one
 // goroutine; exchanges run on goroutines of the host.
 type Host struct {
 	dev     kernel.Device // computes; its memory is the host's
@@ -61,7 +62,7 @@ type Work struct {
 	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
 }
 
-// Work returns what the host has done so far.
+// Work returns the counters of the host's work so far.
 func (h *Host) Work() Work {
 	h.exchange.Lock()
 	defer h.exchange.Unlock()
@@ -78,17 +79,17 @@ type layer struct {
 	each    int64                 // bytes of an expert
 }
 
-// serving is a mailbox that is answered.
+// serving is a mailbox that the host serves.
 type serving struct {
 	box   *kernel.Mailbox
 	ended chan struct{}
 }
 
-// New makes a host of a device in host memory, which it closes.
+// New makes a host with a device in host memory, which it closes.
 func New(dev kernel.Device, o Options) (*Host, error) {
 	rows, ok := dev.(kernel.ExpertRower)
 	if !ok || dev.Activation() != kernel.F32 {
-		return nil, fmt.Errorf("%w: %s cannot compute experts in host memory; supported are the CPU kernels",
+		return nil, fmt.Errorf("%w: %s cannot compute experts in host memory; use the CPU kernels",
 			kernel.ErrUnsupported, dev.Name())
 	}
 	if o.Timeout <= 0 {
@@ -101,27 +102,26 @@ func New(dev kernel.Device, o Options) (*Host, error) {
 	return &Host{dev: dev, rows: rows, opts: o}, nil
 }
 
-// DryRun is a host like this one that keeps no weights: Used states how many bytes they would take.
+// DryRun returns a host like this one that stores no weights: Used returns the number of bytes that they would take.
 func (h *Host) DryRun() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h.opts, counts: true} }
 
-// Used is the size of the experts in host memory, in bytes.
+// Used returns the size of the experts in host memory, in bytes.
 func (h *Host) Used() int64 { return h.used }
 
-// Memory returns how many bytes of experts the host may hold; 0 where the system does not report its free memory.
+// Memory returns the maximum number of bytes of experts on the host; 0 if the system does not report its free memory.
 func (h *Host) Memory() int64 { return h.opts.Memory }
 
-// Fits returns an error with what is missing where experts of the given number of bytes are more than the host may
-// hold.
+// Fits returns an error with the missing memory if experts of the given number of bytes exceed the host's limit.
 func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it
 		return nil
 	}
-	return fmt.Errorf("%w: experts in host memory need %s and the limit is %s, %s less; keep more experts on the "+
+	return fmt.Errorf("%w: experts in host memory need %s, but the limit is %s, %s less; keep more experts on the "+
 		"device, or free memory", kernel.ErrMemory, unit.Bytes(bytes), unit.Bytes(h.opts.Memory),
 		unit.Bytes(bytes-h.opts.Memory))
 }
 
-// Prepare keeps the experts of a layer whose method is Computed, and returns what the device needs to run them. The
+// Prepare stores the experts of a layer whose method is Computed, and returns what the device needs to run them. The
 // layer's number is for messages.
 func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, error) {
 	own := w.Methods.Where(kernel.Computed)
@@ -167,10 +167,10 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 	return l, nil
 }
 
-// plain takes memory of the Go heap.
+// plain allocates memory on the Go heap.
 func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
 
-// size is the number of bytes of experts.
+// size returns the number of bytes of experts.
 func size(w kernel.ExpertWeights) int64 {
 	var n int64
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
@@ -183,13 +183,13 @@ func size(w kernel.ExpertWeights) int64 {
 	return n
 }
 
-// Layer is the layer's number.
+// Layer returns the layer's number.
 func (l *layer) Layer() int { return l.number }
 
-// Timeout returns how long a device waits.
+// Timeout returns the maximum time that a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
 
-// Swap gives the place of an expert to one that a device had.
+// Swap replaces an expert by one from a device.
 func (l *layer) Swap(in, out int) error {
 	h := l.host
 	if h.counts {
@@ -219,7 +219,7 @@ func (l *layer) Swap(in, out int) error {
 	return nil
 }
 
-// Serve answers the requests of a device, on its own goroutine.
+// Serve handles the requests of a device, on its own goroutine.
 func (l *layer) Serve(box *kernel.Mailbox) error {
 	h := l.host
 	if h.counts {
@@ -249,7 +249,7 @@ func (l *layer) Serve(box *kernel.Mailbox) error {
 	return nil
 }
 
-// guard names the host and the layer in errors, and turns a panic into one.
+// guard adds the host and the layer to errors, and converts a panic to an error.
 func (h *Host) guard(box *kernel.Mailbox, m kernel.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -313,7 +313,7 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	return nil
 }
 
-// note counts an exchange whose experts, of a layer, have these numbers.
+// note counts an exchange with the given experts of a layer.
 func (h *Host) note(l *layer, ids []int32, begun time.Time) {
 	if n := l.experts.Count(); len(h.seen) < n {
 		h.seen = make([]bool, n)
@@ -334,7 +334,7 @@ func (h *Host) note(l *layer, ids []int32, begun time.Time) {
 	}
 }
 
-// find is the layer of a number.
+// find returns the layer with a number.
 func (h *Host) find(number int) *layer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -346,7 +346,7 @@ func (h *Host) find(number int) *layer {
 	return nil
 }
 
-// memory is a tensor [rows, cols] in memory that is kept and grows.
+// memory returns a tensor [rows, cols] in memory that is kept and grows.
 func (h *Host) memory(kept *kernel.Tensor, d kernel.DType, rows, cols int) (kernel.Tensor, error) {
 	if n := rows * cols; kept.Cols < n {
 		t, err := kernel.New(h.dev, d, 1, n+n/4)
@@ -360,7 +360,7 @@ func (h *Host) memory(kept *kernel.Tensor, d kernel.DType, rows, cols int) (kern
 	return t, nil
 }
 
-// closeWait is how long Close waits for workers that are in the middle of an exchange.
+// closeWait is the maximum time that Close waits for workers in the middle of an exchange.
 const closeWait = 2 * time.Second
 
 // Close ends the goroutines and closes the device. If workers hang, the device is not closed and Close returns an

@@ -21,8 +21,8 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Invariants of this file: experts in two memories give the bits that one device gives, whichever of them are where, in
-// any batch; workers that fail or hang end the operation with an error that names them; nothing is left behind.
+// Invariants of this file: experts in two memories give the bits of a single device, for any placement and any batch;
+// workers that fail or hang end the operation with an error that names them; everything is released.
 
 const (
 	experts = 6
@@ -39,7 +39,7 @@ func open(t testing.TB) *cpu.Device {
 	return d
 }
 
-// newHost is newBareHost that checks that closing the host leaves no goroutine behind.
+// newHost is newBareHost that also checks that closing the host ends all goroutines.
 func newHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -72,7 +72,7 @@ func tensor(t testing.TB, d kernel.DType, rows, cols int, fill func(b []byte)) k
 	return x
 }
 
-// matrix is a random weight of a type.
+// matrix returns a random weight of a type.
 func matrix(t testing.TB, r *rand.Rand, d kernel.DType, out, in int) kernel.Weight {
 	t.Helper()
 	small := func() float32 { return float32(r.NormFloat64() * 0.1) }
@@ -120,7 +120,7 @@ func weights(t testing.TB, r *rand.Rand, d kernel.DType) kernel.ExpertWeights {
 	return w
 }
 
-// batch is rows with their choices.
+// batch returns rows with their choices.
 func batch(t testing.TB, r *rand.Rand, rows int) kernel.ExpertArgs {
 	t.Helper()
 	floats := func(rows, cols int) kernel.Tensor {
@@ -140,7 +140,7 @@ func batch(t testing.TB, r *rand.Rand, rows int) kernel.ExpertArgs {
 	return a
 }
 
-// methods are given as letters: r, c and f.
+// methods parses letters: r, c and f.
 func methods(t testing.TB, decode, prefill string) kernel.ExpertMethods {
 	t.Helper()
 	of := func(text string) (out []kernel.ExpertMethod) {
@@ -197,8 +197,8 @@ var splits = [][2]string{
 	{"cfrcfr", "frcfrc"}, {"crrrrr", "rrrrrc"}, {"rrrrrr", "cccccc"},
 }
 
-// Whichever experts are in which memory, rows have the bits that one device gives them: for every type of weights, in
-// batches that need several exchanges, and with rows of prompts first.
+// For any placement of experts, rows have the bits of a single device: for every type of weights, in batches that need
+// several exchanges, and with rows of prompts first.
 func TestBitsOfOneDevice(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
 		r := rand.New(rand.NewPCG(uint64(kind), 1))
@@ -228,7 +228,7 @@ func TestBitsOfOneDevice(t *testing.T) {
 	}
 }
 
-// Experts that move between the memories, one after the other, do not change the bits of any row, whether weights are
+// Moving experts between the memories, one after the other, does not change the bits of any row, whether weights are
 // copied over others, packed or mapped. Experts that cannot be moved are refused.
 func TestBitsOfMovedExperts(t *testing.T) {
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
@@ -275,7 +275,7 @@ func TestBitsOfMovedExperts(t *testing.T) {
 	}
 }
 
-// A device whose rows are bf16 gets results that are rounded once.
+// A device with bf16 rows gets results that are rounded once.
 func TestRowsOfBF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	w, far := weights(t, r, kernel.BF16), open(t)
@@ -358,7 +358,7 @@ func (d *faulty) ExpertRows(a kernel.ExpertRowsArgs) error {
 	return d.Device.ExpertRows(a)
 }
 
-// Workers that fail or panic end the operation with an error that names them and the layer; the next one runs.
+// If workers fail or panic, the operation ends with an error that names them and the layer; the next one runs.
 func TestWorkersThatFail(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	w, a := weights(t, r, kernel.BF16), batch(t, r, 3)
@@ -386,7 +386,7 @@ func TestWorkersThatFail(t *testing.T) {
 	}
 }
 
-// Workers that hang end the operation after the time-out, and every later one at once; the device closes.
+// If workers hang, the operation ends after the timeout, and every later one at once; the device closes.
 func TestWorkersThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 9))
@@ -432,7 +432,7 @@ func TestTooLittleMemory(t *testing.T) {
 	}
 }
 
-// Arguments that are not supported are refused with what is supported.
+// Unsupported arguments are refused with what is supported.
 func TestRefusals(t *testing.T) {
 	if _, err := offload.New(&ref.Device{}, offload.Options{}); !errors.Is(err, kernel.ErrUnsupported) {
 		t.Errorf("a host without expert rows: %v", err)
