@@ -178,7 +178,7 @@ func TestHostTooSmallForExperts(t *testing.T) {
 
 func TestHomesThatAreRefused(t *testing.T) {
 	for c, want := range map[*Config]string{
-		{Experts: "cellar"}:                       "are auto, device, split, host and move",
+		{Experts: "cellar"}:                       "want auto, device, split, host or move",
 		{Experts: ExpertsSplit, Ranks: 2}:         "experts in two memories need a single GPU",
 		{Experts: ExpertsSplit, DeviceMemory: -1}: "DeviceMemory is -1",
 		{Experts: ExpertsMove, Policy: plan.Policy{Deterministic: true}}: "a moved expert is computed " +
@@ -202,7 +202,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 	for want, c := range map[string]Config{"no library": {}, "--pack applies to the CPU only": {Pack: true}} {
 		c.Model, c.Experts = tinyFP8, ExpertsMove
 		if _, warned, _, err := opened(t, machine(80<<30, absent), c); !errors.Is(err, kernel.ErrUnsupported) ||
-			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "leave --experts out") ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "omit --experts") ||
 			len(warned) > 0 {
 			t.Errorf("%v, warned of %q; want %q", err, warned, want)
 		}

@@ -83,7 +83,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"serve --expert-usage /nodir/u.json --port 0", "usage: /nodir/u.json cannot be written: no such"},
 		{"eval --url http://127.0.0.1:1 --kv fp8", "--kv cannot change the server at --url; omit it,"},
 		{"eval --url http://127.0.0.1:1 --kv fp8 --workers 1", "--kv, --workers cannot change the server at --url; " +
-			"leave them out,"},
+			"omit them,"},
 		{"run --model sp/bi-00002-of-00003.gguf hi", "sp/bi-00002-of-00003.gguf: there is no such file; a"},
 		{"verify nope", "verify: nope: there is no such folder or file"},
 		{"verify nope.gguf", "verify: nope.gguf: there is no such folder or file"},

@@ -49,7 +49,7 @@ func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
 		{"enough", shape(7), onCPU, 8 << 30, ""},
 		{"the bound itself, memory not known", shape(8), onCPU, 0, ""},
 		{"more than the bound, memory not known", shape(9), onCPU, 0,
-			"take 9.00 GiB; where free memory is not known, at most 8.00 GiB"},
+			"take 9.00 GiB; if the free memory is unknown, at most 8.00 GiB"},
 		{"more than the bound, less than is free", shape(9), onCPU, 64 << 30, ""},
 		{"more than is free", shape(2), onCPU, 2 << 30, "take 2.00 GiB; 2.00 GiB of memory are free, and at most 7/8"},
 		{"a GPU", shape(9), onGPU, 1 << 30, ""},
