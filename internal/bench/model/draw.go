@@ -78,6 +78,24 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		}
 		// The exponent of codeScale, 120, is the code of 256 in e4m3.
 		return part(kernel.E4M3, p.PageTokens*size, p.Pages(), p.PageTokens*layout.V4ScaleBytes, p.Mem.Cols, 256, 0)
+	case layout.V41Window528: // exponents as above
+		if err := codes(0, tokens, layout.V4Dim, layout.V41WindowBytes); err != nil {
+			return err
+		}
+		groups := layout.V4Dim / layout.V41WindowGroup
+		return part(kernel.E4M3, layout.V4Dim, tokens, groups, layout.V41WindowBytes, 256, 0)
+	case layout.V41Row288: // any byte is two codes
+		packed := layout.V4Dim / 2
+		if err := codes(0, tokens, packed, layout.V41EntryBytes); err != nil {
+			return err
+		}
+		return part(kernel.E4M3, packed, tokens, layout.V4Dim/layout.V41EntryGroup, layout.V41EntryBytes, 0.375, 0)
+	case layout.V41Index68: // exponents of 1/2, the code of 448
+		keys := p.PageTokens * layout.IndexDim / 2
+		if err := codes(0, p.Pages(), keys, p.Mem.Cols); err != nil {
+			return err
+		}
+		return part(kernel.E4M3, keys, p.Pages(), p.PageTokens*4, p.Mem.Cols, 448, 0)
 	case layout.IndexPage132:
 		keys := p.PageTokens * layout.IndexDim
 		if err := codes(0, p.Pages(), keys, p.Mem.Cols); err != nil {

@@ -106,3 +106,44 @@ func TestDrawnEntries(t *testing.T) {
 		}
 	}
 }
+
+// Window rows, entries and keys of DeepSeek-V4.1 are written whole, with values of about unit size.
+func TestDrawnRowsOfV41(t *testing.T) {
+	const pages, tokens = 3, 128
+	v := make([]float32, layout.V4Dim)
+	for kind, l := range map[layout.Kind]struct {
+		bytes  int
+		decode func(page []byte, slot int) []float32
+	}{
+		layout.V41Window528: {layout.V41Window{}.PageBytes(tokens), func(page []byte, slot int) []float32 {
+			layout.V41Window{}.Decode(v, page, tokens, slot)
+			return v
+		}},
+		layout.V41Row288: {layout.V41Entry{}.PageBytes(tokens), func(page []byte, slot int) []float32 {
+			layout.V41Entry{}.Decode(v, page, tokens, slot)
+			return v
+		}},
+		layout.V41Index68: {layout.IndexV41{}.PageBytes(tokens), func(page []byte, slot int) []float32 {
+			layout.IndexV41{}.Decode(v[:layout.IndexDim], page, tokens, slot)
+			return v[:layout.IndexDim]
+		}},
+	} {
+		dev := drawnHost{make([]byte, pages*l.bytes)}
+		p := kernel.Pool{Mem: kernel.Tensor{Buf: kernel.HostBuffer(dev.mem), DType: kernel.U8, Rows: pages,
+			Cols: l.bytes, Stride: l.bytes}, Layout: kind, PageTokens: tokens}
+		if err := draw(dev, [][]kernel.Pool{{p}}, 1); err != nil {
+			t.Fatal(err)
+		}
+		for page := range pages {
+			for slot := range tokens {
+				sum, row := 0., l.decode(dev.mem[page*l.bytes:][:l.bytes], slot)
+				for _, x := range row {
+					sum += float64(x) * float64(x)
+				}
+				if mean := sum / float64(len(row)); !(mean > 0.2 && mean < 5) {
+					t.Fatalf("%v: page %d, row %d: mean square %v", kind, page, slot, mean)
+				}
+			}
+		}
+	}
+}

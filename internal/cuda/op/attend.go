@@ -58,9 +58,15 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 	width := roundUp(a.Window.Indices.Cols)
 	most := width
 	if a.Extra.Given() {
-		r.layout(a.Extra.Pool, kind)
-		if args.Streams[1] = r.selection(a.Extra); kind == layout.V41Row288 {
+		args.Streams[1] = r.selection(a.Extra)
+		switch extra := a.Extra.Pool.Layout; {
+		case kind == layout.V41Row288 && extra == window: // rows of a drafted block
+			args.Streams[1].Scales = layout.V41WindowBytes
+		case kind == layout.V41Row288:
 			args.Streams[1].Scales = layout.V41EntryBytes
+			fallthrough
+		default:
+			r.layout(a.Extra.Pool, kind)
 		}
 		width += roundUp(a.Extra.Indices.Cols)
 		most += roundUp(max(a.MostExtra, a.Extra.Indices.Cols))

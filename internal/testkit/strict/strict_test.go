@@ -289,6 +289,61 @@ func TestReleasedTypes(t *testing.T) {
 	})
 }
 
+// The same for DeepSeek-V4.1: FP8 in blocks of 32 x 32, FP8 tables, and a DSpark head.
+func TestReleasedTypesOfV41(t *testing.T) {
+	c, err := synth.New("released", []byte(testmodel.V41SparkConfig), synth.Options{DType: synth.FP8})
+	dir := t.TempDir()
+	if err == nil {
+		err = c.Write(t.Context(), dir, nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, m := load(t, src, newRefusals())
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := plan.Policy{KV: "fp8"}
+	policy.Speculation.Tokens = 6
+	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
+	if err == nil {
+		err = m.Allocate(&cfg, 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := step.New(m, cfg, step.Limits{Rows: 150, Requests: 1, Prompts: 1, Context: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	state, err := m.(model.Stateful).NewState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Release()
+	tokens, pages := make([]int32, 151), []int32{1, 0}
+	before := dev.Checked()["ExpertArgs"]
+	if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:150], Pages: pages, State: state,
+		Logits: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	target := dev.Checked()["ExpertArgs"] - before
+	if _, err := run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens[150:], Cached: 149, Pages: pages,
+		State: state, Logits: true}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if drafted := dev.Checked()["ExpertArgs"] - before - target; target != 6 || drafted != 2 {
+		t.Errorf("experts ran %d and %d times, want in six layers and in two stages", target, drafted)
+	}
+	checkedAll(t, dev, "TableArgs", "EngramArgs", "DualArgs", "HyperHeadArgs")
+}
+
 // runReleased runs a prompt and its drafts.
 func runReleased(t *testing.T, dev *strict.Device, m model.Model) {
 	t.Helper()

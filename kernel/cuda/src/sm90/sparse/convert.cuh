@@ -227,7 +227,7 @@ struct ConvertedRows {
             const u8* row = page + (slot & s.page_mask) * (Format::kMixed ? s.scales : Format::kRowBytes) + after;
             asm volatile("" : "+l"(row));  // one address, to which small numbers are added
             if constexpr (Format::kMixed) {
-                rest[k].template load<Left>(row, t % 4, c.second, codes[k]);
+                rest[k].template load<Left>(row, t % 4, s.scales == Format::kSecondBytes, codes[k]);
             } else {
 #pragma unroll
                 for (int i = kFrom; i < kTo; ++i) {

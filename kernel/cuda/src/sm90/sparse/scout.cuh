@@ -86,7 +86,7 @@ struct Scout {
         const u8* page = page_of(s, slot);
         if constexpr (Rows::kMixed) {
             const u8* row = page + (slot & s.page_mask) * s.scales;
-            if (second) {
+            if (s.scales == Rows::Held::kSecondBytes) {
                 prefetch_lines<Rows::Held::kSecondBytes, kLine>(row, part);
             } else {
                 prefetch_lines<Rows::kRowBytes, kLine>(row, part);

@@ -44,10 +44,10 @@ struct SharedFormat {
 
     // Asks for half of a row.
     template <bool Left>
-    __device__ __forceinline__ void load(const u8* row, u32 q, i32 entry, uint4 (&codes)[kCodeTiles]) {
+    __device__ __forceinline__ void load(const u8* row, u32 q, bool entry, uint4 (&codes)[kCodeTiles]) {
         constexpr int kFrom = Left ? 0 : 4;
         uint4& scales = Left ? left : right;
-        (Left ? left_entry : right_entry) = entry != 0;
+        (Left ? left_entry : right_entry) = entry;
         if (entry) {
 #pragma unroll
             for (int i = kFrom; i < kFrom + 4; ++i) {
