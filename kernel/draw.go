@@ -61,7 +61,8 @@ func (d Drawn) Fill(dst []byte, t DType, first int64) error {
 		case E4M3:
 			at[0] = num.E4M3(v)
 		default:
-			return fmt.Errorf("%w: draw: values of type %v, supported are f32, bf16 and e4m3", ErrArgument, t)
+			return fmt.Errorf("%w: draw: random values of type %v are not supported, want f32, bf16 or e4m3",
+				ErrArgument, t)
 		}
 	}
 	return nil

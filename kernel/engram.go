@@ -50,7 +50,7 @@ func (a TableArgs) Check() error {
 			c.fail("rows of %d values, want a multiple of %d", v.Cols, TableScale)
 		}
 	default:
-		c.fail("table is %v, supported are f32, bf16 and e4m3", v.DType)
+		c.fail("table is %v, want f32, bf16 or e4m3", v.DType)
 	}
 	return c.err
 }

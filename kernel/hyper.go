@@ -73,7 +73,7 @@ const MaxStreams = 16
 
 func (c *checker) streams(x Tensor, n int) {
 	if n < 1 || n > MaxStreams || x.Cols%n != 0 {
-		c.fail("%d streams of %d values, supported are 1 to %d streams of equal width", n, x.Cols, MaxStreams)
+		c.fail("there are %d streams of %d values, want 1 to %d streams of equal width", n, x.Cols, MaxStreams)
 	}
 }
 

@@ -68,7 +68,7 @@ func Pattern(t DType, d Drawn) ([]byte, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2, u4x2, e8m0, bf16 and blocks",
+	return nil, fmt.Errorf("%w: draw: a pattern of type %v is not supported, want e2m1x2, u4x2, e8m0, bf16 or blocks",
 		ErrArgument, t)
 }
 

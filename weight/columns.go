@@ -94,7 +94,7 @@ func (f *columnForm) gptqBits(out *Matrix, words int) error {
 		f.bits = 8
 	}
 	if f.bits != 4 && f.bits != 8 {
-		return fmt.Errorf("weight: %s: bits is %d, supported are 4 and 8: %w", f.q.Name, f.bits, ErrDType)
+		return fmt.Errorf("weight: %s: bits is %d, want 4 or 8: %w", f.q.Name, f.bits, ErrDType)
 	}
 	if f.bits == 8 {
 		out.Values = U8

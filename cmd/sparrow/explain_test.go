@@ -383,7 +383,7 @@ func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
 		mustDrive(t, "", "quantize", "builtin", filepath.Join(dir, mix+".gguf"), "--type", mix)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"q4_k_m.gguf --hw h200", "prepare experts: a weight of type q5_0, this backend takes f32, f16"},
+		{"q4_k_m.gguf --hw h200", "prepare experts: a weight of type q5_0, this backend supports f32, f16"},
 		{"q4_k_m.gguf --hw 2xh200 --batch decode:8x100", "prepare experts: a weight of type q5_0"},
 		{"q4_k_m.gguf --hw cpu", ""},
 		{"q4_k_m.gguf --hw h200 --catalog public", ""},

@@ -53,7 +53,7 @@ func (f Format) Drawable() bool { return f.Valid() && f != TQ2_0 && halves[f] !=
 // standard deviation spread around zero, as far as the codes are symmetric.
 func (f Format) Draw(dst []byte, r *rand.Rand, spread float32) error {
 	if !f.Drawable() {
-		return fmt.Errorf("blocks of %v cannot be drawn; supported are types whose scales are float16, such as "+
+		return fmt.Errorf("random blocks of %v cannot be generated; want a type with float16 scales, such as "+
 			"IQ2_XXS and Q2_K", f)
 	}
 	at := 0

@@ -59,7 +59,7 @@ func (linux) Prefer(node int) error {
 	} else if node < 64*len(mask) {
 		mask[node/64] = 1 << (node % 64)
 	} else {
-		return fmt.Errorf("memory node %d, supported are numbers below %d", node, 64*len(mask))
+		return fmt.Errorf("memory node %d is out of range, want a number below %d", node, 64*len(mask))
 	}
 	// In bounds: the mask has the given bits and one more, which the call does not count.
 	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, policy, uintptr(unsafe.Pointer(&mask)), uintptr(64*len(mask)+1))

@@ -19,7 +19,7 @@ func (t *Tier) TiledLatent(y []float32, ldy int, x []float32, ldx, m int, w []by
 		panic(fmt.Sprintf("vec: TiledLatent: tier %s has no tiles", t.Name))
 	}
 	if d%LatentDepth != 0 || d > LatentRows {
-		panic(fmt.Sprintf("vec: TiledLatent: %d rows of weights, supported are multiples of %d up to %d", d,
+		panic(fmt.Sprintf("vec: TiledLatent: there are %d rows of weights, want a multiple of %d up to %d", d,
 			LatentDepth, LatentRows))
 	}
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: LatentDim, k: d}

@@ -43,11 +43,11 @@ func CandidatesScratch(rows, columns, best int32) int64 {
 func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
 	c := checks{kernel: "candidate_parts"}
 	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > maxCandidateRows {
-		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, maxCandidateRows,
-			MaxCandidateColumns)
+		c.fail("logits have %d rows of %d columns, want at most %d rows of 1 to %d", a.Rows, a.Columns,
+			maxCandidateRows, MaxCandidateColumns)
 	}
 	if a.Best < 1 || a.Best > maxBest || a.Best > a.Columns {
-		c.fail("the best %d of %d columns, supported are 1 to %d", a.Best, a.Columns, maxBest)
+		c.fail("the best %d of %d columns are requested, want 1 to %d", a.Best, a.Columns, maxBest)
 	}
 	c.element("logits", a.Logits, a.Type, ElementBF16, a.Stride, a.Columns)
 	c.memory("ids", a.IDs, 4)

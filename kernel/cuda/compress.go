@@ -43,7 +43,7 @@ func (a *CompressArgs) check(c *checks) {
 	c.positive("columns", a.Columns)
 	c.positive("ratio", a.Ratio)
 	if a.Halves != 1 && a.Halves != 2 {
-		c.fail("%d halves, supported are 1 and 2", a.Halves)
+		c.fail("halves is %d, want 1 or 2", a.Halves)
 	}
 	width := int64(a.Halves) * int64(a.Columns)
 	for _, t := range [...]struct {

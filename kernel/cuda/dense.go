@@ -78,7 +78,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
 	if shape.kernel == "" {
-		c.fail("heads of %d and %d columns, supported are 64 and 64, 128 and 128, 192 and 256", x.Nope, x.Values)
+		c.fail("heads have %d and %d columns, want 64 and 64, 128 and 128, or 192 and 256", x.Nope, x.Values)
 	}
 	c.positive("rows", x.Rows)
 	c.positive("keys", x.Keys)

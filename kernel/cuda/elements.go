@@ -25,7 +25,7 @@ func (t ElementType) bytes() int {
 // element checks memory of one of the types up to last, with rows a stride of elements apart.
 func (c *checks) element(name string, p Ptr, t, last ElementType, stride int64, columns int32) {
 	if t < ElementF32 || t > last {
-		c.fail("%s has element type %d, supported are 0 to %d", name, t, last)
+		c.fail("%s has element type %d, want 0 to %d", name, t, last)
 		return
 	}
 	c.memory(name, p, t.bytes())

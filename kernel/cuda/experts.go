@@ -189,11 +189,11 @@ func CheckExperts(experts, hidden, inner int) error {
 func (e ExpertShape) check(c *checks) {
 	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 ||
 		e.Inner%16 != 0 {
-		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden,
-			MaxExperts)
+		c.fail("there are %d experts of %d x %d, want 1 to %d with sizes that are multiples of 16", e.Experts, e.Inner,
+			e.Hidden, MaxExperts)
 	}
 	if e.E2M1 && (e.Hidden%32 != 0 || e.Inner%32 != 0) {
-		c.fail("e2m1 experts of %d x %d, supported are multiples of 32", e.Inner, e.Hidden)
+		c.fail("e2m1 experts have sizes %d x %d, want multiples of 32", e.Inner, e.Hidden)
 	}
 }
 

@@ -116,7 +116,7 @@ func (a *HyperMixArgs) check(c *checks) {
 // streams checks how many streams there are, and of how many values.
 func (c *checks) streams(n, hidden int32) {
 	if n < 1 || n > MaxStreams {
-		c.fail("%d streams, supported are 1 to %d", n, MaxStreams)
+		c.fail("there are %d streams, want 1 to %d", n, MaxStreams)
 	}
 	c.positive("hidden", hidden)
 }

@@ -71,7 +71,7 @@ type GatherIndexPagesArgs struct {
 // recipe checks the choices of a recipe.
 func (c *checks) recipe(r IndexRecipeView) {
 	if r.RopeAt != 0 && r.RopeAt != layout.IndexDim-layout.RopeDim {
-		c.fail("rotated dimensions start at %d, supported are 0 and %d", r.RopeAt, layout.IndexDim-layout.RopeDim)
+		c.fail("rotated dimensions start at %d, want 0 or %d", r.RopeAt, layout.IndexDim-layout.RopeDim)
 	}
 	c.flag("interleaved", r.Interleaved)
 	c.flag("hadamard", r.Hadamard)

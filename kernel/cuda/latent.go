@@ -73,7 +73,7 @@ func (k *Kernels) LatentAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 		c.fail("a second stream of %d keys, sequences have one", a.Streams[1].Width)
 	}
 	if v.PageMask != sparseKeys-1 {
-		c.fail("pages of %d tokens, supported are pages of %d", int64(v.PageMask)+1, sparseKeys)
+		c.fail("pages have %d tokens, want %d", int64(v.PageMask)+1, sparseKeys)
 	}
 	n, most := SparseUnits(a.Rows, a.Heads, a.Segments), int64(LatentWaves)*int64(k.device.props.SMs)
 	if a.Segments > 1 && n > most {

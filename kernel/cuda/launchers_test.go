@@ -264,7 +264,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"kept without via", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })),
 			"kept at 0x100000 and via at 0x0"},
 		{"negative columns", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Columns = -1 })), "columns -1"},
-		{"top-k too large", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k of 2049"},
+		{"top-k too large", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k is 2049"},
 		{"top-k transform", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform = 3 })), "transform 3"},
 		{"top-k ragged without offsets",
 			k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })),
@@ -302,7 +302,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"tally nowhere", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.Counts = 0 })),
 			"counts is not given"},
 		{"compress thirds", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
-			"3 halves"},
+			"halves is 3"},
 		{"selected scores", k.SelectedScores(s, with(someSelected(), func(*SelectedScoresArgs) {})), ""},
 		{"selected scores of no scores", k.SelectedScores(s, with(someSelected(), func(a *SelectedScoresArgs) {
 			a.Scores, a.Keys, a.Stride = 0, 0, 0
@@ -380,8 +380,8 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			somePacked), "must agree"},
 		{"draw", k.DrawValues(s, with(someDraw(), func(*DrawArgs) {})), ""},
 		{"draw odd columns", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Columns = 7 })), "columns 7"},
-		{"draw f16", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })), "element type 2"},
-		{"draw too much", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Rows = 1 << 40 })), "supported are 0"},
+		{"draw f16", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })), "element type is 2"},
+		{"draw too much", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Rows = 1 << 40 })), "want at most"},
 		{"widen", k.WidenWeight(s, with(someWiden(), func(*WidenArgs) {})), ""},
 		{"widen into nothing", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.Out = 0 })), "no output"},
 		{"widen scales", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.ScaleStride = 1 })),

@@ -141,7 +141,7 @@ func (c *checks) sequences(v SequencesView, state, kept, held Ptr) {
 		c.memory("held", held, 4)
 	}
 	if v.Sequences < 0 || v.Sequences > maxGridY {
-		c.fail("%d sequences, supported are 0 to %d", v.Sequences, maxGridY)
+		c.fail("there are %d sequences, want at most %d", v.Sequences, maxGridY)
 	}
 }
 

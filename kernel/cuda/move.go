@@ -22,7 +22,7 @@ func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c.element("out", a.Out, a.OutType, ElementBF16, a.OutStride, a.Columns)
 	c.flag("add", a.Add)
 	if a.Rows < 0 || a.Rows*int64(a.Columns) > maxGrid*portableThreads {
-		c.fail("%d rows of %d columns, supported are 0 to %d elements", a.Rows, a.Columns,
+		c.fail("there are %d rows of %d columns, want at most %d elements", a.Rows, a.Columns,
 			int64(maxGrid*portableThreads))
 	}
 	if c.err != nil || a.Rows == 0 {

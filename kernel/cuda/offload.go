@@ -83,7 +83,7 @@ func (a *ExchangeArgs) check(c *checks) {
 	c.count("rows", a.Rows)
 	c.positive("experts", a.Experts)
 	if a.Top < 1 || a.Top > MaxExchangeTop {
-		c.fail("%d choices of a row, supported are 1 to %d", a.Top, MaxExchangeTop)
+		c.fail("a row has %d choices, want 1 to %d", a.Top, MaxExchangeTop)
 	}
 	if a.Timeout <= 0 || a.Timeout > int64(time.Hour) {
 		c.fail("a time-out of %d ns, want up to an hour", a.Timeout)

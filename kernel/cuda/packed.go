@@ -149,7 +149,7 @@ func (k *Kernels) PackWeight(s *Stream, f PackedFormat, a *PackPackedArgs) error
 		a.Tiles = ceilDiv(a.Rows, packedRows/2)
 	}
 	if a.Tiles > maxGridY {
-		c.fail("%d rows, supported are up to %d", a.Rows, maxGridY*packedRows/2)
+		c.fail("the matrix has %d rows, want at most %d", a.Rows, maxGridY*packedRows/2)
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(a.Units), Y: uint32(a.Tiles)}, a)
 }

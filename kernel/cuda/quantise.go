@@ -166,7 +166,7 @@ func (a *NormQuantiseArgs) check(c *checks) {
 		c.multiple("share stride", a.ShareStride, 1, int64(a.Top))
 		c.positive("experts", a.Experts)
 		if a.Top < 1 || a.Top > MaxTop {
-			c.fail("%d choices of a row, supported are 1 to %d", a.Top, MaxTop)
+			c.fail("a row has %d choices, want 1 to %d", a.Top, MaxTop)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {
 		{norm(func(a *NormQuantiseArgs) {
 			a.Results, a.IDs, a.Shares, a.IDStride, a.ShareStride = somewhere, somewhere, somewhere, 40, 40
 			a.Top, a.Experts = MaxTop+1, 64
-		}), "33 choices of a row"},
+		}), "a row has 33 choices"},
 	} {
 		if c.says == "" {
 			if !errors.Is(c.err, image.ErrUnknown) {

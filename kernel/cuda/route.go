@@ -56,7 +56,7 @@ func (a *RouteArgs) check(c *checks) {
 	c.memory("ids", a.IDs, 4)
 	c.memory("weights", a.Weights, 4)
 	if a.Experts <= 0 || a.Experts > MaxRouted || a.Groups <= 0 || a.Groups > MaxGroups || a.Experts%a.Groups != 0 {
-		c.fail("%d experts in %d groups, supported are up to %d in up to %d groups of equal size", a.Experts,
+		c.fail("there are %d experts in %d groups, want at most %d in at most %d groups of equal size", a.Experts,
 			a.Groups, MaxRouted, MaxGroups)
 	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 ||
 		a.Top > min(a.KeepGroups*(a.Experts/a.Groups), MaxTop) {

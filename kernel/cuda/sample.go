@@ -19,7 +19,7 @@ const MaxSampleColumns = 262144
 func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
 	c := checks{kernel: "sample_rows"}
 	if a.Columns <= 0 || a.Columns > MaxSampleColumns {
-		c.fail("%d columns, supported are 1 to %d", a.Columns, MaxSampleColumns)
+		c.fail("logits have %d columns, want 1 to %d", a.Columns, MaxSampleColumns)
 	}
 	c.element("logits", a.Logits, ElementF32, ElementF32, a.Stride, a.Columns)
 	c.memory("draws", a.Draws, 8)

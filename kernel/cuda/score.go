@@ -92,7 +92,7 @@ type IndexPaged struct {
 // heads checks the head counts the score kernels exist for.
 func (c *checks) heads(n int32) {
 	if n != 32 && n != 64 {
-		c.fail("%d heads, supported are 32 and 64: pad with heads of weight zero", n)
+		c.fail("there are %d heads, want 32 or 64: pad with heads of weight zero", n)
 	}
 }
 
@@ -140,7 +140,7 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c := checks{kernel: "index scores, paged"}
 	c.heads(x.Heads)
 	if x.NextN < 1 || x.NextN > 4 {
-		c.fail("%d query rows per request, supported are 1 to 4: split the requests", x.NextN)
+		c.fail("there are %d query rows per request, want 1 to 4: split the requests", x.NextN)
 	}
 	c.memory("queries", x.Queries, 16)
 	c.memory("cache", x.Cache, 16)

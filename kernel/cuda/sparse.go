@@ -126,7 +126,7 @@ func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, 
 	case p.PageTokens > 0 && p.PageTokens&(p.PageTokens-1) == 0:
 		v.PageShift, v.PageMask = int32(bits.TrailingZeros32(uint32(p.PageTokens))), p.PageTokens-1
 	default:
-		return v, argumentError("sparse attention: pages of %d rows, supported are powers of two and pools of one page",
+		return v, argumentError("sparse attention: pages have %d rows, want a power of two, or a pool of one page",
 			p.PageTokens)
 	}
 	v.Scales = int64(p.PageTokens) * V4DataBytes

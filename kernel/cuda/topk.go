@@ -65,7 +65,7 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		c.fail("kept at %#x and via at %#x must be multiples of 16, or both zero", uint64(a.Kept), uint64(a.Via))
 	}
 	if a.K < 1 || a.K > MaxTopK {
-		c.fail("top-k of %d, supported are 1 to %d", a.K, MaxTopK)
+		c.fail("top-k is %d, want 1 to %d", a.K, MaxTopK)
 	}
 	switch TopKTransform(a.Transform) {
 	case TopKPosition:

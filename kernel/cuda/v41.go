@@ -132,7 +132,7 @@ func (k *Kernels) ScoreV41(s *Stream, a *ScoreV41Args) error {
 	c := checks{kernel: "score_v41"}
 	c.pool(a.Pool, layout.IndexFP4Bytes)
 	if n := a.Pool.PageTokens; n < 8 || n&(n-1) != 0 {
-		c.fail("pages of %d keys, supported are powers of two from 8 on", n)
+		c.fail("pages have %d keys, want a power of two of at least 8", n)
 	}
 	a.PageShift = int32(bits.TrailingZeros32(uint32(a.Pool.PageTokens)))
 	c.memory("queries", a.Queries, 16)
@@ -201,7 +201,7 @@ func (k *Kernels) ReadTable(s *Stream, a *ReadTableArgs) error {
 	case 2, 4:
 		align = int(a.Type)
 	default:
-		c.fail("values of %d bytes, supported are 1, 2 and 4", a.Type)
+		c.fail("values have %d bytes, want 1, 2 or 4", a.Type)
 	}
 	c.memory("values", a.Values, align)
 	c.memory("ids", a.IDs, 4)

@@ -23,7 +23,7 @@ type DrawArgs struct {
 func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	c := checks{kernel: "draw_values"}
 	if a.Type == ElementF16 || a.Type < ElementF32 || a.Type > ElementE4M3 {
-		c.fail("element type %d, supported are f32, bf16 and e4m3", a.Type)
+		c.fail("the element type is %d, want f32, bf16 or e4m3", a.Type)
 	}
 	c.memory("out", a.Out, 2*a.Type.bytes())
 	c.multiple("columns", a.Columns, 2, 2)
@@ -32,7 +32,7 @@ func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	c.multiple("from stride", a.FromStride, 2, a.Columns)
 	words := a.Rows * (a.Columns / 2)
 	if a.Rows < 0 || words > maxGrid*portableThreads {
-		c.fail("%d rows of %d columns, supported are 0 to %d values", a.Rows, a.Columns,
+		c.fail("there are %d rows of %d columns, want at most %d values", a.Rows, a.Columns,
 			int64(2*maxGrid*portableThreads))
 	}
 	return runGrid(k, s, &c, Dim{X: uint32((words + portableThreads - 1) / portableThreads)}, a)
@@ -62,7 +62,7 @@ func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
 	c.positive("rows", a.Rows)
 	c.positive("columns", a.Columns)
 	if a.Type < ElementF32 || a.Type > ElementE4M3 {
-		c.fail("element type %d, supported are f32, bf16, f16 and e4m3", a.Type)
+		c.fail("the element type is %d, want f32, bf16, f16 or e4m3", a.Type)
 	}
 	c.memory("from", a.From, a.Type.bytes())
 	if a.Out == 0 && a.Turned == 0 {
@@ -81,7 +81,7 @@ func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
 	}
 	tiles := func(n int32) uint32 { return (uint32(n) + widenTile - 1) / widenTile }
 	if tiles(a.Rows) > maxGridY {
-		c.fail("%d rows, supported are up to %d", a.Rows, maxGridY*widenTile)
+		c.fail("the matrix has %d rows, want at most %d", a.Rows, maxGridY*widenTile)
 	}
 	return runGrid(k, s, &c, Dim{X: tiles(a.Columns), Y: tiles(a.Rows)}, a)
 }

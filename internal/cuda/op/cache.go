@@ -27,7 +27,7 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	case kernel.BF16:
 		args.WeightBF16 = 1
 	default:
-		r.fail("a weight of type %v, this backend takes f32 and bf16", weight.DType)
+		r.fail("the weight has type %v, this backend supports f32 and bf16", weight.DType)
 	}
 	if r.err != nil {
 		return r.err

@@ -41,7 +41,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	r := require{op: "candidates"}
 	r.packed("log sum", a.LogSum)
 	if a.Logits.Cols > cuda.MaxCandidateColumns {
-		r.fail("a vocabulary of %d, this backend takes up to %d", a.Logits.Cols, cuda.MaxCandidateColumns)
+		r.fail("the vocabulary has %d tokens, this backend supports up to %d", a.Logits.Cols, cuda.MaxCandidateColumns)
 	}
 	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum),
 		Stride: stride(a.Logits), IDStride: stride(a.IDs),
@@ -63,7 +63,7 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	}
 	r := require{op: "sample"}
 	if a.Logits.Cols > cuda.MaxSampleColumns {
-		r.fail("a vocabulary of %d, this backend takes up to %d", a.Logits.Cols, cuda.MaxSampleColumns)
+		r.fail("the vocabulary has %d tokens, this backend supports up to %d", a.Logits.Cols, cuda.MaxSampleColumns)
 	}
 	args := cuda.SampleArgs{Logits: at(a.Logits), Draws: at(a.Draws), Best: at(a.IDs), IDs: at(a.IDs),
 		Stride: stride(a.Logits), IDStride: stride(a.IDs), Rows: r.count("rows", a.Logits.Rows),

@@ -228,7 +228,7 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 	}
 	r := require{op: "experts"}
 	if p.split != nil && a.Part != (kernel.Part{}) {
-		r.fail("a rank's part of experts in two memories, this backend takes all of them")
+		r.fail("a rank has a part of experts in two memories, this backend supports only all of them")
 	}
 	r.dtype("x", a.X, kernel.BF16)
 	r.dtype("out", a.Out, kernel.BF16)
@@ -239,7 +239,7 @@ func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
 		most = cuda.MaxExchangeTop
 	}
 	if r.count("choices", a.IDs.Cols) > int32(most) {
-		r.fail("%d choices of a row, this backend takes up to %d", a.IDs.Cols, most)
+		r.fail("a row has %d choices, this backend supports up to %d", a.IDs.Cols, most)
 	}
 	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
 		return nil, r.err

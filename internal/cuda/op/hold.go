@@ -222,7 +222,7 @@ func (d *Device) Norm(a kernel.NormArgs) error {
 	r.dtype("x", a.X, kernel.BF16)
 	r.dtype("out", a.Out, kernel.BF16)
 	if a.Weight.DType != kernel.F32 && a.Weight.DType != kernel.BF16 {
-		r.fail("a weight of type %v, this backend takes f32 and bf16", a.Weight.DType)
+		r.fail("the weight has type %v, this backend supports f32 and bf16", a.Weight.DType)
 	}
 	if r.err != nil {
 		return r.err

@@ -70,7 +70,7 @@ func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool k
 func (r *require) indexPool(p kernel.Pool) {
 	r.layout(p, layout.IndexPage132)
 	if p.PageTokens%4 != 0 {
-		r.fail("pages of %d keys, this backend takes multiples of 4", p.PageTokens)
+		r.fail("pages have %d keys, this backend supports multiples of 4", p.PageTokens)
 	}
 }
 
@@ -160,7 +160,7 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	r.aligned("q", a.Q, 8)
 	r.aligned("out", a.Out, 16)
 	if a.Offset != 0 && a.Offset != layout.IndexDim-layout.RopeDim {
-		r.fail("rotated part at %d, this backend takes 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
+		r.fail("the rotated part is at %d, this backend supports 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
 	}
 	args := cuda.IndexQueryArgs{Rotary: r.perhapsAngles(a.Angles),
 		Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights),

@@ -47,7 +47,7 @@ func (d *Device) Convolve(a kernel.ConvArgs) error {
 	r.packed("weight", a.Weight)
 	r.aligned("weight", a.Weight, 16)
 	if a.X.Cols%4 != 0 {
-		r.fail("%d channels, this backend takes multiples of 4", a.X.Cols)
+		r.fail("there are %d channels, this backend supports multiples of 4", a.X.Cols)
 	}
 	args := cuda.ConvolveArgs{Of: d.sequences(&r, a.Sequences, a.State, a.Kept, a.Held, kernel.ConvRows), X: at(a.X),
 		Out: at(a.Out), Weight: at(a.Weight), State: at(a.State), Kept: at(a.Kept), XStride: stride(a.X),
@@ -69,7 +69,7 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	}
 	r := require{op: "delta rule"}
 	if a.Chunk != 0 {
-		r.fail("chunks of %d rows, this backend computes row by row", a.Chunk)
+		r.fail("chunks have %d rows, this backend computes row by row", a.Chunk)
 	}
 	for _, t := range []struct {
 		name string

@@ -30,7 +30,7 @@ type peer struct {
 // Peers makes the collective operations of GPUs that reach each other's memory. Several may be the same GPU.
 func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.Collective, err error) {
 	if len(all) > cuda.MaxRanks {
-		return nil, fmt.Errorf("%w: cuda: %d ranks, supported are up to %d", kernel.ErrUnsupported, len(all),
+		return nil, fmt.Errorf("%w: cuda: there are %d ranks, want at most %d", kernel.ErrUnsupported, len(all),
 			cuda.MaxRanks)
 	}
 	if timeout <= 0 || timeout > time.Hour {

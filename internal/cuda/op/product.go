@@ -48,7 +48,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 		}
 		r.element("out", t.Out)
 		if t.Out.DType == kernel.F16 {
-			r.fail("out of type f16, this backend takes f32 and bf16")
+			r.fail("out has type f16, this backend supports f32 and bf16")
 		}
 		if w.kind == cuda.ProductFP8 {
 			codes, scales = aligned256(int64(x.Rows)*int64(x.Cols)), p.scaleBytes()

@@ -24,7 +24,7 @@ func (r *require) fail(format string, a ...any) {
 // dtype requires an element type.
 func (r *require) dtype(name string, t kernel.Tensor, want kernel.DType) {
 	if t.DType != want {
-		r.fail("%s of type %v, this backend takes %v", name, t.DType, want)
+		r.fail("%s has type %v, this backend supports %v", name, t.DType, want)
 	}
 }
 

@@ -49,8 +49,8 @@ func (d *Device) route(op string, logits, ids, weights kernel.Tensor, args cuda.
 	}
 	r := require{op: op}
 	if logits.Cols > cuda.MaxRouted || args.Groups > cuda.MaxGroups {
-		r.fail("%d experts in %d groups, this backend takes up to %d in up to %d", logits.Cols, args.Groups,
-			cuda.MaxRouted, cuda.MaxGroups)
+		r.fail("there are %d experts in %d groups, this backend supports up to %d in up to %d", logits.Cols,
+			args.Groups, cuda.MaxRouted, cuda.MaxGroups)
 	}
 	args.Logits, args.IDs, args.Weights, args.Faults = at(logits), at(ids), at(weights), d.faults.Ptr()
 	args.LogitStride, args.IDStride, args.WeightStride = stride(logits), stride(ids), stride(weights)

@@ -17,7 +17,7 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	case kernel.F16:
 		return cuda.ElementF16
 	}
-	r.fail("%s of type %v, this backend takes f32, bf16 and f16", name, t.DType)
+	r.fail("%s has type %v, this backend supports f32, bf16 and f16", name, t.DType)
 	return 0
 }
 

@@ -17,10 +17,10 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	}
 	r.layout(a.Keys, layout.IndexPage132, layout.V41Index68)
 	if a.Blocks.Given() {
-		r.fail("blocks of keys of layout %v, this backend takes them of %v", a.Keys.Layout, layout.V41Index68)
+		r.fail("blocks of keys have layout %v, this backend supports %v", a.Keys.Layout, layout.V41Index68)
 	}
 	if a.Heads != 32 && a.Heads != 64 {
-		r.fail("%d heads, this backend takes 32 and 64", a.Heads)
+		r.fail("there are %d heads, this backend supports 32 and 64", a.Heads)
 	}
 	r.packed("q", a.Q)
 	r.packed("w", a.W)
@@ -43,12 +43,12 @@ const mostNextN = 4
 // pagedScores treats adjacent rows as query rows of one request where the caller guarantees that they are.
 func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
-		r.fail("pages of %d keys, this backend takes %d", a.Keys.PageTokens, layout.PageTokens)
+		r.fail("pages have %d keys, this backend supports %d", a.Keys.PageTokens, layout.PageTokens)
 	}
 	r.packed("table row", a.TableRow)
 	n := max(a.NextN, 1)
 	if n > mostNextN {
-		r.fail("%d rows of a request at once, this backend takes at most %d", n, mostNextN)
+		r.fail("%d rows of a request are scored at once, this backend supports at most %d", n, mostNextN)
 	}
 	x := cuda.IndexPaged{Queries: at(a.Q), Cache: at(a.Keys.Mem), PageBytes: int64(a.Keys.Mem.Stride),
 		Pages: int64(a.Keys.Pages()), Weights: at(a.W), ContextLengths: at(a.Lens), BlockTable: at(a.Table),
@@ -70,7 +70,7 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 	r.packed("start", a.Start)
 	if a.Keys.PageTokens%4 != 0 {
-		r.fail("%d gathered keys, this backend takes multiples of 4: round the page up", a.Keys.PageTokens)
+		r.fail("there are %d gathered keys, this backend supports multiples of 4: round the page up", a.Keys.PageTokens)
 	}
 	keys := at(a.Keys.Mem)
 	x := cuda.IndexRagged{Queries: at(a.Q), Keys: keys, Scales: keys.Add(int64(a.Keys.PageTokens) * layout.IndexDim),

@@ -17,7 +17,7 @@ import (
 // scoresV41 scores FP4 keys of a paged cache: all keys of a row, or the keys of its blocks.
 func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 	if a.Heads != 32 {
-		r.fail("%d heads over keys of layout %v, this backend takes 32", a.Heads, a.Keys.Layout)
+		r.fail("there are %d heads over keys of layout %v, this backend supports 32", a.Heads, a.Keys.Layout)
 	}
 	if !a.Table.Given() {
 		r.fail("gathered keys of layout %v, this backend reads them in place", a.Keys.Layout)
@@ -34,7 +34,7 @@ func (d *Device) scoresV41(r *require, a *kernel.ScoreArgs) error {
 		Tables: r.count("tables", a.Table.Rows), Pages: r.count("pages of a table", a.Table.Cols)}
 	if a.Blocks.Given() {
 		if a.BlockKeys&(a.BlockKeys-1) != 0 {
-			r.fail("blocks of %d keys, this backend takes powers of two", a.BlockKeys)
+			r.fail("blocks have %d keys, this backend supports powers of two", a.BlockKeys)
 		}
 		args.Blocks, args.BlockStride, args.MostBlocks = at(a.Blocks), stride(a.Blocks), r.count("blocks",
 			a.Blocks.Cols)

@@ -190,7 +190,7 @@ func (r *require) weight(w kernel.Weight) {
 	switch w.Data.DType {
 	case kernel.F32, kernel.F16, kernel.BF16, kernel.E4M3:
 	default:
-		r.fail("%s, this backend takes %s; such weights run on the CPU (--kernels cpu)", described(w), takenFormats)
+		r.fail("%s, this backend supports %s; such weights run on the CPU (--kernels cpu)", described(w), takenFormats)
 	}
 }
 

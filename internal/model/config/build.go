@@ -112,7 +112,7 @@ func (b *builder) build() *DSA {
 		b.addProblem("attention_bias and mlp_bias must be false: no released model of this family has them")
 	}
 	if c.NextN < 0 || c.NextN > 1 {
-		b.addProblem("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+		b.addProblem("num_nextn_predict_layers is %d, want 0 or 1", c.NextN)
 	}
 	return c
 }
@@ -241,7 +241,7 @@ func (b *builder) rope(c *DSA) {
 		}
 		c.Rope.Yarn = y
 	default:
-		b.addProblem("rope type is %q, supported are \"default\" and \"yarn\"", p.kind())
+		b.addProblem("rope type is %q, want \"default\" or \"yarn\"", p.kind())
 	}
 }
 
@@ -294,7 +294,7 @@ func (b *builder) marks(out []bool, name string, words []string, yes, no string)
 	}
 	for i, w := range words {
 		if w != yes && w != no {
-			b.addProblem("%s[%d] is %q, supported are %q and %q", name, i, w, no, yes)
+			b.addProblem("%s[%d] is %q, want %q or %q", name, i, w, no, yes)
 		}
 		out[i] = w == yes
 	}

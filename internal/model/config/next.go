@@ -128,20 +128,20 @@ func (b *builder) fixedNext(c *Next, r *rawNext) {
 			b.addProblem(format, args...)
 		}
 	}
-	refuse(or(r.RopeDim, 0) != 0, "qk_rope_head_dim is %d: the latent rows of %s are not rotated, supported is 0",
+	refuse(or(r.RopeDim, 0) != 0, "qk_rope_head_dim is %d: the latent rows of %s are not rotated; want 0",
 		or(r.RopeDim, 0), c.Family)
-	refuse(!or(r.UseNope, true), "mla_use_nope is false, supported is true")
-	refuse(c.Pool != 0 && c.Pool != 4, "index_kpool is %d, supported is 4", c.Pool)
+	refuse(!or(r.UseNope, true), "mla_use_nope is false, want true")
+	refuse(c.Pool != 0 && c.Pool != 4, "index_kpool is %d, want 4", c.Pool)
 	refuse(c.Pool > 0 && c.Indexer.TopK%c.Pool != 0, "index_topk is %d, want a multiple of index_kpool %d",
 		c.Indexer.TopK, c.Pool)
-	refuse(!or(r.Compress, true), "index_kpool_compress is false, supported is true")
-	refuse(!or(r.Tail, true), "index_kpool_always_select_tail is false, supported is true")
-	refuse(!or(r.MHC, true), "mhc is false: supported are the residual streams of hyper-connections")
+	refuse(!or(r.Compress, true), "index_kpool_compress is false, want true")
+	refuse(!or(r.Tail, true), "index_kpool_always_select_tail is false, want true")
+	refuse(!or(r.MHC, true), "mhc is false; want true: only residual streams of hyper-connections are supported")
 	refuse(or(r.Act, "silu") != "silu", "hidden_act is %q, supported is \"silu\"", or(r.Act, "silu"))
 	refuse(r.AttentionBias || r.MLPBias, "attention_bias and mlp_bias must be false: no released model of this family "+
 		"has them")
 	refuse(r.Tied, "tie_word_embeddings must be false: released models of this family have a separate head")
-	refuse(c.NextN < 0 || c.NextN > 1, "num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+	refuse(c.NextN < 0 || c.NextN > 1, "num_nextn_predict_layers is %d, want 0 or 1", c.NextN)
 	refuse(r.KVHeads != nil && r.Heads != nil && *r.KVHeads != *r.Heads,
 		"num_key_value_heads is %d, want num_attention_heads (%d)", or(r.KVHeads, 0), or(r.Heads, 0))
 	refuse(c.FFN.Shared < 1, "n_shared_experts is %d, want at least 1", c.FFN.Shared)
@@ -188,7 +188,7 @@ func (b *builder) linear(c *Next, r *rawNext) {
 		case linearLayer, pooledLayer, indexedLayer, fullLayer:
 			c.Linear.Layers[i] = kind == linearLayer
 		default:
-			b.addProblem("layer_types[%d] is %q, supported are %q, %q, %q and %q", i, kind, linearLayer, pooledLayer,
+			b.addProblem("layer_types[%d] is %q, want %q, %q, %q or %q", i, kind, linearLayer, pooledLayer,
 				indexedLayer, fullLayer)
 		}
 	}

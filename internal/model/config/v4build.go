@@ -100,13 +100,13 @@ func (b *v4Builder) fixed(c *V4) {
 		b.addProblem("tie_word_embeddings must be false: released models of this family have a separate head")
 	}
 	if c.NextN < 0 || c.NextN > 1 {
-		b.addProblem("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+		b.addProblem("num_nextn_predict_layers is %d, want 0 or 1", c.NextN)
 	}
 	if n := or(r.KVHeads, 1); n != 1 {
 		b.addProblem("num_key_value_heads is %d, want 1", n)
 	}
 	if t := or(r.ExpertType, "fp4"); t != "fp4" && t != "fp8" {
-		b.addProblem("expert_dtype is %q, supported are \"fp4\" and \"fp8\"", t)
+		b.addProblem("expert_dtype is %q, want \"fp4\" or \"fp8\"", t)
 	}
 }
 

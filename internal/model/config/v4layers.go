@@ -37,7 +37,7 @@ func (b *v4Builder) ratios(layers int) []int {
 	case r.Ratios != nil:
 		for i, m := range r.Ratios[:layers] {
 			if of := b.supportedRatios(); !slices.Contains(of, m) {
-				b.addProblem("compress_ratios[%d] is %d, supported are %d, %d and %d", i, m, of[0], of[1], of[2])
+				b.addProblem("compress_ratios[%d] is %d, want %d, %d or %d", i, m, of[0], of[1], of[2])
 				continue
 			}
 			out[i] = m
@@ -77,7 +77,7 @@ func (b *v4Builder) typeRatio(i int, t string) int {
 	case heavyLayer:
 		return 128
 	}
-	b.addProblem("layer_types[%d] is %q, supported are %q, %q and %q", i, t, windowLayer, sparseLayer, heavyLayer)
+	b.addProblem("layer_types[%d] is %q, want %q, %q or %q", i, t, windowLayer, sparseLayer, heavyLayer)
 	return 0
 }
 
@@ -190,7 +190,7 @@ func (b *v4Builder) hashLayers(layers int) []bool {
 	case r.MLPTypes != nil:
 		for i, t := range r.MLPTypes {
 			if t != "hash_moe" && t != "moe" {
-				b.addProblem("mlp_layer_types[%d] is %q, supported are \"hash_moe\" and \"moe\"", i, t)
+				b.addProblem("mlp_layer_types[%d] is %q, want \"hash_moe\" or \"moe\"", i, t)
 			}
 			out[i] = t == "hash_moe"
 		}

@@ -56,7 +56,7 @@ func (s *Shape) Check() error {
 				sum, s.Rows[i])
 		}
 		if sum > math.MaxInt32 {
-			return fmt.Errorf("the table of layer %d has %d rows, supported are at most %d", s.Layers[i], sum,
+			return fmt.Errorf("the table of layer %d has %d rows, want at most %d", s.Layers[i], sum,
 				math.MaxInt32)
 		}
 	}

@@ -262,7 +262,7 @@ func (r *reader) ropeScaling(c map[string]any) {
 			"beta_slow":                        r.floatOr("rope.scaling.yarn_beta_slow", 1),
 			"mscale":                           all, "mscale_all_dim": all}
 	default:
-		r.problems = append(r.problems, fmt.Sprintf("%s.rope.scaling.type is %q, supported are none and yarn", r.arch,
+		r.problems = append(r.problems, fmt.Sprintf("%s.rope.scaling.type is %q, want none or yarn", r.arch,
 			kind))
 	}
 }

@@ -66,7 +66,7 @@ func Load(c *config.Next, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
-		return nil, fmt.Errorf("next: %d residual streams, supported are at most %d", c.Hyper.Streams,
+		return nil, fmt.Errorf("next: the model has %d residual streams, want at most %d", c.Hyper.Streams,
 			kernel.MaxStreams)
 	}
 	m.load(l)

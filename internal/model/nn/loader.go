@@ -323,7 +323,7 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.addProblem("%s is %v, supported are F32, F16, BF16, block formats, integers, and F8_E4M3 and FP4 with scales",
+		l.addProblem("%s is %v; want F32, F16, BF16, a block format, integers, or F8_E4M3 or FP4 with scales",
 			m.Data.Name, m.Values)
 		return weight.Matrix{}, false
 	}
@@ -363,7 +363,7 @@ func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
 	case len(t.Shape) != 1 || t.Shape[0] != n:
 		l.addProblem("%s has shape %v, want [%d], in %s", name, t.Shape, n, filepath.Base(t.File))
 	case t.DType != weight.F32 && t.DType != weight.BF16 && t.DType != weight.F16:
-		l.addProblem("%s is %v, supported are F32, BF16 and F16", name, t.DType)
+		l.addProblem("%s is %v, want F32, BF16 or F16", name, t.DType)
 	default:
 		return t, true
 	}

@@ -66,7 +66,7 @@ func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
 			return kernel.Tensor{}
 		}
 		if t.DType != weight.F32 && t.DType != weight.BF16 && t.DType != weight.F16 {
-			l.addProblem("%s is %v, supported are F32, BF16 and F16", name, t.DType)
+			l.addProblem("%s is %v, want F32, BF16 or F16", name, t.DType)
 			return kernel.Tensor{}
 		}
 		values[i] = l.read(t, rows*cols)

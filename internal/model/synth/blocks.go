@@ -23,7 +23,7 @@ func (c *Checkpoint) PackExperts(gateUp, down gguf.Format) error {
 		}
 		switch {
 		case !f.Drawable():
-			return fmt.Errorf("synth: %w: experts cannot be of type %v; supported are types whose scales are "+
+			return fmt.Errorf("synth: %w: experts cannot be of type %v; want a type whose scales are "+
 				"float16, such as IQ2_XXS and Q2_K", ErrOptions, f)
 		case t.shape[1]%f.Values() != 0:
 			return fmt.Errorf("synth: %w: %s has rows of %d values, and %v has blocks of %d; take a type with smaller "+

@@ -42,7 +42,7 @@ func ParseDType(s string) (DType, error) {
 	case "int4":
 		return Int4, nil
 	}
-	return BF16, fmt.Errorf("%w: dtype %q, supported are bf16, fp8 and int4", ErrOptions, s)
+	return BF16, fmt.Errorf("%w: the dtype is %q, want bf16, fp8 or int4", ErrOptions, s)
 }
 
 // Options are the caller's settings in addition to the shape.

@@ -88,8 +88,8 @@ func (f *file) table() (*Table, error) {
 		return bad("version %d, this build reads %d", f.Version, formatVersion)
 	case f.Layers < 1 || f.Layers > mostLayers || f.Experts < 1 || f.Experts > mostExperts || f.Chosen < 1 ||
 		f.Chosen > f.Experts:
-		return bad("%d of %d experts in %d layers, supported are up to %d experts and %d layers", f.Chosen, f.Experts,
-			f.Layers, mostExperts, mostLayers)
+		return bad("the file has %d of %d experts in %d layers, want at most %d experts and %d layers", f.Chosen,
+			f.Experts, f.Layers, mostExperts, mostLayers)
 	}
 	t := New(f.Family, f.Layers, f.Experts, f.Chosen)
 	for _, l := range f.Counts {

@@ -69,7 +69,8 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
-		return nil, fmt.Errorf("v4: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
+		return nil, fmt.Errorf("v4: the model has %d residual streams, want at most %d", c.Hyper.Streams,
+			kernel.MaxStreams)
 	}
 	m.load(l)
 	m.Homes = l.Homes(dev)

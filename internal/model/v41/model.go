@@ -68,7 +68,8 @@ func Load(c *config.V41, l *nn.Loader, dev kernel.Device, tokens []int32) (*Mode
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
-		return nil, fmt.Errorf("v41: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
+		return nil, fmt.Errorf("v41: the model has %d residual streams, want at most %d", c.Hyper.Streams,
+			kernel.MaxStreams)
 	}
 	if len(c.Engram.Layers) > 0 && !l.Described {
 		if len(tokens) != c.Vocab {
