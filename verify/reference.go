@@ -122,7 +122,7 @@ type Against struct {
 	Operations map[string]OperationDifference `json:"operations"`
 }
 
-// OperationDifference is how results of one kind of operation differ from the reference's.
+// OperationDifference is the difference between results of one kind of operation and the reference.
 type OperationDifference struct {
 	Calls   int     `json:"calls"`
 	Unequal float64 `json:"unequal"` // share of elements

@@ -202,7 +202,7 @@ func (m *module) unused(names ...string) {
 	}
 }
 
-// scale finds the one scale of the values, or nil.
+// scale returns the scale tensor of a weight, or nil if there is none. Two scale tensors are an error.
 func (m *module) scale(data *Tensor) (*Tensor, error) {
 	var found *Tensor
 	for _, name := range scaleNames(data.Name) {
@@ -219,8 +219,8 @@ func (m *module) scale(data *Tensor) (*Tensor, error) {
 	return found, nil
 }
 
-// scaleNames lists the names a scale of the weight may have: the Hugging Face spelling, the official one, and that of
-// modelopt and compressed-tensors.
+// scaleNames lists the names a scale of the weight may have: the Hugging Face spelling, the official spelling, and the
+// names of modelopt and compressed-tensors.
 func scaleNames(name string) []string {
 	names := []string{name + "_scale_inv"}
 	if stem, ok := strings.CutSuffix(name, ".weight"); ok {

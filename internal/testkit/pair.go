@@ -152,7 +152,7 @@ func (p *pair) weightFor(role kernel.Role, t kernel.DType, out, in int) weights 
 	return p.prepare(w, role)
 }
 
-// prepare prepares a weight on both sides. The reference's memory is the host's.
+// prepare prepares a weight on both sides. The reference uses host memory.
 func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
 	p.Helper()
 	out := weights{stored: w}

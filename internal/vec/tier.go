@@ -23,7 +23,7 @@ type Absent struct {
 }
 
 // Tiers returns every tier this machine can run, best first. The last is
-// always "go". The slice is the caller's.
+// always "go". The caller may change the slice.
 func Tiers() []*Tier {
 	tiers, _ := available()
 	return append([]*Tier(nil), tiers...)

@@ -57,7 +57,7 @@ func (r *blockRig) must(err error) {
 	}
 }
 
-// floats is a tensor of normal numbers, which both devices read: their memory is the host's.
+// floats returns a tensor of normal numbers. Both devices use host memory, so both can read it.
 func (r *blockRig) floats(rows, cols int) kernel.Tensor {
 	t, err := kernel.New(r.ref, kernel.F32, rows, cols)
 	r.must(err)
@@ -84,7 +84,7 @@ func (r *blockRig) prepare(w kernel.Weight) (dev, exact kernel.Matrix) {
 	return dev, exact
 }
 
-// near compares a result with the reference's.
+// near compares a result with the result of the reference.
 func (r *blockRig) near(what string, got, want kernel.Tensor, most float64) {
 	r.Helper()
 	var wrong, norm float64
@@ -114,7 +114,7 @@ func (r *blockRig) same(what string, got, want kernel.Tensor) {
 // blockFormats are all formats, a few at a time, so that a projection has several kinds of them.
 func blockFormats() [][]block.Format { return slices.Collect(slices.Chunk(block.Formats(), 6)) }
 
-// Products of several weights are near the reference's, and a row's bits do not depend on the others.
+// Matrix products of several weights are near the reference, and a row's bits do not depend on the others.
 func TestBlockProjections(t *testing.T) {
 	for _, formats := range blockFormats() {
 		eachBlockRig(t, func(r *blockRig, most float64) {
@@ -156,7 +156,7 @@ func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	}
 }
 
-// Experts of several formats are near the reference's, and a token's bits do not depend on the others.
+// Results of experts of several formats are near the reference, and a token's bits do not depend on the others.
 func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},

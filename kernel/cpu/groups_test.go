@@ -72,8 +72,8 @@ func (r *blockRig) tensor(d kernel.DType, rows, cols int) kernel.Tensor {
 	return t
 }
 
-// Products with integers, NVFP4 and FP8 of any scales are near the reference's, and a row's bits do not depend on the
-// others.
+// Matrix products with integers, NVFP4 and FP8 of any scales are near the reference, and a row's bits do not depend
+// on the other rows.
 func TestGroupProjections(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		var weights []kernel.Weight

@@ -372,7 +372,7 @@ func TestPartIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkAllReduce is the time of a sum in a graph of 64, all ranks on one device.
+// BenchmarkAllReduce measures an all-reduce in a graph with 64 of them; all ranks share one device.
 func BenchmarkAllReduce(b *testing.B) {
 	const sums = 64
 	gpu := onGPU(b)

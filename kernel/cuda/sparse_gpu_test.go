@@ -221,7 +221,7 @@ func (c *sparseCase) prepare(r *rig, from, to int, blocks int32) func() sparseRe
 	}
 }
 
-// check compares a result with the host's, head by head, and stops at the first that is wrong.
+// check compares a result with the host result, head by head, and stops at the first wrong head.
 func (c *sparseCase) check(t *testing.T, name string, got sparseResult) {
 	t.Helper()
 	dim := poolDim(c.kind)

@@ -68,7 +68,7 @@ func (c *Case) setBytes() float64 {
 type Set struct {
 	// Launch enqueues one run.
 	Launch func(*cuda.Stream) error
-	// Check compares the outputs of a finished run with the host's.
+	// Check compares the outputs of a finished run with results computed on the host.
 	Check func(*reader) error
 }
 

@@ -75,7 +75,7 @@ func raggedCase(rows, keys, heads int) Case {
 // samples is the number of scores that a check computes on the host.
 const samples = 400
 
-// checkScore compares one score with the host's.
+// checkScore compares one score with the score computed on the host.
 func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key []byte, scale float32,
 	at cuda.Ptr) error {
 	q := r.bytes(queries.Add(row*int64(heads)*128), heads*128)

@@ -126,8 +126,8 @@ const packedGroup = 32
 // packed4 requires e2m1 in such groups.
 func (r *require) packed4(w kernel.Weight) {
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
-		r.fail("an expert has %v [%d, %d] in groups of %d and others have e2m1x2; this backend supports layers with all "+
-			"matrices of e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,
+		r.fail("an expert has %v [%d, %d] in groups of %d and others have e2m1x2; this backend supports layers with "+
+			"all matrices of e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,
 			packedGroup)
 	}
 }

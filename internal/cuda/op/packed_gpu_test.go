@@ -280,7 +280,7 @@ func TestGPUManyPackedExperts(t *testing.T) {
 // expertsSize is the shape of experts, and how many of them a row has.
 type expertsSize struct{ hidden, inner, count, top int }
 
-// compareExperts compares experts whose gate and up have one format and whose down has another with the reference's.
+// compareExperts compares results of experts with the reference. Gate and up have one format, down has another.
 func (b *bench) compareExperts(p, down packing, n expertsSize, rowCounts ...int) {
 	b.Helper()
 	var ws kernel.ExpertWeights

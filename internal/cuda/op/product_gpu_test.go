@@ -237,7 +237,7 @@ func TestGPUCopy(t *testing.T) {
 	}
 }
 
-// Candidates are the reference's; a row with NaN has no sum.
+// Candidates equal those of the reference; a row with NaN has no sum.
 func TestGPUCandidates(t *testing.T) {
 	b := onGPU(t)
 	for _, c := range []struct{ rows, columns, best int }{{1, 640, 1}, {3, 129280, 20}, {5, 8193, 64}} {

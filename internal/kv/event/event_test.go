@@ -575,7 +575,7 @@ func FuzzSubscription(f *testing.F) {
 	})
 }
 
-// BenchmarkStored is the cost of a page for the engine's goroutine.
+// BenchmarkStored measures the cost of a page for the engine's goroutine.
 func BenchmarkStored(b *testing.B) {
 	q := newQueue(nil)
 	l := listener{q, GPU}

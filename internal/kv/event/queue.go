@@ -44,7 +44,7 @@ func (q *queue) add(c change) {
 	}
 }
 
-// take empties the queue. The slice is the caller's; spare is the one that is filled next.
+// take empties the queue. The caller owns the slice; spare is the slice that is filled next.
 func (q *queue) take(spare []change) []change {
 	q.mu.Lock()
 	defer q.mu.Unlock()

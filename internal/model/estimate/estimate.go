@@ -26,7 +26,7 @@ type Stage struct {
 type Estimate struct {
 	GPUs int `json:"gpus"`
 	Rows int `json:"rows"`
-	// Attention is how GPUs divide attention if not by heads: the stages are then those of the slowest GPU.
+	// Attention is the division of attention between GPUs, if not by heads: the stages then describe the slowest GPU.
 	Attention   plan.Division `json:"attention,omitempty"`
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`

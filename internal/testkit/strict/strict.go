@@ -55,7 +55,7 @@ func (d *Device) called() error {
 	return d.OnCall()
 }
 
-// run passes an operation to the CUDA operations, for their checks, and to the host's, for its results.
+// run passes an operation to the CUDA operations, for their checks, and to the operations of the host, for the results.
 func (d *Device) run(c pair.Call) error {
 	if err := d.called(); err != nil {
 		return err
