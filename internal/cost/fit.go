@@ -3,8 +3,8 @@ package cost
 // Features are the inputs of a Fit, such as 1, rows and keys; unused ones are 0.
 type Features [4]float64
 
-// Fit is a linear model of time whose weights are not negative: least squares of relative errors, in which older
-// measurements count less. A weak pull to the previous weights keeps those that no measurement is about.
+// Fit is a linear model of time with non-negative weights: least squares of relative errors, in which older
+// measurements have less weight. A weak pull to the previous weights preserves those that no measurement covers.
 type Fit struct {
 	guess  Features // seconds of each feature before anything is observed
 	keep   float64  // weight of an older measurement relative to the next; 1 forgets nothing
@@ -13,7 +13,8 @@ type Fit struct {
 	b      Features // a * weight = b: sums of products of features, and of features and times
 }
 
-// NewFit is a fit that predicts by guesses, none of them 0 for a feature that is used, until it has observed something.
+// NewFit returns a fit that predicts by guesses until it has observed something. The guess for a used feature must not
+// be 0.
 func NewFit(keep float64, guess Features) Fit {
 	return Fit{guess: guess, keep: keep, weight: Features{1, 1, 1, 1}}
 }
@@ -21,7 +22,7 @@ func NewFit(keep float64, guess Features) Fit {
 // pull is the weight of the previous coefficients, relative to a measurement.
 const pull = 1e-3
 
-// Predict is the time of features in seconds.
+// Predict returns the time of features in seconds.
 func (f *Fit) Predict(x Features) (seconds float64) {
 	for i := range x {
 		seconds += f.Each(i) * x[i]
@@ -32,8 +33,8 @@ func (f *Fit) Predict(x Features) (seconds float64) {
 // Each returns the fitted time of feature i in seconds.
 func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
 
-// Observe takes the measured seconds of features; the error of a prediction counts relative to scale, which is the
-// time of all that ran where these features are a part of it.
+// Observe adds the measured seconds of features. The error of a prediction counts relative to scale, which is the total
+// time if these features are only a part of it.
 func (f *Fit) Observe(x Features, seconds, scale float64) {
 	for i := range x {
 		x[i] *= f.guess[i] / scale
@@ -47,7 +48,7 @@ func (f *Fit) Observe(x Features, seconds, scale float64) {
 	f.solve()
 }
 
-// solve finds the weights that explain the measurements best. A weight that would be negative is 0.
+// solve finds the weights that explain the measurements best. A negative weight is replaced by 0.
 func (f *Fit) solve() {
 	used := [len(Features{})]bool{true, true, true, true}
 	for {
@@ -65,8 +66,7 @@ func (f *Fit) solve() {
 	}
 }
 
-// minimum solves the equations for the weights that are used, by elimination: with the pull the matrix is positive
-// definite.
+// minimum solves the equations for the used weights, by elimination: with the pull the matrix is positive definite.
 func (f *Fit) minimum(used [len(Features{})]bool) (w Features) {
 	a, b := f.a, f.b
 	for i := range w {

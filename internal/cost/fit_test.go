@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A fit finds the costs that produced the times, forgets what no longer holds, and keeps the costs that no new
-// measurement covers.
+// A fit finds the costs that produced the times, adapts when they change, and keeps the costs that no new measurement
+// covers.
 func TestFitFollowsTheMachine(t *testing.T) {
 	f := NewFit(0.9, Features{1e-3, 1e-3, 7})
 	observe := func(fixed, each float64) {
@@ -32,7 +32,7 @@ func TestFitFollowsTheMachine(t *testing.T) {
 	}
 }
 
-// Batches without prompts, however many, do not change what prompts add.
+// Batches without prompts, however many, do not change the estimated time of prompts.
 func TestDecodesDoNotForgetPrompts(t *testing.T) {
 	m := NewModel()
 	var decode, mixed Work

@@ -12,9 +12,9 @@ import (
 	"sparrow/internal/textfile"
 )
 
-// Figures are measured at start on a machine that is not in the table (package probe): rates that placements of experts
-// compare. Experts have other bits on the CPU than on the device, so the figures are kept in a file: a server that
-// starts again, and replicas that get the file, place experts in the same way.
+// Figures holds rates that are measured at start on a machine that is not in the table (package probe); placements of
+// experts compare them. Experts have other bits on the CPU than on the device, so the figures are saved in a file: a
+// restarted server, and replicas with the same file, place experts in the same way.
 type Figures struct {
 	Bus Bus  `json:"bus"`
 	CPU Host `json:"cpu"`
@@ -27,10 +27,10 @@ type keptFile struct {
 	Figures
 }
 
-// keptVersion changes with the fields of Figures and with their meaning.
+// keptVersion changes with the fields of Figures and their meaning.
 const keptVersion = 1
 
-// KeptPath is the file for a machine's figures in the user's cache folder.
+// KeptPath returns the file for a machine's figures in the user's cache folder.
 func KeptPath(machine string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -41,8 +41,8 @@ func KeptPath(machine string) (string, error) {
 	return filepath.Join(dir, "sparrow", fmt.Sprintf("machine-%016x.json", h.Sum64())), nil
 }
 
-// LoadFigures reads the figures of a machine. It is false where the file is missing or unreadable, or of another
-// machine or version, so that the machine is measured again.
+// LoadFigures reads the figures of a machine. It returns false if the file is missing or unreadable, or belongs to
+// another machine or version; then the machine is measured again.
 func LoadFigures(path, machine string) (Figures, bool) {
 	text, err := textfile.Read(path, textfile.Config)
 	if err != nil {
@@ -55,7 +55,7 @@ func LoadFigures(path, machine string) (Figures, bool) {
 	return k.Figures, true
 }
 
-// SaveFigures writes the figures of a machine; a reader sees the old file or the new one.
+// SaveFigures writes the figures of a machine atomically.
 func SaveFigures(path, machine string, f Figures) error {
 	text, err := json.MarshalIndent(keptFile{keptVersion, machine, f}, "", "  ")
 	if err != nil {

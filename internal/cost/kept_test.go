@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Figures return as they were saved; a file that is corrupt, older, of another machine or without sense has none.
+// Figures are loaded as they were saved; a file that is corrupt, older, invalid or of another machine is ignored.
 func TestFiguresAreKept(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const machine = "a GPU, 8 cores"

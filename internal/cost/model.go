@@ -1,6 +1,6 @@
 package cost
 
-// Rows are rows of one kind. A row takes longer the more tokens it may see.
+// Rows holds rows of one kind. A row takes longer the more tokens it attends to.
 type Rows struct {
 	N    float64
 	Seen float64 // sum over rows of the tokens that each may see, in thousands
@@ -14,7 +14,7 @@ func (r *Rows) Add(n, cached int) {
 
 func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
 
-// Work has the properties of a batch that its time depends on.
+// Work holds the properties of a batch that determine its time.
 type Work struct {
 	Decode    Rows // sequences that decode, drafts included
 	Near, Far Rows // prompts before and after the dense threshold
@@ -27,12 +27,12 @@ func (w *Work) AddPrompt(n, cached, threshold int) {
 	w.Far.Add(n-near, cached+near)
 }
 
-// Prompts returns how many rows belong to prompts.
+// Prompts returns the number of prompt rows.
 func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
 
-// Model predicts the seconds of a batch from batches that were observed. The time of decodes, and what near and far
-// prompt rows add, are separate fits: so thousands of batches without prompts do not change the fitted time of prompts,
-// nor short prompts that of long ones.
+// Model predicts the seconds of a batch from observed batches. The time of decodes and the additional times of near and
+// far prompt rows are separate fits, so that thousands of batches without prompts do not change the fitted time of
+// prompts, nor short prompts that of long ones.
 type Model struct {
 	decode, near, far Fit
 	prompts           int     // batches with prompts that were observed
@@ -41,8 +41,8 @@ type Model struct {
 	late              float64
 }
 
-// NewModel is a model that begins with guesses, in seconds: of a batch, a row, and a thousand tokens that a row sees.
-// They are above the times of small models. Where a model takes longer, the first batches correct them.
+// NewModel returns a model that begins with guesses, in seconds: of a batch, a row, and a thousand tokens that a row
+// attends to. They are above the times of small models. If a model takes longer, the first batches correct them.
 func NewModel() Model {
 	return Model{
 		decode: NewFit(0.98, Features{1e-3, 1e-3, 1e-4}),
@@ -52,15 +52,15 @@ func NewModel() Model {
 	}
 }
 
-// Predict is the time of a batch.
+// Predict returns the time of a batch.
 func (m *Model) Predict(w *Work) float64 {
 	return m.Decoding(w) + added(&m.near, &w.Near) + added(&m.far, &w.Far)
 }
 
-// Decoding is the time of a batch's decodes only.
+// Decoding returns the time of only the decodes of a batch.
 func (m *Model) Decoding(w *Work) float64 { return m.decode.Predict(w.Decode.features()) }
 
-// added is the time that prompts add to a batch.
+// added returns the time that prompts add to a batch.
 func added(f *Fit, r *Rows) float64 {
 	if r.N == 0 {
 		return 0
@@ -68,26 +68,26 @@ func added(f *Fit, r *Rows) float64 {
 	return f.Predict(r.features())
 }
 
-// Prompts is the number of batches with prompts that were observed.
+// Prompts returns the number of observed batches with prompts.
 func (m *Model) Prompts() int { return m.prompts }
 
-// Late returns the time that nearly all batches with prompts stay below, relative to the prediction.
+// Late returns a high quantile of the times of batches with prompts, relative to the prediction.
 func (m *Model) Late() float64 { return m.late }
 
-// Predictions are valid up to a number of prompt rows: beyond times the number that was observed. The
-// observed number decays by the share fade with every batch.
+// Predictions are valid up to beyond times the observed number of prompt rows. The observed number decays by the share
+// fade with every batch.
 const beyond, fade = 1.5, 0.1
 
-// Trusts reports whether a batch is like those that were observed, or has at most least rows of prompts of each kind.
+// Trusts reports whether a batch is similar to the observed ones, or has at most least prompt rows of each kind.
 func (m *Model) Trusts(w *Work, least float64) bool {
 	return w.Near.N <= max(beyond*m.nearRows, least) && w.Far.N <= max(beyond*m.farRows, least)
 }
 
-// Outlier bounds the influence of one measurement, as a multiple of the prediction: the machine may have done something
-// else. A lasting change is learned from a few measurements.
+// Outlier limits the influence of one measurement, as a multiple of the prediction: the machine may have been busy with
+// other work. A permanent change is learned from a few measurements.
 const Outlier = 3
 
-// Observe takes the measured seconds of a batch.
+// Observe adds the measured seconds of a batch.
 func (m *Model) Observe(w *Work, seconds float64) {
 	if seconds <= 0 {
 		return
@@ -108,7 +108,7 @@ func (m *Model) Observe(w *Work, seconds float64) {
 		m.decode.Observe(w.Decode.features(), seconds, seconds)
 	}
 	m.nearRows, m.farRows = max(w.Near.N, m.nearRows*(1-fade)), max(w.Far.N, m.farRows*(1-fade))
-	// Where prompts are near and far, each has the share of the time that was predicted.
+	// If a batch has near and far prompt rows, each kind gets its predicted share of the time.
 	rest := max(seconds-m.knownDecoding(w), 0)
 	near, far := added(&m.near, &w.Near), added(&m.far, &w.Far)
 	if near > 0 {
@@ -120,7 +120,7 @@ func (m *Model) Observe(w *Work, seconds float64) {
 }
 
 // knownDecoding is Decoding as far as it was observed: guessed parts are counted as time of the prompts, so that their
-// prediction is rather too slow than too fast.
+// prediction is too slow rather than too fast.
 func (m *Model) knownDecoding(w *Work) float64 {
 	if m.most == 0 {
 		return 0
@@ -132,15 +132,15 @@ func (m *Model) knownDecoding(w *Work) float64 {
 	return m.Decoding(&known)
 }
 
-// late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a
-// tenth with each of those, and down by so little with the others that these cancel. A single delay moves it as much as
-// any other late batch: no margin covers delays that occur once in a hundred batches.
+// late is learned as the time, relative to the prediction, that one in lateShare batches exceeds: each such batch
+// increases it by a tenth, and each other batch decreases it by a small amount that cancels this on average. A single
+// delay counts like any other late batch: no margin covers delays that occur once in a hundred batches.
 const (
 	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
 	lateShare, lateStep            = 0.03, 0.1
 )
 
-// note takes the ratio of a measured to a predicted time.
+// note adds the ratio of a measured to a predicted time.
 func (m *Model) note(ratio float64) {
 	if ratio > m.late {
 		m.late *= 1 + lateStep*(1-lateShare)

@@ -1,32 +1,33 @@
 package cost
 
-// Contest holds the times of two ways to compute the same, at one size.
+// Contest holds the times of two methods for the same result, at one size.
 type Contest struct {
 	Size          int
 	First, Second float64 // milliseconds
 }
 
-// Choices are times that plans choose by. Where there are two ways to compute the same, plans take the one that is
+// Choices holds times by which plans choose. If there are two methods for the same result, plans use the one that is
 // faster by these times, and reasons quote them. A test compares them with the documents.
 type Choices struct {
 	Device string
 	// Prompts are whole prompts of DeepSeek-V3.2 in one layer, ascending: keys, and times of attention in the dense and
-	// in the sparse form, neither with scores, means over bf16 and FP8 rows (BenchmarkShortPrompt in
-	// internal/attn/mla). None means that the dense form is taken wherever it is exact.
+	// in the sparse form, both without scores, averaged over bf16 and FP8 rows (BenchmarkShortPrompt in
+	// internal/attn/mla). If empty, the dense form is used wherever it is exact.
 	Prompts []Contest
-	// V4 are whole prompts of DeepSeek-V4-Flash in a layer of ratio 4: rows, and times of attention gathered and in
+	// V4 holds whole prompts of DeepSeek-V4-Flash in a layer of ratio 4: rows, and times of attention gathered and in
 	// place (BenchmarkPrompt in internal/attn/dual).
 	V4 []Contest
-	// Verify are scores of 8 rows of each request over 32,768 keys: rows of a group, and times in groups and split
-	// (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in internal/bench/cuda for 64).
+	// Verify holds the times of scores of 8 rows of each request over 32,768 keys: rows of a group, and times in groups
+	// and split (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in internal/bench/cuda for 64).
 	Verify   Contest
 	Verified string // where and what that was
-	// Decodes are attention of decodes over 656-byte rows in each way to cut them, ascending (sparse_decode in
-	// internal/bench/cuda). None where rows are not cut.
+	// Decodes holds the times of decode attention over 656-byte rows for each way to split them, ascending
+	// (sparse_decode in internal/bench/cuda). It is empty if rows are not split.
 	Decodes []Decode
 }
 
-// Decode is microseconds of the attention of some rows over 2048 keys each: whole, and cut after every 256 or 512 keys.
+// Decode holds the microseconds of the attention of some rows over 2048 keys each: whole, and split after every 256 or
+// 512 keys.
 type Decode struct {
 	Rows                    int
 	Whole, Keys256, Keys512 float64
@@ -44,7 +45,7 @@ type Machine struct {
 	CPU  Host // beside them
 }
 
-// H200 is a machine with H200s and a host of 16 cores; a CPU that computes alone is in XeonChoices.
+// H200 returns the figures of a machine with H200s and a host of 16 cores; a CPU that computes alone is in XeonChoices.
 func H200() Machine {
 	return Machine{Choices: h200Choices(), GPU: h200(), Link: nvlink(), Bus: pcie5(), CPU: xeon16()}
 }
@@ -77,26 +78,27 @@ type GPU struct {
 	Name        string
 	MemoryBytes int64
 	Launch      float64 // of a product or another kernel after a kernel that it overlaps with
-	// Products ("Products"): weights are read at a rate that 64 rows lower, many rows are bound by arithmetic.
+	// GEMMs ("Products"): weights are read at a rate that decreases up to 64 rows; with many rows the time is bound by
+	// arithmetic.
 	Weights, FP8, BF16 float64
 	Rows64             float64 // share that 64 rows add to the time of reading weights
-	// Experts ("Experts"): all four launches; operations of FP8 experts, and of those whose rows are bf16.
+	// Experts ("Experts"): all four launches; operations of FP8 experts, and of experts with bf16 rows.
 	Experts, ExpertOps, WideExpertOps float64
-	// Experts of e2m1 (docs/benchmarks/h200.md): bytes of few rows, operations of a prompt's 192 rows each.
+	// Experts of e2m1 (docs/benchmarks/h200.md): bytes with few rows, operations with a prompt's 192 rows each.
 	NarrowExperts, NarrowExpertOps float64
 	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
 	Prompt                         float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
 	DenseOps                       float64 // dense attention
-	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
-	// row's, and of a prompt's row.
+	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: for decodes, a part that all rows share and a part
+	// per row; for prompts, the time of a row.
 	V4First, V4Row, V4Prompt float64
 	// Launches of a layer of DeepSeek-V4, counted, and the time of each in addition to the stages: chosen so that a
 	// step of one row takes the measured time (docs/benchmarks/h200.md, nine layers).
 	V4Launches, V4Launch float64
-	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
+	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes; prompts are bound by arithmetic.
 	Keys, ScoreOps float64
 	Pick, Scores   float64 // a selection, and the rate at which it reads scores
-	// Everything else of a layer: norms, residual sums, quantisation, rotation, rows stored.
+	// All other operations of a layer: norms, residual sums, quantisation, rotation, storing rows.
 	Rest, RestRow float64
 	Step          float64 // of a step, outside layers
 }
@@ -121,10 +123,10 @@ type Link struct {
 	Wait float64 // of an all-reduce before its bytes count: two launches' worth of signals between GPUs
 }
 
-// nvlink returns the link of an HGX board with eight H200s: stated by its maker, not measured here.
+// nvlink returns the link of an HGX board with eight H200s: as specified by its maker, not measured here.
 func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 
-// Bus joins a GPU and its host.
+// Bus is the connection between a GPU and its host.
 type Bus struct {
 	Rate float64 // of copies of page-locked memory
 	Wait float64 // of rows that go to the host's workers and return, beside their bytes
@@ -134,7 +136,7 @@ type Bus struct {
 // half for each direction.
 func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 
-// Format is how the values of experts are stored.
+// Format is the storage format of expert weights.
 type Format uint8
 
 // The formats.
@@ -153,17 +155,17 @@ type Host struct {
 	MemoryBytes int64
 	Core        float64 // that one core reads out of memory
 	Stream      float64 // that all cores read at most
-	// Shares of that rate which products of one row and of 16 rows reach ("Many cores"), by format.
+	// Shares of that rate that GEMMs of one row and of 16 rows reach ("Many cores"), by format.
 	One, Sixteen [3]float64
 	Dispatch     float64 // of an operation on all workers
 	// Experts on the host of a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits:
 	// e2m1 of one row at 54 GB/s after 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were
-	// not measured like this. Estimates of steps use these figures; placements compare only the rates of products.
+	// not measured in this way. Estimates of steps use these figures; placements compare only the rates of GEMMs.
 	Inside, Wait float64
 }
 
-// xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks/record-cpu.md, "Many cores" and
-// "Few rows"). Its memory is the given size.
+// xeon16 returns the figures of 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks/record-cpu.md,
+// "Many cores" and "Few rows"). Its memory is the given size.
 func xeon16() Host {
 	return Host{
 		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
@@ -172,8 +174,8 @@ func xeon16() Host {
 	}
 }
 
-// Rate returns how fast the cores read weights of a format for the given number of rows. More than 16 rows are bound by
-// arithmetic: their time grows with their number.
+// Rate returns the rate at which the cores read weights of a format for the given number of rows. More than 16 rows are
+// bound by arithmetic: their time grows with their number.
 func (h *Host) Rate(f Format, rows float64) float64 {
 	share := h.One[f]
 	if rows > 1 {

@@ -9,8 +9,8 @@ import (
 	"sparrow/engine"
 )
 
-// While a batch job of the same tenant runs without end, first tokens take at most 1.5 times as long as on an idle
-// engine, in the median and for 95 of 100; and the batch job uses the time that is left.
+// While an endless batch job of the same tenant runs, first tokens take at most 1.5 times as long as on an idle engine,
+// in the median and for 95 of 100; and the batch job uses the remaining time.
 func TestFirstTokensBesideABatch(t *testing.T) {
 	const questions = 60
 	draw := func(d *rand.Rand) engine.Request {

@@ -1,8 +1,8 @@
-// Package sim runs the real engine, with its scheduler, cache, prefix index, drafts and queues, over a virtual clock
-// and a model that computes by a formula (internal/sim/clock, internal/sim/formula), and breaks it on purpose.
+// Package sim runs the real engine, with its scheduler, cache, prefix index, drafts and queues, on a virtual clock and
+// a model that computes by a formula (internal/sim/clock, internal/sim/formula), and injects faults.
 //
-// A seed flows in; it decides sizes, requests, habits of clients and faults of the device. Out flows what happened, or
-// the first broken rule: after every iteration the engine's own Check; for every stream that it ends exactly once, that
-// its tokens, log probabilities and reason are those of a run alone, and that nothing fails without a fault; at the end
-// that no page, state, process or request is left. A seed gives the same run on every machine.
+// A seed determines sizes, requests, client behaviour and faults of the device. A run returns a report, or the first
+// violated invariant. After every iteration it calls the engine's own Check. For every stream it checks that it ends
+// exactly once, that its tokens, log probabilities and reason are those of a lone run, and that nothing fails without a
+// fault. At the end no page, state, process or request may be left. A seed gives the same run on every machine.
 package sim

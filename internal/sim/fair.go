@@ -6,8 +6,8 @@ import (
 	"sparrow/internal/sched"
 )
 
-// checkWait: while others flood the engine, the only request of a tenant waits for its first token a number of
-// iterations that does not depend on what others have sent.
+// checkWait checks that, while others flood the engine, the only request of a tenant waits for its first token a number
+// of iterations that does not depend on the requests of others.
 func (w *world) checkWait(s *stream) error {
 	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil
@@ -21,9 +21,10 @@ func (w *world) checkWait(s *stream) error {
 	return nil
 }
 
-// mostWait is the maximum number of iterations before the first token: those of a prompt that must end before another
-// is admitted, which may be a suspended sequence's with its answer, then of the request's own; one that is in progress,
-// and two to make room. Prompts have at least a quarter each of what decodes and drafts leave of a batch.
+// mostWait returns the maximum number of iterations before the first token: those of a prompt that must end before
+// another is admitted, which may belong to a suspended sequence with its answer; then those of the request's own
+// prompt; one that is in progress, and two to release pages. Each prompt gets at least a quarter of the tokens that
+// decodes and drafts leave in a batch.
 func (w *world) mostWait() int {
 	c := &w.config
 	rows := (c.StepTokens - c.MaxRunning) / 2

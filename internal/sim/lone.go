@@ -16,8 +16,8 @@ import (
 	"sparrow/sample"
 )
 
-// compare checks what streams got: the tokens, scores and ends of a run alone, on an engine without faults, drafts,
-// prefix reuse or lack of pages. A stream that was cancelled or failed has a prefix of that.
+// compare checks the results of streams: they must be the tokens, scores and ends of a lone run, on an engine without
+// faults, drafts, prefix reuse or lack of pages. A stream that was cancelled or failed has a prefix of that.
 func (w *world) compare() (err error) {
 	failures := 0
 	lone, err := newLone(w.shape, w.engine.Info().ContextTokens)
@@ -56,16 +56,16 @@ func (w *world) compare() (err error) {
 	return nil
 }
 
-// matches compares the results of a choice with those of a run alone.
+// matches compares the results of a choice with those of a lone run.
 func (c *outcome) matches(want *outcome) error {
 	n := min(len(c.tokens), len(want.tokens))
 	ended := c.finish == engine.FinishStop || c.finish == engine.FinishLength
 	switch {
 	case !slices.Equal(c.tokens[:n], want.tokens[:n]) || len(c.tokens) > n:
-		return fmt.Errorf("the tokens are %v, and %v when the request runs alone", c.tokens, want.tokens)
+		return fmt.Errorf("the tokens are %v, but %v when the request runs alone", c.tokens, want.tokens)
 	case len(c.scores) > len(want.scores) || !slices.EqualFunc(c.scores, want.scores[:len(c.scores)],
 		func(a, b sample.Scored) bool { return reflect.DeepEqual(a, b) }):
-		return fmt.Errorf("the scores are %v, and %v when the request runs alone", c.scores, want.scores)
+		return fmt.Errorf("the scores are %v, but %v when the request runs alone", c.scores, want.scores)
 	case ended && (len(want.tokens) != n || want.finish != c.finish || len(c.scores) != len(want.scores)):
 		return fmt.Errorf("it ended with %d tokens and %d scores (%s); alone with %d and %d (%s)", n, len(c.scores),
 			c.finish, len(want.tokens), len(want.scores), want.finish)
@@ -80,7 +80,7 @@ func (c *outcome) matches(want *outcome) error {
 	return nil
 }
 
-// checkCached: tokens of a prompt that were found in the cache were computed by another request of its tenant.
+// checkCached checks that cached tokens of a prompt were computed by another request of its tenant.
 func (w *world) checkCached(s *stream) error {
 	cached, most := s.job.Usage().CachedTokens, 0
 	if cached == 0 {
@@ -100,13 +100,13 @@ func (w *world) checkCached(s *stream) error {
 		}
 	}
 	if cached > most {
-		return fmt.Errorf("sim: %s found %d tokens of its prompt in the cache; its tenant has computed %d of them",
+		return fmt.Errorf("sim: %s found %d tokens of its prompt in the cache, but its tenant has computed %d of them",
 			s.request.ID, cached, most)
 	}
 	return nil
 }
 
-// common is the length of the common beginning.
+// common returns the length of the common prefix.
 func common(a, b []int32) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -117,13 +117,13 @@ func common(a, b []int32) int {
 	return n
 }
 
-// lone runs requests one after another on an engine that has nothing else to do.
+// lone runs requests one after another on an otherwise idle engine.
 type lone struct {
 	clock  *clock.Virtual
 	engine *engine.Engine
 }
 
-// newLone opens an engine for runs alone, for sequences as long as those of another engine.
+// newLone opens an engine for lone runs, for sequences as long as those of another engine.
 func newLone(shape formula.Shape, context int) (*lone, error) {
 	l := &lone{clock: clock.New(time.Unix(1e9, 0))}
 	var err error

@@ -17,14 +17,14 @@ import (
 
 var mixes = flag.Int("mixes", 30, "loads next to which a short question is asked")
 
-// load is a client of the tenant that floods: it sends a request, waits for its end or leaves, and sends the next.
+// load is a client of the flooding tenant: it sends a request, waits for its end or disconnects, and sends the next.
 type load struct {
 	name   string
 	leaves bool
 	draw   func(d *rand.Rand) engine.Request
 }
 
-// loads are the kinds of requests that one client can send, with random lengths.
+// loads lists the kinds of requests that one client can send, with random lengths.
 var loads = []load{
 	{name: "prompts", draw: func(d *rand.Rand) engine.Request {
 		return engine.Request{Prompt: randomTokens(d, 500+d.IntN(8000)), MaxTokens: 1, Sampling: greedySampling(1)}
@@ -96,12 +96,12 @@ func (x *timed) client(l load, flow string, d *rand.Rand, ended *bool) {
 	}
 }
 
-// asked is how long the first token of a short question took, how long on the idle engine, and the longest step.
+// asked holds the time to the first token of a short question, the same on the idle engine, and the longest step.
 type asked struct{ took, idle, step time.Duration }
 
 func (a asked) late() bool { return a.took > 3*a.idle+a.step }
 
-// ask asks a short question and returns how long its first token took.
+// ask sends a short question and returns the time to its first token.
 func (x *timed) ask(d *rand.Rand, prompt int) time.Duration {
 	begun := x.clock.Now()
 	r := engine.Request{Prompt: randomTokens(d, prompt), MaxTokens: 2, Sampling: greedySampling(1), IgnoreEOS: true,
@@ -117,7 +117,7 @@ func (x *timed) ask(d *rand.Rand, prompt int) time.Duration {
 	return w.first.Sub(begun)
 }
 
-// runMix makes a random machine with clients of one tenant, and asks questions of another tenant at the same time.
+// runMix runs a random machine with clients of one tenant, and concurrently sends questions of another tenant.
 func runMix(t *testing.T, seed uint64) (list []asked, names string) {
 	d := rand.New(rand.NewPCG(seed, 5))
 	cost := formula.Cost{Pass: time.Duration(500+d.IntN(10_000)) * time.Microsecond,

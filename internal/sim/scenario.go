@@ -11,7 +11,7 @@ import (
 	"sparrow/sample"
 )
 
-// scenario is everything that a seed decides before the first request: sizes, costs, faults, habits of clients.
+// scenario holds everything that a seed determines before the first request: sizes, costs, faults, client behaviour.
 type scenario struct {
 	draw   *rand.Rand
 	shape  formula.Shape
@@ -41,7 +41,7 @@ const (
 	floodOutput = 5  // times as long as elsewhere
 )
 
-// newScenario makes a random scenario. requests is about how many requests clients send.
+// newScenario returns a random scenario. requests is the approximate number of requests that clients send.
 func newScenario(seed uint64, requests int) *scenario {
 	s := &scenario{draw: rand.New(rand.NewPCG(seed, 1)), requests: requests/2 + 1}
 	d := s.draw
@@ -109,8 +109,8 @@ func newScenario(seed uint64, requests int) *scenario {
 }
 
 // drawFlood makes tenants send more than can be served, in short prompts and long answers. There are no faults, and
-// places and pages for more than one sequence of every tenant: mostWait then bounds how long a tenant's only request
-// waits.
+// there are places and pages for more than one sequence of every tenant: mostWait then limits how long a tenant's only
+// request waits.
 func (s *scenario) drawFlood() {
 	c := &s.config
 	s.flood, s.faults, s.gap = true, nil, time.Millisecond
@@ -124,7 +124,7 @@ func (s *scenario) drawFlood() {
 // light reports whether a request is a small one during a flood.
 func (s *scenario) light(number int) bool { return s.flood && number%8 == 7 }
 
-// pause is the time before a request. Small ones come when the flood before them runs.
+// pause returns the time before a request. Small requests are sent while the flood runs.
 func (s *scenario) pause(number int) time.Duration {
 	mean := s.gap
 	if s.light(number) {
@@ -149,7 +149,7 @@ func drawDraft(d *rand.Rand) spec.Setting {
 	return n
 }
 
-// drawFaults makes some of the faults before most, at random.
+// drawFaults returns a random selection of the faults before most.
 func drawFaults(d *rand.Rand, most formula.Fault) (out []formula.Fault) {
 	for f := formula.None + 1; f < most; f++ {
 		if d.IntN(2) == 0 {
@@ -167,8 +167,8 @@ func (s *scenario) tokens(n int) []int32 {
 	return out
 }
 
-// request makes the next random request; known are sequences that were computed before, which it may continue. A bad
-// one must be refused with its reason.
+// request returns the next random request; known lists sequences that were computed before, which it may continue. An
+// invalid request must be refused with a reason.
 func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad bool) {
 	d := s.draw
 	r = engine.Request{ID: fmt.Sprintf("r%d", number), Tenant: tenantName(d.IntN(s.tenants)),
@@ -259,7 +259,7 @@ func (s *scenario) place(r *engine.Request) {
 	}
 }
 
-// guide limits tokens by masks, as tool calls and reasoning do.
+// guide constrains tokens by masks, like tool calls and reasoning.
 func (s *scenario) guide(r *engine.Request) {
 	d := s.draw
 	switch d.IntN(10) {
@@ -286,7 +286,7 @@ func (s *scenario) score(r *engine.Request) {
 	}
 }
 
-// spoil makes a request wrong in one way.
+// spoil makes a request invalid in one way.
 func (s *scenario) spoil(r *engine.Request) {
 	switch s.draw.IntN(7) {
 	case 0:

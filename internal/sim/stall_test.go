@@ -13,11 +13,11 @@ import (
 	"sparrow/sample"
 )
 
-// twoCores has about the times of the built-in model on two cores.
+// twoCores approximates the times of the built-in model on two cores.
 var twoCores = formula.Cost{Pass: 1500 * time.Microsecond, Row: 300 * time.Microsecond,
 	Decode: 200 * time.Microsecond, Keys: 60 * time.Microsecond}
 
-// maxRunning is how many sequences run: 64 streams and two prompts.
+// maxRunning is the maximum number of running sequences: 64 streams and two prompts.
 const maxRunning = 66
 
 // timed is an engine in virtual time, and the times of its jobs' events.
@@ -38,7 +38,7 @@ type timedJob struct {
 	ended   chan struct{}
 }
 
-// inTime runs an engine with a bound on stalls, on two cores.
+// inTime runs an engine with a limit on stalls, on two cores.
 func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
 	t.Helper()
 	inTimeOn(t, twoCores, stall, run)
@@ -70,7 +70,7 @@ func inTimeOn(t *testing.T, cost formula.Cost, stall time.Duration, run func(x *
 	}
 }
 
-// observe reads what a batch gave.
+// observe reads the events of a batch.
 func (x *timed) observe(between bool) {
 	now := x.clock.Now()
 	if busy := x.engine.Stats().Busy; !between {
@@ -116,7 +116,7 @@ func (x *timed) submit(tenant string, seed, prompt, output, choices int, watched
 }
 
 // Prompts of 16000 tokens, two at a time, delay 8 and 64 streams for no longer than promised, from the first one on,
-// and lose at most a quarter of their speed: the engine's own loop and scheduler in virtual time.
+// and lose at most a quarter of their speed. The test runs the engine's own loop and scheduler in virtual time.
 func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	for _, streams := range []int{8, 64} {
 		took := map[time.Duration]time.Duration{}
@@ -153,9 +153,9 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 	}
 }
 
-// A small chat of one tenant arrives while another tenant has 8 requests of 128 choices: it waits only for the batch
-// that runs. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and the engine
-// counts it.
+// A small chat of one tenant arrives while another tenant has 8 requests of 128 choices: it waits only for the running
+// batch. A stream of a third tenant continues: no gap is longer than two steps and such a prompt, and the engine counts
+// it.
 func TestASmallChatBesideAFlood(t *testing.T) {
 	inTime(t, 100*time.Millisecond, func(x *timed) {
 		first := func(seed int) time.Duration {

@@ -16,7 +16,7 @@ type stream struct {
 	sent    int  // iterations before it was sent
 	first   int  // iterations before its first token; 0 without one
 	alone   bool // no other request of its tenant was there
-	// cancelled is the number of iterations before its client left; 0 if it did not.
+	// cancelled is the number of iterations before its client cancelled it; 0 if it did not.
 	cancelled int
 	choices   []outcome
 	ended     bool
@@ -31,8 +31,8 @@ type outcome struct {
 	err    error
 }
 
-// read takes the events that are there and checks that they are in order: each choice ends once, and the last event is
-// the end of the last choice.
+// read reads the available events and checks their order: each choice ends once, and the last event is the end of the
+// last choice.
 func (s *stream) read(w *world) {
 	for {
 		ev, ok := s.job.Poll()
@@ -69,7 +69,7 @@ func (c *outcome) add(ev engine.Event) {
 	c.finish, c.err = ev.Finish, ev.Err
 }
 
-// count adds a stream that has ended to the report.
+// count adds a finished stream to the report.
 func (s *stream) count(w *world) {
 	ends := map[engine.Finish]int{}
 	for i := range s.choices {

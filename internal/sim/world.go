@@ -51,15 +51,16 @@ func (r *Report) Add(o Report) {
 	r.WorstWait = max(r.WorstWait, o.WorstWait)
 }
 
-// DefaultRequests is about how many requests a run sends: enough to fill caches, few enough to read what happened.
+// DefaultRequests is the approximate number of requests of a run: enough to fill caches, few enough to understand a
+// trace.
 const DefaultRequests = 60
 
-// Run simulates a seed with about the given number of requests.
+// Run simulates a seed with approximately the given number of requests.
 func Run(seed uint64, requests int) (Report, error) {
 	return newWorld(seed, requests).run()
 }
 
-// newWorld draws the world of a seed.
+// newWorld generates the world of a seed.
 func newWorld(seed uint64, requests int) *world {
 	w := &world{scenario: newScenario(seed, requests), clock: clock.New(time.Unix(1e9, 0)),
 		check: (*engine.Engine).Check}
@@ -109,11 +110,11 @@ func (w *world) breaks(format string, args ...any) {
 	}
 }
 
-// stuck is the virtual time without an iteration after which an engine with work to do counts as stuck: more than the
-// hangs of one pass together.
+// stuck is the virtual time without an iteration after which an engine with work counts as stuck: more than all hangs
+// of one pass together.
 const stuck = time.Hour
 
-// live is the main process: it sends requests, opens another engine where the device was lost, and closes.
+// live is the main process: it sends requests, opens another engine if the device was lost, and closes.
 func (w *world) live() {
 	if w.start(); w.broken != nil {
 		return
@@ -137,13 +138,13 @@ func (w *world) live() {
 		if w.steps != steps {
 			steps, since = w.steps, w.clock.Now()
 		} else if w.open > 0 && w.clock.Now().Sub(since) > stuck {
-			w.breaks("%d streams have not ended, and no iteration has for %v", w.open, stuck)
+			w.breaks("%d streams have not ended, and no iteration has ended for %v", w.open, stuck)
 		}
 	}
 	w.stop(w.halts)
 }
 
-// start opens an engine over a new device.
+// start opens an engine on a new device.
 func (w *world) start() {
 	w.number++
 	w.opening = true
@@ -160,7 +161,7 @@ func (w *world) start() {
 	w.clock.Go(w.engine.Run)
 }
 
-// stop closes the engine, at once or when its requests have ended.
+// stop closes the engine, at once or after its requests have ended.
 func (w *world) stop(halt bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -201,7 +202,7 @@ func open(shape formula.Shape, dev *formula.Device, c engine.Config) (*engine.En
 	return engine.New(m, c)
 }
 
-// fault decides what an operation meets.
+// fault returns the fault of an operation, if it has one.
 func (w *world) fault(op formula.Op) formula.Fault {
 	if w.opening || len(w.faults) == 0 || w.chance.Float64() >= w.rate {
 		return formula.None
@@ -220,10 +221,10 @@ func (w *world) fault(op formula.Op) formula.Fault {
 	return f
 }
 
-// checkHang: the watchdog has reported the pass that hangs.
+// checkHang checks that the watchdog has reported the pass that hangs.
 func (w *world) checkHang() {
 	if w.engine.Stats().Device == "" {
-		w.breaks("a pass takes %v, and the watchdog has not reported it after %v", w.hang, w.config.Watchdog)
+		w.breaks("a pass takes %v, but the watchdog has not reported it after %v", w.hang, w.config.Watchdog)
 	}
 }
 
@@ -244,13 +245,13 @@ func (w *world) observe(between bool) {
 		}
 		if s.cancelled > 0 && w.steps > s.cancelled+1 {
 			if s.read(w); !s.ended {
-				w.breaks("%s goes on %d iterations after it was cancelled", s.request.ID, w.steps-s.cancelled)
+				w.breaks("%s continues %d iterations after it was cancelled", s.request.ID, w.steps-s.cancelled)
 			}
 		}
 	}
 }
 
-// cancel ends a stream from the side of its client.
+// cancel cancels a stream from the client's side.
 func (w *world) cancel(s *stream) {
 	if s.cancelled == 0 {
 		s.cancelled = max(w.steps, 1)
@@ -258,7 +259,7 @@ func (w *world) cancel(s *stream) {
 	s.job.Cancel()
 }
 
-// send submits the next request, and decides how its client behaves.
+// send submits the next request, and chooses the behaviour of its client.
 func (w *world) send(number int) {
 	r, bad := w.request(number, w.known())
 	w.report.Requests++
@@ -275,7 +276,7 @@ func (w *world) send(number int) {
 		w.report.Bad++
 		return
 	case bad:
-		w.breaks("%s asks for what is not supported, and got %v", r.ID, err)
+		w.breaks("%s is invalid, but the result was %v", r.ID, err)
 		return
 	case errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrDevice) && w.device.Lost():
 		w.report.Refused++
@@ -290,7 +291,7 @@ func (w *world) send(number int) {
 	w.behave(s)
 }
 
-// behave makes the client of a stream read, vanish or cancel.
+// behave makes the client of a stream read, disconnect or cancel.
 func (w *world) behave(s *stream) {
 	d := w.draw
 	every := time.Duration(1+d.IntN(200)) * time.Millisecond
@@ -319,7 +320,7 @@ func (w *world) behave(s *stream) {
 	w.clock.After(every, tick)
 }
 
-// known lists sequences of the current engine that requests may continue: prompts with what followed.
+// known returns sequences of the current engine that requests may continue: prompts with their answers.
 func (w *world) known() (out [][]int32) {
 	for _, s := range w.streams[max(len(w.streams)-8, 0):] {
 		if len(s.choices) == 0 {

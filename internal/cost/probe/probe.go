@@ -1,5 +1,5 @@
-// Package probe measures a machine that package cost has no figures of: how fast its CPU reads weights for products of
-// few and of many rows, and how fast its bus copies. That takes less than a second.
+// Package probe measures a machine for which package cost has no figures: the rates at which its CPU reads weights in
+// GEMMs with few and with many rows, and the rate of copies over its bus. This takes less than a second.
 package probe
 
 import (
@@ -20,11 +20,11 @@ const (
 	repeats     = 2        // of each measurement: the shortest counts
 )
 
-// formats are the types of weights, by cost.Format.
+// formats maps cost.Format to types of weights.
 var formats = [...]kernel.DType{cost.BF16: kernel.BF16, cost.E4M3: kernel.E4M3, cost.E2M1: kernel.E2M1x2}
 
 // Host measures a CPU with the given number of workers. The device is used for nothing else: it keeps matrices until it
-// is closed, and reads them where they are. Figures that are not measured are taken from the table.
+// is closed, and reads them in place. Figures that are not measured come from the table.
 func Host(dev kernel.Device, workers int, now func() time.Time) (cost.Host, error) {
 	return prober{now}.host(dev, workers, weightBytes)
 }
@@ -98,7 +98,7 @@ func Bus(dev kernel.Machine, now func() time.Time) (b cost.Bus, err error) {
 // prober measures with a clock.
 type prober struct{ now func() time.Time }
 
-// product is the time of some rows with a matrix.
+// product returns the time of a GEMM of some rows with a matrix.
 func (p prober) product(dev kernel.Device, d kernel.DType, data []byte, rows int) (micros float64, err error) {
 	m, err := dev.Prepare(weight(d, data), kernel.Projected)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p prober) product(dev kernel.Device, d kernel.DType, data []byte, rows int
 	return p.shortest(func() error { return kernel.Do(dev, kernel.MultiplyArgs{Out: out, X: x, W: m}) })
 }
 
-// weight is a matrix [out, columns] of a type, scales 1.
+// weight returns a matrix [out, columns] of a type, with scales of 1.
 func weight(d kernel.DType, data []byte) kernel.Weight {
 	cols := columns / d.Values()
 	w := kernel.Weight{Data: tensor(kernel.HostBuffer(data), d, len(data)/(cols*d.Size()), cols)}
@@ -136,7 +136,7 @@ func weight(d kernel.DType, data []byte) kernel.Weight {
 	return w
 }
 
-// activation is memory for rows.
+// activation returns memory for rows.
 func activation(dev kernel.Device, rows, cols int) (kernel.Tensor, error) {
 	d := dev.Activation()
 	b, err := dev.Alloc(int64(rows*cols) * int64(d.Size()))
@@ -147,7 +147,7 @@ func tensor(b kernel.Buffer, d kernel.DType, rows, cols int) kernel.Tensor {
 	return kernel.Tensor{Buf: b, DType: d, Rows: rows, Cols: cols, Stride: cols}
 }
 
-// shortest is the shortest of repeated times, in microseconds, at least a thousandth.
+// shortest returns the shortest of repeated times, in microseconds, at least a thousandth.
 func (p prober) shortest(f func() error) (micros float64, err error) {
 	for i := range repeats {
 		begun := p.now()

@@ -10,7 +10,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// ticking is a clock on which every product and every copy takes a given time.
+// ticking is a clock on which every GEMM and every copy takes a given time.
 type ticking struct {
 	at    time.Time
 	takes []time.Duration // the next ones
@@ -25,7 +25,7 @@ func (c *ticking) now() time.Time {
 	return c.at
 }
 
-// The rate of each product follows from its shortest time, relative to the highest rate.
+// The rate of each GEMM follows from its shortest time, relative to the highest rate.
 func TestHostOfKnownTimes(t *testing.T) {
 	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 	if err != nil {

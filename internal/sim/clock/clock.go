@@ -1,9 +1,8 @@
 // Package clock is a virtual clock: time advances only when all processes wait, and then at once.
 //
-// Functions that wait flow in, as processes; each runs in its own goroutine, one at a time, until it waits or ends.
-// Then the next one runs: the first whose channel has a value, or else the one whose time comes first, in order of
-// their waiting where times are equal. So a run depends on nothing but what the processes do, and an hour takes as long
-// as the work in it.
+// Processes are functions that wait; each runs in its own goroutine, one at a time, until it waits or ends. Then the
+// next one runs: the first whose channel has a value, or else the one with the earliest time, in the order of waiting
+// if times are equal. So a run depends only on the processes, and an hour takes as long as the work in it.
 package clock
 
 import (
@@ -13,10 +12,10 @@ import (
 	"time"
 )
 
-// ErrStuck means that every process waits for another.
+// ErrStuck means that all processes wait for each other.
 var ErrStuck = errors.New("clock: every process waits, and none has a time at which it continues")
 
-// Virtual is a virtual clock. Only its processes use it, besides the one caller of Run. It implements engine.Clock.
+// Virtual is a virtual clock. Only its processes and the one caller of Run use it. It implements engine.Clock.
 type Virtual struct {
 	now    time.Time
 	calls  int64 // orders timers of the same time
@@ -34,17 +33,17 @@ type process struct {
 	timer  *timer // nil without a limit
 }
 
-// New makes a clock that begins at a time.
+// New makes a clock that starts at a time.
 func New(at time.Time) *Virtual { return &Virtual{now: at, driver: make(chan error, 1)} }
 
 // Now is the time.
 func (v *Virtual) Now() time.Time { return v.now }
 
-// Processes counts those that have not ended.
+// Processes returns the number of processes that have not ended.
 func (v *Virtual) Processes() int { return v.count }
 
-// Run runs f as a process, and all others while it waits, until f returns; those that have not ended wait for the next
-// Run. It fails where all of them wait forever, and then the clock cannot be used any more.
+// Run runs f as a process, and all others while it waits, until f returns; processes that have not ended wait for the
+// next Run. It fails if all of them wait forever; then the clock cannot be used any more.
 func (v *Virtual) Run(f func()) error {
 	v.done = false
 	v.Go(func() {
@@ -86,7 +85,7 @@ func (v *Virtual) Sleep(d time.Duration) {
 	}
 }
 
-// After calls f once some time has passed. f must not wait.
+// After calls f after some time has passed. f must not wait.
 func (v *Virtual) After(d time.Duration, f func()) {
 	v.calls++
 	heap.Push(&v.timers, &timer{at: v.now.Add(max(d, 0)), order: v.calls, call: f})
@@ -102,7 +101,7 @@ func (v *Virtual) park(p *process, limit time.Duration) {
 	v.parked = append(v.parked, p)
 }
 
-// next gives the turn to the next process; the caller stops using the clock, unless that process is its own.
+// next passes control to the next process; the caller stops using the clock, unless that process is its own.
 func (v *Virtual) next() {
 	if v.done {
 		v.done = false
@@ -139,7 +138,7 @@ func (v *Virtual) next() {
 	}
 }
 
-// timer is when a process continues or a function is called.
+// timer is the time at which a process continues or a function is called.
 type timer struct {
 	at      time.Time
 	order   int64

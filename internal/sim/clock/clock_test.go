@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Processes and calls run in the order of their times, and of their waiting where those are equal.
+// Processes and calls run in the order of their times, and in the order of waiting if times are equal.
 func TestOrder(t *testing.T) {
 	v := New(time.Unix(0, 0))
 	var got []string
@@ -44,7 +44,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A process continues in the next Run; one that waits forever is found.
+// A process continues in the next Run; a process that waits forever is detected.
 func TestRunsFollowEachOther(t *testing.T) {
 	v := New(time.Unix(0, 0))
 	at := time.Duration(0)

@@ -19,18 +19,18 @@ type Info struct {
 	MaxQueue      int    `json:"max_queued_requests"`
 }
 
-// servers are connections to real servers of one model.
+// servers holds connections to real servers of one model.
 type servers struct {
 	info      Info // of the first
 	clients   []*client.Client
 	transport *http.Transport
 }
 
-// connect reads the description of all servers. key is their bearer key, or empty; streams is how many answers of one
-// are read at a time.
+// connect reads the description of all servers. key is their bearer key, or empty; streams is the maximum number of
+// concurrent answers from one server.
 func connect(ctx context.Context, urls []string, key string, streams int) (*servers, error) {
 	if len(urls) == 0 {
-		return nil, fmt.Errorf("no servers were named; want at least one")
+		return nil, fmt.Errorf("no servers were given; want at least one")
 	}
 	s := &servers{transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	for i, url := range urls {

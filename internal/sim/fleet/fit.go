@@ -9,19 +9,19 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Sample is work that was measured: steps, their rows of prompts, their rows that decode, the keys that rows have seen,
-// and the time of all.
+// Sample is measured work: the number of steps, their prompt rows, their decode rows, the keys that rows attended to,
+// and the total time.
 type Sample struct {
 	Steps, Prompt, Decode, Keys int
 	Took                        time.Duration
 }
 
-// Fit finds the costs that explain samples best; no cost is negative.
+// Fit returns the costs that explain samples best; no cost is negative.
 func Fit(samples []Sample) (formula.Cost, error) {
 	var costs [4]time.Duration
 	high, low := fitFrom(1, samples), fitFrom(0.1, samples)
 	for i := range costs {
-		// Costs that the samples determine do not depend on the first guess.
+		// Costs that the samples determine do not depend on the initial guess.
 		a, b := high.Each(i), low.Each(i)
 		if math.Abs(a-b) > 0.01*a {
 			return formula.Cost{}, fmt.Errorf("fleet: %d samples do not determine the costs: prompts and decodes are "+
@@ -32,8 +32,8 @@ func Fit(samples []Sample) (formula.Cost, error) {
 	return formula.Cost{Pass: max(costs[0], 1), Row: costs[1], Decode: costs[2], Keys: costs[3]}, nil
 }
 
-// fitFrom fits samples from a guess: milliseconds of a step, with rows and keys in proportion. Samples are observed
-// again and again, until the guess counts for nothing.
+// fitFrom fits samples starting from a guess: milliseconds of a step, with rows and keys in proportion. Samples are
+// observed repeatedly until the guess has no weight.
 func fitFrom(guess float64, samples []Sample) cost.Fit {
 	f := cost.NewFit(1, cost.Features{guess * 1e-3, guess * 1e-4, guess * 1e-4, guess * 1e-6})
 	for range 20 {

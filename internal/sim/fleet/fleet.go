@@ -28,20 +28,20 @@ type Config struct {
 	StepTokens    int
 	MaxRunning    int
 	MaxQueue      int
-	// Capacity is how many replicas the shared machine serves at full speed at a time; 0: each has its own machine.
+	// Capacity is the number of replicas that the shared machine serves at full speed; 0 means one machine per replica.
 	Capacity float64
 
 	Deaths []Death
 }
 
-// Death is the end of a replica: its requests are lost and sent again. It is back, with an empty cache, after Back;
-// 0 is never.
+// Death is the end of a replica: its requests are lost and sent again. After Back it returns with an empty cache; 0
+// means never.
 type Death struct {
 	Replica  int
 	At, Back time.Duration
 }
 
-// check refuses what cannot be simulated.
+// check refuses configurations that cannot be simulated.
 func (c *Config) check() error {
 	var bad []string
 	for _, f := range []struct {
@@ -54,8 +54,8 @@ func (c *Config) check() error {
 		}
 	}
 	if k := c.Cost; k.Pass <= 0 || k.Row < 0 || k.Decode < 0 || k.Keys < 0 {
-		bad = append(bad, fmt.Sprintf("costs: %v a pass, %v a prompt's row, %v a decode, %v for a thousand keys; want "+
-			"positive ones", k.Pass, k.Row, k.Decode, k.Keys))
+		bad = append(bad, fmt.Sprintf("costs: %v per pass, %v per prompt row, %v per decode, %v per thousand keys; "+
+			"want positive ones", k.Pass, k.Row, k.Decode, k.Keys))
 	}
 	if !(c.Capacity >= 0) {
 		bad = append(bad, fmt.Sprintf("capacity: %v, want that of a machine in replicas, or 0", c.Capacity))
@@ -112,7 +112,7 @@ type replica struct {
 	open   []*call
 }
 
-// call is a request on its way.
+// call is a request in progress.
 type call struct {
 	job    *engine.Job
 	first  time.Time
@@ -173,12 +173,12 @@ func (r *replica) start() error {
 	return nil
 }
 
-// observe reads what an iteration gave.
+// observe reads the events of an iteration.
 func (r *replica) observe(bool) {
 	r.open = slices.DeleteFunc(r.open, func(c *call) bool { return c.read(r.fleet.clock.Now()) })
 }
 
-// read takes the events of a call and reports whether it has ended.
+// read reads the events of a call and reports whether it has ended.
 func (c *call) read(now time.Time) bool {
 	for {
 		ev, ok := c.job.Poll()
@@ -198,7 +198,7 @@ func (c *call) read(now time.Time) bool {
 	}
 }
 
-// close ends the replica's engine and keeps its counters.
+// close ends the replica's engine and stores its counters.
 func (r *replica) close(number int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -209,7 +209,7 @@ func (r *replica) close(number int) {
 	r.fleet.report.Replicas[number].add(e.Stats())
 }
 
-// die ends a replica and starts it again.
+// die ends a replica and restarts it later.
 func (f *fleet) die(d Death) {
 	if f.clock.Wait(f.done, max(d.At, 1)) || f.replicas[d.Replica].engine == nil {
 		return
@@ -224,10 +224,10 @@ func (f *fleet) die(d Death) {
 	}
 }
 
-// retryAfter is how long a client waits after a refusal, or when it found no replica.
+// retryAfter is the time that a client waits after a refusal, or if it found no replica.
 const retryAfter = time.Second
 
-// converse has a conversation.
+// converse runs a conversation.
 func (f *fleet) converse(s *Session) {
 	talk := talk{seed: f.Seed, session: s}
 	for i := range s.Turns {

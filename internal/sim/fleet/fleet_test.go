@@ -31,7 +31,7 @@ func simulated(t *testing.T, c Config) *Report {
 	return r
 }
 
-// Routing by prefix finds more in caches than round-robin and answers sooner; both answer everything.
+// Routing by prefix finds more in caches than round-robin and answers earlier; both answer everything.
 func TestPrefixRoutingFindsMore(t *testing.T) {
 	turns, prefix := simulated(t, small(RoundRobin)), simulated(t, small(Prefix))
 	asked := 0
@@ -53,8 +53,8 @@ func TestPrefixRoutingFindsMore(t *testing.T) {
 	}
 }
 
-// Replicas that share a machine are as fast as on their own where it does the work of all of them, and slower where it
-// does the work of fewer.
+// Replicas that share a machine are as fast as on their own machines if it can do the work of all of them, and slower
+// if it can do less.
 func TestASharedMachine(t *testing.T) {
 	c := small(LeastLoaded)
 	own := simulated(t, c)
@@ -74,7 +74,7 @@ func TestASharedMachine(t *testing.T) {
 	}
 }
 
-// Work on a shared machine takes as long as its share of the machine implies.
+// Work on a shared machine takes the time that its share of the machine implies.
 func TestMachine(t *testing.T) {
 	v := clock.New(time.Unix(0, 0))
 	m := newMachine(v, 1)
@@ -99,7 +99,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// Requests on a replica that ends are sent again; without any replica they wait for one.
+// Requests on a replica that ends are sent again; if there is no replica they wait for one.
 func TestDeaths(t *testing.T) {
 	c := small(LeastLoaded)
 	c.Deaths = []Death{{Replica: 1, At: 4 * time.Second}, {Replica: 0, At: 5 * time.Second, Back: time.Second},

@@ -23,7 +23,7 @@ func newMachine(c *clock.Virtual, capacity float64) *machine {
 // Now is the clock's time.
 func (m *machine) Now() time.Time { return m.clock.Now() }
 
-// Sleep waits for the time of some work on the shared machine.
+// Sleep waits for the time that some work takes on the shared machine.
 func (m *machine) Sleep(work time.Duration) {
 	m.count(1)
 	for work > 0 {
@@ -37,7 +37,7 @@ func (m *machine) Sleep(work time.Duration) {
 	m.count(-1)
 }
 
-// count notes that a replica has begun or ended its work: the others continue at another speed.
+// count records that a replica has begun or ended its work: the others continue at another speed.
 func (m *machine) count(n int) {
 	m.busy += n
 	close(m.changed)

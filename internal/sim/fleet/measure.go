@@ -16,18 +16,18 @@ import (
 	"sparrow/internal/sim/formula"
 )
 
-// Measured has the results of loads on real servers.
+// Measured holds the results of loads on real servers.
 type Measured struct {
 	Info Info
 	Cost formula.Cost // of one that works alone
-	// Capacity is how many servers' work is done at a time where all of them work: less than their number on a machine
-	// that they share. 0 with one server.
+	// Capacity is the number of servers whose work is done at full speed if all of them work: less than their number on
+	// a shared machine. It is 0 with one server.
 	Capacity float64
 }
 
-// Measure sends loads to the first server alone and fits the costs of its steps, and alternately to all servers at
-// once. The costs of requests outside of steps, and those of the client on the same machine, are included. prompt is
-// the length of middle prompts in tokens; key is the servers' bearer key, or empty.
+// Measure sends loads to the first server alone and fits the costs of its steps, and alternately to all servers
+// concurrently. The costs of requests outside of steps, and those of the client on the same machine, are included.
+// prompt is the length of medium prompts in tokens; key is the servers' bearer key, or empty.
 func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measured, error) {
 	s, err := connect(ctx, urls, key, mostAtOnce)
 	if err != nil {
@@ -69,17 +69,17 @@ func total(list []Sample) (t time.Duration) {
 	return t
 }
 
-// meter makes loads. Their tokens are random, also from one run to the next: nothing is found in a cache.
+// meter generates loads. Their tokens are random, also between runs, so that nothing is found in a cache.
 type meter struct {
 	*servers
 	draw   *rand.Rand
 	prompt int
 }
 
-// mostAtOnce is how many requests a load has at most.
+// mostAtOnce is the maximum number of concurrent requests of a load.
 const mostAtOnce = 16
 
-// load is some requests to a server at the same time.
+// load is a number of concurrent requests to a server.
 type load struct{ requests, prompt, output int }
 
 // loads returns the loads that fit the servers: prompts, decodes after short and long contexts, and both.
@@ -121,14 +121,14 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 	all.Wait()
 	took := time.Since(begun)
 	after, err := steps(ctx, to[0])
-	// The first token of an answer comes from the step with the end of its prompt. A row sees all tokens before it and
-	// itself.
+	// The first token of an answer comes from the step with the end of its prompt. A row attends to all tokens before
+	// it and to itself.
 	rows := l.prompt + l.output - 1
 	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
 		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)
 }
 
-// steps returns how many a server has made.
+// steps returns the number of steps that a server has run.
 func steps(ctx context.Context, c *client.Client) (int, error) {
 	resp, err := c.Send(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {

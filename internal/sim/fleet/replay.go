@@ -16,7 +16,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// Servers are real servers that a trace is replayed against: for comparison with a simulation. They serve the same
+// Servers are real servers against which a trace is replayed, for comparison with a simulation. They serve the same
 // model with OpenAI's interface, and report their sizes (/server_info) and the ids of tokens
 // (return_tokens_as_token_ids).
 type Servers struct {
@@ -26,7 +26,7 @@ type Servers struct {
 	Seed   uint64
 }
 
-// Replay has the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
+// Replay runs the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
 func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error) {
 	to, err := connect(ctx, s.URLs, s.Key, len(sessions))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *servers) ask(ctx context.Context, to *client.Client, prompt []int32, ou
 	return readAnswer(resp.Body, begun)
 }
 
-// readAnswer reads server-sent events of a completion.
+// readAnswer reads the server-sent events of a completion.
 func readAnswer(body io.Reader, begun time.Time) (a answer, err error) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 1<<24)

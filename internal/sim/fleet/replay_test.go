@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// server answers completions with the ids of tokens, a step for each, and stores how long its prompts were.
+// server answers completions with the ids of tokens, one step for each, and stores the lengths of its prompts.
 type server struct {
 	mu      sync.Mutex
 	prompts []int
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Loads go to one server first and then to all; servers that cannot be measured are refused.
+// Loads are sent to one server first and then to all; servers that cannot be measured are refused.
 func TestMeasure(t *testing.T) {
 	own := [2]server{{cache: 2048}, {cache: 2048}}
 	var urls []string
@@ -98,7 +98,7 @@ func TestMeasure(t *testing.T) {
 	if m.Cost.Pass <= 0 || m.Capacity <= 0 || m.Capacity > 2 || m.Info.StepTokens != 128 || m.Info.Model != "m" {
 		t.Errorf("%+v", m)
 	}
-	// Of nine loads those with 16 requests at once and with 4 of 1,200 tokens do not fit.
+	// Of nine loads, those with 16 concurrent requests and with 4 of 1,200 tokens do not fit.
 	const each = 4 * (1 + 4 + 1 + 1 + 4 + 1 + 8)
 	if len(own[0].prompts) != 2*each || len(own[1].prompts) != each || slices.Max(own[1].prompts) != 1600 {
 		t.Errorf("%d and %d prompts, the longest %d; want %d and %d", len(own[0].prompts), len(own[1].prompts),

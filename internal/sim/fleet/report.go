@@ -21,7 +21,7 @@ type Report struct {
 	Refused      int           `json:"refused"`  // and sent again a second later
 	Resent       int           `json:"resent"`   // their replica died
 	TooLong      int           `json:"too_long"` // conversations that ended because the context was full
-	// TokensPerSecond is the output over the whole time, HitShare the part of prompt tokens that caches had.
+	// TokensPerSecond is the output divided by the total time, HitShare the share of prompt tokens that were cached.
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	HitShare        float64 `json:"hit_share"`
 	FirstToken      Times   `json:"first_token"`

@@ -6,38 +6,38 @@ import (
 	"slices"
 )
 
-// Policy is how a router chooses a replica.
+// Policy is a routing policy.
 type Policy string
 
 // The policies.
 const (
 	RoundRobin  Policy = "round-robin"
 	LeastLoaded Policy = "least-loaded" // the fewest sequences that run or wait
-	// Prefix chooses the replica that was sent the longest beginning of the prompt, where that is at least half of it
-	// and the replica is not much busier than others; else the least loaded one.
+	// Prefix chooses the replica that received the longest prefix of the prompt, if that is at least half of it and the
+	// replica is not much busier than others; else the least loaded one.
 	Prefix Policy = "prefix"
 )
 
 // Policies lists them.
 func Policies() []Policy { return []Policy{RoundRobin, LeastLoaded, Prefix} }
 
-// ParsePolicy reads a policy.
+// ParsePolicy parses a policy.
 func ParsePolicy(text string) (Policy, error) {
 	if p := Policy(text); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("policy %q: supported are %v", text, Policies())
+	return "", fmt.Errorf("policy %q: want one of %v", text, Policies())
 }
 
-// Bounds within which a prefix decides: a replica that is busier than the least loaded one by more than both is not
-// chosen. They are those of common routers.
+// Limits within which a prefix decides: a replica is not chosen if its load exceeds that of the least loaded one by
+// more than both. The values are those of common routers.
 const (
 	mostAhead  = 32  // sequences
 	mostFactor = 1.5 // times
 	leastShare = 0.5 // of the prompt's pages
 )
 
-// router chooses among replicas and stores which pages of tokens it sent where.
+// router chooses among replicas and remembers which pages of tokens it sent to which replica.
 type router struct {
 	policy   Policy
 	draw     *rand.Rand // breaks ties
@@ -101,7 +101,7 @@ func (r *router) pick(chain []uint64, load []int) int {
 	return best
 }
 
-// least returns the least loaded replica that may be used and that ok allows, a random one among equals.
+// least returns the least loaded usable replica that ok allows, a random one among equals.
 func (r *router) least(load []int, ok func(int) bool) int {
 	var list []int
 	for i, n := range load {
@@ -119,7 +119,7 @@ func (r *router) least(load []int, ok func(int) bool) int {
 	return list[r.draw.IntN(len(list))]
 }
 
-// chain is a hash for every full page of a prompt, which includes all before it.
+// chain returns a hash for every full page of a prompt; each includes all pages before it.
 func (r *router) chain(tenant string, prompt []int32) []uint64 {
 	h := uint64(14695981039346656037)
 	step := func(x uint64) { h = (h ^ x) * 1099511628211 }
@@ -136,7 +136,7 @@ func (r *router) chain(tenant string, prompt []int32) []uint64 {
 	return out
 }
 
-// recent is a set of hashes that forgets the oldest.
+// recent is a set of hashes that drops the oldest.
 type recent struct {
 	capacity int
 	age      map[uint64]int64

@@ -12,7 +12,7 @@ type talk struct {
 	history []int32
 }
 
-// pause is the time before turn i: since the beginning of the trace, or since the previous answer.
+// pause returns the time before turn i: since the beginning of the trace, or since the previous answer.
 func (t *talk) pause(i int) time.Duration {
 	seconds := t.session.Turns[i].After
 	if i == 0 {
@@ -21,7 +21,7 @@ func (t *talk) pause(i int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// prompt is the prompt of turn i. Its answer is appended to history before the next one.
+// prompt returns the prompt of turn i. Its answer is appended to history before the next one.
 func (t *talk) prompt(i int) []int32 {
 	turn := &t.session.Turns[i]
 	if i == 0 {
@@ -31,14 +31,14 @@ func (t *talk) prompt(i int) []int32 {
 	return t.history
 }
 
-// The tokens of prompts: few enough for any vocabulary, and none of the first, which may be control tokens.
+// The tokens of prompts: few enough for any vocabulary, and without the first ids, which may be control tokens.
 const (
 	firstToken = 10
 	tokenBits  = 6
 	vocabulary = firstToken + 1<<tokenBits
 )
 
-// add appends n tokens that a name represents.
+// add appends n tokens derived from a name.
 func (t *talk) add(n int, name string) {
 	h := t.seed
 	for _, b := range []byte(name) {

@@ -10,30 +10,30 @@ import (
 	"slices"
 )
 
-// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt is everything that
-// the conversation has had, and NewTokens more.
+// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt is the
+// conversation so far, and NewTokens more.
 type Turn struct {
 	Session string `json:"session"`
 	Tenant  string `json:"tenant,omitempty"`
-	// At is when the first turn of a session is sent, in seconds. A later one is sent After seconds after the end of
-	// the answer before it.
+	// At is the time at which the first turn of a session is sent, in seconds. A later turn is sent After seconds after
+	// the end of the previous answer.
 	At    float64 `json:"at,omitempty"`
 	After float64 `json:"after,omitempty"`
-	// System names the beginning of the first turn, SystemTokens long: the same tokens for all sessions of a tenant.
+	// System names the first SystemTokens tokens of the first turn: the same tokens for all sessions of a tenant.
 	System       string `json:"system,omitempty"`
 	SystemTokens int    `json:"system_tokens,omitempty"`
 	NewTokens    int    `json:"new_tokens"`
 	OutputTokens int    `json:"output_tokens"`
 }
 
-// mostTokens bounds the lengths in a trace.
+// mostTokens is the maximum of lengths in a trace.
 const mostTokens = 1 << 24
 
 func (t *Turn) check() error {
 	bad := func(x float64) bool { return !(x >= 0 && x < math.MaxInt32) }
 	switch {
 	case t.Session == "":
-		return fmt.Errorf("session, the name of the conversation, is missing")
+		return fmt.Errorf("session is missing; want the name of the conversation")
 	case bad(t.At) || bad(t.After):
 		return fmt.Errorf("at is %v and after %v, want seconds, 0 or more", t.At, t.After)
 	case t.NewTokens < 1 || t.NewTokens > mostTokens || t.OutputTokens < 1 || t.OutputTokens > mostTokens:
@@ -51,7 +51,7 @@ type Session struct {
 	Turns []Turn
 }
 
-// ReadTrace reads a trace, JSON lines in any order of sessions; the lines of a session are in order.
+// ReadTrace reads a trace: JSON lines in any order of sessions; the lines of a session are in order.
 func ReadTrace(r io.Reader) ([]Session, error) {
 	var out []Session
 	places := map[string]int{}
@@ -81,7 +81,7 @@ func ReadTrace(r io.Reader) ([]Session, error) {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("trace: no lines; each is one turn of a conversation")
+		return nil, fmt.Errorf("trace: no lines; want one turn of a conversation per line")
 	}
 	return out, nil
 }
@@ -101,7 +101,7 @@ type Load struct {
 	Seed         uint64
 }
 
-// Generate makes a random trace of conversations, in order of their beginnings.
+// Generate returns a random trace of conversations, ordered by their start.
 func Generate(l Load) []Session {
 	d := rand.New(rand.NewPCG(l.Seed, 3))
 	length := func(mean int) int { return 1 + int(d.ExpFloat64()*float64(mean-1)) }

@@ -10,13 +10,13 @@ import (
 	"sparrow/sample"
 )
 
-// ErrFault is wrapped by the error of an operation that was made to fail.
+// ErrFault is wrapped by the error of an operation with an injected fault.
 var ErrFault = errors.New("formula: a simulated fault")
 
 // Op is an operation that can fail.
 type Op string
 
-// The operations of a pass in their order, then those of the states of sequences.
+// The operations of a pass in their order, then those of sequence states.
 const (
 	OpArrange Op = "arrange" // the first pass of a shape
 	OpPrepare Op = "prepare"
@@ -56,13 +56,13 @@ func (c Cost) of(rows, decodes, keys int) time.Duration {
 		c.Keys*time.Duration(keys)/1000
 }
 
-// Time is virtual time that advances while a process sleeps; a clock.Virtual is one.
+// Time is virtual time that advances while a process sleeps; clock.Virtual implements it.
 type Time interface {
 	Now() time.Time
 	Sleep(time.Duration)
 }
 
-// Device is memory of the host with a queue whose work takes virtual time. The passes of Model use no operations.
+// Device is host memory with a queue whose work takes virtual time. The passes of Model use no operations.
 type Device struct {
 	kernel.Device
 	cost    Cost
@@ -77,7 +77,7 @@ type Device struct {
 	scratch *sample.Scratch
 }
 
-// Settings are properties of a device other than its results. The zero value takes no time and has no faults.
+// Settings holds the properties of a device other than its results. The zero value takes no time and has no faults.
 type Settings struct {
 	Cost   Cost
 	Time   Time
@@ -91,7 +91,7 @@ func NewDevice(s Settings) *Device {
 	return &Device{Device: &ref.Device{}, cost: s.Cost, time: s.Time, beside: s.Beside, faults: s.Faults, hang: s.Hang}
 }
 
-// Name is not registered: only simulations have the device.
+// Name returns a name that is not registered, because only simulations have the device.
 func (*Device) Name() string { return "formula" }
 
 // Asynchronous reports whether the device computes while the host continues.
@@ -105,7 +105,7 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	return d.Device.Write(dst, src)
 }
 
-// Fetch copies results; the work takes its time when they are waited for.
+// Fetch copies results; the time of the work passes when they are waited for.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if err := d.try(OpFetch); err != nil {
 		return nil, err
@@ -125,13 +125,13 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return event{d, d.free}, nil
 }
 
-// event is the end of work that was enqueued.
+// event is the end of enqueued work.
 type event struct {
 	d  *Device
 	at time.Time
 }
 
-// Wait lets the time pass until the work is done.
+// Wait advances the time until the work is done.
 func (e event) Wait() error {
 	if e.d.time != nil {
 		e.d.sleep(e.at.Sub(e.d.time.Now()))
@@ -139,7 +139,7 @@ func (e event) Wait() error {
 	return e.d.try(OpWait)
 }
 
-// sampler is the memory for drawing tokens of a vocabulary.
+// sampler returns the memory for sampling tokens of a vocabulary.
 func (d *Device) sampler(vocabulary int) *sample.Scratch {
 	if d.scratch == nil {
 		var err error
@@ -159,7 +159,7 @@ func (d *Device) sleep(t time.Duration) {
 	}
 }
 
-// operations is how many times another pass can run during a pass.
+// operations is the number of times that another pass can run during a pass.
 const operations = 16
 
 // divided is the program of a pass: its beginning, its time, and its end with the first and the last part.
@@ -172,7 +172,7 @@ type divided struct {
 	nan   bool // its results are NaN
 }
 
-// Len returns how many parts the pass has.
+// Len returns the number of parts of the pass.
 func (p *divided) Len() int {
 	if p.whole || p.dev.time == nil || p.dev.beside {
 		return 1
@@ -180,7 +180,7 @@ func (p *divided) Len() int {
 	return operations
 }
 
-// Run takes the time of parts: at once or, where there is one, when its results are waited for.
+// Run spends the time of parts: at once, or if there is only one part, when its results are waited for.
 func (p *divided) Run(from, to int) (err error) {
 	d := p.dev
 	if from == to {
@@ -205,7 +205,7 @@ func (p *divided) Run(from, to int) (err error) {
 	return p.end()
 }
 
-// try lets an operation meet its fault.
+// try injects the fault of an operation, if it has one.
 func (d *Device) try(op Op) error {
 	if d.lost {
 		return fmt.Errorf("formula: %s: %w", op, kernel.ErrLost)

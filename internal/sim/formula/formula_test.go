@@ -71,8 +71,8 @@ func (b *bench) logits(t *testing.T, tokens, pages []int32, chunk int) []float32
 	return row
 }
 
-// Logits depend on the tokens and their places in the sequence, not on pages or chunks; a row that another sequence has
-// overwritten changes them.
+// Logits depend on the tokens and their positions in the sequence, not on pages or chunks; a row that another sequence
+// has overwritten changes them.
 func TestLogitsAreReadThroughPages(t *testing.T) {
 	for _, s := range []Shape{{Vocab: 50, Context: 700}, {Vocab: 50, Context: 700, Windows: true}} {
 		b := newBench(t, s, NewDevice(Settings{}))

@@ -7,7 +7,7 @@ func mark(token int32, position int) uint64 {
 	return mix(uint64(uint32(token))<<32 | uint64(uint32(position)))
 }
 
-// after is the hash of a sequence whose hash so far is h and whose next row stored m.
+// after returns the hash of a sequence whose hash so far is h and whose next row stored m.
 func after(h, m uint64) uint64 { return (h ^ m) * 0x9e3779b97f4a7c15 }
 
 // After returns the hash of a sequence after another token, from its hash and its number of tokens.
@@ -20,24 +20,24 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// maxLogit bounds logits: the likeliest of a hundred tokens has about a tenth of the probability.
+// maxLogit is the maximum logit: the most probable of a hundred tokens has about a tenth of the probability.
 const maxLogit = 8
 
-// fillLogits writes the logits [vocabulary] that follow a sequence of a hash.
+// fillLogits writes the logits [vocabulary] after a sequence with a hash.
 func fillLogits(to []float32, h uint64) {
 	for v := range to {
 		to[v] = float32(mix(h+uint64(v)*0xa0761d6478bd642f)>>40) * (maxLogit / float32(1<<24))
 	}
 }
 
-// fillOne writes logits of which one token has nearly all probability.
+// fillOne writes logits that give nearly all probability to one token.
 func fillOne(to []float32, token int32) {
 	clear(to)
 	to[token] = 4 * maxLogit
 }
 
-// best is the likeliest token, its logit, and the logarithm of the sum of exponentials. Of NaN it is the first, as a
-// device gives it that does not look.
+// best returns the most probable token, its logit, and the logarithm of the sum of exponentials. For NaN it returns the
+// first token, like a device that does not check.
 func best(logits []float32) (token int32, logit, logSum float32) {
 	logit = float32(math.Inf(-1))
 	sum := 0.0

@@ -15,15 +15,15 @@ type Shape struct {
 	Vocab   int
 	Context int  // tokens
 	Windows bool // the model is a Windowed one
-	// Plain makes the next token of a model without windows depend only on the last one. Planning uses it: contexts are
-	// long there, and the tokens are not read.
+	// Plain makes the next token of a model without windows depend only on the last one. Capacity planning uses it:
+	// contexts are long there, and the tokens do not matter.
 	Plain bool
-	// Script, when set, states which token follows a sequence, in a model without windows.
+	// Script, if set, determines the token that follows a sequence, in a model without windows.
 	Script Script
 }
 
-// Script is the token that follows a sequence, which hash names and tokens lists. Sequences that differ have other
-// hashes.
+// Script returns the token that follows a sequence, which hash identifies and tokens lists. Different sequences have
+// different hashes.
 type Script func(hash uint64, tokens func() []int32) int32
 
 // New makes a model.
@@ -34,11 +34,11 @@ func New(s Shape, dev *Device) (model.Model, error) {
 	return newModel(s, dev)
 }
 
-// The indexer keeps all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and of
-// the sparse one, which reads page tables.
+// The indexer selects all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and
+// of the sparse form, which reads page tables.
 const topK = 128
 
-// residual is the hash after every row of the latest pass, which a drafting pass continues.
+// residual holds the hash after every row of the latest pass, which a draft pass continues.
 type residual struct {
 	hash []uint64
 	rows int // 0 while they are not valid
@@ -74,16 +74,16 @@ func newModel(s Shape, dev *Device) (*Model, error) {
 	return m, err
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Model) Config() *config.Config { return &m.config }
 
-// Facts are the properties that the planner reads.
+// Facts returns the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return m.facts }
 
-// Device returns where the model runs.
+// Device returns the device of the model.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
-// DraftHead is nil: there is a drafting layer.
+// DraftHead returns nil: there is a drafting layer.
 func (m *Model) DraftHead() error { return nil }
 
 // Allocate makes the cache.
@@ -96,16 +96,16 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return nil
 }
 
-// PageBytes is the memory of a page.
+// PageBytes returns the memory of a page.
 func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
 
-// workspace is where passes run.
+// workspace is the workspace of passes.
 type workspace struct {
 	m             *Model
 	target, chain residual
 }
 
-// Bind takes the rows that drafting passes continue.
+// Bind allocates the rows that draft passes continue.
 func (m *Model) Bind(_ *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m, residual{hash: make([]uint64, rows)}, residual{hash: make([]uint64, rows)}}
 }

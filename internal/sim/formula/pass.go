@@ -15,7 +15,7 @@ import (
 	"sparrow/sample"
 )
 
-// blocks are the inputs and outputs of a pass.
+// blocks holds the inputs and outputs of a pass.
 type blocks struct {
 	plan *plan.Plan
 	in   attn.Inputs
@@ -27,16 +27,16 @@ func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
 	b.out = model.TakeOutputs(p, a, b.in, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden})
 }
 
-// Inputs returns where the input block belongs.
+// Inputs returns the destination of the input block.
 func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
 
 // Outputs are the results.
 func (b *blocks) Outputs() *model.Outputs { return b.out }
 
-// array is an array of the input block, as the device has it.
+// array returns an array of the input block, as the device has it.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
-// decodes counts the rows that decode or verify.
+// decodes returns the number of rows that decode or verify.
 func (b *blocks) decodes() (n int) {
 	for i := range b.plan.Segments {
 		if s := &b.plan.Segments[i]; s.Row.DecodeLike() {
@@ -46,7 +46,7 @@ func (b *blocks) decodes() (n int) {
 	return n
 }
 
-// fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
+// fillOutputs writes the results of the requested rows. fill writes the logits of a row into row.
 func (b *blocks) fillOutputs(row []float32, dev *Device, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
 	var values, sums []float32
@@ -88,13 +88,13 @@ type pass struct {
 	program divided
 }
 
-// walk is how far the rows of a request were read.
+// walk records how far the rows of a request were read.
 type walk struct {
 	next int // position
 	hash uint64
 }
 
-// Prepare fills the input block as package dsa does.
+// Prepare fills the input block like package dsa.
 func (s *pass) Prepare(in *model.Input, words []int32) error {
 	m := s.m
 	if err := m.dev.try(OpPrepare); err != nil {
@@ -118,7 +118,7 @@ func (s *pass) Prepare(in *model.Input, words []int32) error {
 	return block.FillLogits(&in.Batch)
 }
 
-// fillHidden lists the hidden states that the rows of a drafting pass continue.
+// fillHidden lists the hidden states that the rows of a draft pass continue.
 func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	to := block.Array(plan.HiddenRows)
 	return in.Rows(func(r attn.Row) (err error) {
@@ -127,7 +127,7 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 	})
 }
 
-// source returns the rows that a drafting pass continues.
+// source returns the rows that a draft pass continues.
 func (s *pass) source() *residual {
 	if s.plan.Pass == plan.PassDraft {
 		return &s.work.target
@@ -135,7 +135,8 @@ func (s *pass) source() *residual {
 	return &s.work.chain
 }
 
-// Program stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
+// Program stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, with wrong
+// contents.
 func (s *pass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
 		s.program = divided{dev: s.m.dev, begin: s.store, end: s.compute, whole: s.plan.Pass != plan.PassTarget}
@@ -206,7 +207,7 @@ func (s *pass) compute() error {
 	return nil
 }
 
-// sequence returns the tokens up to a row, as the cache holds them.
+// sequence returns the tokens up to a row, as stored in the cache.
 func (s *pass) sequence(r int32) []int32 {
 	slots := s.slot[s.array(plan.RowRequests)[r]][:s.array(plan.Lengths)[r]]
 	list := make([]int32, len(slots))
@@ -241,7 +242,7 @@ func doubt(h uint64) uint64 {
 	return h
 }
 
-// read computes the hash after every row from the rows before it, as the cache holds them.
+// read computes the hash after every row from the rows before it, as stored in the cache.
 func (s *pass) read() error {
 	lens, requests := s.array(plan.Lengths), s.array(plan.RowRequests)
 	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)
@@ -287,7 +288,7 @@ func (s *pass) read() error {
 	return nil
 }
 
-// Ended lets drafting passes continue the rows of this one.
+// Ended makes the rows of this pass available to draft passes.
 func (s *pass) Ended(err error) {
 	if err != nil {
 		return

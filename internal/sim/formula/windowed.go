@@ -11,15 +11,15 @@ import (
 	"sparrow/plan"
 )
 
-// Sizes of a Windowed model: those of DeepSeek-V4.
+// Sizes of a Windowed model, equal to those of DeepSeek-V4.
 const (
 	window = 128 // tokens that a row sees one by one
 	group  = 4   // tokens of a compressed entry, which also reads the group before it
 	ring   = 16  // marks that a state keeps: two groups, and as many again that can be truncated
 )
 
-// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence releases as
-// it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
+// Windowed is a model of the family of DeepSeek-V4: a row attends to a window of marks, in pages that a sequence
+// releases as it advances, and to an entry for each group of earlier tokens, made from marks in the sequence's state.
 type Windowed struct {
 	dev    *Device
 	config config.Config
@@ -44,24 +44,24 @@ func newWindowed(s Shape, dev *Device) *Windowed {
 			NextN: 1, Context: s.Context, Window: window, Ratios: []int{group}}}
 }
 
-// Config describes the model.
+// Config returns the description of the model.
 func (m *Windowed) Config() *config.Config { return &m.config }
 
-// Facts are the properties that the planner reads.
+// Facts returns the properties that the planner reads.
 func (m *Windowed) Facts() plan.Model { return m.facts }
 
-// Device returns where the model runs.
+// Device returns the device of the model.
 func (m *Windowed) Device() kernel.Machine { return m.dev }
 
-// DraftHead is nil: there is a drafting block.
+// DraftHead returns nil: there is a drafting block.
 func (m *Windowed) DraftHead() error { return nil }
 
-// Allocate makes the cache, with a window page for each page.
+// Allocate allocates the cache, with a window page for each page.
 func (m *Windowed) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the cache.
+// AllocateWindows allocates the cache.
 func (m *Windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	m.pageTokens, m.pages = cfg.Page, pages
 	m.marks, m.entries = make([]uint64, windows*cfg.Page), make([]uint64, pages*cfg.Page/group)
@@ -72,22 +72,22 @@ func (m *Windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	return nil
 }
 
-// PageBytes is the memory of a page and its window page.
+// PageBytes returns the memory of a page and its window page.
 func (m *Windowed) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * (8 + 8/group) }
 
-// WindowBytes is the part of a window page.
+// WindowBytes returns the memory of a window page.
 func (m *Windowed) WindowBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 8 }
 
-// Window returns how many tokens a row sees in window pages.
+// Window returns the number of tokens that a row attends to in window pages.
 func (m *Windowed) Window() int { return window }
 
-// StateBytes is the memory of a state.
+// StateBytes returns the memory of a state.
 func (m *Windowed) StateBytes(*plan.Config) int64 { return 8 * ring }
 
-// States counts the states that were made and not released.
+// States returns the number of states that were not released.
 func (m *Windowed) States() int { return m.held }
 
-// windowSpace is where passes run.
+// windowSpace is the workspace of passes.
 type windowSpace struct {
 	m       *Windowed
 	hash    []uint64 // after every row of the target
@@ -95,7 +95,7 @@ type windowSpace struct {
 	drafted int      // the same of the drafting block
 }
 
-// Bind takes the rows that drafting passes continue.
+// Bind allocates the rows that draft passes continue.
 func (m *Windowed) Bind(_ *kernel.Arena, rows int) model.Workspace {
 	return &windowSpace{m: m, hash: make([]uint64, rows)}
 }
@@ -114,7 +114,7 @@ func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (mo
 	return s, nil
 }
 
-// Reserve has nothing to take.
+// Reserve does nothing: there is nothing to allocate.
 func (m *Windowed) Reserve(int) error { return nil }
 
 // NewState makes the state of an empty sequence.
@@ -152,7 +152,7 @@ func (m *Windowed) Commit(in *model.Input) {
 	}
 }
 
-// state is the latest marks of a sequence, the one of position p at p mod ring.
+// state holds the latest marks of a sequence; the mark of position p is at p mod ring.
 type state struct {
 	m        *Windowed
 	ring     [ring]uint64
@@ -162,7 +162,7 @@ type state struct {
 	released bool
 }
 
-// Len is the number of tokens.
+// Len returns the number of tokens.
 func (s *state) Len() int { return s.len }
 
 // Clone copies the state.
@@ -172,7 +172,7 @@ func (s *state) Clone() (model.State, error) {
 	return &out, nil
 }
 
-// Truncate removes the tokens from n on, where the marks that the next group reads are still there.
+// Truncate removes the tokens from n on, if the marks that the next group reads are still stored.
 func (s *state) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("formula: a state of %d tokens cannot be truncated to %d", s.len, n)
@@ -200,13 +200,13 @@ func (s *state) holds(n int) error {
 // Release frees the state.
 func (s *state) Release() {
 	if s.released {
-		panic("formula: a state is released twice")
+		panic("formula: a state was released twice")
 	}
 	s.released = true
 	s.m.held--
 }
 
-// check reports whether a state is one that a sequence can continue from at a position.
+// check returns an error unless a sequence can continue from a state at a position.
 func (m *Windowed) check(given model.State, first int) (*state, error) {
 	s, ok := given.(*state)
 	switch {
@@ -219,7 +219,7 @@ func (m *Windowed) check(given model.State, first int) (*state, error) {
 	return s, s.holds(first)
 }
 
-// places are the window pages of a request.
+// places returns the window pages of a request.
 func places(in *model.Input, r int) []int32 {
 	if len(in.Windows) == 0 || in.Windows[r] == nil {
 		return in.Tables[r]
@@ -274,8 +274,8 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 			p := r.Position - n + 1 + i
 			page := pages[p/size]
 			if page < 0 || int(page)*size >= len(m.marks) {
-				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page %d does "+
-					"not exist", r.Request, r.Position, p, page)
+				return fmt.Errorf("formula: request %d at position %d attends to position %d, whose window page %d "+
+					"does not exist", r.Request, r.Position, p, page)
 			}
 			seen[r.Index*width+i] = page*int32(size) + int32(p%size)
 		}
@@ -295,7 +295,7 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 	return block.FillLogits(&in.Batch)
 }
 
-// prepareDraft fills the block of a drafting pass: of a prompt only the last rows are computed.
+// prepareDraft fills the block of a draft pass: only the last rows of a prompt are computed.
 func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	from, i, wanted := s.work.rows, 0, 0
 	if s.plan.Pass == plan.PassChain {
@@ -325,7 +325,8 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, and wrong.
+// Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, with wrong
+// contents.
 func (s *windowPass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
 		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end, whole: s.plan.Pass != plan.PassTarget}
@@ -333,7 +334,7 @@ func (s *windowPass) Program() (kernel.Program, error) {
 	return &s.program, nil
 }
 
-// begin meets the fault of the pass and returns its time.
+// begin injects the fault of the pass, if it has one, and returns its time.
 func (s *windowPass) begin() (time.Duration, error) {
 	m, position := s.m, s.array(plan.Positions)
 	if s.plan.Pass != plan.PassTarget {
@@ -380,8 +381,8 @@ func (s *windowPass) end() error {
 	return nil
 }
 
-// compute stores marks and entries and hashes what every row sees. Rows of a request are computed in ascending order of
-// their positions, wherever the plan has them.
+// compute stores marks and entries and hashes the data that every row attends to. Rows of a request are computed in
+// ascending order of their positions, whatever their order in the plan.
 func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	m := s.m
 	table, seen := s.array(plan.PageTable), s.array(plan.WindowIndices)
@@ -421,10 +422,10 @@ func (s *windowPass) compute(tokens, position, slots, request []int32) {
 // lead is the advantage of an easy token over others, in logits.
 const lead = 6
 
-// easy is the token that a mark alone predicts: drafts are right about it.
+// easy returns the token that a mark alone predicts: drafts predict it correctly.
 func easy(h uint64) int { return int(mix(h+1) % 32) }
 
-// Ended lets drafting passes continue the rows of this one.
+// Ended makes the rows of this pass available to draft passes.
 func (s *windowPass) Ended(err error) {
 	if err != nil {
 		return

@@ -1,9 +1,9 @@
 // Package script opens engines whose model plays given replies, for tests of clients.
 //
-// A prompt flows in as text; a message flows out, written in the checkpoint's chat format and played token by token.
-// Everything but the weights is real: rendering, tokenizer, scheduler, prefix cache, masks, sampling, parsing and
-// streams. The model (internal/sim/formula) reads the prompt back from the pages of the cache, so a wrong page gives
-// another reply, or none.
+// A function returns a message for each prompt text; the message is written in the checkpoint's chat format and played
+// token by token. Everything except the weights is real: rendering, tokenizer, scheduler, prefix cache, masks,
+// sampling, parsing and streams. The model (internal/sim/formula) reads the prompt from the pages of the cache, so a
+// wrong page gives another reply, or none.
 package script
 
 import (
@@ -23,7 +23,7 @@ import (
 // Reply returns the model's answer to a prompt. It is called once for each prompt.
 type Reply func(prompt string) chat.Message
 
-// Open opens an engine that plays replies. Of the configuration's checkpoint it uses the tokenizer and the chat format;
+// Open opens an engine that plays replies. It uses the tokenizer and the chat format of the configuration's checkpoint;
 // sequences have at most the given number of tokens. Nothing is drafted.
 func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*sparrow.Engine, error) {
 	p := &player{reply: reply, next: map[uint64]int32{}}
@@ -48,7 +48,7 @@ func Open(ctx context.Context, c sparrow.Config, tokens int, reply Reply) (*spar
 	return nil, errors.Join(errors.New("script: the tokenizer has no token that ends a reply"), e.Close(ctx))
 }
 
-// player knows which token follows each sequence of the replies that were begun.
+// player stores which token follows each sequence of the replies in progress.
 type player struct {
 	reply Reply
 
@@ -58,7 +58,7 @@ type player struct {
 	next   map[uint64]int32 // by the hash of the sequence before
 }
 
-// token is the next token of a sequence: that of a reply in progress, or the first one of a new reply.
+// token returns the next token of a sequence: that of a reply in progress, or the first token of a new reply.
 func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *player) token(hash uint64, tokens func() []int32) int32 {
 	return ids[0]
 }
 
-// begin is the reply to a prompt.
+// begin returns the reply to a prompt.
 func (p *player) begin(ids []int32) ([]int32, error) {
 	prompt, err := p.engine.Decode(ids)
 	if err != nil {
@@ -97,7 +97,7 @@ const (
 	thinkClose = "</think>"
 )
 
-// Text is a message as the engine's model would write it after a prompt.
+// Text returns a message as the engine's model would write it after a prompt.
 func Text(e *sparrow.Engine, prompt string, m chat.Message) (string, error) {
 	off := false
 	question := []chat.Message{{Role: chat.User, Content: "?"}}

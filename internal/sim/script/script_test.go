@@ -14,7 +14,7 @@ import (
 	"sparrow/internal/testkit/await"
 )
 
-// The engine returns replies unchanged, whichever format writes and reads them.
+// The engine returns replies unchanged, in every format.
 func TestRepliesArePlayed(t *testing.T) {
 	replies := []chat.Message{
 		{Content: "Hello, Köln."},
@@ -72,7 +72,7 @@ func TestRepliesArePlayed(t *testing.T) {
 	}
 }
 
-// Many sequences run at once, each with its own reply.
+// Many sequences run concurrently, each with its own reply.
 func TestRepliesAtOnce(t *testing.T) {
 	e, err := Open(t.Context(), sparrow.Config{}, 1<<14, func(prompt string) chat.Message {
 		_, rest, _ := strings.Cut(prompt, "number ")

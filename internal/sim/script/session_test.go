@@ -18,7 +18,7 @@ var (
 	sessionTokens = flag.Int("session-tokens", 12000, "tokens that its prompt grows to")
 )
 
-// words draws n words of one to three letters.
+// words returns n random words of one to three letters.
 func words(rng *rand.Rand, n int) string {
 	var b strings.Builder
 	for range n {
@@ -30,8 +30,8 @@ func words(rng *rand.Rand, n int) string {
 	return b.String()
 }
 
-// A turn's prompt begins with the tokens of the previous turn, its reply included, so nearly all of it is in the cache:
-// what the model wrote and what the client sends back are rendered and encoded to the same tokens.
+// A turn's prompt begins with the tokens of the previous turn, including its reply, so nearly all of it is cached: the
+// model's output and the text that the client sends back are rendered and encoded to the same tokens.
 func TestASessionOfCallsStaysInTheCache(t *testing.T) {
 	for _, format := range []string{"", "deepseek-v3.2", "deepseek-v4", "glm-5.2"} {
 		rng := rand.New(rand.NewPCG(48, 1))

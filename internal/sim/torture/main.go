@@ -1,5 +1,5 @@
-// Command torture runs simulations of the engine (package sim), seed after seed, until one breaks a rule or the time is
-// up: what `make torture` does. A broken rule prints the command that repeats it.
+// Command torture runs simulations of the engine (package sim), seed after seed, until one violates an invariant or the
+// time is up; `make torture` runs it. For a violation it prints the command that repeats it.
 package main
 
 import (
@@ -17,8 +17,8 @@ func main() {
 	seed := flag.Uint64("seed", 0, "the first seed; 0 takes one from the time")
 	count := flag.Int("count", 0, "how many seeds to run; 0 runs until the duration is over")
 	duration := flag.Duration("duration", time.Minute, "how long to run")
-	requests := flag.Int("requests", sim.DefaultRequests, "about how many requests a seed sends")
-	workers := flag.Int("workers", runtime.NumCPU(), "seeds that run at a time")
+	requests := flag.Int("requests", sim.DefaultRequests, "approximate number of requests per seed")
+	workers := flag.Int("workers", runtime.NumCPU(), "number of concurrent seeds")
 	flag.Parse()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
@@ -76,7 +76,7 @@ func (c *campaign) work() {
 		c.all.Add(report)
 		if err != nil {
 			c.failed = true
-			fmt.Printf("seed %d broke a rule: %v\nrepeat it with:\n\tgo run ./internal/sim/torture -count 1 "+
+			fmt.Printf("seed %d violated an invariant: %v\nrepeat it with:\n\tgo run ./internal/sim/torture -count 1 "+
 				"-requests %d -seed %d\n", seed, err, c.requests, seed)
 		}
 		tell := time.Since(c.printed) > 30*time.Second
@@ -87,10 +87,10 @@ func (c *campaign) work() {
 	}
 }
 
-// patience is how long a seed may take; it takes less than a second.
+// patience is the maximum time of a seed; normally it takes less than a second.
 const patience = 2 * time.Minute
 
-// run simulates a seed. One that does not end is abandoned: the engine loops without end.
+// run simulates a seed. If it does not end it is abandoned, because the engine loops endlessly.
 func (c *campaign) run(seed uint64) (report sim.Report, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -105,7 +105,7 @@ func (c *campaign) run(seed uint64) (report sim.Report, err error) {
 	}
 }
 
-// print states what has happened so far.
+// print prints the totals so far.
 func (c *campaign) print() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
