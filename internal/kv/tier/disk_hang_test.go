@@ -233,8 +233,9 @@ func TestAFileThatIsWrittenWhileTheTierIsCleared(t *testing.T) {
 	if c := d.Count(); d.Has(p.Hash) || c.Pages != 0 || c.Stored != stored || c.Failed != 0 {
 		t.Errorf("the tier has the page: %v, %+v", d.Has(p.Hash), c)
 	}
-	await.True(t, "the file is removed", func() bool {
-		_, err := os.Stat(d.path(p.Hash))
-		return errors.Is(err, fs.ErrNotExist)
-	})
+	d.stop()
+	await.Value(t, "the writer ends", d.stopped)
+	if _, err := os.Stat(d.path(p.Hash)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file of the page is left: %v", err)
+	}
 }
