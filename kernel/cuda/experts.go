@@ -407,7 +407,7 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	}
 	switch {
 	case e.Packed != "":
-		a.GroupRows = packedGroup(x.Rows, x.Top, e.Experts)
+		a.GroupRows = packedGroup(e, x.Rows, x.Top)
 	// Up to 32 pairs are sorted without considering groups, so no expert may have more than one group.
 	case e.kind() == expertsFolded && pairs <= expertSingleMean*int64(e.Experts) &&
 		(x.Rows <= expertSingleRows || pairs > 32):

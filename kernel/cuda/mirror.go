@@ -22,7 +22,7 @@ func Mirrors() map[string]reflect.Type {
 		PutFourArgs{}, HeadTurnArgs{}, QuantiseTurnedArgs{}, HyperSumArgs{}, MixNormArgs{}, PartsArgs{},
 		PickFourArgs{}, AngleFourArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
-		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{}, UnfoldArgs{},
+		ExchangeArgs{}, PlacesArgs{}, FetchArgs{}, PackedArgs{}, PackPackedArgs{}, PackedPairArgs{}, UnfoldArgs{},
 		SequencesView{}, ConvolveArgs{}, DeltaArgs{}, GatedNormArgs{}, LayerNormArgs{}, MeanStreamsArgs{},
 		SpreadPoolsArgs{},
 		ScoreV41Args{}, BlockMaxArgs{}, EngramArgs{}, ReadTableArgs{}, CollapseArgs{},

@@ -178,13 +178,27 @@ const PackedSlots = 1 << 14
 // The numbers of tokens of the kernels for few rows, and the number of rows up to which the widest of them is used. A
 // tile of up to 16 rows uses one word of PackedProduct.Arrived per warp.
 const (
-	packedFew8, packedFew16, packedFew64, packedMany = 8, 16, 64, 128
-	packedMostFew                                    = 128
-	packedWarps                                      = 16
-	packedThird                                      = 288 // most threads of a block that shares an SM with two others
-	packedFine                                       = 1   // in place of tokens: the kernel of few experts, at most
-	packedFineListed                                 = 64
+	packedFew8, packedFew16, packedFew64 = 8, 16, 64
+	packedMany, packedWide               = 128, 256
+	packedMostFew                        = 128
+	packedWarps                          = 16
+	packedThird                          = 288 // most threads of a block that shares an SM with two others
+	packedFine                           = 1   // in place of tokens: the kernel of few experts, at most
+	packedFineListed                     = 64
+	packedPair                           = 2 // in place of tokens: pairs of blocks that share 256 tokens
 )
+
+// PackedPairArgs are the arguments of products by pairs of blocks.
+type PackedPairArgs struct {
+	XMap TensorMap // bf16 [1, Rows, K]
+	Base PackedArgs
+	_    [56]byte // up to the map's alignment of 64
+}
+
+// packedFormatsWide are those with kernels for groups of 256 rows: of pairs of blocks, and of experts.
+var packedFormatsWide = map[PackedFormat]bool{"nvfp4": true, "mxfp4": true, "u4_g128": true, "u4_g32": true,
+	"u4_g128_any": true, "u4_g32_any": true, "i8_g128": true, "i8_g32": true, "i8_g128_any": true, "i8_g32_any": true,
+	"e4m3_g32": true, "e4m3_g128_any": true, "e4m3_g32_any": true, "q4_k": true, "q6_k": true}
 
 // packedParts is the number of parts into which k is cut: enough to balance the work of an H200's SMs when there are
 // few rows. It depends only on the shape of the weight, because it determines the order of summation.
@@ -220,21 +234,39 @@ func (x *PackedProduct) tokens() int32 {
 	case x.Rows <= packedMostFew:
 		return packedFew64
 	}
+	// A block has half of a tile of columns. A group of 256 rows takes about 1.7 times as long as one of 128.
+	tiles, _, _ := x.size()
+	rounds := func(tokens int32) int64 {
+		return (2*int64(tiles)*int64(ceilDiv(x.Rows, tokens)) + packedSMs - 1) / packedSMs
+	}
+	if packedFormatsWide[x.Format] && 17*rounds(packedWide) <= 10*rounds(packedMany) {
+		return packedPair
+	}
 	return packedMany
 }
 
 // SumBytes is the memory for the sums of parts of k.
-func (x *PackedProduct) SumBytes() int64 {
+func (x *PackedProduct) SumBytes() int64 { return x.sumBytes(x.tokens()) }
+
+// sumBytes is SumBytes of the kernel for groups of n rows.
+func (x *PackedProduct) sumBytes(n int32) int64 {
 	tiles, _, parts := x.size()
-	n := x.tokens()
-	if parts == 1 || n == packedMany {
+	switch {
+	case parts == 1 || n == packedMany:
 		return 0
+	case n == packedPair: // a block's own
+		return packedSMs * packedRows / 2 * packedWide * 4
 	}
 	return int64(tiles) * int64(ceilDiv(x.Rows, n)) * int64(parts) * packedRows * int64(n) * 4
 }
 
 // MultiplyPacked launches a product.
 func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
+	return k.multiplyPackedBy(s, x, x.tokens())
+}
+
+// multiplyPackedBy launches the kernel for groups of n rows.
+func (k *Kernels) multiplyPackedBy(s *Stream, x *PackedProduct, n int32) error {
 	c := checks{kernel: "packed product"}
 	x.Format.check(&c)
 	c.positive("rows", x.Rows)
@@ -250,7 +282,6 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 		return c.err
 	}
 	tiles, units, parts := x.size()
-	n := x.tokens()
 	a := PackedArgs{Weights: x.Weight, Factors: x.Factors, X: x.X, Out: x.Out, XPitch: 2 * x.XStride,
 		OutStride: x.OutStride, XBytes: 2 * x.K, Rows: x.Rows, Tiles: tiles, Units: units, Parts: parts,
 		Columns: x.Columns, Sums: x.Sums, Arrived: x.Arrived}
@@ -258,7 +289,11 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 		a.OutF32 = 1
 	}
 	items := int64(tiles) * int64(ceilDiv(x.Rows, n))
-	if n != packedMany && parts > 1 {
+	switch {
+	case parts == 1 || n == packedMany:
+	case n == packedPair:
+		c.memory("sums", x.Sums, 16)
+	default:
 		c.memory("sums", x.Sums, 16)
 		c.memory("arrived", x.Arrived, 4)
 		most := int64(PackedSlots)
@@ -273,7 +308,28 @@ func (k *Kernels) MultiplyPacked(s *Stream, x *PackedProduct) error {
 	if c.err != nil {
 		return c.err
 	}
+	if n == packedPair {
+		return k.runPair(s, x, &a)
+	}
 	return k.runPacked(s, x.Format.kernel(n), 2*items, &a)
+}
+
+// runPair launches a product by pairs of blocks: at most one pair for two SMs.
+func (k *Kernels) runPair(s *Stream, x *PackedProduct, a *PackedArgs) error {
+	fn, err := k.Function(x.Format.kernel(packedPair))
+	if err != nil {
+		return err
+	}
+	p := PackedPairArgs{Base: *a}
+	spec := MapSpec{Type: MapBF16, Base: x.X, Dims: []uint64{uint64(x.K), uint64(x.Rows), 1},
+		Strides: []uint64{uint64(2 * x.XStride), uint64(2 * x.XStride)}, Box: []uint32{64, 128, 1}, Swizzle: Swizzle128,
+		L2: 3}
+	if err := encodeMaps(k.device, nil, []mapTarget{{&p.XMap, spec}}); err != nil {
+		return err
+	}
+	pairs := min(int64(a.Tiles)*int64(ceilDiv(x.Rows, packedWide)), int64(min(k.device.props.SMs, packedSMs)/2))
+	return Run(s, fn, Launch{Grid: Dim{X: 2 * uint32(pairs)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)},
+		Shared: fn.dynamic, Overlap: s.overlap, Cluster: Dim{X: 2}}, &p)
 }
 
 // packedFormatsFine lists the formats with kernels for few experts: types of large models in GGUF files whose lookup
@@ -284,21 +340,27 @@ var packedFormatsFine = map[PackedFormat]bool{"iq2_xxs": true, "iq3_xxs": true, 
 // kernel returns the product kernel for groups of the given number of tokens.
 func (f PackedFormat) kernel(tokens int32) string {
 	suffix := map[int32]string{packedFine: "fine", packedFew8: "few8", packedFew16: "few16", packedFew64: "few64",
-		packedMany: "many"}[tokens]
+		packedMany: "many", packedWide: "wide",
+		packedPair: "pair"}[tokens]
 	return fmt.Sprintf("sparrow_packed_%s_%s", string(f), suffix)
 }
 
 // packedGroup returns the number of pairs of an expert that a block processes: groups are narrow if there are few
 // rows, or few per expert.
-func packedGroup(rows, top, experts int32) int32 {
-	switch mean := int64(rows) * int64(top) / int64(experts); {
+func packedGroup(e ExpertShape, rows, top int32) int32 {
+	switch mean := int64(rows) * int64(top) / int64(e.Experts); {
 	case rows <= packedFew16 || mean <= packedFew16:
 		return packedFew16
 	case rows <= packedFew64 || mean <= packedFew64:
 		return packedFew64
+	case mean > packedWideMean && packedFormatsWide[e.Packed] && packedFormatsWide[e.PackedDown]:
+		return packedWide
 	}
 	return packedMany
 }
+
+// packedWideMean is the mean number of pairs of an expert above which groups are wide.
+const packedWideMean = 192
 
 // multiplyPacked runs gate and up, or down, of packed experts.
 func (k *Kernels) multiplyPacked(s *Stream, e ExpertShape, a *ExpertsArgs, down bool) error {

@@ -210,6 +210,10 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
 	}
+	if x.Folded && x.parts() == 1 { // all rows are in one tile
+		inputBox = x.Rows
+		call.Args.Copied = x.Rows
+	}
 	call.grid = uint32(count) * uint32(call.cluster)
 	weightMap := mapTarget{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size,
 		x.WeightBatch*size, block, weightBox)}

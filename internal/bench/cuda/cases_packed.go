@@ -58,7 +58,7 @@ func packedCases() []Case {
 		}
 	}
 	for _, p := range packings {
-		for _, each := range []int{1, 16} {
+		for _, each := range []int{1, 16, 512} {
 			list = append(list, packedExpertsCase(p, each))
 		}
 	}

@@ -277,6 +277,16 @@ func TestGPUManyPackedExperts(t *testing.T) {
 	b.compareExperts(packings[at], packings[at], expertsSize{hidden: 256, inner: 128, count: 512, top: 8}, 64, 300)
 }
 
+// Experts with so many rows that groups are wide, and the last ones are not full.
+func TestGPUPackedExpertsOfManyRows(t *testing.T) {
+	b := onGPU(t)
+	for _, p := range packings[:4] {
+		if p.scale != kernel.E8M0 { // MXFP4 has kernels of its own
+			b.compareExperts(p, p, expertsSize{hidden: 256, inner: 128, count: 3, top: 2}, 500)
+		}
+	}
+}
+
 // expertsSize is the shape of experts, and how many of them a row has.
 type expertsSize struct{ hidden, inner, count, top int }
 

@@ -49,10 +49,11 @@ struct Shape {
     static constexpr int Tokens = N, Groups = MathGroups, Stripes = MathGroups;
     static constexpr bool Whole = Sequential;
     static constexpr int Threads = 128 * (Groups + 1);
-    static constexpr int Columns = 128;  // of a stage of inputs: two swizzled tiles
+    static constexpr bool Wide = N == 256;
+    static constexpr int Columns = Wide ? 64 : 128;  // of a stage of inputs: one swizzled tile, or two
     static constexpr int InputBytes = N * Columns * 2, WeightBytes = Groups * F::Bytes;
     // The numbers of stages for inputs and for weights, which have separate rings.
-    static constexpr int Inputs = N <= 16 ? 8 : N <= 64 ? 5 : 4;
+    static constexpr int Inputs = N <= 16 ? 8 : N <= 64 || Wide ? 5 : 4;
     static constexpr int Fixed = 1024 + kMaxListed * 16 + 512 + Table<F>::TableBytes;
     static constexpr int Fit = (sparrow_tile::kSharedLimit - Fixed - Inputs * InputBytes) / WeightBytes;
     static constexpr int Weights = Fit < 12 ? Fit : 12;
@@ -95,9 +96,9 @@ struct Item {
     i32 slot;  // of sums
 };
 
-// Many tokens are processed in bands of this many groups. The 132 SMs of an H200 then process 11 tiles by 12 groups
-// at a time, which minimises the bytes read from memory.
-constexpr i32 kBand = 12;
+// Many tokens are processed in bands of this many. The 132 SMs of an H200 then process 11 tiles by 12 groups at a time,
+// or 22 tiles by 6 wide groups, which minimises the bytes read from memory.
+constexpr i32 kBandTokens = 1536;
 
 // Iterates over the items of a block: every gridDim-th item. Groups of tokens are the innermost index, so that blocks
 // that share weights run at the same time.
@@ -118,6 +119,7 @@ struct Walk {
                 i32 tile = local / (groups * parts), rest = local - tile * groups * parts;
                 i32 part = rest / groups, group = rest - part * groups;
                 if constexpr (S::Whole) {  // by bands of tokens
+                    constexpr i32 kBand = kBandTokens / S::Tokens;
                     const i32 band = local / (kBand * tiles), inside = local - band * kBand * tiles;
                     const i32 width = min(kBand, groups - band * kBand);
                     tile = inside / width, group = band * kBand + inside - tile * width, part = 0;

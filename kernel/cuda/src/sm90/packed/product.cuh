@@ -42,7 +42,7 @@ struct Tokens {
         const bool inside = static_cast<i32>(byte) < args.x_bytes;
         static_assert(kApart % 8 == 0, "a thread's tokens have one swizzle");
         const u32 first = t / kChunks;
-        const u32 to = inputs + chunk / 8 * (S::Tokens * 128) + first * 128 + ((chunk % 8 ^ first) << 4);
+        const u32 to = inputs + chunk / 8 * (S::Tokens * 128) + first * 128 + ((chunk % 8 ^ first % 8) << 4);
 #pragma unroll
         for (int j = 0; j < kSlots; ++j) {
             const u32 token = first + kApart * j;
@@ -244,7 +244,9 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     Item item;
     while (walk.next(shared, args, item)) {
         float sum[S::Tokens / 2];
-        if constexpr (S::Whole) {
+        if constexpr (S::Wide) {  // experts, whose k has one part: registers hold one sum
+            add_span<S>(shared, sum, Span{0, args.units}, ring, table, group, warp, lane);
+        } else if constexpr (S::Whole) {
             add_span<S>(shared, sum, span_of(args, 0), ring, table, group, warp, lane);
 #pragma unroll 1
             for (i32 part = 1; part < args.parts; ++part) {
@@ -280,6 +282,8 @@ __device__ __forceinline__ void multiply_packed(const PackedArgs& args) {
     PACKED_FEW(Name##_few8, Few<__VA_ARGS__, 8, 128>)       \
     PACKED_KERNEL(Name##_few64, __VA_ARGS__, 64, 4, false)  \
     PACKED_KERNEL(Name##_many, __VA_ARGS__, 128, 2, true)
+// Also one for groups of 256 tokens, which widens half as much for a product.
+#define PACKED_WIDE(Name, ...) PACKED_KERNEL(Name##_wide, __VA_ARGS__, 256, 2, true)
 #define PACKED_KERNELS(Name, ...)                           \
     PACKED_KERNELS_BUT_16(Name, __VA_ARGS__)                \
     PACKED_FEW(Name##_few16, FewOf<__VA_ARGS__, 16, 512, 4>)

@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(e4m3_g128_any, sparrow_packed::E4m3<1, true>)
+PACKED_WIDE(e4m3_g128_any, sparrow_packed::E4m3<1, true>)

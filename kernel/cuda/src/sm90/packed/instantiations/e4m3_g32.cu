@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(e4m3_g32, sparrow_packed::E4m3<4, false>)
+PACKED_WIDE(e4m3_g32, sparrow_packed::E4m3<4, false>)

@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(e4m3_g32_any, sparrow_packed::E4m3<4, true>)
+PACKED_WIDE(e4m3_g32_any, sparrow_packed::E4m3<4, true>)

@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(i8_g128, sparrow_packed::I8<1, false>)
+PACKED_WIDE(i8_g128, sparrow_packed::I8<1, false>)

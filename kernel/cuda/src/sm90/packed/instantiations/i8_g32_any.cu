@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_8_BITS(i8_g32_any, sparrow_packed::I8<4, true>)
+PACKED_WIDE(i8_g32_any, sparrow_packed::I8<4, true>)

@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(mxfp4, sparrow_packed::Mxfp4)
+PACKED_WIDE(mxfp4, sparrow_packed::Mxfp4)

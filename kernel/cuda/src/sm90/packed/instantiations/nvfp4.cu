@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(nvfp4, sparrow_packed::Nvfp4)
+PACKED_WIDE(nvfp4, sparrow_packed::Nvfp4)

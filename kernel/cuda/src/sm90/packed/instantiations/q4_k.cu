@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS_FINE(q4_k, sparrow_packed::Q4K)
+PACKED_WIDE(q4_k, sparrow_packed::Q4K)

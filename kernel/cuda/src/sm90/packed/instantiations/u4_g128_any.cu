@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(u4_g128_any, sparrow_packed::U4<1, true>)
+PACKED_WIDE(u4_g128_any, sparrow_packed::U4<1, true>)

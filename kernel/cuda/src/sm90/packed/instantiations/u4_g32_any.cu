@@ -2,3 +2,4 @@
 #include "sm90/packed/product.cuh"
 
 PACKED_KERNELS(u4_g32_any, sparrow_packed::U4<4, true>)
+PACKED_WIDE(u4_g32_any, sparrow_packed::U4<4, true>)

@@ -1,0 +1,53 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+)
+
+// Kernels for 64, 128 and 256 rows and those for pairs of blocks give the same bits. The packed weights are random
+// bytes, of which the mask leaves scales that are finite.
+func TestGPUEveryPackedKernelGivesTheSameBits(t *testing.T) {
+	r := onHopper(t)
+	rng := rand.New(rand.NewPCG(46, 1))
+	for f := range packedFormatsWide {
+		mask := byte(0x77)
+		if f == "nvfp4" || f == "mxfp4" {
+			mask = 0xFE
+		}
+		for _, s := range []struct{ rows, columns, k int32 }{{300, 272, 2304}, {600, 128, 520}} {
+			weight, input := make([]byte, f.Bytes(s.columns, s.k)), make([]uint16, s.rows*s.k)
+			for i := range weight {
+				weight[i] = byte(rng.Uint32()) & mask
+			}
+			for i := range input {
+				input[i] = num.BF16(float32(rng.NormFloat64()))
+			}
+			x := PackedProduct{Format: f, Weight: upload(r, weight), Factors: upload(r, []float32{1, 1}),
+				X: upload(r, input), XStride: int64(s.k), OutStride: int64(s.columns), Rows: s.rows, Columns: s.columns,
+				K: s.k, OutF32: true, Arrived: upload(r, make([]uint32, PackedSlots))}
+			var want []byte
+			_, _, parts := x.size()
+			for _, n := range []int32{packedFew64, packedMany, packedWide, packedPair} {
+				if n == packedWide && parts > 1 { // experts have one
+					continue
+				}
+				bytes := 4 * int64(s.rows) * int64(s.columns)
+				x.Out, x.Sums = r.poisoned(bytes), 0
+				if sums := x.sumBytes(n); sums > 0 {
+					x.Sums = r.poisoned(sums)
+				}
+				check(t, r.k.multiplyPackedBy(r.s, &x, n))
+				got := r.download(x.Out, bytes)
+				if want == nil {
+					want = got
+					continue
+				}
+				sameBytes(t, fmt.Sprintf("%s %v, %d parts, groups of %d rows", f, s, parts, n), got, want)
+			}
+		}
+	}
+}
