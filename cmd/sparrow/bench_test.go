@@ -98,7 +98,7 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"0 requests", []string{"--requests", "0"}},
 		{"--rate 0: want a positive number", []string{"--rate", "0"}},
 		{"no server is listening at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},
-		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
+		{"does not respond as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

@@ -1,10 +1,10 @@
 // Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
-// In flow cases: a kernel at a shape, its least bytes and operations; peers.tsv has other engines' times. Out flow
-// results that marshal to JSON. Every case is checked against the host before it is timed, with its outputs poisoned
-// first; timing replays captured graphs whose launches rotate over several sets of inputs, together larger than the L2
-// cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they draw less power and
-// run faster than real data.
+// Its inputs are cases: a kernel at a shape with its minimum bytes and operations; peers.tsv contains the times of
+// other engines. It returns results that marshal to JSON. Every case is checked against the host before it is timed,
+// with its outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs,
+// together larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed with
+// zeros, because these use less power and run faster than real data.
 package bench
 
 import (
@@ -22,22 +22,22 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// The kinds. Memory cases have next to no arithmetic.
+// The kinds. Memory cases have almost no arithmetic.
 const (
 	Memory Rate = iota
 	BF16
 	FP8
 )
 
-// Roofs are the ceilings results are measured against.
+// Roofs holds the peak rates that results are compared with.
 type Roofs struct {
 	BytesPerSecond float64 `json:"bytes_per_second"` // read and written together
 	BF16           float64 `json:"bf16_flops"`       // per second
 	FP8            float64 `json:"fp8_flops"`
 }
 
-// H200 are the ceilings measured on an H200: a large copy, a large bf16 matrix product on random data, the issue rate
-// of FP8 instructions.
+// H200 returns the peak rates measured on an H200: a large copy, a large bf16 GEMM on random data, the issue rate of
+// FP8 instructions.
 func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
 
 // Case is one kernel at one shape.
@@ -47,16 +47,16 @@ type Case struct {
 	Bytes    float64 // fewest bytes through device memory in one run
 	Rate     Rate
 	SetBytes float64 // device memory of one set; 0 means Bytes
-	// New makes one set of inputs and outputs in memory of the holder. Different sets hold different memory.
+	// New makes one set of inputs and outputs in memory of the holder. Different sets use different memory.
 	New func(*holder) Set
 }
 
-// titled is a case's name, and its shape from a format.
+// titled returns a case with a name, and a shape from a format.
 func titled(name, shape string, args ...any) harness.Case {
 	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
 }
 
-// setBytes is the device memory of one set.
+// setBytes returns the device memory of one set.
 func (c *Case) setBytes() float64 {
 	if c.SetBytes > 0 {
 		return c.SetBytes
@@ -72,7 +72,7 @@ type Set struct {
 	Check func(*reader) error
 }
 
-// launching is a set that launches a kernel with its arguments.
+// launching returns a set that launches a kernel with its arguments.
 func launching[A any](h *holder, kernel func(*cuda.Kernels, *cuda.Stream, *A) error, args *A,
 	check func(*reader) error) Set {
 	return Set{func(s *cuda.Stream) error { return kernel(h.rig.Kernels, s, args) }, check}
@@ -95,9 +95,9 @@ type Rig struct {
 // Options set how long to measure.
 type Options struct {
 	Replays int // timed graph replays; 0 means 20
-	// idle time before each timed replay: without it the power limit lowers the clock during the heavy cases
+	// idle time before each timed replay: without it the power limit lowers the clock during heavy cases
 	Pause time.Duration
-	// Check compares results with the host's and times nothing: for tools that count or check each launch.
+	// Check compares results with the host's and times nothing, for tools that count or check each launch.
 	Check    bool
 	Progress harness.Progress
 }
@@ -137,8 +137,7 @@ type Report struct {
 	Results []Result        `json:"results"`
 }
 
-// Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until
-// the context ends.
+// Run checks and times cases. The error lists the cases that failed; the others still run, until the context ends.
 func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20
@@ -169,10 +168,10 @@ func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o O
 	return rep, errors.Join(err, s.Close())
 }
 
-// maxSets bounds the number of sets of small cases: their launches rotate through this many at least.
+// maxSets limits the number of sets of small cases.
 const maxSets = 64
 
-// setCount returns how many sets make the inputs larger than the cache.
+// setCount returns the number of sets that make the inputs larger than the cache.
 func setCount(setBytes, l2 float64) int {
 	return int(max(1, min(maxSets, math.Ceil(l2/setBytes))))
 }
@@ -273,7 +272,7 @@ func replay(rig *Rig, sets []heldSet, launches int, o Options) (times []float64,
 	return times, nil
 }
 
-// timed is the device time of one replay.
+// timed returns the device time of one replay.
 func timed(s *cuda.Stream, g *cuda.Graph, ev [2]*cuda.Event) (time.Duration, error) {
 	if err := ev[0].Record(s); err != nil {
 		return 0, err
@@ -290,7 +289,7 @@ func timed(s *cuda.Stream, g *cuda.Graph, ev [2]*cuda.Event) (time.Duration, err
 	return ev[1].Since(ev[0])
 }
 
-// summarise turns times into a result.
+// summarise computes a result from times.
 func summarise(c *Case, times []float64, roofs Roofs) *Result {
 	t := harness.Summarise(times)
 	us := t.Median

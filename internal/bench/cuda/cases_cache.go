@@ -15,10 +15,10 @@ import (
 // tableRows is the length of the rotary tables of the cases.
 const tableRows = 4096
 
-// angles is the rotary table of all cases.
+// angles returns the rotary table of all cases.
 var angles = sync.OnceValue(func() []float32 { return expect.RotaryTable(tableRows, 10000) })
 
-// Cases are all cases of the embedded kernels.
+// Cases returns all cases of the embedded kernels.
 func Cases() []Case {
 	var list []Case
 	for _, tokens := range []int{64, 4096} {
@@ -36,7 +36,7 @@ func Cases() []Case {
 		rowCases(), expertCases())
 }
 
-// mainLayout is the host's form of a main layout.
+// mainLayout returns the host's form of a main layout.
 func mainLayout(kind layout.Kind) layout.Main {
 	m, err := layout.MainOf(kind)
 	if err != nil {
@@ -75,7 +75,7 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	}
 }
 
-// written holds a pool that tokens are written to, its bytes, and the tokens' slots and positions.
+// written returns a pool to which tokens are written, its bytes, and the tokens' slots and positions.
 func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView, size int, slots, positions []int32) {
 	pages := (tokens + pageTokens - 1) / pageTokens
 	size = pages * pageBytes
@@ -84,12 +84,12 @@ func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView,
 		h.permutation(tableRows)[:tokens]
 }
 
-// rotary is the rotary table of all cases in device memory.
+// rotary returns the rotary table of all cases in device memory.
 func (h *holder) rotary() cuda.RotaryView {
 	return cuda.RotaryView{Table: putAll(h, angles()), Rows: tableRows}
 }
 
-// gatherSet copies rows of a pool by a list of slots; convert gives the expected row.
+// gatherSet copies rows of a pool by a list of slots; convert returns the expected row.
 func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
 	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
 	slots := h.permutation(int(pool.Slots))[:count]
@@ -106,7 +106,7 @@ func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
 	}}
 }
 
-// mainPool is a device pool of a layout that repeats one random page, and that page.
+// mainPool returns a device pool of a layout that repeats one random page, and that page.
 func mainPool(h *holder, kind layout.Kind, slots int) (cuda.PoolView, []byte) {
 	m := mainLayout(kind)
 	page := make([]byte, m.PageBytes(64))
@@ -116,7 +116,7 @@ func mainPool(h *holder, kind layout.Kind, slots int) (cuda.PoolView, []byte) {
 	return pooled(h, page, slots), page
 }
 
-// pooled is a device pool that repeats a page of 64 rows.
+// pooled returns a device pool that repeats a page of 64 rows.
 func pooled(h *holder, page []byte, slots int) cuda.PoolView {
 	return cuda.PoolView{Base: h.repeat(page, slots/64*len(page)), PageBytes: int64(len(page)), PageTokens: 64,
 		Slots: int32(slots)}
@@ -158,7 +158,7 @@ func rawToBlockCase(count int) Case {
 	}
 }
 
-// v4Page is a host page of 64 random entries.
+// v4Page returns a host page of 64 random entries.
 func v4Page(h *holder) []byte {
 	page := make([]byte, cuda.V4PageBytes(64))
 	for t := range 64 {

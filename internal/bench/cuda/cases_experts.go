@@ -17,8 +17,8 @@ const (
 	packedTile   = 32768
 )
 
-// expertCases are the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped product of the same shape, which
-// gets its rows quantised and sorted and writes gate and up to memory.
+// expertCases returns the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped GEMM of the same shape,
+// whose input rows are already quantised and sorted, and which writes gate and up to memory.
 func expertCases() []Case {
 	var list []Case
 	for _, c := range []struct {
@@ -65,7 +65,7 @@ type expertSet struct {
 	gateUp, downs int // bytes of an expert
 }
 
-// expertCase has every expert chosen equally often, as far as the rows go.
+// expertCase returns a case in which every expert is chosen equally often, as far as the number of rows allows.
 func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	pairs := rows * expertTop
 	used := min(pairs, int(shape.Experts))
@@ -174,7 +174,7 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	return Set{launch, e.check}
 }
 
-// tile is the size of a packed tile.
+// tile returns the size of a packed tile.
 func (e *expertSet) tile() int {
 	if e.shape.E2M1 {
 		return expect.FoldedTile
@@ -182,7 +182,7 @@ func (e *expertSet) tile() int {
 	return packedTile
 }
 
-// weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.
+// weight returns a row of a packed tile of an expert, as float32; matrix 0 is gate and up, 1 is down.
 func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	bytes, blocks := e.gateUp, int(e.args.HiddenBlocks)
 	if matrix == 1 {
@@ -214,7 +214,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	return out
 }
 
-// inner reads a place's activation back.
+// inner reads the activation of a pair of row and expert.
 func (e *expertSet) inner(r *reader, place int) []float32 {
 	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {
@@ -228,8 +228,8 @@ func (e *expertSet) inner(r *reader, place int) []float32 {
 	return out
 }
 
-// check recomputes parts of some places: tiles of their activations from x, and columns of their results from the
-// activations that the device has.
+// check recomputes parts of some pairs: tiles of their activations from x, and columns of their results from the
+// activations on the device.
 func (e *expertSet) check(r *reader) error {
 	order := expect.SortPairs(e.ids, e.shape.Experts)
 	for i := range 5 {
@@ -257,7 +257,7 @@ func (e *expertSet) check(r *reader) error {
 			}
 			for c, w := range want {
 				if g := float64(inner[tile*128+c]); !(math.Abs(g-w) <= math.Abs(w)/15+most/1000) {
-					return fmt.Errorf("activation of place %d, column %d is %g, want %g", place, tile*128+c, g, w)
+					return fmt.Errorf("activation of pair %d, column %d is %g, want %g", place, tile*128+c, g, w)
 				}
 			}
 		}

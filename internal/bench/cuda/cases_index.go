@@ -68,7 +68,7 @@ func queryCase(tokens, heads int) Case {
 	}
 }
 
-// indexPage is a host page of 64 random keys and scales.
+// indexPage returns a host page of 64 random keys and scales.
 func indexPage(h *holder) []byte {
 	page := h.codes(layout.IndexPageBytes)
 	for i := range 64 {

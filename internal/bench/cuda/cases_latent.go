@@ -8,10 +8,10 @@ import (
 	"sparrow/layout"
 )
 
-// latentSplits are the ways that plans cut rows that attend to every key.
+// latentSplits lists the ways in which plans split rows that attend to every key.
 var latentSplits = []int{512, 1024, 2048, 0}
 
-// latentCases are the anchor shapes of attention over every key: batch, heads, keys.
+// latentCases returns the main shapes of attention over every key: batch, heads, keys.
 func latentCases() []Case {
 	var list []Case
 	for _, c := range [][3]int{{1, 128, 8192}, {16, 128, 8192}, {64, 128, 8192}, {128, 128, 8192}, {16, 128, 65536},
@@ -28,8 +28,8 @@ func latentCases() []Case {
 	return list
 }
 
-// latentCase is a decode of a batch of sequences with the same number of keys each, in pages in random order, cut after
-// split keys.
+// latentCase returns a decode of a batch of sequences with the same number of keys each, in pages in random order,
+// split after the given number of keys.
 func latentCase(kind layout.Kind, rows, heads, keys, split int) Case {
 	const tokens = 64
 	pages := keys / tokens

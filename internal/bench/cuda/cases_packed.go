@@ -13,7 +13,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// packing is a packed format of weights as a checkpoint stores it.
+// packing is a packed format of weights as stored in a checkpoint.
 type packing struct {
 	name        string
 	format      cuda.PackedFormat
@@ -46,10 +46,10 @@ var packings = []packing{
 	{"IQ4_XS", "iq4", kernel.Blocks(block.IQ4_XS), 0, 1, 0, "blocks", 0},
 }
 
-// The matrix of packed products: 100 MB and more in all formats.
+// The matrix of packed GEMMs: 100 MB and more in all formats.
 const packedColumns, packedK = 24576, 16384
 
-// packedCases are products with packed weights, and with bf16 for comparison.
+// packedCases returns GEMMs with packed weights, and with bf16 for comparison.
 func packedCases() []Case {
 	var list []Case
 	for _, p := range packings {
@@ -142,14 +142,15 @@ func (p *foldedProduct) check(r *reader) error {
 	return nil
 }
 
-// packedSet is a weight whose bytes repeat a pattern that the host knows.
+// packedSet is a weight whose bytes repeat a pattern that is known on the host.
 type packedSet struct {
 	packing
 	cuda.PackedProduct
 	codes, scales []byte
 }
 
-// sizes are the bytes of a row of codes, the scales of a row of scales and rows of scales of a matrix [columns, k].
+// sizes returns the bytes of a row of codes, the number of scales in a row of scales, and the rows of scales of a
+// matrix [columns, k].
 func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
 	codes = k / p.data.Values() * p.data.Size()
 	if p.scale == 0 {
@@ -162,7 +163,7 @@ func (p packing) sizes(columns, k int) (codes, scales, scaleRows int) {
 	return codes, scales, columns / p.rows
 }
 
-// stored are the bytes of a matrix as a checkpoint has it.
+// stored returns the bytes of a matrix in a checkpoint.
 func (p packing) stored(columns, k int) float64 {
 	codes, scales, scaleRows := p.sizes(columns, k)
 	return float64(codes*columns) + float64(scales*scaleRows*max(p.scale.Size(), 1))
@@ -178,7 +179,7 @@ func packedCase(p packing, rows int) Case {
 	}
 }
 
-// pack packs a matrix [columns, k] of random codes. twice: it is gate and up both, each columns / 2 rows of them.
+// pack packs a matrix [columns, k] of random codes. With twice it is gate and up together, columns / 2 rows each.
 func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	p := s.packing
 	codes, scales, scaleRows := p.sizes(columns, k)
@@ -211,7 +212,7 @@ func (s *packedSet) pack(h *holder, columns, k int, twice bool) cuda.Ptr {
 	return a.To
 }
 
-// row is a row of the matrix [., k] that pack has packed, before it is rounded to bf16.
+// row returns a row of the matrix [., k] that pack has packed, before rounding to bf16.
 func (s *packedSet) row(i, k int) []float32 {
 	codes, scales, _ := s.sizes(1, k)
 	weight, view := make([]float32, k), func(b []byte, d kernel.DType, cols int) kernel.Tensor {
@@ -243,7 +244,7 @@ func newPackedSet(h *holder, p packing, rows int) Set {
 		s.check}
 }
 
-// packedCodes are random codes: of block formats whole blocks with scales of about a hundredth.
+// packedCodes returns random codes: for block formats whole blocks with scales of about a hundredth.
 func (h *holder) packedCodes(d kernel.DType) []byte {
 	f, blocks := d.Block()
 	n := productPattern
@@ -273,7 +274,7 @@ func (h *holder) packedCodes(d kernel.DType) []byte {
 	return b
 }
 
-// packedScale is a scale of about a hundredth for v from 0 to 1.
+// packedScale returns a scale of about a hundredth for v from 0 to 1.
 func packedScale(d kernel.DType, v float32) []byte {
 	v = 0.01 * (1 + v)
 	switch d {
@@ -289,7 +290,7 @@ func packedScale(d kernel.DType, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(1.0/128))
 }
 
-// repeated are n bytes of memory that repeats a pattern.
+// repeated returns n bytes of memory that repeats a pattern.
 func repeated(pattern []byte, at, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -319,10 +320,10 @@ func (s *packedSet) check(r *reader) error {
 	return nil
 }
 
-// Experts of DeepSeek-V4-Flash's width: all of them chosen equally often.
+// Experts with the width of DeepSeek-V4-Flash, all chosen equally often.
 const packedExperts, packedHidden, packedInner, packedTop = 64, 4096, 2048, 8
 
-// packedExpertsCase is gate and up of all experts, each with so many rows.
+// packedExpertsCase returns gate and up of all experts, with the given number of rows each.
 func packedExpertsCase(p packing, each int) Case {
 	stored, pairs := p.stored(2*packedExperts*packedInner, packedHidden), each*packedExperts
 	return Case{
@@ -391,7 +392,7 @@ func (s *packedExpertsSet) check(r *reader) error {
 			off, size = off+(float64(got[c])-w)*(float64(got[c])-w), size+w*w
 		}
 		if !(math.Sqrt(off) <= 0.02*math.Sqrt(size)) {
-			return fmt.Errorf("activations of place %d are off by %.4f of their norm", place, math.Sqrt(off/size))
+			return fmt.Errorf("activations of pair %d are off by %.4f of their norm", place, math.Sqrt(off/size))
 		}
 	}
 	return nil

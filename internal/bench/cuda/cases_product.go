@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// productShape is a weight of a DeepSeek-V3.2 layer, and the numbers of rows that it is multiplied with.
+// productShape is a weight of a DeepSeek-V3.2 layer, and the numbers of rows of its GEMMs.
 type productShape struct {
 	typ               cuda.ProductType
 	what              string
@@ -37,7 +37,7 @@ func productShapes() []productShape {
 		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads, false})
 }
 
-// productCases are the products of a layer, and the quantisation of their inputs.
+// productCases returns the GEMMs of a layer, and the quantisation of their inputs.
 func productCases() []Case {
 	var list []Case
 	for _, s := range productShapes() {
@@ -54,7 +54,7 @@ func productCases() []Case {
 	return list
 }
 
-// product is one set of a product: rows of a batch are adjacent, like heads.
+// product is one set of a GEMM: rows of a batch are adjacent, like heads.
 type product struct {
 	cuda.Product
 	call cuda.ProductCall
@@ -114,7 +114,7 @@ func productCase(s productShape, rows int, suffix string) Case {
 // productPattern is the number of random elements of an operand; the others repeat them, each time at another column.
 const productPattern = 1<<19 + 641
 
-// operand is device memory of n random elements.
+// operand returns device memory of n random elements.
 func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
 	if t == cuda.ProductFP8 {
 		return h.repeat(h.codes(min(n, productPattern)), n)
@@ -158,7 +158,7 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 		sum, size = f*sum, f*size
 	}
 	at := int64(row)*p.OutStride + int64(b)*p.OutBatch + int64(column)
-	// Products of e4m3 keep 14 bits, those of bf16 24; a result in bf16 is rounded to 8.
+	// GEMMs of e4m3 keep 14 bits, those of bf16 24; a result in bf16 is rounded to 8.
 	limit := map[cuda.ProductType]float64{cuda.ProductFP8: 5e-4, cuda.ProductBF16: 2e-6}[p.Type] * size
 	var got float64
 	if p.OutF32 {
@@ -173,7 +173,7 @@ func (p *product) checkElement(r *reader, row, column, b int) error {
 	return nil
 }
 
-// values are the k elements that begin at an element of an operand.
+// values returns the k elements that begin at an element of an operand.
 func (p *product) values(r *reader, base cuda.Ptr, at int64) []float32 {
 	if p.Type == cuda.ProductBF16 {
 		return r.bf16s(base.Add(at*2), int(p.K))
@@ -221,7 +221,7 @@ func quantiseCase(rows, columns int, norm bool) Case {
 
 const normEpsilon = 1e-6
 
-// normalised is the residual sum of a row and its norm, rounded as on the device.
+// normalised computes the residual sum of a row and its norm, rounded as on the device.
 func normalised(row, delta, weight []float32) {
 	var squares float64
 	for i, d := range delta {

@@ -13,7 +13,7 @@ import (
 
 const vocabulary = 129280
 
-// rowCases are the small operations between a layer's products.
+// rowCases returns the small operations between a layer's GEMMs.
 func rowCases() []Case {
 	var list []Case
 	for _, rows := range []int{1, 64, 4096} {
@@ -74,7 +74,7 @@ func gateCase(rows, columns int) Case {
 		}}
 }
 
-// routeCase chooses 8 of 4 of 8 groups without bias, so that the best of all is always first.
+// routeCase chooses 8 experts from 4 of 8 groups without bias, so that the best of all is always first.
 func routeCase(rows, experts int) Case {
 	return Case{Case: titled("route", "%d x %d", rows, experts),
 		Bytes: float64(rows) * float64(experts*4+64), New: func(h *holder) Set {
@@ -94,7 +94,7 @@ func routeCase(rows, experts int) Case {
 		}}
 }
 
-// sampleCase samples from rows of the same logits, each with a random number of its own.
+// sampleCase samples from rows of the same logits, each with its own random number.
 func sampleCase(rows, topK int, topP float64) Case {
 	return Case{Case: titled("sample", "%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
 		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {

@@ -11,10 +11,10 @@ import (
 	"sparrow/layout"
 )
 
-// patternBytes is how much of a large input is random; the rest repeats it.
+// patternBytes is the number of random bytes of a large input; the rest repeats them.
 const patternBytes = 4 << 20
 
-// scoreCases are the anchor shapes of the indexer and of the selection.
+// scoreCases returns the main shapes of the indexer and of the selection.
 func scoreCases() []Case {
 	list := []Case{raggedCase(4096, 8192, 64), raggedCase(4096, 32768, 64), raggedCase(4096, 131072, 64),
 		raggedCase(4096, 32768, 32)}
@@ -87,7 +87,7 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-// pagedCase scores rows of each request, a number of them at once: all natively, several in groups, one for split.
+// pagedCase scores rows of each request, a number of them together: all for native, several for groups, one for split.
 func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each
@@ -144,8 +144,8 @@ func pagedCase(requests, keys, each, together, heads int) Case {
 	}
 }
 
-// overlapping lets the kernels of a launch start their prologue while the one before it ends, as the steps of a
-// captured model do.
+// overlapping lets the kernels of a launch start their prologue while the previous kernel ends, like the steps of a
+// captured model.
 func overlapping(launch func(*cuda.Stream) error) func(*cuda.Stream) error {
 	return func(s *cuda.Stream) error {
 		s.SetOverlap(true)
@@ -164,7 +164,7 @@ const (
 	tenth     topKKind = ", tenth" // slots, one score in ten above zero, all others zero
 )
 
-// scores draws the scores of a kind.
+// scores returns random scores of a kind.
 func (k topKKind) scores(h *holder, n int) []float32 {
 	v := h.floats(n, 1, 0)
 	if above, ok := map[topKKind]float32{zeros: 2, tenth: 1.28}[k]; ok {

@@ -12,10 +12,10 @@ import (
 	"sparrow/layout"
 )
 
-// decodeSplits are the ways that plans cut rows over FP8 pages: keys of a part, 0 for whole rows.
+// decodeSplits lists the ways in which plans split rows over FP8 pages: keys of a part, 0 for whole rows.
 var decodeSplits = []int{512, 256, 0}
 
-// sparseCases are the anchor shapes of sparse attention.
+// sparseCases returns the main shapes of sparse attention.
 func sparseCases() []Case {
 	var list []Case
 	for _, split := range decodeSplits {
@@ -56,7 +56,7 @@ type sparseStream struct {
 
 const sparseScale = 0.0417 // 576^-0.5
 
-// rowDim is the number of values of a row and of a head's query.
+// rowDim returns the number of values of a row and of a head's query.
 func rowDim(kind layout.Kind) int {
 	if kind == 0 || kind == layout.V4Row584 {
 		return cuda.V4Dim
@@ -64,7 +64,7 @@ func rowDim(kind layout.Kind) int {
 	return layout.RowDim
 }
 
-// sparsePage is a page of random rows.
+// sparsePage returns a page of random rows.
 func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	dim := rowDim(kind)
 	rows := make([]float32, tokens*dim)
@@ -95,8 +95,8 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	return page
 }
 
-// stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's
-// share of it, which belongs to rows/shares adjacent rows.
+// stream makes a pool of shares * keys rows in pages of tokens. For every row it makes width ascending slots in the
+// row's share of the pool; rows/shares adjacent rows have the same share.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte
@@ -147,7 +147,8 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
 }
 
-// decodeCase is rows of a batch over width keys each, extra of them in a second stream, cut after split keys.
+// decodeCase returns rows of a batch over width keys each, extra of them in a second stream, split after the given
+// number of keys.
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
@@ -225,7 +226,7 @@ func (x *sparse) check(r *reader) error {
 	return nil
 }
 
-// selected reads back the rows that a row attends to.
+// selected reads the rows that a row attends to.
 func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, error) {
 	if v.width == 0 {
 		return nil, nil
@@ -267,7 +268,7 @@ func (x *sparse) checkHead(r *reader, row, head int, rows [][]float32) error {
 	return attended(out, want, r.f32(a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4)), lse)
 }
 
-// widen turns bf16 bytes into float32.
+// widen converts bf16 bytes to float32.
 func widen(dst []float32, b []byte) {
 	for i := range dst {
 		dst[i] = num.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))

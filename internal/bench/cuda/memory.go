@@ -29,7 +29,7 @@ type span struct {
 
 func newHolder(r *Rig) *holder { return &holder{rig: r, rng: rand.New(rand.NewPCG(r.Seed, 1))} }
 
-// alloc takes memory that is freed with the set.
+// alloc allocates memory that is freed with the set.
 func (h *holder) alloc(n int) cuda.Ptr {
 	if h.err != nil {
 		return 0
@@ -43,17 +43,17 @@ func (h *holder) alloc(n int) cuda.Ptr {
 	return b.Ptr()
 }
 
-// output takes memory that is poisoned before a check.
+// output allocates memory that is poisoned before a check.
 func (h *holder) output(n int) cuda.Ptr {
 	p := h.alloc(n)
 	h.outputs = append(h.outputs, span{p, n})
 	return p
 }
 
-// put copies bytes to fresh memory.
+// put copies bytes to new memory.
 func (h *holder) put(b []byte) cuda.Ptr { return h.repeat(b, len(b)) }
 
-// repeat fills fresh memory of n bytes with copies of a pattern.
+// repeat fills new memory of n bytes with copies of a pattern.
 func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 	p := h.alloc(n)
 	done := min(len(pattern), n)
@@ -80,7 +80,7 @@ func (h *holder) poison(s *cuda.Stream) error {
 	return errors.Join(errs...)
 }
 
-// free gives the memory back.
+// free releases the memory.
 func (h *holder) free() error {
 	var errs []error
 	for _, b := range h.buffers {
@@ -98,7 +98,7 @@ func (h *holder) ready() error {
 	return h.err
 }
 
-// reader copies device memory to the host. It keeps the first error; later reads return zeros.
+// reader copies device memory to the host. It stores the first error; later reads return zeros.
 type reader struct {
 	stream *cuda.Stream
 	err    error
@@ -145,7 +145,7 @@ func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	return nil
 }
 
-// random are n random values, made by draw from normal numbers.
+// random returns n random values, made by draw from normally distributed numbers.
 func random[T any](h *holder, n int, draw func(float64) T) []T {
 	v := make([]T, n)
 	for i := range v {
@@ -154,17 +154,17 @@ func random[T any](h *holder, n int, draw func(float64) T) []T {
 	return v
 }
 
-// bf16s are random bf16 values.
+// bf16s returns random bf16 values.
 func (h *holder) bf16s(n int) []uint16 {
 	return random(h, n, func(v float64) uint16 { return num.BF16(float32(v)) })
 }
 
-// codes are random e4m3 codes without NaN.
+// codes returns random e4m3 codes without NaN.
 func (h *holder) codes(n int) []byte {
 	return random(h, n, func(v float64) byte { return num.E4M3(float32(v * 60)) })
 }
 
-// floats are random float32 values.
+// floats returns random float32 values.
 func (h *holder) floats(n int, size, shift float64) []float32 {
 	return random(h, n, func(v float64) float32 { return float32(v*size + shift) })
 }
@@ -178,7 +178,7 @@ func (h *holder) permutation(n int) []int32 {
 	return v
 }
 
-// raw is the little-endian bytes of values.
+// raw returns the little-endian bytes of values.
 func raw[T uint16 | int32 | float32](v []T) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
@@ -187,7 +187,7 @@ func raw[T uint16 | int32 | float32](v []T) []byte {
 	return b
 }
 
-// ints is n times the same integer in fresh memory.
+// ints writes n copies of an integer to new memory.
 func (h *holder) ints(v, n int) cuda.Ptr { return putAll(h, slices.Repeat([]int32{int32(v)}, n)) }
 
 // putAll copies values to fresh memory.

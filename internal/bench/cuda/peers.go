@@ -16,7 +16,7 @@ type Peer struct {
 //go:embed peers.tsv
 var peerTimes string
 
-// peers are the times of other engines; the key is a case's name and shape with a tab between.
+// peers returns the times of other engines; the key is a case's name and shape separated by a tab.
 func peers() (map[string]Peer, error) {
 	out := map[string]Peer{}
 	for line := range strings.Lines(peerTimes) {
@@ -37,7 +37,7 @@ func peers() (map[string]Peer, error) {
 	return out, nil
 }
 
-// overlap ends the shapes of cases whose launches overlap; peers' times are those of the shape before it.
+// overlap is the suffix of the shapes of cases whose launches overlap; peers' times belong to the shape before it.
 const overlap = ", overlapping"
 
 func (c *Case) peerKey() string { return c.Name + "\t" + strings.TrimSuffix(c.Shape, overlap) }

@@ -1,7 +1,7 @@
 // Package harness holds the code that the kernel benchmarks of all devices share.
 //
-// In flow cases, each an operation at a shape, and their times by the device's own timer; out flow the selected cases,
-// the run over them, and medians with their spread.
+// It selects cases, each an operation at a shape, runs them one after the other, and computes medians with their spread
+// from the times of the device's own timer.
 package harness
 
 import (
@@ -16,11 +16,11 @@ import (
 // Case names an operation at a shape. The cases of a device embed it.
 type Case struct {
 	Name, Shape string
-	// Called are other names of the operation, for Match.
+	// Called holds other names of the operation, for Match.
 	Called string
 }
 
-// Title is the name and the shape.
+// Title returns the name and the shape.
 func (c Case) Title() string { return c.Name + " " + c.Shape }
 
 // Names is the case itself.
@@ -29,8 +29,8 @@ func (c Case) Names() Case { return c }
 // Named is a case of a device.
 type Named interface{ Names() Case }
 
-// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts in
-// capital or small letters; no text keeps all.
+// Match returns the cases whose name, shape or other names contain one of the texts, ignoring case; without texts it
+// returns all.
 func Match[C Named](cases []C, only []string) ([]C, error) {
 	if len(only) == 0 {
 		return cases, nil
@@ -48,7 +48,7 @@ func Match[C Named](cases []C, only []string) ([]C, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no case contains %s; there are %s", strings.Join(only, " or "),
+		return nil, fmt.Errorf("no case contains %s; the cases are %s", strings.Join(only, " or "),
 			strings.Join(names, ", "))
 	}
 	return out, nil
@@ -57,7 +57,7 @@ func Match[C Named](cases []C, only []string) ([]C, error) {
 // Progress is called with the number of finished cases and the next one.
 type Progress func(done, total int, what string)
 
-// Each runs cases one after the other, until ctx ends. What failed is joined in the error; the other cases still run.
+// Each runs cases one after the other, until ctx ends. Errors are joined; the other cases still run.
 func Each[C Named](ctx context.Context, cases []C, progress Progress, run func(C) error) error {
 	var errs []error
 	for i, c := range cases {
@@ -72,7 +72,7 @@ func Each[C Named](ctx context.Context, cases []C, progress Progress, run func(C
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// Times are the distribution of a case's times.
+// Times holds the distribution of a case's times.
 type Times struct {
 	Median, Min, Max float64
 	Spread           float64 // (90th - 10th percentile) / median

@@ -24,7 +24,7 @@ func TestFiltersMatchNameAndShape(t *testing.T) {
 	}
 }
 
-// A case that fails does not keep the others from running; the end of the context does.
+// A failed case does not prevent the others from running; the end of the context does.
 func TestEachRunsUntilTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	failed, ran := errors.New("wrong result"), ""

@@ -35,14 +35,14 @@ func sparseShape(rows int) string {
 	return fmt.Sprintf("%d rows of 16 heads, %d keys of 128k", rows, topK)
 }
 
-// sparse attends to ascending random slots. Runs rotate over several choices, so that rows are read from memory and
+// sparse attends to ascending random slots. Runs rotate over several selections, so that rows are read from memory and
 // not from the CPU cache.
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)
 	var indices turns
 	for range choices {
-		// One slot of each stretch of 64, ascending, as selections are.
+		// One slot of each stretch of 64, ascending, like selections.
 		indices.sets = append(indices.sets, r.ints(rows, topK, func(i int) int32 {
 			return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK))
 		}))
@@ -59,10 +59,10 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	return op
 }
 
-// latentTokens is the length of the sequence that latent attention reads whole.
+// latentTokens is the length of the sequence that latent attention reads completely.
 const latentTokens = 8 << 10
 
-// latentCase is rows of one sequence: a decode, a verify, or the end of a prompt.
+// latentCase holds rows of one sequence: a decode, a verification, or the end of a prompt.
 type latentCase struct {
 	kind        layout.Kind
 	rows, heads int
@@ -95,7 +95,7 @@ func latentAttend(r *Rig, x latentCase) *Op {
 	return op
 }
 
-// dense is a prompt from its beginning.
+// dense attends to a prompt from its beginning.
 func dense(r *Rig, rows int) *Op {
 	d := miniDims
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)

@@ -6,8 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// blockCases are products with the block formats of GGUF files that have kernels: few rows with weights out of DRAM,
-// and many rows, of formats that are unpacked first two.
+// blockCases returns GEMMs with the block formats of GGUF files that have kernels: few rows with weights from DRAM, and
+// many rows; of the formats that are unpacked first, two.
 func blockCases() []Case {
 	var out []Case
 	for _, f := range block.Formats() {
@@ -27,9 +27,8 @@ func blockCases() []Case {
 	return out
 }
 
-// tolerance returns how far a product may be from the reference, in units of its largest element: products with block
-// formats, whole numbers and NVFP4 take x in eight bits, those with other e2m1 weights in fifteen of its largest
-// number.
+// tolerance returns the maximum error of a GEMM, in units of its largest element: GEMMs with block formats, integers
+// and NVFP4 quantize x to eight bits, those with other e2m1 weights to fifteen bits relative to its largest value.
 func tolerance(w kernel.Weight) float64 {
 	_, blocks := w.Data.DType.Block()
 	switch d := w.Data.DType; {

@@ -23,7 +23,7 @@ func cacheCases() []Case {
 	return append(out, Case{Name: "convert pages", Shape: "64 pages of fp8-576 to fp8-656", Make: convert})
 }
 
-// storeRows writes latent rows. The rows are compared as numbers; they may differ by one step of the layout.
+// storeRows writes latent rows. The rows are compared as numbers; they may differ by one rounding step of the layout.
 func storeRows(r *Rig, k layout.Kind) *Op {
 	const tokens = 512
 	kv, pool := r.normal(tokens, layout.RowDim, 1), r.mainPool(k, tokens)

@@ -1,6 +1,6 @@
 package kernels
 
-// Cases are all operations at the shapes of V3.2 and V4 that matter, the rows of the table of targets among them.
+// Cases returns all operations at the important shapes of V3.2 and V4, including the rows of the table of targets.
 func Cases() []Case {
 	var out []Case
 	for _, list := range [][]Case{productCases(), blockCases(), groupCases(), indexCases(), attendCases(),

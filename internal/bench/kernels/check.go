@@ -35,7 +35,7 @@ func poison(ts ...kernel.Tensor) func() {
 // zero fills a float32 tensor with zeros, for operations that add to their output.
 func zero(t kernel.Tensor) func() { return func() { clear(host.F32(t)) } }
 
-// reads sets the bytes of one run to those of a tensor.
+// reads sets the bytes of one run to the size of a tensor.
 func (o *Op) reads(t kernel.Tensor) *Op {
 	o.Bytes, o.Memory = float64(t.Extent()), host.Bytes(t)
 	return o
@@ -44,12 +44,12 @@ func (o *Op) reads(t kernel.Tensor) *Op {
 // equal compares bytes or numbers exactly.
 func equal(got, want kernel.Tensor) error { return near(got, want, 0) }
 
-// within compares outputs up to a part of the largest value.
+// within compares outputs up to a fraction of the largest value.
 func within(tol float64) func(got, want kernel.Tensor) error {
 	return func(got, want kernel.Tensor) error { return near(got, want, tol) }
 }
 
-// sampled compares rows of an output with the reference, which computes each of them alone: alone(ref, row, out)
+// sampled compares rows of an output with the reference, which computes each of them separately: alone(ref, row, out)
 // writes row to out.
 func sampled(out kernel.Tensor, tol float64,
 	alone func(d kernel.Device, r int, out kernel.Tensor) error) func(kernel.Device) error {

@@ -12,7 +12,7 @@ import (
 	"sparrow/kernel/ref"
 )
 
-// Every operation of the interfaces is run by a case: a new one fails here until it is measured.
+// Every operation of the interfaces has a case: a new operation fails here until it is measured.
 func TestEveryOperationHasACase(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

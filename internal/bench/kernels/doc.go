@@ -1,9 +1,8 @@
 // Package kernels times the operations of the CPU backends and compares them with the peak rates of the machine.
 //
-// In flow backends; out flows a report: for each operation, backend and number of threads the best and the middle
-// time of several rounds, arithmetic and memory rates, and their share of the machine's ceilings. The ceilings
-// are timed in the same rounds, alternating with the operation: reading the same memory with as many threads, and
-// multiplying in registers. Every result is compared with the reference before it is timed, with its output poisoned
-// first. Operations are called through the interfaces of package kernel, so a new backend is measured without changes
-// here.
+// For each operation, backend and number of threads it reports the best and the median time of several rounds,
+// arithmetic and memory rates, and their share of the machine's ceilings. The ceilings are timed in the same rounds,
+// alternating with the operation: reading the same memory with the same number of threads, and multiplying in
+// registers. Every result is compared with the reference before it is timed, with its output poisoned first. Operations
+// are called through the interfaces of package kernel, so a new backend is measured without changes here.
 package kernels

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// packing is a format of weights whose scales belong to groups or rows.
+// packing is a format of weights with scales for groups or rows.
 type packing struct {
 	name  string
 	data  kernel.DType
@@ -20,7 +20,7 @@ var packings = []packing{{"nvfp4", kernel.E2M1x2, kernel.E4M3, 16}, {"int4 g32",
 	{"int4 g128", kernel.U4x2, kernel.BF16, 128}, {"int8 g128", kernel.U8, kernel.BF16, 128},
 	{"e4m3 by rows", kernel.E4M3, kernel.F32, 0}}
 
-// groupCases are products with such weights out of DRAM, and with many rows.
+// groupCases returns GEMMs with such weights from DRAM, and with many rows.
 func groupCases() []Case {
 	var out []Case
 	for _, p := range packings {
@@ -34,7 +34,7 @@ func groupCases() []Case {
 	return out
 }
 
-// like is a type with the same distribution of random bytes.
+// like returns a type with the same distribution of random bytes.
 func (p packing) like() kernel.DType {
 	if p.data == kernel.U4x2 {
 		return kernel.E2M1x2
@@ -45,7 +45,7 @@ func (p packing) like() kernel.DType {
 	return p.data
 }
 
-// pack gives the bytes of a weight the type and the scales of a packing.
+// pack returns a weight with the type and the scales of a packing.
 func (r *Rig) pack(p packing, w kernel.Weight) kernel.Weight {
 	w.Data.DType = p.data
 	out, in := w.Out(), w.In()

@@ -16,7 +16,7 @@ const (
 	topK        = 2048
 )
 
-// selectCalled are other names of selection.
+// selectCalled holds other names of selection.
 const selectCalled = "top-k topk"
 
 func indexCases() []Case {
@@ -60,7 +60,7 @@ func (r *Rig) order(n int) func(i int) int32 {
 	return func(i int) int32 { return int32(p[i%n]) }
 }
 
-// scores are index scores over pages in random order. The reference computes the first keys of a row.
+// scores computes index scores over pages in random order. The reference computes the first keys of a row.
 func scores(r *Rig, queries int) *Op {
 	const pageTokens, some = 64, 512
 	keys := r.indexPool(scoreKeys)
@@ -88,7 +88,7 @@ func scores(r *Rig, queries int) *Op {
 	}
 }
 
-// finite refuses an output that was not written everywhere.
+// finite returns a check that refuses an output with elements that were not written.
 func finite(t kernel.Tensor) func(kernel.Device) error {
 	return func(kernel.Device) error {
 		for i, v := range host.F32(t) {
@@ -100,8 +100,9 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet holds the scores that a selection chooses from: several sets of rows; each run takes the next one. One
-// row of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do not.
+// scoreSet holds the scores that a selection chooses from: several sets of rows, of which each run uses the next one.
+// One row of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do
+// not.
 type scoreSet struct {
 	rows, width, sets int
 	zeros             bool // seven scores in eight are zero, as ReLU makes them
@@ -129,8 +130,8 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	return op
 }
 
-// indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the head
-// weights and the share of different codes are compared.
+// indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the test
+// compares the head weights and the share of different codes.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)

@@ -18,7 +18,7 @@ import (
 	"sparrow/kernel/cpu"
 )
 
-// small keeps runs of tests short: one round, and little memory in the role of DRAM.
+// small keeps test runs short: one round, and little memory in place of DRAM.
 func small(o Options) Options {
 	o.Rounds, o.BigBytes = 1, 4<<20
 	if o.Backends == nil {
@@ -30,10 +30,10 @@ func small(o Options) Options {
 	return o
 }
 
-// everything adds what other tests imply: make long sets it.
+// everything adds cases that other tests imply; make long sets it.
 var everything = flag.Bool("long", false, "every shape of the operations too (make long)")
 
-// affordable leaves out the largest shapes where only plain Go can run them.
+// affordable omits the largest shapes if only plain Go can run them.
 func affordable() []Case {
 	if cpu.Backends()[0].Name != "cpu-go" {
 		return Cases()
@@ -45,7 +45,7 @@ func affordable() []Case {
 	})
 }
 
-// shapes leaves one shape of each case but where make long runs all of them: other packages compare the operations.
+// shapes keeps one shape of each case unless make long runs all of them: other packages compare the operations.
 func shapes(list []Case) []Case {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(list), func(c Case) bool {
@@ -83,7 +83,7 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 	}
 }
 
-// wrong is a device whose products and selections are slightly off.
+// wrong is a device whose GEMMs and selections are slightly wrong.
 type wrong struct{ kernel.Device }
 
 func (w wrong) Do(op kernel.Op) error {
@@ -97,7 +97,7 @@ func (w wrong) Do(op kernel.Op) error {
 	return err
 }
 
-// lazy does nothing: outputs that were filled with poison before must reveal it.
+// lazy does nothing: the check must detect the poisoned outputs.
 type lazy struct{ kernel.Device }
 
 func (d lazy) Do(op kernel.Op) error {
@@ -158,7 +158,7 @@ func (c counting) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, err
 	return c.Device.Prepare(w, role)
 }
 
-// The first run of a case, which is not timed, prepares all that the others use.
+// The first run of a case, which is not timed, prepares everything that the others use.
 func TestWeightsArePreparedBeforeTheyAreTimed(t *testing.T) {
 	dev, err := cpu.Backends()[0].Open(kernel.Options{Workers: 1})
 	if err != nil {
@@ -214,7 +214,7 @@ func TestNoHeadingWithoutTargets(t *testing.T) {
 	}
 }
 
-// A run that is interrupted ends after the current round and does not report the case.
+// An interrupted run ends after the current round and does not report the case.
 func TestInterruptedRunsEndBetweenRounds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

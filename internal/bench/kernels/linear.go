@@ -18,8 +18,8 @@ func linearCases() []Case {
 	}
 }
 
-// decodes are sequences of one row each, which is their first, so that a run does not depend on the previous one; the
-// reads and writes of their states are the same.
+// decodes returns sequences of one row each, which is their first, so that a run does not depend on the previous one;
+// the reads and writes of their states are the same.
 func (r *Rig) decodes(n int) kernel.Sequences {
 	return kernel.Sequences{Rows: r.ints(n, 1, func(i int) int32 { return int32(i) }),
 		Spans: r.ints(n, kernel.SpanWords, func(i int) int32 {

@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// ProductPauses measures pauses while all threads of a backend multiply.
+// ProductPauses measures pauses while all threads of a backend run GEMMs.
 func ProductPauses(b kernel.Backend, threads int, d time.Duration) (_ *pause.Pause, err error) {
 	dev, err := b.Open(kernel.Options{Workers: threads})
 	if err != nil {

@@ -2,7 +2,8 @@ package kernels
 
 import "sparrow/kernel"
 
-// prepared keeps the handles of the same weights for each device, made when a case first runs, before it is timed.
+// prepared stores the handles of the same weights for each device. They are made when a case first runs, before it is
+// timed.
 type prepared[H any] struct {
 	by map[kernel.Device]H
 	do func(kernel.Device) (H, error)
@@ -12,7 +13,7 @@ func prepare[H any](do func(kernel.Device) (H, error)) *prepared[H] {
 	return &prepared[H]{map[kernel.Device]H{}, do}
 }
 
-// matrix is a weight for each device.
+// matrix prepares a weight for each device.
 func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }

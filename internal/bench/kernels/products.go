@@ -8,7 +8,7 @@ import (
 	"sparrow/kernel"
 )
 
-// The product of the table of targets.
+// The GEMM of the table of targets.
 const (
 	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
 	dramIn                    = 4096 // columns of weights out of DRAM
@@ -66,15 +66,15 @@ func productCases() []Case {
 
 func dramShape(rows int) string { return fmt.Sprintf("%d rows, weights out of DRAM", rows) }
 
-// multiply is a product with a stored weight.
+// multiply is a GEMM with a stored weight.
 func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 	op := multiplyParts(r, rows, w, w.Out())
 	op.Turn = nil
 	return op
 }
 
-// dramPart is how much of the weights out of DRAM one run takes: milliseconds, so that on a shared machine some runs
-// are not disturbed.
+// dramPart is the number of bytes of the weights in DRAM that one run reads: a few milliseconds, so that on a shared
+// machine some runs are not disturbed.
 const dramPart = 32 << 20
 
 // multiplyInTurn multiplies by the parts of a weight, one after the other.
@@ -82,14 +82,14 @@ func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 	return multiplyParts(r, rows, w, min(dramPart/(w.Data.Cols*w.Data.DType.Size())/128*128, w.Out()))
 }
 
-// multiplyParts is a product with n rows of a weight at a time. The reference computes two bands of the result.
+// multiplyParts is a GEMM with n rows of a weight at a time. The reference computes two bands of the result.
 func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
 	var parts []kernel.Weight
 	for at := 0; at+n <= all.Out(); at += n {
 		parts = append(parts, all.Slice(at, at+n))
 	}
-	// All of them before the first is timed, however many rounds there are.
+	// All of them are prepared before the first is timed, for any number of rounds.
 	handles := prepare(func(d kernel.Device) ([]kernel.Matrix, error) {
 		list := make([]kernel.Matrix, len(parts))
 		for i, w := range parts {
@@ -136,7 +136,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	}
 }
 
-// project returns the products of a layer of v32-mini that share its normalised rows.
+// project runs the GEMMs of a layer of v32-mini that share its normalised rows.
 func project(r *Rig, rows int) *Op {
 	const in = 1024
 	x := r.normal(rows, in, 1)
@@ -176,7 +176,7 @@ func project(r *Rig, rows int) *Op {
 	}
 }
 
-// experts is the mixture of v32-mini: every token has its own four of sixteen experts.
+// experts runs the experts of v32-mini: every token has its own four of sixteen experts.
 func experts(r *Rig, tokens int) *Op {
 	const count, topk, hidden, inner = 16, 4, 1024, 512
 	a := kernel.ExpertArgs{X: r.normal(tokens, hidden, 1), Out: r.empty(kernel.F32, tokens, hidden),
@@ -215,7 +215,7 @@ func expand(r *Rig, tokens int) *Op {
 	return latent(r, a, d.V, func(a *kernel.ExpandArgs, kvb kernel.Matrix) { a.KVB = kvb })
 }
 
-// latent is a product of every head with its part of the up-projection, columns wide.
+// latent is a GEMM of every head with its part of the up-projection, columns wide.
 func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) *Op {
 	w := r.weight(kernel.BF16, miniDims.KVB(), miniDims.Latent)
 	kvb := matrix(w, kernel.Latent)

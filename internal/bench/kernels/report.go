@@ -24,7 +24,8 @@ type Result struct {
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
 	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // plain reading of the same memory
-	// StreamShare compares rates. For operations that read memory more than once it can be small without being slow.
+	// StreamShare compares rates. For operations that read memory more than once it can be small although they are not
+	// slow.
 	StreamShare float64 `json:"stream_share,omitempty"`
 }
 
@@ -57,7 +58,7 @@ type Report struct {
 	peaks map[string]*float64 // by tier: best rate of the loop over registers in this run
 }
 
-// bestPeak returns where the best rate of a tier's loop over registers is kept.
+// bestPeak returns the location of the best rate of a tier's loop over registers.
 func (r *Report) bestPeak(tier string) *float64 {
 	if r.peaks == nil {
 		r.peaks = map[string]*float64{}

@@ -13,7 +13,7 @@ import (
 	"sparrow/layout"
 )
 
-// Rig makes tensors in host memory. It keeps the first error, which is returned when a group has been prepared.
+// Rig makes tensors in host memory. It stores the first error, which is returned when a group has been prepared.
 type Rig struct {
 	mem      host.Memory
 	rng      *rand.Rand
@@ -25,7 +25,7 @@ type Rig struct {
 
 func newRig(bigBytes int) *Rig { return &Rig{rng: rand.New(rand.NewPCG(5, 1)), bigBytes: bigBytes} }
 
-// failed is the first error since the last call.
+// failed returns the first error since the last call.
 func (r *Rig) failed() error {
 	err := r.err
 	r.err = nil
@@ -38,14 +38,14 @@ func (r *Rig) keep(err error) {
 	}
 }
 
-// empty is a tensor of zeros.
+// empty returns a tensor of zeros.
 func (r *Rig) empty(d kernel.DType, rows, cols int) kernel.Tensor {
 	t, err := kernel.New(r.mem, d, rows, cols)
 	r.keep(err)
 	return t
 }
 
-// normal is a float32 tensor of normal values.
+// normal returns a float32 tensor of normally distributed values.
 func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 	t := r.empty(kernel.F32, rows, cols)
 	repeat(host.F32(t), func() float32 { return float32(r.rng.NormFloat64() * size) })
@@ -66,7 +66,7 @@ func repeat[T any](v []T, draw func() T) {
 	}
 }
 
-// ints is an int32 tensor of f(i).
+// ints returns an int32 tensor of f(i).
 func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
 	t := r.empty(kernel.I32, rows, cols)
 	for i, v := 0, host.I32(t); i < len(v); i++ {
@@ -75,12 +75,12 @@ func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
 	return t
 }
 
-// constant is a column of one number.
+// constant returns a column of one number.
 func (r *Rig) constant(rows, v int) kernel.Tensor {
 	return r.ints(rows, 1, func(int) int32 { return int32(v) })
 }
 
-// angles are cosines and sines of arbitrary angles, [rows, 64].
+// angles returns cosines and sines of arbitrary angles, [rows, 64].
 func (r *Rig) angles(rows int) kernel.Tensor {
 	t := r.empty(kernel.F32, rows, layout.RopeDim)
 	for i := range rows {
@@ -93,7 +93,7 @@ func (r *Rig) angles(rows int) kernel.Tensor {
 	return t
 }
 
-// weight is a random matrix in a stored type, with scales where the type has them.
+// weight returns a random matrix in a stored type, with scales if the type has them.
 func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 	if f, ok := d.Block(); ok {
 		t := r.empty(d, out, in/f.Values())
@@ -124,13 +124,12 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 // of them is 448.
 const codeSize = 448 / 4.1
 
-// code is a random e4m3 code. One in ten thousand is zero or subnormal, and kernels may take more time for these than
-// for others.
+// code returns a random e4m3 code. One in ten thousand is zero or subnormal, for which kernels may take more time.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }
 
-// blocks gives e4m3 data its scales.
+// blocks adds scales to e4m3 data.
 func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
 	for i, v := 0, host.F32(s); i < len(v); i++ {
@@ -139,14 +138,14 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
-// groups gives e2m1 data its scales.
+// groups adds scales to e2m1 data.
 func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.E8M0, out, in/32)
 	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
 }
 
-// dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
+// dram returns a matrix as large as the big memory, with rows of in columns. Matrices of all types are made in the same
 // memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if r.big == nil {
@@ -188,11 +187,11 @@ func (r *Rig) fillBig(d kernel.DType) {
 			copy(r.big[n:], t)
 		}
 	default:
-		r.keep(fmt.Errorf("weights of type %v cannot be read from DRAM here", d))
+		r.keep(fmt.Errorf("weights of type %v are not supported in DRAM cases", d))
 	}
 }
 
-// fillBlocks makes memory blocks of a format: random ones, over and over.
+// fillBlocks fills memory with blocks of a format: a few random ones, repeated.
 func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	n := min(len(b), period*f.Bytes()) / f.Bytes() * f.Bytes()
 	f.Random(b[:n], r.rng)
@@ -201,10 +200,10 @@ func (r *Rig) fillBlocks(b []byte, f block.Format) {
 	}
 }
 
-// distinct is how many different pages a cache consists of; the others are copies at other addresses.
+// distinct is the number of different pages of a cache; the others are copies at other addresses.
 const distinct = 8
 
-// mainPool is a cache of random latent rows.
+// mainPool returns a cache of random latent rows.
 func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 	const page = 64
 	l, err := layout.MainOf(k)
@@ -218,7 +217,7 @@ func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 	})
 }
 
-// indexPool is a cache of random indexer keys.
+// indexPool returns a cache of random indexer keys.
 func (r *Rig) indexPool(tokens int) kernel.Pool {
 	const page = 64
 	l, err := layout.IndexOf(layout.IndexPage132)
@@ -248,7 +247,7 @@ func (r *Rig) pool(k layout.Kind, pages, tokens, pageBytes int, encode func(page
 	return p
 }
 
-// values are n normal numbers.
+// values returns n normally distributed numbers.
 func (r *Rig) values(n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {

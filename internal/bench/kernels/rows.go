@@ -9,7 +9,7 @@ import (
 	"sparrow/sample"
 )
 
-// The loops around products, over the rows of one prefill chunk of v32-mini.
+// The row operations between GEMMs, over the rows of one prefill chunk of v32-mini.
 const rowTokens, rowHidden = 512, 1024
 
 func rowCases() []Case {
@@ -50,7 +50,7 @@ func rotate(r *Rig) *Op {
 		Offset: d.Nope, Pairing: kernel.Interleaved})
 }
 
-// inPlace is an operation that rewrites columns of X, so every run begins with a copy.
+// inPlace is an operation that overwrites columns of X, so every run begins with a copy.
 func inPlace[A kernel.Op](r *Rig, columns int, a A) *Op {
 	src := r.normal(rowTokens, columns, 1)
 	*tensor(&a, "X") = r.empty(kernel.F32, rowTokens, columns)
@@ -112,7 +112,7 @@ func sampleRows(r *Rig) *Op {
 		}).reads(logits)
 }
 
-// accept compares a draft of each sequence with the target's choice, half of them right, and writes the words of the
+// accept compares a draft of each sequence with the target's token, half of them equal, and writes the words of the
 // next pass that depend on it.
 func accept(r *Rig) *Op {
 	const sequences, words = 128, 8
@@ -147,7 +147,7 @@ func candidates(r *Rig) *Op {
 		outs{"Values": 0, "IDs": 0, "LogSum": 1e-5}).reads(logits)
 }
 
-// routed are the outputs of a choice of experts.
+// routed holds the outputs of expert routing.
 var routed = outs{"IDs": 0, "Weights": 1e-5}
 
 func route(r *Rig) *Op {

@@ -9,15 +9,14 @@ import (
 	"sparrow/kernel"
 )
 
-// outs are the outputs of an operation by the names of their fields, and how far each may be from the reference.
+// outs maps the outputs of an operation, by field name, to their maximum error.
 type outs map[string]float64
 
 // rowwise is an operation whose rows do not depend on each other. The reference computes some of the rows one by one.
 func rowwise[A kernel.Op](r *Rig, a A, outputs outs) *Op { return rowwiseAfter(r, a, outputs, nil) }
 
-// rowwiseAfter is rowwise with preparations: before, where there is one, is called with the arguments of every run and
-// their row, or -1 where they are all rows. whole names tensors that all rows read, though they have as many rows as
-// the outputs.
+// rowwiseAfter is rowwise with preparations: before, unless nil, is called with the arguments of every run and their
+// row, or -1 for all rows. whole lists tensors that all rows read, though they have as many rows as the outputs.
 func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.Device, a *A, row int) error,
 	whole ...string) *Op {
 	run := func(d kernel.Device, a A, row int) error {
@@ -58,7 +57,7 @@ func rowwiseAfter[A kernel.Op](r *Rig, a A, outputs outs, before func(d kernel.D
 	}
 }
 
-// turns are sets of rows of a tensor that runs read one after the other, so that they are not found in a CPU cache.
+// turns holds sets of rows of a tensor that runs read one after the other, so that they are not in a CPU cache.
 type turns struct {
 	sets []kernel.Tensor
 	next int
@@ -73,7 +72,7 @@ func (t *turns) of(row int) kernel.Tensor {
 	return t.sets[t.next].Slice(row, row+1)
 }
 
-// repeated is an operation that the reference repeats with an output of its own, which same compares.
+// repeated is an operation that the reference repeats with its own output, which same compares.
 func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.Tensor) error) *Op {
 	out := *tensor(&a, name)
 	return &Op{
@@ -91,7 +90,7 @@ func repeated[A kernel.Op](r *Rig, a A, name string, same func(got, want kernel.
 	}
 }
 
-// tensor is a tensor of an operation's arguments by the name of its field, or the memory of a pool.
+// tensor returns a tensor of an operation's arguments by the name of its field, or the memory of a pool.
 func tensor[A any](a *A, name string) *kernel.Tensor {
 	switch f := reflect.ValueOf(a).Elem().FieldByName(name).Addr().Interface().(type) {
 	case *kernel.Tensor:
@@ -102,7 +101,7 @@ func tensor[A any](a *A, name string) *kernel.Tensor {
 	panic(fmt.Sprintf("%T has no tensor %s", *a, name)) // the names are constants of this package
 }
 
-// takeRow leaves one row of every tensor of arguments that has as many as given. Pools have pages, not rows.
+// takeRow reduces every tensor of the arguments with the given number of rows to one row. Pools have pages, not rows.
 func takeRow(args reflect.Value, rows, row int, whole []string) {
 	for i := range args.NumField() {
 		switch f := args.Field(i).Addr().Interface().(type) {

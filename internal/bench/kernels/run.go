@@ -19,12 +19,12 @@ import (
 type Case struct {
 	Name, Shape string
 	Called      string // other names of the operation
-	// Group names cases that are timed turn by turn, because their times are compared.
+	// Group is the name of cases that are timed alternately, because their times are compared.
 	Group string
-	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
+	// Also lists backends to measure in addition to the chosen ones, for targets of a tier.
 	Also []string
-	// Only selects the backends that have the operation; nil means all. Threads, when given, are the only thread counts
-	// it runs with.
+	// Only selects the backends that have the operation; nil means all. Threads, if given, lists the only thread counts
+	// of the case.
 	Only    func(backend string) bool
 	Threads []int
 	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
@@ -34,12 +34,12 @@ type Case struct {
 	Make func(*Rig) *Op
 }
 
-// Names returns what the case is chosen by.
+// Names returns the names by which the case is selected.
 func (c Case) Names() harness.Case {
 	return harness.Case{Name: c.Name, Shape: c.Shape, Called: c.Called}
 }
 
-// Op is a prepared operation. Its tensors are in host memory, which every CPU backend works on.
+// Op is a prepared operation. Its tensors are in host memory, which every CPU backend uses.
 type Op struct {
 	// Run computes the whole shape once.
 	Run func(kernel.Device) error
@@ -50,28 +50,28 @@ type Op struct {
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
-	// Turn, when given, returns the parts of Memory that runs and plain reads use one after the other, so that no part
-	// is in a CPU cache.
+	// Turn, if given, returns the parts of Memory that runs and plain reads use one after the other, so that no part is
+	// in a CPU cache.
 	Turn func() []byte
 }
 
-// Options state what to measure and for how long.
+// Options selects what to measure and for how long.
 type Options struct {
 	Backends []kernel.Backend // best first
-	// Kernels are names of backends to measure; none means the best one.
+	// Kernels lists backends to measure; none means the best one.
 	Kernels []string
 	Threads []int // none means 1 and 2
 	Rounds  int   // 0 means 9
-	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, more than a CPU cache holds.
+	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, larger than a CPU cache.
 	BigBytes int
-	// Partial means that cases were left out on purpose: their targets are not reported.
+	// Partial means that cases were omitted on purpose: their targets are not reported.
 	Partial  bool
 	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
 	Progress harness.Progress
 }
 
-// Run checks and times the cases. A case that fails is reported in the error and left out; the others still run. Those
-// that the end of ctx interrupts are left out too.
+// Run checks and times the cases. The error lists the cases that failed; the others still run. Cases that the end of
+// ctx interrupts are omitted.
 func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	o = o.withDefaults()
 	chosen, err := o.chosen()
@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// chosen are the backends to measure.
+// chosen returns the backends to measure.
 func (o *Options) chosen() ([]kernel.Backend, error) {
 	var out []kernel.Backend
 	var names []string
@@ -109,20 +109,20 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 		}
 	}
 	if len(out) == 0 || len(o.Kernels) > len(out) {
-		return nil, fmt.Errorf("bench: kernels %s are unknown; supported are %s; cpu, the best of them on this "+
+		return nil, fmt.Errorf("bench: kernels %s are unknown; want %s; cpu, the best of them on this "+
 			"machine; and cuda, those of a GPU", strings.Join(o.Kernels, ", "),
 			strings.Join(names, ", "))
 	}
 	return out, nil
 }
 
-// group is cases that are timed turn by turn.
+// group is a list of cases that are timed alternately.
 type group []Case
 
 // Names returns the names of the group's first case.
 func (g group) Names() harness.Case { return g[0].Names() }
 
-// grouped puts cases of a group side by side, in the order of their first.
+// grouped puts cases of a group next to each other, in the order of the first case of each group.
 func grouped(cases []Case) []group {
 	var out []group
 	at := map[string]int{}
@@ -171,7 +171,7 @@ func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bo
 	return wanted && (c.Only == nil || c.Only(b.Name)) && (len(c.Threads) == 0 || slices.Contains(c.Threads, threads))
 }
 
-// timeGroup checks the operations of a group on one device and times them turn by turn.
+// timeGroup checks the operations of a group on one device and times them alternately.
 func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (
 	err error) {
 	dev, err := b.Open(kernel.Options{Workers: threads})
@@ -206,7 +206,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 	return errors.Join(errs...)
 }
 
-// checked runs an operation once over poisoned outputs and compares.
+// checked runs an operation once with poisoned outputs and compares the result.
 func checked(op *Op, dev kernel.Device) error {
 	op.Poison()
 	if err := op.Run(dev); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sparrow/layout"
 )
 
-// pauseTime is how long garbage is collected while workers run.
+// pauseTime is the time for which garbage is collected while workers run.
 const pauseTime = 2 * time.Second
 
 // Judge fills the report's table of targets from its results, and measures the collector's pauses on the best backend.
@@ -44,7 +44,7 @@ type judge struct {
 	partial bool
 }
 
-// find is the result of a case on the best backend that was measured, or on a named one.
+// find returns the result of a case on the best measured backend, or on a named one.
 func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	for i := range j.r.Results {
 		x := &j.r.Results[i]
@@ -55,8 +55,8 @@ func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	return nil
 }
 
-// target adds a row: the value reached in results, and whether that is enough. Where one of the results is nil the row
-// states what is missing, or is left out of a run of some cases.
+// target adds a row: the value reached in results, and whether that is enough. If one of the results is nil, the row
+// states what is missing, or is omitted in a run of some cases.
 func (j *judge) target(what, wanted, missing string, results []*Result, got func() (string, bool)) {
 	v := Verdict{What: what, Wanted: wanted, Got: missing, Met: NotMeasured}
 	if slices.Contains(results, nil) {
@@ -71,9 +71,9 @@ func (j *judge) target(what, wanted, missing string, results []*Result, got func
 	j.r.Verdicts = append(j.r.Verdicts, v)
 }
 
-const left = "the case was left out of this run"
+const left = "the case was omitted in this run"
 
-// products checks the matrix products.
+// products checks the GEMMs.
 func (j *judge) products() {
 	j.amx()
 	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"},
@@ -118,7 +118,7 @@ func (j *judge) products() {
 	}
 }
 
-// amx checks the product of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, and take twice as long.
+// amx checks the GEMM of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, which takes twice as long.
 func (j *judge) amx() {
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")
 	j.target("bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's",
@@ -144,7 +144,7 @@ func (j *judge) indexer() {
 	one, two := j.find("select", selectShape(1), 1, ""), j.find("select", selectShape(1), 2, "")
 	j.target(fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores", left,
 		[]*Result{one, two}, func() (string, bool) {
-			// One reader's stream is the measure.
+			// The rate of one reader is the reference.
 			read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/two.StreamGBs/1e3
 			return fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", two.Micros/read,
 				two.Micros, read, both), two.Micros <= 5*read

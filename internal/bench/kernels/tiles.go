@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel"
 )
 
-// tierOf is the tier behind a backend, or nil.
+// tierOf returns the tier of a backend, or nil.
 func tierOf(backend string) *vec.Tier {
 	for _, t := range vec.Tiers() {
 		if "cpu-"+t.Name == backend {
@@ -19,14 +19,14 @@ func tierOf(backend string) *vec.Tier {
 	return nil
 }
 
-// tiled reports whether a backend multiplies rows of bf16 by tiles.
+// tiled reports whether a backend multiplies bf16 rows in tiles.
 func tiled(backend string) bool {
 	t := tierOf(backend)
 	return t != nil && t.Tiled()
 }
 
-// tiles is a product of bf16 rows with a stored weight by one core, packing of the rows included. It measures one pass
-// of the matrix unit; models do not use it, since activations are float32.
+// tiles is a GEMM of bf16 rows with a stored weight on one core, including the packing of the rows. It measures one
+// pass of the matrix unit; models do not use it, since activations are float32.
 func tiles(r *Rig, d kernel.DType) *Op {
 	const m, n, k = gemmRows, gemmOut, gemmIn
 	w, out := r.weight(d, n, k), r.empty(kernel.F32, m, n)

@@ -25,9 +25,9 @@ type timing struct {
 	read    float64       // best plain reading of the memory, GB/s
 }
 
-// moment is the result of one round: the best sample, and the rate of one core in registers just before or just after.
-// On a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
-// product is compared with the rate of its own round.
+// moment is the result of one round: the best sample, and the rate of one core in registers just before or after. On a
+// shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a GEMM
+// is compared with the rate of its own round.
 type moment struct {
 	micros float64
 	rate   float64 // 0 where no loop was timed
@@ -36,10 +36,10 @@ type moment struct {
 const (
 	// enough is the duration of a round of short operations.
 	enough = 12 * time.Millisecond
-	// sampleTime is the shortest time measured at once, long against the clock's resolution. It is short so that on a
-	// shared machine some samples are undisturbed by other programs.
+	// sampleTime is the shortest measured time, long compared with the clock's resolution. It is short so that on a
+	// shared machine some samples are not disturbed by other programs.
 	sampleTime = 50 * time.Microsecond
-	// inRegisters is how long a loop over registers runs.
+	// inRegisters is the duration of a loop over registers.
 	inRegisters = time.Millisecond
 )
 
@@ -95,7 +95,8 @@ func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) 
 	return nil
 }
 
-// atPeak is the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that rate.
+// atPeak returns the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that
+// rate.
 func (t *timing) atPeak(best float64) int {
 	n := 0
 	for _, m := range t.moments {
@@ -138,9 +139,9 @@ func (t *timing) round(best *float64) error {
 	return nil
 }
 
-// least is the minimum number of samples of a round. Operations that are compared with the peak rate are timed
-// repeatedly, as benchmarks of other libraries do: in the first sample of a round the CPU caches still hold the data
-// of another operation.
+// least returns the minimum number of samples of a round. Operations that are compared with the peak rate are timed
+// repeatedly, like benchmarks of other libraries: in the first sample of a round the CPU caches still hold the data of
+// another operation.
 func (t *timing) least() int {
 	if t.c.OfPeak {
 		return 3
@@ -167,7 +168,7 @@ func (t *timing) readMemory() error {
 	return nil
 }
 
-// inRegisters times the loop over registers, where the operation has one to be compared with.
+// inRegisters times the loop over registers, if the operation is compared with one.
 func (t *timing) inRegisters() float64 {
 	if t.loop.Tier == "" || t.op.FLOPs == 0 {
 		return 0
@@ -175,7 +176,7 @@ func (t *timing) inRegisters() float64 {
 	return t.loop.Rate(inRegisters)
 }
 
-// best is the fastest moment among those at the peak rate of the matrix unit.
+// best returns the fastest moment among those at the peak rate of the matrix unit.
 func (t *timing) best() moment {
 	top := 0.0
 	for _, m := range t.moments {
@@ -190,7 +191,7 @@ func (t *timing) best() moment {
 	return out
 }
 
-// result turns the rounds into rates.
+// result computes rates from the rounds.
 func (t *timing) result(threads int) Result {
 	all, m := harness.Summarise(t.times), t.best()
 	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,

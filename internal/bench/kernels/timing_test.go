@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// A product is compared with the rate of the matrix unit in the same round, and only rounds in which that unit ran at
-// its peak count.
+// A GEMM is compared with the rate of the matrix unit in the same round, and only rounds in which that unit ran at its
+// peak count.
 func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -26,7 +26,8 @@ func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	}
 }
 
-// Cases compared with the peak get rounds until enough of them were at it; others get the configured number.
+// Cases that are compared with the peak get rounds until enough of them were at the peak; others get the configured
+// number.
 func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop: every moment counts as one at the peak
 	slow := []moment{{1, 10}, {1, 10}, {1, 10}, {1, 10}}
@@ -47,7 +48,7 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 			t.Errorf("%s: %d moments, want %d (%v)", c.name, len(r.moments), c.want, err)
 		}
 	}
-	// A round is skipped once the operation has taken long, and made up for by later rounds at the peak.
+	// A round is skipped once the operation has taken long; later rounds at the peak compensate for it.
 	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * timeLimit}
 	err := timeRounds(context.Background(), []*timing{late}, settled, &best)
 	if err != nil || late.atPeak(best) != settled {

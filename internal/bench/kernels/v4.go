@@ -25,7 +25,7 @@ func v4Cases() []Case {
 	}
 }
 
-// entryPool is a cache of random V4 entries.
+// entryPool returns a cache of random V4 entries.
 func (r *Rig) entryPool(entries int) kernel.Pool {
 	const page = 64
 	l, err := layout.V4Of(layout.V4Row584)
@@ -98,7 +98,7 @@ func compress(r *Rig) *Op {
 	return op
 }
 
-// storeEntries writes entries; the reference writes its own pool, and both are read back by the reference.
+// storeEntries writes entries; the reference writes its own pool, and decodes both.
 func storeEntries(r *Rig) *Op {
 	rows, pool := r.normal(rowTokens, layout.V4Dim, 1), r.entryPool(rowTokens)
 	slots := r.ints(rowTokens, 1, r.order(rowTokens))

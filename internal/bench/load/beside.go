@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Beside has the measurements of streams that ran during the load. A gap is the time between two events with tokens of
-// a stream.
+// Beside holds the measurements of streams that ran during the load. A gap is the time between two events with tokens
+// of a stream.
 type Beside struct {
 	Streams int   `json:"streams"`
 	Alone   Times `json:"alone_ms"`  // gaps before the load began
 	During  Times `json:"during_ms"` // gaps that ended while it ran
 	// TokensPerSecond counts events with tokens during the load, of all streams.
 	TokensPerSecond float64 `json:"events_per_second"`
-	// LongestStep is the server's own longest step that streams waited for, where it is known, in milliseconds.
+	// LongestStep is the server's own longest step that streams waited for, if known, in milliseconds.
 	LongestStep float64 `json:"longest_step_ms,omitempty"`
 }
 
-// Prompts of the streams during the load, and how long they run before it.
+// The prompts of the streams during the load, and their duration before it.
 const (
 	besidePrompt = 32
 	besideOutput = 4096 // a stream that has ended begins again
@@ -48,7 +48,7 @@ type gap struct {
 	ended time.Time
 }
 
-// startBeside starts the streams, waits until all of them run, and then lets them run for a while without the load.
+// startBeside starts the streams, waits until all of them run, and then runs them for a while without the load.
 func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	key := r.o.StreamKey
 	if key == "" {
@@ -76,9 +76,10 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 		}
 		if time.Since(since) > besideStart {
 			b.end()
-			return nil, fmt.Errorf("load: %w: %d of %d streams have begun, and no other did for %v: the server queues "+
-				"them; ask for fewer streams, or let it run more at once (sparrow serve --max-running, --cache-tokens)",
-				ErrQueued, begun, r.o.Streams, besideStart)
+			return nil, fmt.Errorf("load: %w: %d of %d streams have begun, and no further one within %v: the server "+
+				"queues "+
+				"them; use fewer streams, or allow more concurrent sequences (sparrow serve --max-running, "+
+				"--cache-tokens)", ErrQueued, begun, r.o.Streams, besideStart)
 		}
 		<-poll.C
 	}
@@ -138,7 +139,7 @@ func (b *beside) ready(streams int) bool {
 	return false
 }
 
-// begun returns how many streams have had a token.
+// begun returns the number of streams that have had a token.
 func (b *beside) begun() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +152,7 @@ func (b *beside) err() error {
 	return b.failed
 }
 
-// stop ends the streams and sums up their gaps before and while the load ran.
+// stop ends the streams and summarises their gaps before and during the load.
 func (b *beside) stop(from, to time.Time) *Beside {
 	b.end()
 	var alone, during []time.Duration

@@ -18,7 +18,7 @@ import (
 	"sparrow/api/openai/client"
 )
 
-// maxEvent bounds one line of a stream.
+// maxEvent is the maximum length of one line of a stream.
 const maxEvent = 1 << 20
 
 // caller sends the requests of a load to one server.
@@ -28,7 +28,7 @@ type caller struct {
 	model string
 }
 
-// newCaller uses no proxy and, unless allowed, connects to this machine only, wherever names and redirects lead.
+// newCaller uses no proxy and, unless allowed, connects only to this machine, also after redirects.
 func newCaller(o *Options, key string) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowRemote {
@@ -51,8 +51,8 @@ func newCaller(o *Options, key string) (*caller, error) {
 	return &caller{Client: c, o: o}, nil
 }
 
-// discover finds the model's name and ids of ordinary words. A server without /tokenize, or without a tokenizer, gives
-// no ids.
+// discover finds the model's name and ids of ordinary words. A server without /tokenize, or without a tokenizer,
+// returns no ids.
 func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
 	first, err := c.FirstModel(ctx)
 	c.model = c.o.Model
@@ -88,7 +88,7 @@ type outcome struct {
 	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
 }
 
-// perToken is the mean time of a token after the first; 0 where there is none.
+// perToken returns the mean time of a token after the first; 0 if there is none.
 func (o *outcome) perToken() time.Duration {
 	if o.usage.CompletionTokens < 2 {
 		return 0
@@ -99,7 +99,7 @@ func (o *outcome) perToken() time.Duration {
 // complete sends one completion request and reads its stream to the end.
 func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
 
-// follow does the same as complete and calls seen with every gap between two events with tokens.
+// follow is complete that also calls seen with every gap between two events with tokens.
 func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	c.fill(&r.Options)
@@ -120,7 +120,7 @@ func (c *caller) chat(ctx context.Context, messages []openai.Message, output int
 	return o
 }
 
-// fill sets what all requests have in common.
+// fill sets the common fields of all requests.
 func (c *caller) fill(o *openai.Options) {
 	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &c.o.Temperature, true, !c.o.StopAtEOS
 	if c.o.TopP > 0 {
@@ -150,7 +150,7 @@ func (c *caller) stream(ctx context.Context, path string, body any, seen func(ga
 	return o
 }
 
-// errStream is an error that arrives in the middle of an answer.
+// errStream is an error in the middle of an answer.
 var errStream = errors.New("error in the stream")
 
 // event is one event of a stream: pieces of a text or chat completion, or an error.
@@ -173,7 +173,7 @@ type piece struct {
 // empty reports whether a piece has no text.
 func (p *piece) empty() bool { return p.Text == "" && p.Delta.Content == "" && p.Delta.Reasoning == "" }
 
-// read takes the events of a stream.
+// read reads the events of a stream.
 func (o *outcome) read(body io.Reader, start time.Time) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEvent)
@@ -204,9 +204,9 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: the stream ended early", errStream)
 }
 
-// take records one event with its arrival time. Tokens are counted by the usage in every event, where a server reports
-// it: a token may have no text, and a piece of text several tokens, between which the time is then divided evenly.
-// Where it does not, every piece of text counts as a token, and so does the event that ends a choice without text.
+// take records one event with its arrival time. Tokens are counted by the usage in every event, if the server reports
+// it: a token may have no text, and a piece of text several tokens, between which the time is divided evenly. Otherwise
+// every piece of text counts as a token, and so does the event that ends a choice without text.
 func (o *outcome) take(ev *event, at time.Duration) {
 	fresh := 0
 	if ev.Usage != nil {
@@ -240,7 +240,7 @@ func (o *outcome) take(ev *event, at time.Duration) {
 	o.last = at
 }
 
-// kindOf sorts failures for the report.
+// kindOf classifies failures for the report.
 func kindOf(ctx context.Context, err error) string {
 	var status *client.StatusError
 	switch {

@@ -1,8 +1,8 @@
-// Package load sends completions to a server and measures how it answers: time to the first token, time between
-// tokens, throughput.
+// Package load sends completions to a server and measures its latency and throughput: time to the first token, time
+// between tokens, tokens per second.
 //
-// Options flow in: how many requests, when they arrive (a Poisson process, or a fixed number at a time), how long
-// prompts and answers are and how much of a prompt is shared. A Report with percentiles flows out. Prompts are token
-// ids, so their lengths are exact; they are generated from a seed, so two runs send the same ones. The package uses
-// OpenAI's protocol and is independent of the engine. It refuses addresses of other machines unless AllowRemote is set.
+// Options set the number of requests, their arrivals (a Poisson process, or a fixed concurrency), the lengths of
+// prompts and answers, and the shared part of a prompt. The result is a Report with percentiles. Prompts are token ids,
+// so their lengths are exact; they are generated from a seed, so two runs send the same ones. The package uses OpenAI's
+// protocol and is independent of the engine. It refuses addresses of other machines unless AllowRemote is set.
 package load

@@ -25,7 +25,7 @@ type fake struct {
 	noTokenizer    bool
 	counts         bool // every event has usage, and every second token no text
 	room           int  // most tokens of an answer; 0 means no bound
-	// refuse, when not nil, may answer the i-th completion itself.
+	// refuse, if not nil, may respond to the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ type fake struct {
 	most     int
 }
 
-// completion is a request as it arrived.
+// completion is a request as it was received.
 type completion struct {
 	Model         string  `json:"model"`
 	Prompt        []int32 `json:"prompt"`
@@ -151,7 +151,7 @@ func (f *fake) chat(w http.ResponseWriter, r *http.Request) {
 		len(q.Messages))
 }
 
-// pause waits, or until the client is gone.
+// pause waits for d, or until the client disconnects.
 func pause(r *http.Request, d time.Duration) {
 	select {
 	case <-time.After(d):

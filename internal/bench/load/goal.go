@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Goals are the longest times that a request may take to count as good; 0 means no bound.
+// Goals holds the maximum times of a good request; 0 means no limit.
 type Goals struct {
 	FirstToken time.Duration // to its first token
 	PerToken   time.Duration // for each token after it, on average
 	EndToEnd   time.Duration // to the end of the answer
 }
 
-// goalNames are the names that ParseGoals reads.
+// goalNames lists the names that ParseGoals accepts.
 var goalNames = []string{"ttft", "tpot", "e2e"}
 
-// times are the goals in the order of their names.
+// times returns the goals in the order of their names.
 func (g *Goals) times() []*time.Duration {
 	return []*time.Duration{&g.FirstToken, &g.PerToken, &g.EndToEnd}
 }
 
-// ParseGoals reads "ttft=500ms,tpot=40ms,e2e=10s", or some of these.
+// ParseGoals parses "ttft=500ms,tpot=40ms,e2e=10s", or some of these.
 func ParseGoals(s string) (Goals, error) {
 	var g Goals
 	if s == "" {
@@ -45,7 +45,7 @@ func ParseGoals(s string) (Goals, error) {
 	return g, nil
 }
 
-// String returns what ParseGoals reads.
+// String returns the form that ParseGoals accepts.
 func (g Goals) String() string {
 	var parts []string
 	for i, t := range g.times() {

@@ -81,7 +81,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 	})
 }
 
-// Tokens without text are counted as well where the server reports usage.
+// Tokens without text are also counted if the server reports usage.
 func TestTokensAreCountedByUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
@@ -95,7 +95,7 @@ func TestTokensAreCountedByUsage(t *testing.T) {
 	})
 }
 
-// An answer that the context cut off is reported, one that the model ended is not.
+// An answer that was cut off by the context is reported; one that the model ended is not.
 func TestShortAnswersAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		room, short int
@@ -156,7 +156,7 @@ func TestConcurrencyIsKeptAndNotExceeded(t *testing.T) {
 	})
 }
 
-// Arrivals do not wait for answers, their gaps vary, and their mean is the rate's.
+// Arrivals do not wait for answers, their gaps vary, and their mean matches the rate.
 func TestArrivalsFollowTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, rate = 4000, 50.0
@@ -172,7 +172,7 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 		if mean := time.Since(start).Seconds() / n * rate; mean < 0.95 || mean > 1.05 {
 			t.Errorf("gaps are %g times the configured mean", mean)
 		}
-		// Of an exponential distribution 1 - 1/e are below the mean.
+		// In an exponential distribution a share of 1 - 1/e is below the mean.
 		below := 0
 		for _, g := range gaps {
 			if g.Seconds() < 1/rate {
@@ -393,7 +393,7 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 	})
 }
 
-// Streams that the server queues end the run instead of holding it up.
+// If the server queues streams, the run ends with an error instead of waiting.
 func TestStreamsThatAreQueuedAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})
@@ -436,7 +436,7 @@ func TestInterruptedBeforeTheFirstRequest(t *testing.T) {
 	})
 }
 
-// A turn repeats the conversation before it, answers included, and conversations of a group have a common beginning.
+// A turn repeats the conversation before it, answers included, and conversations of a group have a common prefix.
 func TestConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond})

@@ -23,53 +23,53 @@ type Options struct {
 	Model string
 	// Key is a bearer key; empty sends none.
 	Key string
-	// AllowRemote lets the load go to another machine.
+	// AllowRemote allows a load on another machine.
 	AllowRemote bool
 
 	Requests int
 	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
 	// ones are answered.
 	Rate float64
-	// Concurrency is how many requests are in flight: the next one is sent when one is answered.
+	// Concurrency is the number of requests in flight: the next one is sent when one is answered.
 	Concurrency int
-	// Duration ends the sending after that time; requests in flight are still answered. 0 means no bound.
+	// Duration is the time after which no more requests are sent; requests in flight are completed. 0 means no limit.
 	Duration time.Duration
-	// Timeout bounds one request; 0 means no bound.
+	// Timeout is the maximum time of one request; 0 means no limit.
 	Timeout time.Duration
 
 	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
 	Prompt, Output Lengths
-	// Streams is how many streams of short prompts run during the load, from its beginning to its end. The report has
-	// the gaps between their tokens, before the load and during it.
+	// Streams is the number of streams of short prompts that run during the whole load. The report contains the gaps
+	// between their tokens, before and during the load.
 	Streams int
-	// StreamChoices is how many choices each of these streams has; 0 means one. StreamKey is their bearer key; empty is
-	// Key.
+	// StreamChoices is the number of choices of each of these streams; 0 means one. StreamKey is their bearer key;
+	// empty means Key.
 	StreamChoices int
 	StreamKey     string
 	// SharedPrefix is the number of common first tokens of the prompts of a group; Groups is the number of groups, at
 	// least 1.
 	SharedPrefix, Groups int
-	// StopAtEOS lets an answer end at the end-of-sequence token. Without it every answer has its full length (the
-	// server must support ignore_eos).
+	// StopAtEOS lets an answer end at the end-of-sequence token. Otherwise every answer has its full length (the server
+	// must support ignore_eos).
 	StopAtEOS bool
-	// Temperature and TopP are how tokens are chosen; a temperature of 0 is greedy, and a TopP of 0 is not sent.
+	// Temperature and TopP select how tokens are sampled; a temperature of 0 is greedy, and a TopP of 0 is not sent.
 	Temperature, TopP float64
-	// Turns, where it is set, makes every request a conversation of that many turns, sent to chat completions one after
-	// the other: a turn repeats the messages and answers before it. Prompts are then words instead of token ids, so
-	// that their lengths are only about right, and any server understands them.
+	// Turns, if set, makes every request a conversation of that many turns, sent to chat completions one after the
+	// other: a turn repeats the earlier messages and answers. Prompts are then words instead of token ids, so that
+	// their lengths are only approximate, and any server supports them.
 	Turns Lengths
 	// Goals are the latency limits that a request must meet to count as good.
 	Goals Goals
-	// Seed fixes prompts, lengths and arrivals.
+	// Seed is the seed of prompts, lengths and arrivals.
 	Seed uint64
 
-	// OnDone, when not nil, is called after every answer, by one goroutine at a time.
+	// OnDone, if not nil, is called after every answer, by one goroutine at a time.
 	OnDone func(done, total int)
 
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // how tests connect
 }
 
-// Validate reports every problem at once.
+// Validate returns an error that lists all problems.
 func (o *Options) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -77,7 +77,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, err)
 	}
 	if o.Streams < 0 || o.StreamChoices < 0 {
-		add("%d streams of %d choices beside the load, want 0 or more", o.Streams, o.StreamChoices)
+		add("%d streams of %d choices during the load, want 0 or more", o.Streams, o.StreamChoices)
 	}
 	if o.Requests < 1 {
 		add("%d requests, want at least 1", o.Requests)
@@ -93,7 +93,7 @@ func (o *Options) Validate() error {
 		add("a concurrency of %d, want a positive number", o.Concurrency)
 	}
 	if o.Duration < 0 || o.Timeout < 0 {
-		add("a duration of %v and a timeout of %v, want 0 (no bound) or more", o.Duration, o.Timeout)
+		add("a duration of %v and a timeout of %v, want 0 (no limit) or more", o.Duration, o.Timeout)
 	}
 	for _, l := range []struct {
 		name string
@@ -143,7 +143,7 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// isLoopbackAddress is isLoopback for the address a connection is made to.
+// isLoopbackAddress is isLoopback for the address of a connection.
 func isLoopbackAddress(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopback(host)
@@ -152,7 +152,7 @@ func isLoopbackAddress(address string) bool {
 // Lengths is a uniform distribution of lengths in tokens, both ends included.
 type Lengths struct{ Least, Most int }
 
-// ParseLengths reads "256", or "uniform:100-400".
+// ParseLengths parses "256", or "uniform:100-400".
 func ParseLengths(s string) (Lengths, error) {
 	text, uniform := strings.CutPrefix(s, "uniform:")
 	low, high, pair := strings.Cut(text, "-")
@@ -168,7 +168,7 @@ func ParseLengths(s string) (Lengths, error) {
 	return Lengths{a, b}, nil
 }
 
-// String returns what ParseLengths reads.
+// String returns the form that ParseLengths accepts.
 func (l Lengths) String() string {
 	if l.Least == l.Most {
 		return strconv.Itoa(l.Least)
